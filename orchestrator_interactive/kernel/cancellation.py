@@ -1,0 +1,98 @@
+"""Stopping a run, in two stages."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import contextmanager
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+class CancellationState(Enum):
+    NONE = "none"
+    GRACEFUL = "graceful"
+    IMMEDIATE = "immediate"
+
+
+class CancellationToken:
+    """Whether a run is to stop, and how hard. Belongs to one event loop.
+
+    It only ever goes forward, none → graceful → immediate, until `reset`. A request made before a run has begun holds
+    for that run: whoever owns the run resets the token when it has *ended*.
+    """
+
+    def __init__(self) -> None:
+        self._state = CancellationState.NONE
+        self._watchers: dict[object, Callable[[], object]] = {}
+        self._children: set[CancellationToken] = set()
+
+    @property
+    def state(self) -> str:
+        return self._state.value
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self._state is not CancellationState.NONE
+
+    @property
+    def is_graceful(self) -> bool:
+        return self._state is CancellationState.GRACEFUL
+
+    @property
+    def is_immediate(self) -> bool:
+        return self._state is CancellationState.IMMEDIATE
+
+    def request_graceful(self) -> bool:
+        """End the model call in flight and start no new tool. Returns whether this changed anything."""
+        return self._advance(CancellationState.GRACEFUL) if not self.is_cancelled else False
+
+    def request_immediate(self) -> bool:
+        """Cancel running tools too. Returns whether this changed anything."""
+        return self._advance(CancellationState.IMMEDIATE) if not self.is_immediate else False
+
+    def reset(self) -> None:
+        self._state = CancellationState.NONE
+
+    def register_child(self, child: CancellationToken) -> None:
+        """Make a child session's token follow this one."""
+        self._children.add(child)
+        if self.is_cancelled:
+            child._advance(self._state)
+
+    def unregister_child(self, child: CancellationToken) -> None:
+        self._children.discard(child)
+
+    @contextmanager
+    def watch(self, callback: Callable[[], object]) -> Iterator[None]:
+        """Call `callback`, synchronously, at every step this token takes; once at entry if it has been requested."""
+        key = object()
+        self._watchers[key] = callback
+        try:
+            if self.is_cancelled:
+                callback()
+            yield
+        finally:
+            del self._watchers[key]
+
+    async def wait(self, *, immediate: bool = False) -> None:
+        """Return once the token is cancelled, or immediately cancelled."""
+        reached = asyncio.Event()
+
+        def look() -> None:
+            if self.is_immediate or (self.is_graceful and not immediate):
+                reached.set()
+
+        with self.watch(look):
+            await reached.wait()
+
+    def _advance(self, state: CancellationState) -> bool:
+        self._state = state
+        for callback in list(self._watchers.values()):
+            callback()
+        for child in list(self._children):
+            if not child.is_immediate:
+                child._advance(state)
+        return True

@@ -1,0 +1,201 @@
+"""The meeting point of a session's modules."""
+
+from __future__ import annotations
+
+import inspect
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from orchestrator_interactive.kernel.cancellation import CancellationToken
+from orchestrator_interactive.kernel.hook_results import HookResultProcessor
+from orchestrator_interactive.kernel.hooks import HookRegistry
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Generator
+
+    from orchestrator_interactive.kernel.interfaces import ApprovalSystem, DisplaySystem
+    from orchestrator_interactive.kernel.loader import ModuleLoader
+    from orchestrator_interactive.kernel.models import HookResult
+    from orchestrator_interactive.kernel.session import AmplifierSession
+
+log = structlog.get_logger(__name__)
+
+_SINGLE = ("orchestrator", "context", "module-source-resolver")
+_MULTI = ("providers", "tools", "agents")
+
+
+class _Done:
+    """An awaitable that has already happened: `mount` works awaited and un-awaited."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        return
+        yield
+
+
+_DONE = _Done()
+
+
+class ModuleCoordinator:
+    """Mount points, capabilities, contributions, clean-up and hook results of one session."""
+
+    def __init__(
+        self,
+        session: AmplifierSession,
+        approval_system: ApprovalSystem | None = None,
+        display_system: DisplaySystem | None = None,
+    ) -> None:
+        self._session = session
+        self.approval_system = approval_system
+        self.display_system = display_system
+        self.hooks = HookRegistry()
+        self.cancellation = CancellationToken()
+        self._single: dict[str, Any] = dict.fromkeys(_SINGLE)
+        self._multi: dict[str, dict[str, Any]] = {point: {} for point in _MULTI}
+        self._capabilities: dict[str, Any] = {}
+        self._contributors: defaultdict[str, list[tuple[str, Callable[[], Any]]]] = defaultdict(list)
+        self._cleanups: list[Callable[[], Any]] = []
+        self._hook_results = HookResultProcessor(self)
+
+    @property
+    def session(self) -> AmplifierSession:
+        return self._session
+
+    @property
+    def session_id(self) -> str:
+        return self._session.session_id
+
+    @property
+    def parent_id(self) -> str | None:
+        return self._session.parent_id
+
+    @property
+    def config(self) -> dict[str, Any]:
+        return self._session.config
+
+    @property
+    def loader(self) -> ModuleLoader:
+        return self._session.loader
+
+    @property
+    def injection_budget_per_turn(self) -> int | None:
+        """Tokens that hooks may inject in one turn; `None` is unlimited."""
+        budget: int | None = self.config.get("session", {}).get("injection_budget_per_turn")
+        return budget
+
+    @property
+    def injection_size_limit(self) -> int | None:
+        """Bytes (UTF-8) of one injection; `None` is unlimited."""
+        limit: int | None = self.config.get("session", {}).get("injection_size_limit")
+        return limit
+
+    def mount(self, mount_point: str, module: Any, name: str | None = None) -> Awaitable[None]:
+        """Mount a module; it has happened when this returns, awaited or not.
+
+        `mount("session", x, name="orchestrator")` is the contracts' other way to write `mount("orchestrator", x)`.
+
+        Raises:
+            ValueError: unknown mount point, hooks, or a name that is neither given nor known to the module.
+        """
+        point, name = self._resolve(mount_point, name)
+        if point in self._single:
+            if self._single[point] is not None:
+                log.warning("module.replaced", mount_point=point)
+            self._single[point] = module
+        else:
+            name = name or getattr(module, "name", None)
+            if not name:
+                raise ValueError(f"Name required to mount at '{point}': pass name=… or give the module a `name`.")
+            if name in self._multi[point]:
+                log.warning("module.replaced", mount_point=point, name=name)
+            self._multi[point][name] = module
+        log.debug("module.mounted", mount_point=point, name=name, module=type(module).__name__)
+        return _DONE
+
+    def unmount(self, mount_point: str, name: str | None = None) -> Awaitable[None]:
+        """Take a module off its mount point.
+
+        Raises:
+            ValueError: unknown mount point, missing name, or nothing of that name mounted.
+        """
+        point, name = self._resolve(mount_point, name)
+        if point in self._single:
+            self._single[point] = None
+        elif not name:
+            raise ValueError(f"Name required to unmount from '{point}'.")
+        elif name not in self._multi[point]:
+            raise ValueError(f"Nothing named '{name}' is mounted at '{point}'.")
+        else:
+            del self._multi[point][name]
+        log.debug("module.unmounted", mount_point=point, name=name)
+        return _DONE
+
+    def get(self, mount_point: str, name: str | None = None) -> Any:
+        """The module of a single mount point; of a multi one, the named module or the whole dictionary."""
+        if mount_point == "hooks":
+            return self.hooks
+        point, name = self._resolve(mount_point, name)
+        if point in self._single:
+            return self._single[point]
+        return self._multi[point] if name is None else self._multi[point].get(name)
+
+    def register_capability(self, name: str, value: Any) -> None:
+        self._capabilities[name] = value
+
+    def get_capability(self, name: str) -> Any | None:
+        return self._capabilities.get(name)
+
+    def register_contributor(self, channel: str, name: str, callback: Callable[[], Any]) -> None:
+        """Take part in a channel; the callback may be async, and may return `None` to say nothing."""
+        self._contributors[channel].append((name, callback))
+
+    async def collect_contributions(self, channel: str) -> list[Any]:
+        """What the contributors of a channel say, in order of registration; one that fails is logged and left out."""
+        collected = []
+        for name, callback in self._contributors.get(channel, ()):
+            try:
+                value = await _called(callback)
+            except Exception:  # one contributor may not take the others down
+                log.exception("contributor.failed", channel=channel, contributor=name)
+                continue
+            if value is not None:
+                collected.append(value)
+        return collected
+
+    def register_cleanup(self, cleanup_fn: Callable[[], Any]) -> None:
+        self._cleanups.append(cleanup_fn)
+
+    async def cleanup(self) -> None:
+        """Run the clean-ups, last registered first; one that fails is logged and the others still run."""
+        while self._cleanups:
+            cleanup_fn = self._cleanups.pop()
+            try:
+                await _called(cleanup_fn)
+            except Exception:  # a failed clean-up may not keep the others from running
+                log.exception("cleanup.failed", cleanup=getattr(cleanup_fn, "__qualname__", repr(cleanup_fn)))
+
+    def reset_turn(self) -> None:
+        """Begin a new turn of the injection budget."""
+        self._hook_results.reset_turn()
+
+    async def process_hook_result(self, result: HookResult, event: str, hook_name: str = "unknown") -> HookResult:
+        """Route what a hook wants to context, approvals and display. See `HookResultProcessor.process`."""
+        return await self._hook_results.process(result, event, hook_name)
+
+    def _resolve(self, mount_point: str, name: str | None) -> tuple[str, str | None]:
+        if mount_point == "session":
+            if name not in self._single:
+                raise ValueError(f"The alias 'session' takes name='orchestrator' or 'context', not {name!r}.")
+            return name, None
+        if mount_point == "hooks":
+            raise ValueError("Hooks are not mounted: register handlers with coordinator.hooks.register(…).")
+        if mount_point not in self._single and mount_point not in self._multi:
+            known = ", ".join((*_SINGLE, *_MULTI))
+            raise ValueError(f"Unknown mount point '{mount_point}'. There are: {known}.")
+        return mount_point, name
+
+
+async def _called(callback: Callable[[], Any]) -> Any:
+    value = callback()
+    return await value if inspect.isawaitable(value) else value

@@ -1,0 +1,47 @@
+"""What a provider says while its answer is still on the way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from orchestrator_interactive.kernel.messages import TextBlock, ThinkingBlock, ToolCallBlock
+
+if TYPE_CHECKING:
+    from orchestrator_interactive.kernel.messages import ContentBlock
+
+
+class ResponseStream:
+    """Collects an answer as it arrives, so that a call which is cut keeps what was said.
+
+    The provider calls `text` for each piece of text and `block` for each finished block, in order, a text block's
+    pieces before the block itself. Both are synchronous: token deltas cross no hook.
+    """
+
+    def __init__(self) -> None:
+        self._blocks: list[ContentBlock] = []
+        self._open_text: list[str] = []
+
+    def text(self, delta: str) -> None:
+        self._open_text.append(delta)
+
+    def block(self, block: ContentBlock) -> None:
+        if isinstance(block, TextBlock):
+            self._open_text.clear()
+        self._blocks.append(block)
+
+    def kept(self) -> list[ContentBlock]:
+        """The part of a cut answer that may stay in the history.
+
+        Complete blocks stay; text stays as far as it came; thinking that lacks its signature and tool calls that were
+        never started go.
+        """
+        kept = [block for block in self._blocks if _may_stay(block)]
+        if tail := "".join(self._open_text):
+            kept.append(TextBlock(text=tail))
+        return kept if any(isinstance(block, TextBlock) and block.text for block in kept) else []
+
+
+def _may_stay(block: ContentBlock) -> bool:
+    if isinstance(block, ThinkingBlock):
+        return block.signature is not None
+    return not isinstance(block, ToolCallBlock)
