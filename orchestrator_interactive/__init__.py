@@ -1,0 +1,26 @@
+"""The agent: its kernel, the `loop-interactive` orchestrator, and the modules that ship with it.
+
+It knows nothing of Slack, of the process it runs in, or of any store but its own log.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from orchestrator_interactive.injection import Injection, InjectionError, InjectionQueueFull, RunFinished
+from orchestrator_interactive.loop import INJECTION_APPLIED, NAME, InteractiveOrchestrator
+
+if TYPE_CHECKING:
+    from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
+
+__all__ = ["Injection", "InjectionError", "InjectionQueueFull", "InteractiveOrchestrator", "RunFinished", "mount"]
+
+
+async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> None:
+    """Mount `loop-interactive`; its options are those of `LoopConfig`."""
+    orchestrator = InteractiveOrchestrator(config)
+    await coordinator.mount("orchestrator", orchestrator)
+    coordinator.register_capability("orchestrator.inject_message", orchestrator.inject_message)
+    coordinator.register_capability("orchestrator.notify", orchestrator.notify)
+    coordinator.register_capability("orchestrator.stop", orchestrator.stop)
+    coordinator.register_contributor("observability.events", NAME, lambda: [INJECTION_APPLIED])

@@ -94,5 +94,5 @@ class CancellationToken:
             callback()
         for child in list(self._children):
             if not child.is_immediate:
-                child._advance(state)
+                child._advance(state)  # noqa: SLF001 - another token of this class
         return True

@@ -14,29 +14,33 @@ class ResponseStream:
     """Collects an answer as it arrives, so that a call which is cut keeps what was said.
 
     The provider calls `text` for each piece of text and `block` for each finished block, in order, a text block's
-    pieces before the block itself. Both are synchronous: token deltas cross no hook.
+    pieces before the block itself. Both are synchronous: token deltas cross no hook. `pieces` counts them, so that
+    silence can be told.
     """
 
     def __init__(self) -> None:
+        self.pieces = 0
         self._blocks: list[ContentBlock] = []
         self._open_text: list[str] = []
 
     def text(self, delta: str) -> None:
+        self.pieces += 1
         self._open_text.append(delta)
 
     def block(self, block: ContentBlock) -> None:
+        self.pieces += 1
         if isinstance(block, TextBlock):
             self._open_text.clear()
         self._blocks.append(block)
 
-    def kept(self) -> list[ContentBlock]:
-        """The part of a cut answer that may stay in the history.
+    def kept(self, complete: list[ContentBlock] | None = None) -> list[ContentBlock]:
+        """The part of a cut answer that may stay in the history; `complete` is the answer if it came whole after all.
 
         Complete blocks stay; text stays as far as it came; thinking that lacks its signature and tool calls that were
-        never started go.
+        never started go. Thinking alone is nothing that was said, so it goes too.
         """
-        kept = [block for block in self._blocks if _may_stay(block)]
-        if tail := "".join(self._open_text):
+        kept = [block for block in (self._blocks if complete is None else complete) if _may_stay(block)]
+        if complete is None and (tail := "".join(self._open_text)):
             kept.append(TextBlock(text=tail))
         return kept if any(isinstance(block, TextBlock) and block.text for block in kept) else []
 

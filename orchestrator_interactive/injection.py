@@ -1,0 +1,137 @@
+"""What people write while the agent works: the queue it waits in, and the row it becomes."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PREFIX = "[The user sent additional messages while you were working. Incorporate this into your current task:]"
+NOTICE_PREFIX = "[This happened since your last answer:]"
+
+
+class InjectionError(Exception):
+    """A message could not be handed to the run."""
+
+
+class RunFinished(InjectionError):  # noqa: N818 - the design's word: a fact rather than a fault
+    """The run has taken its last look: this message needs a run of its own."""
+
+
+class InjectionQueueFull(InjectionError):  # noqa: N818 - named after asyncio.QueueFull
+    """Too many messages are waiting for the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Injection:
+    """One message for a running loop.
+
+    Args:
+        text: what was written; not blank.
+        id: identity of the message; what has this id in a committed row was delivered.
+        author: the name that the model reads, where it is known.
+        files: names of files that came along.
+
+    Raises:
+        ValueError: blank text.
+    """
+
+    text: str
+    id: str = field(default_factory=lambda: uuid4().hex)
+    author: str | None = None
+    files: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.text.strip():
+            raise ValueError("A message to the agent needs some text.")
+
+    @classmethod
+    def of(cls, content: str | Injection) -> Injection:
+        return content if isinstance(content, Injection) else cls(content)
+
+
+class InjectionQueue:
+    """Messages on their way into a run, in order.
+
+    All operations are synchronous, so nothing can come between a look and its consequence. It belongs to one event
+    loop: another thread goes through `loop.call_soon_threadsafe(queue.offer, injection)`.
+    """
+
+    def __init__(self, bound: int = 100) -> None:
+        self._queue: asyncio.Queue[Injection] = asyncio.Queue(bound)
+        self._restored: list[Injection] = []
+        self._open = True
+
+    def __len__(self) -> int:
+        return len(self._restored) + self._queue.qsize()
+
+    def open(self) -> None:
+        """Take messages for a new run. What an earlier run left behind stays and leads."""
+        self._open = True
+
+    def close(self) -> None:
+        """Refuse messages from here on; what is queued stays."""
+        self._open = False
+
+    def offer(self, injection: Injection) -> None:
+        """Queue a message.
+
+        Raises:
+            RunFinished: after the close.
+            InjectionQueueFull: the bound is reached.
+        """
+        if not self._open:
+            raise RunFinished("The run has finished; this message starts a new one.")
+        try:
+            self._queue.put_nowait(injection)
+        except asyncio.QueueFull as e:
+            raise InjectionQueueFull(f"{self._queue.maxsize} messages are waiting already; send this one later.") from e
+
+    def drain(self) -> tuple[Injection, ...]:
+        """Take everything that is queued, oldest first."""
+        taken, self._restored = self._restored, []
+        while not self._queue.empty():
+            taken.append(self._queue.get_nowait())
+        return tuple(taken)
+
+    def drain_or_close(self) -> tuple[Injection, ...]:
+        """Take everything, or, where there is nothing, close."""
+        taken = self.drain()
+        if not taken:
+            self.close()
+        return taken
+
+    def restore(self, injections: Sequence[Injection]) -> None:
+        """Put back, in front, what was taken and not committed."""
+        self._restored = [*injections, *self._restored]
+
+
+def injection_row(injections: Sequence[Injection]) -> dict[str, Any]:
+    """The one user row that a drain becomes. Its metadata names the messages: their ids stand there once delivered."""
+    lines = "\n".join(f"- {_line(injection)}" for injection in injections)
+    return {
+        "role": "user",
+        "content": f"{PREFIX}\n{lines}",
+        "metadata": {"injections": [injection.id for injection in injections]},
+    }
+
+
+def notice_row(notices: Sequence[str]) -> dict[str, Any]:
+    """The user row that tells the agent what happened between two runs."""
+    lines = "\n".join(f"- {_indented(notice)}" for notice in notices)
+    return {"role": "user", "content": f"{NOTICE_PREFIX}\n{lines}", "metadata": {"notices": len(notices)}}
+
+
+def _line(injection: Injection) -> str:
+    text = f"{injection.author}: {injection.text}" if injection.author else injection.text
+    files = f" (files: {', '.join(injection.files)})" if injection.files else ""
+    return _indented(text) + files
+
+
+def _indented(text: str) -> str:
+    # Further lines are indented, so that no line of a message can pass for another person's.
+    return "\n  ".join(text.splitlines())

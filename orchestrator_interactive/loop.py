@@ -1,0 +1,217 @@
+"""The loop: drain, ask, run tools, append."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from orchestrator_interactive.asking import ask
+from orchestrator_interactive.injection import Injection, InjectionQueue, injection_row, notice_row
+from orchestrator_interactive.kernel import events
+from orchestrator_interactive.kernel.cancellation import CancellationToken
+from orchestrator_interactive.kernel.messages import ToolCallBlock
+from orchestrator_interactive.requests import RequestBuilder
+from orchestrator_interactive.rows import assistant_row, user_row
+from orchestrator_interactive.run import Run, RunDenied, RunStopped
+from orchestrator_interactive.tools import ToolBatch
+
+if TYPE_CHECKING:
+    from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
+    from orchestrator_interactive.kernel.hooks import HookRegistry
+    from orchestrator_interactive.kernel.interfaces import ContextManager, ProgressCallback, Provider, Tool
+    from orchestrator_interactive.kernel.messages import ChatResponse
+
+NAME = "loop-interactive"
+INJECTION_APPLIED = "injection:applied"
+
+
+class LoopConfig(BaseModel):
+    """Options of the loop in a mount plan.
+
+    Args:
+        max_iterations: model calls with tools in one run; the call after them is made without.
+        force_respond_tools: after one of these the model must answer in words.
+        stop_grace_s: how long running tools may go on after a graceful stop, in seconds.
+        stall_timeout_s: how long a model call may be silent, in seconds.
+        max_waiting: messages that may wait for the running loop.
+        default_provider: name of the provider to ask; the first mounted one where it is not set.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    max_iterations: int = Field(default=100, ge=1)
+    force_respond_tools: frozenset[str] = frozenset({"dispatch_worker"})
+    stop_grace_s: float = Field(default=0.5, ge=0)
+    stall_timeout_s: float = Field(default=300, gt=0)
+    max_waiting: int = Field(default=100, ge=1)
+    default_provider: str | None = None
+
+
+Status = Literal["success", "incomplete", "cancelled", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    text: str
+    status: Status
+
+
+class InteractiveOrchestrator:
+    """An agent loop that takes messages in while it runs, and can be stopped at any instant.
+
+    One `execute` at a time; the queue outlives it, so what a stopped run did not read leads the next one.
+    """
+
+    def __init__(self, config: dict[str, Any] | None = None) -> None:
+        self._config = LoopConfig.model_validate(config or {})
+        self._queue = InjectionQueue(self._config.max_waiting)
+        self._notices: list[str] = []
+        self._iterations = 0
+        self._running: Run | None = None
+
+    def inject_message(self, content: str | Injection) -> None:
+        """Hand a message to the running loop; it is read at the next of the three injection points.
+
+        Belongs to the loop's event loop: from another thread use `loop.call_soon_threadsafe`.
+
+        Raises:
+            RunFinished: the run has taken its last look.
+            InjectionQueueFull: too many messages are waiting.
+            ValueError: the text is blank.
+        """
+        self._queue.offer(Injection.of(content))
+
+    def notify(self, content: str) -> None:
+        """Keep a notice for the next run; it never reaches the running one."""
+        self._notices.append(content)
+
+    def stop(self, immediate: bool = False) -> bool:
+        """Stop the running loop. Returns whether that changed anything; without a run it does nothing."""
+        if self._running is None:
+            return False
+        token = self._running.stop
+        return token.request_immediate() if immediate else token.request_graceful()
+
+    async def execute(  # noqa: PLR0913, PLR0917 - the signature is the contract's
+        self,
+        prompt: str,
+        context: ContextManager,
+        providers: dict[str, Provider],
+        tools: dict[str, Tool],
+        hooks: HookRegistry,
+        coordinator: ModuleCoordinator | None = None,
+        on_progress: ProgressCallback | None = None,
+        **_: Any,
+    ) -> str:
+        """Run the loop on a prompt and return the answer; after a stop, what the model had said until then.
+
+        Raises:
+            LLMError: the provider failed.
+            RuntimeError: a run is on already.
+        """
+        if self._running is not None:
+            raise RuntimeError("This orchestrator is running; inject the message instead.")
+        name = self._config.default_provider or next(iter(providers))
+        if name not in providers:
+            raise RuntimeError(f"There is no provider '{name}'. Mounted: {', '.join(providers)}.")
+        token = coordinator.cancellation if coordinator else CancellationToken()
+        run = Run(context, name, providers[name], tools, hooks, coordinator, token, on_progress)
+        self._running, self._iterations = run, 0
+        self._queue.open()
+        outcome = Outcome("", "error")
+        try:
+            outcome = await self._guarded(run, prompt)
+        except asyncio.CancelledError:
+            outcome = Outcome("", "cancelled")
+            raise
+        finally:
+            self._queue.close()
+            self._running = None
+            await self._report_end(run, outcome)
+        return outcome.text
+
+    async def _guarded(self, run: Run, prompt: str) -> Outcome:
+        try:
+            await self._begin(run, prompt)
+            return Outcome(await self._loop(run), "success")
+        except RunDenied as e:
+            return Outcome(f"Operation denied: {e}", "incomplete")
+        except RunStopped as e:
+            await run.hooks.emit(events.CANCEL_REQUESTED, {"immediate": run.stop.is_immediate})
+            return Outcome(e.text, "cancelled")
+
+    async def _loop(self, run: Run) -> str:
+        requests = RequestBuilder(run.provider, run.tools)
+        must_answer = False
+        while True:
+            run.check_stop()
+            await self._take_in(run, self._queue.drain())
+            tools_allowed = not must_answer and self._iterations < self._config.max_iterations
+            self._iterations += 1
+            await run.progress("thinking", iteration=self._iterations)
+            answer = await ask(run, requests, tools_allowed=tools_allowed, stall_timeout_s=self._config.stall_timeout_s)
+            calls = run.provider.parse_tool_calls(answer) if tools_allowed else []
+            if calls:
+                await run.context.add_message(assistant_row(answer.content, calls))
+                await ToolBatch(run, calls, self._config.stop_grace_s).go()
+                must_answer = any(call.name in self._config.force_respond_tools for call in calls)
+                run.check_stop()
+                await self._take_in(run, self._queue.drain())
+                continue
+            must_answer = False
+            await self._say(run, answer)
+            late = self._queue.drain_or_close()
+            if not late:
+                return answer.text
+            await self._take_in(run, late, interim=answer.text)
+
+    async def _say(self, run: Run, answer: ChatResponse) -> None:
+        said = [block for block in answer.content if not isinstance(block, ToolCallBlock)]
+        if said:
+            await run.context.add_message(assistant_row(said))
+        if run.stop.is_cancelled:
+            raise RunStopped(answer.text)
+
+    async def _begin(self, run: Run, prompt: str) -> None:
+        await run.hooks.emit(events.EXECUTION_START, {"prompt": prompt})
+        await run.progress("executing", prompt=prompt)
+        wish = await run.consult(events.PROMPT_SUBMIT, {"prompt": prompt})
+        if self._notices:
+            await run.context.add_message(notice_row(self._notices))
+            self._notices = []
+        await self._take_in(run, self._queue.drain())
+        await run.context.add_message(user_row((wish.data or {}).get("prompt", prompt)))
+
+    async def _take_in(self, run: Run, injections: tuple[Injection, ...], interim: str = "") -> None:
+        """Commit what was drained as one user row; what cannot be committed goes back to the front of the queue.
+
+        `interim` is the answer that these messages came after: it is shown first.
+        """
+        if not injections:
+            return
+        try:
+            if interim:
+                await run.progress("text", text=interim)
+            await run.context.add_message(injection_row(injections))
+        except BaseException:
+            self._queue.restore(injections)
+            raise
+        data = {
+            "messages": [injection.text for injection in injections],
+            "count": len(injections),
+            "ids": [injection.id for injection in injections],
+        }
+        await run.hooks.emit(INJECTION_APPLIED, data)
+        await run.progress(INJECTION_APPLIED, **data)
+
+    async def _report_end(self, run: Run, outcome: Outcome) -> None:
+        ended = {"cancelled": "cancelled", "error": "error"}.get(outcome.status, "completed")
+        response = outcome.text if ended == "completed" else ""
+        await run.hooks.emit(events.EXECUTION_END, {"response": response, "status": ended})
+        status = "incomplete" if outcome.status == "error" else outcome.status
+        complete = {"orchestrator": NAME, "turn_count": self._iterations, "status": status}
+        await run.hooks.emit(events.ORCHESTRATOR_COMPLETE, complete)
+        await run.progress("complete", iterations=self._iterations, status=outcome.status, waiting=len(self._queue))

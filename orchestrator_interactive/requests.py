@@ -1,0 +1,120 @@
+"""From the rows of a conversation to a request that a provider accepts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from orchestrator_interactive.kernel.messages import ChatRequest, Message, ThinkingBlock, ToolSpec
+from orchestrator_interactive.rows import call_ids
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from orchestrator_interactive.kernel.interfaces import Provider, Tool
+
+log = structlog.get_logger(__name__)
+
+NO_RESULT = "No result was recorded: the outcome of this call is unknown."
+
+
+class Transcript:
+    """The messages of a conversation, valid for any provider, grown at the tail.
+
+    Every row is looked at once, however long the conversation: while the rows only grow, so do the messages. What a
+    provider would refuse is repaired and logged: a call without its result, a result without its call, thinking
+    without its signature, an empty answer.
+    """
+
+    def __init__(self) -> None:
+        self._rows: list[dict[str, Any]] = []
+        self._messages: list[Message] = []
+        self._open_calls: list[str] = []
+        self.problems: list[str] = []
+
+    def leads_to(self, rows: Sequence[dict[str, Any]]) -> bool:
+        """Whether these rows begin with all that has been looked at."""
+        return list(rows[: len(self._rows)]) == self._rows
+
+    def messages(self, rows: Sequence[dict[str, Any]]) -> list[Message]:
+        """The messages for these rows, which begin with all that has been looked at; a fresh list."""
+        for row in rows[len(self._rows) :]:
+            self._append(row)
+        self._rows = list(rows)
+        return self._messages + [_no_result(call_id) for call_id in self._open_calls]
+
+    def _append(self, row: dict[str, Any]) -> None:
+        if row["role"] == "tool":
+            self._append_result(row)
+            return
+        for call_id in self._open_calls:
+            self._problem("call without a result", call_id)
+            self._messages.append(_no_result(call_id))
+        self._open_calls = []
+        message = _message(row)
+        if message.role == "assistant":
+            self._open_calls = call_ids(row)
+            if not message.content and not self._open_calls:
+                self._problem("empty answer", row)
+                return
+        self._messages.append(message)
+
+    def _append_result(self, row: dict[str, Any]) -> None:
+        if row.get("tool_call_id") not in self._open_calls:
+            self._problem("result without a call", row.get("tool_call_id"))
+            return
+        self._open_calls.remove(row["tool_call_id"])
+        self._messages.append(_message(row))
+
+    def _problem(self, what: str, where: Any) -> None:
+        self.problems.append(what)
+        log.warning("request.repaired", problem=what, where=where)
+
+
+class RequestBuilder:
+    """Builds the requests of one run. They grow at their tail only, so the provider's prompt cache keeps the prefix."""
+
+    def __init__(self, provider: Provider, tools: Mapping[str, Tool]) -> None:
+        self._can_choose = "tool_choice" in provider.get_info().capabilities
+        self._specs = [_spec(name, tool) for name, tool in tools.items()]
+        self._transcript = Transcript()
+
+    def build(
+        self, rows: Sequence[dict[str, Any]], *, tools_allowed: bool, ephemeral: Sequence[dict[str, Any]] = ()
+    ) -> ChatRequest:
+        """The request for these rows; `ephemeral` rows are part of this one only."""
+        if not self._transcript.leads_to(rows):
+            self._transcript = Transcript()  # compaction or a rewind
+        messages = self._transcript.messages(rows) + [_message(row) for row in ephemeral]
+        declared = self._specs if tools_allowed or self._can_choose else []
+        # Everything in it has been validated when its row came in.
+        return ChatRequest.model_construct(
+            messages=messages,
+            tools=declared or None,
+            tool_choice="none" if declared and not tools_allowed else None,
+            stream=True,
+        )
+
+
+def _message(row: dict[str, Any]) -> Message:
+    message = Message.model_validate({**row, "content": row.get("content") or ""})
+    if isinstance(message.content, list):
+        message.content = [block for block in message.content if not _is_unsigned_thinking(block)]
+    return message
+
+
+def _is_unsigned_thinking(block: Any) -> bool:
+    # Other providers keep the state of their reasoning in `content` rather than in a signature.
+    return isinstance(block, ThinkingBlock) and block.signature is None and not getattr(block, "content", None)
+
+
+def _no_result(call_id: str) -> Message:
+    return Message(role="tool", tool_call_id=call_id, content=NO_RESULT, metadata={"is_error": True})
+
+
+def _spec(name: str, tool: Tool) -> ToolSpec:
+    schema = getattr(tool, "input_schema", None)
+    if schema is None and hasattr(tool, "get_schema"):
+        schema = tool.get_schema()
+    return ToolSpec(name=name, description=tool.description, parameters=schema or {"type": "object"})
