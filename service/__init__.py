@@ -1,0 +1,1 @@
+"""The process: configuration, sessions, and the one place where Slack and the agents are joined (`app`)."""

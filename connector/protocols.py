@@ -1,0 +1,74 @@
+"""What the connector needs from whoever runs the agents."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    ProgressCallback = Callable[[str, dict[str, Any]], Awaitable[None]]
+
+
+class RunFailed(Exception):  # noqa: N818 - a fact about the run, shown to people
+    """The run could not answer; the message is a sentence for the people in the thread."""
+
+
+class Refused(Exception):  # noqa: N818 - one of the ends a message can come to
+    """A message cannot be taken; the message of this error tells its author why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Persona:
+    """The name and the icon (an emoji code such as `:owl:`) under which an instance answers."""
+
+    name: str
+    emoji: str
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    name: str
+    persona: Persona
+
+
+@dataclass(frozen=True, slots=True)
+class Steer:
+    """What a person wrote into a running execution. `id` is the message's identity, `team:channel:ts`."""
+
+    id: str
+    text: str
+    author: str | None
+    files: tuple[str, ...] = ()
+
+
+class SessionManager(Protocol):
+    """Runs the agents, one session per instance and conversation.
+
+    `on_progress(event, data)` hears `executing`, `thinking`, `tool:start` (with `label`, where the tool has one),
+    `tool:end`, `injection:applied` (with the `ids` of the steers), `text` (an interim answer) and `complete` (with
+    `status`: success, incomplete, cancelled or error; and `waiting`, the number of steers not read).
+    """
+
+    async def execute(
+        self, instance_name: str, conversation_id: str, prompt: str, on_progress: ProgressCallback | None = None
+    ) -> str:
+        """Run a prompt and return the answer; after a stop, what had been said until then.
+
+        Raises:
+            RunFailed: there is no answer, and why.
+        """
+        ...
+
+    def inject(self, instance_name: str, conversation_id: str, steer: Steer) -> bool:
+        """Hand a steer to the running execution. False: it reads no more, the message needs a run of its own.
+
+        Raises:
+            Refused: it cannot be taken at all.
+        """
+        ...
+
+    def stop(self, instance_name: str, conversation_id: str, *, immediate: bool = False) -> bool:
+        """Stop the execution that is on; whether that changed anything."""
+        ...

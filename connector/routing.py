@@ -1,0 +1,53 @@
+"""Which messages are for an agent, and for which."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from connector.messages import plain_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from connector.messages import Message
+    from connector.protocols import Instance
+
+_ADDRESS = re.compile(r"^@?(\w[\w-]*)[:,]?\s+(?=\S)")
+
+
+class Router:
+    """The gate: it says which instance a message is for, and remembers which one a conversation talks to."""
+
+    def __init__(self, instances: Sequence[Instance], bot_user: str) -> None:
+        self._instances = {instance.name.lower(): instance for instance in instances}
+        self._default = instances[0]
+        self._bot_user = bot_user
+        self._conversations: dict[str, Instance] = {}
+
+    def route(self, message: Message) -> tuple[Instance, str] | None:
+        """The instance and the prompt, or `None` where the message is not for us.
+
+        For us are mentions of the bot, direct messages, and what is written in a thread that an agent takes part in,
+        unless it turns to another person by a mention.
+        """
+        conversation = message.place.conversation_id
+        known = self._conversations.get(conversation)
+        mentioned = message.mentions(self._bot_user)
+        if not mentioned and not message.direct and (known is None or message.mentions_anyone()):
+            return None
+        prompt = plain_text(message.text, self._bot_user)
+        addressed = self._addressed(prompt)
+        if addressed is not None:
+            known, prompt = addressed
+        instance = known or self._default
+        self._conversations[conversation] = instance
+        return instance, prompt
+
+    def _addressed(self, prompt: str) -> tuple[Instance, str] | None:
+        """The instance that a message names first: `beta look at this`, `@beta …`, `beta: …`."""
+        match = _ADDRESS.match(prompt)
+        instance = self._instances.get(match[1].lower()) if match else None
+        if match is None or instance is None:
+            return None
+        return instance, prompt[match.end() :]

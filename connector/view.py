@@ -1,0 +1,128 @@
+"""What a run shows in Slack: the hourglass, the status message, interim texts, the answer."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import uuid4
+
+import structlog
+
+from connector import phrases
+from connector.markdown import escape, markdown_to_slack, pieces
+from connector.wire import SlackCallFailed
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Coroutine
+    from typing import Any
+
+    from connector.messages import Message
+    from connector.protocols import Persona
+    from connector.wire import Wire
+
+log = structlog.get_logger(__name__)
+
+HOURGLASS = "hourglass_flowing_sand"
+ENVELOPE = "incoming_envelope"
+EYES = "eyes"
+STATUS_SPACING_S = 2.0
+
+
+class _Post(NamedTuple):
+    text: str
+    persona: Persona | None
+
+
+class View:
+    """The traces of one run in its thread. Showing them never holds the run up."""
+
+    def __init__(self, wire: Wire, first: Message, persona: Persona) -> None:
+        self._wire = wire
+        self._place = first.place
+        self._first = first
+        self._persona = persona
+        self._key = uuid4().hex
+        self._wanted = phrases.WORKING
+        self._changed = asyncio.Event()
+        self._status_ts: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        self._outgoing: asyncio.Queue[_Post | None] = asyncio.Queue()
+
+    async def status_ts(self) -> str | None:
+        """The status message's ts as soon as Slack has told it; `None` where it could not be posted."""
+        return await asyncio.shield(self._status_ts)
+
+    def show(self, text: str) -> None:
+        """Let the status message say this, soon; a later text replaces one that is not shown yet."""
+        if text != self._wanted:
+            self._wanted = text
+            self._changed.set()
+
+    def say(self, markdown: str) -> None:
+        """Post a text of the agent under its persona, after those before it."""
+        for piece in pieces(markdown_to_slack(markdown)):
+            self._outgoing.put_nowait(_Post(piece, self._persona))
+
+    def notice(self, text: str) -> None:
+        """Post a sentence of the service's own, after the texts before it."""
+        self._outgoing.put_nowait(_Post(escape(text), None))
+
+    @asynccontextmanager
+    async def shown(self) -> AsyncIterator[None]:
+        """Show hourglass and status; at the end post what is left to say, then take both away."""
+        async with asyncio.TaskGroup() as tasks:
+            hourglass = tasks.create_task(best_effort(self._wire.react(self._place.channel, self._first.ts, HOURGLASS)))
+            status = tasks.create_task(self._open_status())
+            updates = tasks.create_task(self._update_status())
+            posts = tasks.create_task(self._post_outgoing())
+            try:
+                yield
+            finally:
+                self._outgoing.put_nowait(None)
+                await posts
+                updates.cancel()
+                await asyncio.wait((hourglass, status, updates))
+                await self._take_away()
+
+    async def _open_status(self) -> None:
+        ts = None
+        try:
+            ts = await self._wire.post(self._place, self._wanted, f"{self._key}:status")
+        except SlackCallFailed as e:
+            log.warning("status.not_posted", conversation=self._place.conversation_id, error=str(e))
+        finally:
+            self._status_ts.set_result(ts)
+
+    async def _update_status(self) -> None:
+        ts = await self.status_ts()
+        shown = self._wanted if ts is None else phrases.WORKING
+        while ts is not None:
+            if self._wanted != shown:
+                shown = self._wanted
+                await best_effort(self._wire.update(self._place.channel, ts, shown))
+            await asyncio.sleep(STATUS_SPACING_S)
+            await self._changed.wait()
+            self._changed.clear()
+
+    async def _post_outgoing(self) -> None:
+        number = 0
+        while (post := await self._outgoing.get()) is not None:
+            number += 1
+            try:
+                await self._wire.post(self._place, post.text, f"{self._key}:{number}", post.persona)
+            except SlackCallFailed as e:
+                log.exception("answer.not_posted", conversation=self._place.conversation_id, part=number, error=e.error)
+
+    async def _take_away(self) -> None:
+        ts = await self.status_ts()
+        if ts is not None:
+            await best_effort(self._wire.delete(self._place.channel, ts))
+        await best_effort(self._wire.unreact(self._place.channel, self._first.ts, HOURGLASS))
+
+
+async def best_effort(call: Coroutine[Any, Any, None]) -> None:
+    """Await a call to Slack that only decorates; a failure is logged and changes nothing else."""
+    try:
+        await call
+    except SlackCallFailed as e:
+        log.warning("slack.call_failed", error=str(e))

@@ -1,0 +1,111 @@
+"""``python -m local_slack``: a Slack workspace in a terminal, and if wanted a bot beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from .child import child, exit_code
+from .errors import LocalSlackError
+from .loopback import is_loopback
+from .server import LocalSlack
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_CANNOT_START = 127
+
+
+def _loopback_host(_context: click.Context, _option: click.Parameter, host: str) -> str:
+    if not is_loopback(host):
+        raise click.BadParameter(f"{host!r} is not this machine; use 127.0.0.1, ::1 or localhost")
+    return host
+
+
+def _names(_context: click.Context, _option: click.Parameter, names: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in names.split(",") if name.strip())
+
+
+@click.command(context_settings={"allow_interspersed_args": False})
+@click.option("--host", default="127.0.0.1", show_default=True, callback=_loopback_host, help="Loopback only.")
+@click.option("--port", default=8040, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one.")
+@click.option("--bot", default="alpha", show_default=True, help="The bot's name.")
+@click.option("--people", default="ana,ben,chloe", show_default=True, callback=_names)
+@click.option("--channels", default="general,random", show_default=True, callback=_names)
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+def main(  # noqa: PLR0913, PLR0917 - one argument per option
+    host: str,
+    port: int,
+    bot: str,
+    people: tuple[str, ...],
+    channels: tuple[str, ...],
+    command: tuple[str, ...],
+) -> None:
+    """Run a Slack workspace on this machine.
+
+    COMMAND, given after --, is started with SLACK_API_URL, SLACK_APP_TOKEN and SLACK_BOT_TOKEN set, and ends
+    together with the workspace.
+    """
+    try:
+        slack = LocalSlack(host=host, port=port, bot=bot, people=people, channels=channels)
+    except ValueError as e:
+        raise click.UsageError(str(e)) from e
+    try:
+        code = asyncio.run(_run(slack, command))
+    except LocalSlackError as e:
+        raise click.ClickException(str(e)) from e
+    sys.exit(code)
+
+
+async def _run(slack: LocalSlack, command: Sequence[str]) -> int:
+    """Serve until a signal or the child ends it; returns the exit code."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    async with slack:
+        click.echo(_block(slack))
+        if not command:
+            await stop.wait()
+            return 0
+        return await _run_beside(slack, command, stop)
+
+
+async def _run_beside(slack: LocalSlack, command: Sequence[str], stop: asyncio.Event) -> int:
+    try:
+        async with child(command, _variables(slack)) as process:
+            ended = asyncio.create_task(exit_code(process))
+            stopped = asyncio.create_task(stop.wait())
+            await asyncio.wait((ended, stopped), return_when=asyncio.FIRST_COMPLETED)
+            stopped.cancel()
+            if ended.done():
+                return ended.result()
+    except OSError as e:
+        click.echo(f"Error: cannot start {command[0]!r}: {e.strerror or e}", err=True)
+        return _CANNOT_START
+    await ended
+    return 0
+
+
+def _variables(slack: LocalSlack) -> dict[str, str]:
+    return {
+        "SLACK_API_URL": slack.api_url,
+        "SLACK_APP_TOKEN": slack.app_token,
+        "SLACK_BOT_TOKEN": slack.bot_token,
+    }
+
+
+def _block(slack: LocalSlack) -> str:
+    variables = "\n".join(f"  {name}={value}" for name, value in _variables(slack).items())
+    return (
+        f"local_slack is running. Open its page in a browser:\n\n  {slack.url}\n\n"
+        f"Point a bot at it with these variables:\n\n{variables}\n"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""Make Slack fail on purpose: what the next calls of the bot shall run into.
+
+Only calls with the bot's tokens meet a fault; what people do is the hand of the test.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio
+
+
+@dataclass(frozen=True, slots=True)
+class Refuses:
+    """The call has no effect and is answered with ``ok: false`` and this error."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimits:
+    """The call has no effect and is answered with HTTP 429."""
+
+    retry_after_s: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Breaks:
+    """The call has no effect and is answered with this HTTP status and no JSON."""
+
+    status: int = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """The call arrives; it takes effect and is answered once ``until`` is set."""
+
+    until: asyncio.Event
+
+
+@dataclass(frozen=True, slots=True)
+class DropsAfterwards:
+    """The call takes effect, then the connection is cut: the caller cannot know."""
+
+
+@dataclass(frozen=True, slots=True)
+class DropsBefore:
+    """The connection is cut and the call has no effect: to the caller the same as the other."""
+
+
+Fault = Refuses | RateLimits | Breaks | Waits | DropsAfterwards | DropsBefore
+
+
+class Faults:
+    """Hold what is to come, per method, in order."""
+
+    def __init__(self) -> None:
+        self._coming: defaultdict[str, deque[Fault]] = defaultdict(deque)
+
+    def next(self, method: str, fault: Fault, *, times: int = 1) -> None:
+        """Let the next ``times`` calls of ``method`` meet ``fault``, after those already announced."""
+        self._coming[method].extend([fault] * times)
+
+    def clear(self) -> None:
+        self._coming.clear()
+
+    def pending(self, method: str) -> int:
+        """Return how many announced faults no call has met yet."""
+        return len(self._coming[method])
+
+    def take(self, method: str) -> Fault | None:
+        coming = self._coming[method]
+        return coming.popleft() if coming else None

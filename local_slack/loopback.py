@@ -1,0 +1,51 @@
+"""Only this machine, and in its browsers only our own page: the tokens here are known to everybody."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+if TYPE_CHECKING:
+    from aiohttp.typedefs import Handler
+
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([\w.-]+))(?::\d+)?")
+_FOREIGN_SITES = ("cross-site", "same-site")
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether a host name or address means this machine."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+@web.middleware
+async def only_this_machine(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Refuse a rebound DNS name, another site's page, and another page on this machine."""
+    if refusal := _refusal(request):
+        return web.Response(status=403, text=refusal)
+    return await handler(request)
+
+
+def _refusal(request: web.Request) -> str | None:
+    host = request.headers.get("Host", "")
+    if not is_loopback(_name_in(host)):
+        return f"local_slack answers on this machine only, not as {host!r}\n"
+    origin = request.headers.get("Origin")
+    if origin is not None and origin != f"http://{host}":
+        return f"local_slack does not answer pages of {origin!r}\n"
+    foreign = request.headers.get("Sec-Fetch-Site") in _FOREIGN_SITES
+    if foreign and request.path != "/":
+        return "local_slack does not answer other sites; open its own page\n"
+    return None
+
+
+def _name_in(host: str) -> str:
+    match = _HOST.fullmatch(host)
+    return (match[1] or match[2]) if match else ""

@@ -1,0 +1,153 @@
+"""Slack's ``chat.*`` methods."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from .blocks import TEXT_OF_A_POST, TEXT_OF_AN_UPDATE, check_blocks, check_text
+from .errors import SlackRefused
+from .messages import Body, Persona
+from .methods_conversations import visible_channel
+from .people import Bot
+from .timestamps import is_timestamp
+from .wire import message_json
+
+if TYPE_CHECKING:
+    from .calls import Call, Json, Methods
+    from .messages import Message
+
+_MARKDOWN_TEXT = 12_000
+
+
+def post_message(call: Call) -> Json:
+    call.args.need("channel")
+    channel = _destination(call)
+    body = _body(call, TEXT_OF_A_POST)
+    message = call.workspace.post(
+        channel,
+        call.member,
+        body,
+        thread_ts=_thread_ts(call),
+        broadcast=call.args.flag("reply_broadcast"),
+        persona=_persona(call),
+    )
+    answer = _wire(call, message)
+    if body.metadata:
+        answer["metadata"] = body.metadata
+    return {"channel": message.channel, "ts": message.ts, "message": answer}
+
+
+def post_ephemeral(call: Call) -> Json:
+    call.args.need("channel", "user")
+    body = _body(call, TEXT_OF_A_POST)
+    message = call.workspace.whisper(
+        call.args.required("channel"),
+        call.member,
+        body,
+        to=call.args.required("user"),
+        thread_ts=_thread_ts(call),
+        persona=_persona(call),
+    )
+    return {"message_ts": message.ts}
+
+
+def update(call: Call) -> Json:
+    """Replace what is given; blocks, attachments and metadata that are not given stay."""
+    call.args.need("channel", "ts")
+    channel, ts = call.args.required("channel"), call.args.required("ts")
+    fresh = _body(call, TEXT_OF_AN_UPDATE)
+    previous = call.workspace.message(channel, ts)
+    old = previous.body if previous else fresh
+    body = replace(
+        old,
+        text=fresh.text if _has_text(call) else old.text,
+        blocks=fresh.blocks if call.args.has("blocks") else old.blocks,
+        attachments=fresh.attachments if call.args.has("attachments") else old.attachments,
+        metadata=fresh.metadata if call.args.has("metadata") else old.metadata,
+    )
+    message = call.workspace.edit(channel, ts, call.member, body)
+    return {"channel": message.channel, "ts": ts, "text": message.text, "message": _wire(call, message)}
+
+
+def delete(call: Call) -> Json:
+    call.args.need("channel", "ts")
+    channel, ts = call.args.required("channel"), call.args.required("ts")
+    call.workspace.delete(channel, ts, call.member)
+    return {"channel": call.workspace.channel(channel).id, "ts": ts}
+
+
+def get_permalink(call: Call) -> Json:
+    call.args.need("channel", "message_ts")
+    channel, ts = visible_channel(call), call.args.required("message_ts")
+    if call.workspace.message(channel.id, ts) is None:
+        raise SlackRefused("message_not_found")
+    domain = call.workspace.directory.team.domain
+    path = f"archives/{channel.id}/p{ts.replace('.', '')}"
+    return {"channel": channel.id, "permalink": f"https://{domain}.slack.com/{path}"}
+
+
+def _destination(call: Call) -> str:
+    """Return the channel to post to; a member's id stands for the direct message with them."""
+    channel = call.args.required("channel")
+    if member := call.workspace.directory.members.get(channel):
+        return call.workspace.open_im(call.member, member)[0].id
+    return channel
+
+
+def _body(call: Call, longest: int) -> Body:
+    args = call.args
+    text, markdown = args.text("text") or "", args.text("markdown_text") or ""
+    blocks = args.objects("blocks", "invalid_blocks_format") or ()
+    attachments = args.objects("attachments", "invalid_attachments") or ()
+    if markdown and (text or blocks):
+        raise SlackRefused("markdown_text_conflict")
+    if not (text.strip() or markdown.strip() or blocks or attachments):
+        raise SlackRefused("no_text")
+    check_text(text, longest)
+    check_text(markdown, _MARKDOWN_TEXT)
+    check_blocks(blocks)
+    return Body(text or markdown, blocks, attachments, _metadata(call))
+
+
+def _has_text(call: Call) -> bool:
+    return call.args.has("text") or call.args.has("markdown_text")
+
+
+def _metadata(call: Call) -> dict[str, Any] | None:
+    metadata = call.args.object("metadata", "invalid_metadata_format")
+    if not metadata:
+        return None
+    if not isinstance(call.member, Bot):
+        raise SlackRefused("metadata_must_be_sent_from_app")
+    if not isinstance(metadata.get("event_type"), str):
+        raise SlackRefused("invalid_metadata_format")
+    if not isinstance(metadata.get("event_payload"), dict):
+        raise SlackRefused("invalid_metadata_format")
+    return metadata
+
+
+def _persona(call: Call) -> Persona | None:
+    """Only an app can lend its message another name; what a person sends along is ignored."""
+    persona = Persona(call.args.text("username"), call.args.text("icon_emoji"), call.args.text("icon_url"))
+    return persona if isinstance(call.member, Bot) and persona != Persona() else None
+
+
+def _thread_ts(call: Call) -> str | None:
+    thread_ts = call.args.text("thread_ts")
+    if thread_ts and not is_timestamp(thread_ts):
+        raise SlackRefused("invalid_thread_ts")
+    return thread_ts or None
+
+
+def _wire(call: Call, message: Message) -> Json:
+    return message_json(message, call.workspace.directory.team)
+
+
+METHODS: Methods = {
+    "chat.postMessage": post_message,
+    "chat.postEphemeral": post_ephemeral,
+    "chat.update": update,
+    "chat.delete": delete,
+    "chat.getPermalink": get_permalink,
+}

@@ -1,0 +1,51 @@
+"""Slack's ``reactions.*`` methods."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .errors import SlackRefused
+from .methods_conversations import visible_channel
+from .timestamps import is_timestamp
+from .wire import message_json
+
+if TYPE_CHECKING:
+    from .calls import Call, Json, Methods
+
+
+def add(call: Call) -> Json:
+    return _react(call, add=True)
+
+
+def remove(call: Call) -> Json:
+    return _react(call, add=False)
+
+
+def get(call: Call) -> Json:
+    _, ts = _item(call)
+    channel = visible_channel(call)
+    message = call.workspace.message(channel.id, ts)
+    if message is None:
+        raise SlackRefused("message_not_found")
+    wire = message_json(message, call.workspace.directory.team)
+    return {"type": "message", "channel": channel.id, "message": wire}
+
+
+def _react(call: Call, *, add: bool) -> Json:
+    call.args.need("name")
+    channel, ts = _item(call)
+    call.workspace.react(channel, ts, call.member, call.args.required("name"), add=add)
+    return {}
+
+
+def _item(call: Call) -> tuple[str, str]:
+    if not call.args.has("channel") and not call.args.has("timestamp"):
+        raise SlackRefused("no_item_specified")
+    call.args.need("channel", "timestamp")
+    channel, ts = call.args.required("channel"), call.args.required("timestamp")
+    if not is_timestamp(ts):
+        raise SlackRefused("bad_timestamp")
+    return channel, ts
+
+
+METHODS: Methods = {"reactions.add": add, "reactions.remove": remove, "reactions.get": get}

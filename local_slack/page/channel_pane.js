@@ -1,0 +1,106 @@
+import { userAvatar, presenceDot } from "./avatar.js";
+import { Composer } from "./composer.js";
+import { displayName } from "./directory.js";
+import { h, icon, iconButton } from "./dom.js";
+import { Drafts } from "./drafts.js";
+import { MessageList } from "./message_list.js";
+import { welcome } from "./welcome.js";
+
+/** The opened conversation: header, messages, composer. */
+export class ChannelPane {
+  #session;
+  #headerKey = null;
+  #welcomeKey = null;
+  #loadingOlder = false;
+
+  constructor(session, { onBack, onSent }) {
+    this.#session = session;
+    this.list = new MessageList(session, { label: "Messages", onTop: () => this.#older() });
+    this.header = h("header", { class: "pane-header" });
+    this.onBack = onBack;
+    this.composer = new Composer(session, {
+      label: "Message",
+      onSubmit: async (typed) => onSent(await session.send(session.channelId, typed), session.channelId),
+      onArrowUp: () => this.list.editLastOwn(),
+      onChange: (text) => this.drafts?.keep(session.channelId, text),
+    });
+    this.drafts = new Drafts(session.me.id);
+    this.problem = h("p", { class: "problem", role: "alert", hidden: true });
+    this.element = h(
+      "main",
+      { class: "pane channel-pane", testid: "channel-pane", "aria-label": "Conversation" },
+      this.header,
+      this.problem,
+      this.list.element,
+      h("div", { class: "pane-composer" }, this.composer.element),
+    );
+  }
+
+  /** Another conversation was opened: bring its draft. */
+  moved() {
+    const { channel, directory } = this.#session;
+    if (!channel) return;
+    const partner = directory.partnerOf(channel);
+    this.composer.value = this.drafts.of(channel.id);
+    this.composer.placeholder = partner ? `Message ${displayName(partner)}` : `Message #${channel.name}`;
+    this.element.setAttribute("aria-label", partner ? `Conversation with ${displayName(partner)}` : `Channel ${channel.name}`);
+  }
+
+  update() {
+    const { channel } = this.#session;
+    if (!channel) return;
+    const conversation = this.#session.conversation(channel.id);
+    const messages = conversation.timeline();
+    this.#showHeader(channel);
+    this.#showWelcome(channel, conversation.loaded && !conversation.cursor, messages.length === 0);
+    this.list.show(channel.id, channel.id, messages);
+  }
+
+  fail(error) {
+    this.problem.textContent = error?.message ?? "";
+    this.problem.hidden = !error;
+  }
+
+  suggest(text) {
+    this.composer.value = text;
+    this.composer.focus();
+  }
+
+  async #older() {
+    if (this.#loadingOlder) return;
+    this.#loadingOlder = true;
+    try {
+      await this.#session.loadOlder(this.#session.channelId);
+    } catch (error) {
+      this.fail(error);
+    } finally {
+      this.#loadingOlder = false;
+    }
+  }
+
+  #showHeader(channel) {
+    const { directory } = this.#session;
+    const partner = directory.partnerOf(channel);
+    const members = (channel.members ?? []).map((id) => directory.user(id)).filter(Boolean);
+    const key = JSON.stringify([channel, partner?.online, members.length]);
+    if (key === this.#headerKey) return;
+    this.#headerKey = key;
+    const title = partner ? [userAvatar(partner, "small"), displayName(partner), presenceDot(partner)] : [icon("hash"), channel.name];
+    const about = partner ? (partner.is_bot ? (partner.online ? "App · online" : "App · not connected") : "") : (channel.topic ?? "");
+    const faces = members.slice(0, 4).map((user) => userAvatar(user, "small"));
+    const names = members.map(displayName).join(", ");
+    this.header.replaceChildren(
+      iconButton("back", "Back to conversations", this.onBack, { class: "icon-button back" }),
+      h("div", { class: "pane-title" }, h("h1", {}, title), h("p", { class: "topic", title: about }, about)),
+      partner ? "" : h("div", { class: "members", role: "img", "aria-label": `${members.length} members: ${names}`, title: names }, h("span", { class: "faces" }, faces), String(members.length)),
+    );
+  }
+
+  #showWelcome(channel, isWhole, isEmpty) {
+    const { directory } = this.#session;
+    const key = isWhole ? JSON.stringify([channel.id, isEmpty, directory.bots.map((bot) => bot.online)]) : "";
+    if (key === this.#welcomeKey) return;
+    this.#welcomeKey = key;
+    this.list.before.replaceChildren(...(isWhole ? [welcome(channel, directory, isEmpty, (text) => this.suggest(text))] : []));
+  }
+}

@@ -1,0 +1,108 @@
+const isReply = (message) => Boolean(message.thread_ts) && message.thread_ts !== message.ts;
+const byTime = (a, b) => (a.ts < b.ts ? -1 : a.ts > b.ts ? 1 : 0);
+
+/**
+ * What is known of one channel's messages. A change makes a new message object, so views compare by identity.
+ * Live events and fetched pages may cross on the way: what an event touched after a fetch began wins over the page.
+ */
+export class Conversation {
+  #messages = new Map();
+  #touched = new Map();
+  #gone = new Set();
+  #clock = 0;
+  loaded = false;
+  cursor = null;
+  knownThreads = new Set();
+
+  /** A moment to hand to `merge` later. */
+  get now() {
+    return this.#clock;
+  }
+
+  get(ts) {
+    return this.#messages.get(ts) ?? null;
+  }
+
+  timeline() {
+    const shown = (message) => !isReply(message) || message.subtype === "thread_broadcast";
+    return [...this.#messages.values()].filter(shown).sort(byTime);
+  }
+
+  thread(rootTs) {
+    const inside = (message) => message.ts === rootTs || message.thread_ts === rootTs;
+    return [...this.#messages.values()].filter(inside).sort(byTime);
+  }
+
+  /** Take a fetched page in; `covers` tells which known messages the page would have held. */
+  merge(page, since, covers) {
+    const fetched = new Set(page.map((message) => message.ts));
+    const isNewer = (ts) => (this.#touched.get(ts) ?? 0) > since;
+    for (const message of [...this.#messages.values()]) {
+      const missing = covers(message) && !fetched.has(message.ts) && !message.is_ephemeral;
+      if (missing && !isNewer(message.ts)) this.#messages.delete(message.ts);
+    }
+    for (const message of page) {
+      if (!this.#gone.has(message.ts) && !isNewer(message.ts)) this.#messages.set(message.ts, message);
+    }
+  }
+
+  /** A posted message. Returns whether it is new here. */
+  post(message) {
+    if (this.#gone.has(message.ts)) return false;
+    const isNew = !this.#messages.has(message.ts);
+    this.#set({ ...this.get(message.ts), ...message });
+    if (isNew && isReply(message)) this.#countReply(message);
+    return isNew;
+  }
+
+  /** An edit. Slack leaves out what did not change: reactions and the thread's numbers stay. */
+  change(message) {
+    const { reactions, reply_count, reply_users, latest_reply } = this.get(message.ts) ?? {};
+    this.#set({ reactions, reply_count, reply_users, latest_reply, ...message });
+  }
+
+  remove(ts, threadTs) {
+    if (this.#gone.has(ts)) return;
+    const message = this.get(ts);
+    this.#gone.add(ts);
+    this.#messages.delete(ts);
+    const rootTs = message?.thread_ts ?? threadTs;
+    if (rootTs && rootTs !== ts) this.#uncountReply(rootTs);
+  }
+
+  react({ user, reaction, item }, added) {
+    const message = this.get(item.ts);
+    if (!message) return;
+    const reactions = (message.reactions ?? []).map((each) => ({ ...each, users: [...each.users] }));
+    const entry = reactions.find((each) => each.name === reaction) ?? { name: reaction, users: [] };
+    if (!reactions.includes(entry)) reactions.push(entry);
+    entry.users = entry.users.filter((id) => id !== user).concat(added ? [user] : []);
+    entry.count = entry.users.length;
+    this.#set({ ...message, reactions: reactions.filter((each) => each.count > 0) });
+  }
+
+  #set(message) {
+    this.#clock += 1;
+    this.#touched.set(message.ts, this.#clock);
+    this.#messages.set(message.ts, message);
+  }
+
+  /** A root that already speaks of this reply has been counted by the workspace. */
+  #countReply(reply) {
+    const root = this.get(reply.thread_ts);
+    if (!root || (root.latest_reply && root.latest_reply >= reply.ts)) return;
+    const users = new Set([...(root.reply_users ?? []), reply.user]);
+    this.#set({ ...root, thread_ts: root.ts, reply_count: (root.reply_count ?? 0) + 1, latest_reply: reply.ts, reply_users: [...users] });
+  }
+
+  #uncountReply(rootTs) {
+    const root = this.get(rootTs);
+    if (!root) return;
+    const replies = this.thread(rootTs).slice(1);
+    const known = this.knownThreads.has(rootTs);
+    const count = known ? replies.length : Math.max((root.reply_count ?? 1) - 1, 0);
+    const latest = known ? replies.at(-1)?.ts : root.latest_reply;
+    const users = known ? [...new Set(replies.map((reply) => reply.user))] : root.reply_users;
+    this.#set({ ...root, reply_count: count, latest_reply: latest, reply_users: users });
+  }
+}

@@ -1,0 +1,124 @@
+import { authorAvatar, userAvatar } from "./avatar.js";
+import { ago, fullTime, timeOfDay } from "./clock.js";
+import { authorOf } from "./directory.js";
+import { calmMotion, h } from "./dom.js";
+import { MessageActions } from "./message_actions.js";
+import { render } from "./mrkdwn.js";
+import { Reactions } from "./reactions.js";
+
+/** `text`, or what the blocks say where there is none. */
+export function textOf(message) {
+  if (message.text || !message.blocks) return message.text ?? "";
+  const texts = message.blocks.map((block) => block.text?.text ?? block.elements?.map?.((each) => each.text?.text ?? each.text ?? "").join(" "));
+  return texts.filter((text) => typeof text === "string" && text).join("\n\n");
+}
+
+/** One message on screen. `update` changes in place what differs, so that nothing flickers. */
+export class MessageView {
+  #session;
+  #inThread;
+  #message = null;
+  #shownText = null;
+  #shownSummary = null;
+
+  constructor(session, channelId, inThread) {
+    this.#session = session;
+    this.#inThread = inThread;
+    this.text = h("div", { class: "text", testid: "message-text" });
+    this.gutter = h("div", { class: "gutter" });
+    this.heading = h("div", { class: "heading" });
+    this.below = h("div", { class: "below" });
+    this.reactions = new Reactions(session, channelId, (error) => this.actions.fail(error));
+    this.body = h("div", { class: "body" }, this.heading, this.text, this.reactions.element, this.below);
+    this.element = h("li", { class: "message", testid: "message", tabindex: "-1" }, this.gutter, this.body);
+    this.actions = new MessageActions(session, channelId, this, inThread);
+  }
+
+  get message() {
+    return this.#message;
+  }
+
+  /** `compact` continues the author's previous message; `atWork` marks the status of a run that is on. */
+  update(message, { compact, atWork }) {
+    const first = this.#message === null;
+    const { element } = this;
+    element.classList.toggle("compact", compact);
+    element.classList.toggle("at-work", atWork);
+    this.#showSummary(message);
+    if (this.#message === message) return;
+    this.#message = message;
+    const author = authorOf(message, this.#session.directory);
+    element.dataset.ts = message.ts;
+    element.dataset.author = author.name;
+    element.classList.toggle("tombstone", message.subtype === "tombstone");
+    element.classList.toggle("ephemeral", Boolean(message.is_ephemeral));
+    if (first) this.#showAuthor(message, author);
+    this.#showText(message, first);
+    this.reactions.update(message, !first);
+    this.actions.update(message, author);
+  }
+
+  #showAuthor(message, author) {
+    const time = h("time", { title: fullTime(message.ts) }, timeOfDay(message.ts));
+    this.gutter.replaceChildren(authorAvatar(author), time.cloneNode(true));
+    this.heading.replaceChildren(
+      h("span", { class: "author" }, author.name),
+      author.isApp ? h("span", { class: "tag" }, "APP") : "",
+      time,
+      message.is_ephemeral ? h("span", { class: "note" }, "Only visible to you") : "",
+      message.subtype === "thread_broadcast" && !this.#inThread ? h("span", { class: "note" }, "replied in a thread") : "",
+    );
+  }
+
+  #showText(message, first) {
+    const text = message.subtype === "tombstone" ? "This message was deleted." : textOf(message);
+    const key = `${text}\n${Boolean(message.edited)}`;
+    if (key === this.#shownText) return;
+    this.#shownText = key;
+    this.text.replaceChildren(...render(text, this.#session.directory), ...files(message));
+    this.text.classList.toggle("jumbo", isOnlyEmoji(this.text));
+    if (message.edited && !authorOf(message, this.#session.directory).isApp) markEdited(this.text);
+    if (!first && !calmMotion()) this.text.animate([{ opacity: 0.35 }, { opacity: 1 }], { duration: 320, easing: "ease-out" });
+  }
+
+  /** "3 replies · last reply 2 min ago" under a thread's root, in the channel. */
+  #showSummary(message) {
+    const count = this.#inThread ? 0 : (message.reply_count ?? 0);
+    const when = count && message.latest_reply ? ago(message.latest_reply) : "";
+    const users = (message.reply_users ?? []).slice(0, 4);
+    const key = count ? [count, when, ...users].join() : "";
+    if (key === this.#shownSummary) return;
+    this.#shownSummary = key;
+    this.below.replaceChildren(...(count ? [this.#summary(message.ts, count, when, users)] : []));
+  }
+
+  #summary(ts, count, when, users) {
+    const open = () => this.#session.openThread(ts);
+    return h(
+      "button",
+      { type: "button", class: "thread-summary", testid: "thread-summary", onclick: open },
+      h("span", { class: "faces" }, users.map((id) => userAvatar(this.#session.directory.user(id), "small"))),
+      h("strong", {}, count === 1 ? "1 reply" : `${count} replies`),
+      h("span", { class: "when" }, when ? `last reply ${when}` : ""),
+    );
+  }
+}
+
+/** A status edits itself all the time: the mark is for people's messages only. */
+function markEdited(text) {
+  const line = text.querySelector(":scope > p:last-child") ?? text;
+  const last = line.lastChild;
+  if (last?.nodeType === Node.TEXT_NODE) last.textContent = last.textContent.trimEnd();
+  line.append(h("span", { class: "edited", title: "This message was edited" }, " (edited)"));
+}
+
+function files(message) {
+  return (message.files ?? []).map((file) => h("div", { class: "file" }, file.title || file.name || "File"));
+}
+
+function isOnlyEmoji(element) {
+  if (!element.querySelector(".emoji") || element.querySelectorAll(".emoji").length > 8) return false;
+  const rest = element.cloneNode(true);
+  for (const emoji of rest.querySelectorAll(".emoji")) emoji.remove();
+  return !rest.textContent.trim() && !rest.querySelector("code, pre, a, .mention");
+}

@@ -1,0 +1,225 @@
+import { Conversation } from "./conversation.js";
+import { Directory } from "./directory.js";
+import { encode } from "./encode.js";
+import { EventSocket } from "./event_socket.js";
+import { ReadMarks } from "./read_marks.js";
+import { WebApi } from "./web_api.js";
+
+const PAGE_SIZE = 60;
+
+export async function fetchState() {
+  const response = await fetch("/page/state.json", { cache: "no-store" });
+  if (!response.ok) throw new Error(`state.json answered ${response.status}`);
+  return response.json();
+}
+
+/**
+ * One person in the workspace: what they know and what they do. Owns all data behind the page.
+ * Fires `change` (coalesced), `connection`, `posted` (a live message, in `detail`) and `place`.
+ */
+export class Session extends EventTarget {
+  #api;
+  #conversations = new Map();
+  #changeQueued = false;
+  #wasUp = false;
+  connected = false;
+  channelId = null;
+  threadTs = null;
+
+  constructor(state, person) {
+    super();
+    this.me = person;
+    this.directory = new Directory(state, person);
+    this.marks = new ReadMarks(person.id);
+    this.#api = new WebApi(person.token);
+    this.socket = new EventSocket(person.token);
+    this.firstConnected = new Promise((resolve) => this.socket.addEventListener("up", resolve, { once: true }));
+    this.socket.addEventListener("up", () => this.#up());
+    this.socket.addEventListener("down", () => this.#setConnected(false));
+    this.socket.addEventListener("event", ({ detail }) => this.#receive(detail));
+  }
+
+  close() {
+    this.socket.close();
+  }
+
+  conversation(channelId) {
+    if (!this.#conversations.has(channelId)) this.#conversations.set(channelId, new Conversation());
+    return this.#conversations.get(channelId);
+  }
+
+  get channel() {
+    return this.directory.channel(this.channelId);
+  }
+
+  async open(channelId, threadTs = null) {
+    const moved = channelId !== this.channelId || threadTs !== this.threadTs;
+    this.channelId = channelId;
+    this.threadTs = threadTs;
+    this.markRead();
+    if (moved) this.dispatchEvent(new Event("place"));
+    this.changed();
+    const loads = [];
+    if (!this.conversation(channelId).loaded) loads.push(this.#loadHistory(channelId));
+    if (threadTs && !this.conversation(channelId).knownThreads.has(threadTs)) loads.push(this.#loadThread(channelId, threadTs));
+    await Promise.all(loads);
+  }
+
+  openThread(threadTs) {
+    return this.open(this.channelId, threadTs);
+  }
+
+  /** The direct conversation with a user; the workspace makes it on first use. */
+  async directChannel(userId) {
+    const known = this.directory.directWith(userId);
+    if (known) return known;
+    const { channel } = await this.#api.call("conversations.open", { users: userId });
+    this.directory.add({ name: "", topic: "", ...channel, is_im: true, user: userId, members: [this.me.id, userId] });
+    return this.directory.channel(channel.id);
+  }
+
+  async send(channelId, typed, threadTs = null) {
+    const args = { channel: channelId, text: encode(typed, this.directory), thread_ts: threadTs };
+    const { message, ts } = await this.#api.call("chat.postMessage", args);
+    this.conversation(channelId).post({ ...message, ts, channel: channelId });
+    this.changed();
+    return ts;
+  }
+
+  edit(channelId, ts, typed) {
+    return this.#api.call("chat.update", { channel: channelId, ts, text: encode(typed, this.directory) });
+  }
+
+  delete(channelId, ts) {
+    return this.#api.call("chat.delete", { channel: channelId, ts });
+  }
+
+  /** Add my reaction, or take it back. A second tab may have been quicker: that is no failure. */
+  async toggleReaction(channelId, ts, name) {
+    const given = this.conversation(channelId).get(ts)?.reactions?.find((each) => each.name === name);
+    const method = given?.users.includes(this.me.id) ? "reactions.remove" : "reactions.add";
+    try {
+      await this.#api.call(method, { channel: channelId, timestamp: ts, name });
+    } catch (error) {
+      if (!["already_reacted", "no_reaction"].includes(error.code)) throw error;
+    }
+  }
+
+  async loadOlder(channelId) {
+    const { cursor } = this.conversation(channelId);
+    if (cursor) await this.#loadHistory(channelId, cursor);
+  }
+
+  markRead() {
+    if (document.hidden || !this.channelId) return;
+    if (this.marks.read(this.channelId)) this.changed();
+  }
+
+  /** Tell the views, once per batch of changes. */
+  changed() {
+    if (this.#changeQueued) return;
+    this.#changeQueued = true;
+    queueMicrotask(() => {
+      this.#changeQueued = false;
+      this.dispatchEvent(new Event("change"));
+    });
+  }
+
+  async #loadHistory(channelId, cursor = null) {
+    const conversation = this.conversation(channelId);
+    const since = conversation.now;
+    const answer = await this.#api.call("conversations.history", { channel: channelId, limit: PAGE_SIZE, cursor });
+    const page = answer.messages;
+    const oldest = answer.has_more ? (page.at(-1)?.ts ?? "0") : "0";
+    const isReply = (message) => message.thread_ts && message.thread_ts !== message.ts;
+    conversation.merge(page, since, (message) => !cursor && !isReply(message) && message.ts >= oldest);
+    conversation.cursor = answer.response_metadata?.next_cursor || null;
+    conversation.loaded = true;
+    this.changed();
+  }
+
+  async #loadThread(channelId, ts) {
+    const conversation = this.conversation(channelId);
+    const since = conversation.now;
+    const { messages } = await this.#api.call("conversations.replies", { channel: channelId, ts, limit: 1000 });
+    conversation.merge(messages, since, (message) => message.thread_ts === ts);
+    conversation.knownThreads.add(ts);
+    this.changed();
+  }
+
+  /** After a gap nothing known is certain: forget that it was loaded, and load what is on screen. */
+  async #up() {
+    this.#setConnected(true);
+    if (!this.#wasUp) {
+      this.#wasUp = true;
+      return;
+    }
+    for (const conversation of this.#conversations.values()) {
+      conversation.loaded = false;
+      conversation.knownThreads.clear();
+    }
+    await Promise.allSettled([this.#refreshDirectory(), this.open(this.channelId, this.threadTs), this.loadUnread()]);
+  }
+
+  async #refreshDirectory() {
+    this.directory = new Directory(await fetchState(), this.me);
+    this.changed();
+  }
+
+  /** Look at the newest message of every conversation that is not open, for its unread mark. */
+  async loadUnread() {
+    for (const channel of this.directory.channels.filter((each) => this.directory.isMine(each))) {
+      if (channel.id === this.channelId) continue;
+      const { messages } = await this.#api.call("conversations.history", { channel: channel.id, limit: 1 });
+      if (messages[0] && messages[0].user !== this.me.id) this.marks.saw(channel.id, messages[0].ts);
+    }
+    this.changed();
+  }
+
+  #setConnected(connected) {
+    this.connected = connected;
+    this.dispatchEvent(new Event("connection"));
+  }
+
+  #receive(event) {
+    switch (event.type) {
+      case "message": this.#receiveMessage(event); break;
+      case "reaction_added":
+      case "reaction_removed":
+        this.conversation(event.item.channel).react(event, event.type === "reaction_added");
+        break;
+      case "im_created":
+      case "channel_created": this.#refreshDirectory(); break;
+      case "bot_presence": this.directory.setPresence(event.online, event.bot_id ?? event.user); break;
+      default: return;
+    }
+    this.changed();
+  }
+
+  #receiveMessage(event) {
+    const conversation = this.conversation(event.channel);
+    switch (event.subtype) {
+      case "message_changed": conversation.change(event.message); break;
+      case "message_deleted": conversation.remove(event.deleted_ts, event.previous_message?.thread_ts); break;
+      case "message_replied": break;
+      case "ephemeral": conversation.post({ ...event, is_ephemeral: true }); break;
+      default:
+        if (conversation.post(event)) this.#noticeNew(event);
+    }
+  }
+
+  #noticeNew(message) {
+    const known = this.directory.channel(message.channel);
+    if (!known) this.#refreshDirectory();
+    if (message.user !== this.me.id && this.#concernsMe(message)) this.marks.saw(message.channel, message.ts);
+    if (message.channel === this.channelId) this.markRead();
+    this.dispatchEvent(new CustomEvent("posted", { detail: message }));
+  }
+
+  /** Replies make a channel unread only for who is in the thread or is called by name. */
+  #concernsMe(message) {
+    if (!message.thread_ts || message.thread_ts === message.ts || this.directory.channel(message.channel)?.is_im) return true;
+    const thread = this.conversation(message.channel).thread(message.thread_ts);
+    return message.text?.includes(`<@${this.me.id}>`) || thread.some((each) => each.user === this.me.id);
+  }
+}

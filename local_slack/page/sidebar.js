@@ -1,0 +1,81 @@
+import { presenceDot, userAvatar } from "./avatar.js";
+import { displayName } from "./directory.js";
+import { h, icon, iconButton } from "./dom.js";
+import { personMenu } from "./person_menu.js";
+
+/** Workspace name, conversations, and who one is. */
+export class Sidebar {
+  #session;
+  #actions;
+  #key = null;
+
+  /** `actions`: openChannel(channel), openDirect(user), become(person), jump(), keys(). */
+  constructor(session, actions) {
+    this.#session = session;
+    this.#actions = actions;
+    this.sections = h("nav", { class: "places", "aria-label": "Conversations" });
+    this.problem = h("p", { class: "problem", role: "alert", hidden: true });
+    this.element = h(
+      "div",
+      { class: "sidebar" },
+      this.#header(),
+      h("button", { type: "button", class: "jump", onclick: () => actions.jump() }, icon("search"), h("span", {}, "Jump to…"), h("kbd", {}, /Mac|iPhone|iPad/.test(navigator.platform) ? "⌘K" : "Ctrl K")),
+      this.sections,
+      this.problem,
+      personMenu(session.me, session.directory.people, actions.become),
+    );
+  }
+
+  update() {
+    const { directory, marks, channelId } = this.#session;
+    const channels = directory.openChannels;
+    const unread = (channel) => Boolean(channel) && channel.id !== channelId && marks.isUnread(channel.id);
+    const users = directory.partners;
+    const state = [channelId, channels.map((each) => [each.id, each.name, unread(each)]), users.map((each) => [each.id, each.online, directory.directWith(each.id)?.id, unread(directory.directWith(each.id))])];
+    const key = JSON.stringify(state);
+    if (key === this.#key) return;
+    this.#key = key;
+    const focused = this.sections.contains(document.activeElement) ? document.activeElement.dataset.testid : null;
+    this.sections.replaceChildren(
+      section("Channels", channels.map((channel) => this.#channel(channel, unread(channel)))),
+      section("Direct messages", users.map((user) => this.#direct(user, unread(directory.directWith(user.id))))),
+    );
+    if (focused) this.sections.querySelector(`[data-testid="${CSS.escape(focused)}"]`)?.focus();
+  }
+
+  fail(error) {
+    this.problem.textContent = error?.message ?? "";
+    this.problem.hidden = !error;
+  }
+
+  #header() {
+    return h(
+      "header",
+      { class: "workspace" },
+      h("span", { class: "workspace-mark", "aria-hidden": "true" }),
+      h("div", {}, h("strong", {}, this.#session.directory.team.name), h("span", {}, "on this machine")),
+      iconButton("keys", "Keyboard shortcuts (?)", () => this.#actions.keys()),
+    );
+  }
+
+  #channel(channel, unread) {
+    const open = () => this.#actions.openChannel(channel);
+    return this.#place(`channel-${channel.name}`, channel.id, unread, open, [h("span", { class: "glyph" }, icon("hash")), h("span", { class: "place-name" }, channel.name)]);
+  }
+
+  #direct(user, unread) {
+    const { directory } = this.#session;
+    const name = h("span", { class: "place-name" }, displayName(user));
+    const picture = h("span", { class: "glyph" }, userAvatar(user, "small"), presenceDot(user));
+    const open = () => this.#actions.openDirect(user);
+    return this.#place(`dm-${user.name}`, directory.directWith(user.id)?.id, unread, open, [picture, name, user.is_bot ? h("span", { class: "tag" }, "APP") : null]);
+  }
+
+  #place(testid, channelId, unread, onclick, content) {
+    const current = channelId && channelId === this.#session.channelId;
+    const props = { type: "button", class: `place ${unread ? "unread" : ""}`, testid, onclick, "aria-current": current ? "page" : null, "data-unread": String(unread) };
+    return h("li", {}, h("button", props, content, unread ? h("span", { class: "unread-dot", role: "img", "aria-label": "unread" }) : null));
+  }
+}
+
+const section = (title, items) => h("section", {}, h("h2", {}, title), h("ul", {}, items));

@@ -1,0 +1,66 @@
+const SENTENCES = {
+  channel_not_found: "This conversation does not exist any more.",
+  not_in_channel: "You are not a member of this channel.",
+  is_archived: "This channel is archived.",
+  message_not_found: "This message is gone.",
+  thread_not_found: "This thread is gone.",
+  cant_update_message: "Only your own messages can be edited.",
+  cant_delete_message: "Only your own messages can be deleted.",
+  edit_window_closed: "This message can no longer be edited.",
+  msg_too_long: "This message is too long: 40,000 characters are the limit.",
+  no_text: "There is nothing to send.",
+  invalid_auth: "The workspace does not know you. Reload the page.",
+  not_authed: "The workspace does not know you. Reload the page.",
+  invalid_name: "This emoji is not known here.",
+  too_many_reactions: "This message has too many reactions.",
+  ratelimited: "The workspace asks for a short pause. Try again in a moment.",
+  unreachable: "The workspace does not answer. Is it still running?",
+};
+
+export class ApiError extends Error {
+  constructor(code) {
+    super(SENTENCES[code] ?? `That did not work (${code}).`);
+    this.code = code;
+  }
+}
+
+/** Slack's Web API, called as one person. */
+export class WebApi {
+  #token;
+
+  constructor(token) {
+    this.#token = token;
+  }
+
+  /** Call `method`; a call that was told to wait waits once before it gives up. */
+  async call(method, args = {}) {
+    const response = await this.#post(method, args);
+    if (response.status !== 429) return this.#read(response);
+    const retryAfterS = Math.min(Number(response.headers.get("Retry-After")) || 1, 10);
+    await new Promise((resolve) => setTimeout(resolve, retryAfterS * 1000));
+    return this.#read(await this.#post(method, args));
+  }
+
+  /** Form bodies, because Slack's reading methods take no JSON. */
+  async #post(method, args) {
+    const given = Object.entries(args).filter(([, value]) => value !== undefined && value !== null);
+    const headers = { Authorization: `Bearer ${this.#token}` };
+    try {
+      return await fetch(`/api/${method}`, { method: "POST", headers, body: new URLSearchParams(given) });
+    } catch {
+      throw new ApiError("unreachable");
+    }
+  }
+
+  async #read(response) {
+    if (response.status === 429) throw new ApiError("ratelimited");
+    let answer;
+    try {
+      answer = await response.json();
+    } catch {
+      throw new ApiError(`http_${response.status}`);
+    }
+    if (!answer.ok) throw new ApiError(answer.error ?? "unknown");
+    return answer;
+  }
+}

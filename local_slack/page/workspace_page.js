@@ -1,0 +1,188 @@
+import { addressOf, readAddress, writeAddress } from "./address.js";
+import { ChannelPane } from "./channel_pane.js";
+import { authorOf } from "./directory.js";
+import { announce, h, narrow } from "./dom.js";
+import { openKeySheet } from "./key_sheet.js";
+import { plain } from "./mrkdwn.js";
+import { openQuickSwitcher } from "./quick_switcher.js";
+import { Sidebar } from "./sidebar.js";
+import { textOf } from "./message_view.js";
+import { ThreadPane } from "./thread_pane.js";
+
+const REFRESH_TIMES_MS = 30_000;
+const BANNER_DELAY_MS = 800;
+
+/** The whole page for one person: three panes around a session, and the address that names them. */
+export class WorkspacePage {
+  #session;
+  #app;
+  #sent = new Set();
+  #ending = new AbortController();
+  #bannerTimer = null;
+  #started = false;
+
+  constructor(app, session, become) {
+    this.#app = app;
+    this.#session = session;
+    const jump = () => openQuickSwitcher(session, this.actions);
+    this.actions = { openChannel: (channel) => this.#go(channel), openDirect: (user) => this.#goDirect(user), become, jump, keys: openKeySheet };
+    this.sidebar = new Sidebar(session, this.actions);
+    this.channelPane = new ChannelPane(session, { onBack: () => this.#view("sidebar"), onSent: (ts) => this.#sent.add(ts) });
+    this.threadPane = new ThreadPane(session, { onClose: () => this.#closeThread() });
+    this.banner = h("div", { class: "banner", role: "status", hidden: true, testid: "connection-banner" }, "Reconnecting…");
+    app.replaceChildren(this.sidebar.element, this.channelPane.element, this.threadPane.element, this.banner);
+    this.#listen();
+  }
+
+  /** Open what the address names, or the first channel; events flow before anything is loaded, so that none falls between. */
+  async start() {
+    await this.#session.firstConnected;
+    const { place, thread } = readAddress();
+    const channel = (await this.#channelAt(place)) ?? this.#session.directory.openChannels[0];
+    await this.#go(channel, thread, { replace: true });
+    this.#started = true;
+    this.#showConnection();
+    this.#session.loadUnread().catch(() => {});
+    if (!narrow()) this.channelPane.composer.focus();
+  }
+
+  close() {
+    this.#ending.abort();
+    clearTimeout(this.#bannerTimer);
+    clearInterval(this.clock);
+    this.#session.close();
+  }
+
+  #listen() {
+    const { signal } = this.#ending;
+    const session = this.#session;
+    session.addEventListener("change", () => this.#update(), { signal });
+    session.addEventListener("place", () => this.#moved(), { signal });
+    session.addEventListener("connection", () => this.#showConnection(), { signal });
+    session.addEventListener("posted", ({ detail }) => this.#posted(detail), { signal });
+    document.addEventListener("keydown", (event) => this.#key(event), { signal });
+    document.addEventListener("visibilitychange", () => session.markRead(), { signal });
+    addEventListener("popstate", () => this.#followAddress(), { signal });
+    this.#app.addEventListener("click", (event) => this.#mentionClicked(event), { signal });
+    this.clock = setInterval(() => this.#update(), REFRESH_TIMES_MS);
+  }
+
+  #update() {
+    this.sidebar.update();
+    this.channelPane.update();
+    this.threadPane.update();
+    const { channel, directory, marks } = this.#session;
+    const anyUnread = directory.channels.some((each) => each.id !== channel?.id && directory.isMine(each) && marks.isUnread(each.id));
+    const place = channel ? directory.placeOf(channel) : "";
+    document.title = `${anyUnread ? "• " : ""}${place.startsWith("@") ? place : `#${place}`} · ${directory.team.name}`;
+  }
+
+  async #go(channel, thread = null, { replace = false } = {}) {
+    const { directory, me } = this.#session;
+    this.#view(thread ? "thread" : "channel");
+    writeAddress({ person: me.name, place: directory.placeOf(channel), thread }, { replace });
+    this.sidebar.fail(null);
+    this.channelPane.fail(null);
+    try {
+      await this.#session.open(channel.id, thread);
+    } catch (error) {
+      (thread ? this.threadPane : this.channelPane).fail(error);
+    }
+  }
+
+  async #goDirect(user) {
+    try {
+      await this.#go(await this.#session.directChannel(user.id));
+      if (!narrow()) this.channelPane.composer.focus();
+    } catch (error) {
+      this.sidebar.fail(error);
+    }
+  }
+
+  async #channelAt(place) {
+    const { directory } = this.#session;
+    if (!place?.startsWith("@")) return place && directory.channelNamed(place);
+    const user = directory.named(place.slice(1));
+    return user && user.id !== this.#session.me.id ? this.#session.directChannel(user.id) : null;
+  }
+
+  async #followAddress() {
+    const { person, place, thread } = readAddress();
+    if (person !== this.#session.me.name) {
+      this.actions.become({ name: person });
+      return;
+    }
+    const channel = await this.#channelAt(place);
+    if (channel) await this.#go(channel, thread, { replace: true });
+  }
+
+  /** The session moved, perhaps by a click on a message: panes and address follow. */
+  #moved() {
+    const { channel, threadTs, directory, me } = this.#session;
+    this.channelPane.moved();
+    this.threadPane.moved();
+    this.#app.classList.toggle("with-thread", Boolean(threadTs));
+    this.#view(threadTs ? "thread" : "channel");
+    const address = { person: me.name, place: directory.placeOf(channel), thread: threadTs };
+    if (addressOf(address) !== location.hash) writeAddress(address);
+  }
+
+  #closeThread() {
+    this.#go(this.#session.channel);
+    this.channelPane.composer.focus();
+  }
+
+  #view(name) {
+    this.#app.dataset.view = name;
+  }
+
+  #posted(message) {
+    const { channelId, me, directory } = this.#session;
+    if (message.channel !== channelId || message.user === me.id) return;
+    announce(`${authorOf(message, directory).name}: ${plain(textOf(message), directory)}`);
+    this.#showFirstAnswer(message);
+  }
+
+  /** The first answer in a thread to what was just written here opens that thread, unless one is writing in another. */
+  #showFirstAnswer(message) {
+    const { directory, threadTs, channelId } = this.#session;
+    const root = message.thread_ts;
+    const isAnswer = root && root !== message.ts && authorOf(message, directory).isApp;
+    if (!isAnswer || !this.#sent.delete(root) || threadTs === root || !this.threadPane.isIdle) return;
+    const writing = this.channelPane.composer.value.trim() !== "";
+    if (writing && narrow()) return;
+    this.#session.open(channelId, root).catch((error) => this.threadPane.fail(error));
+    if (!writing) this.threadPane.composer.focus();
+  }
+
+  #showConnection() {
+    const { connected } = this.#session;
+    clearTimeout(this.#bannerTimer);
+    if (connected) this.banner.hidden = true;
+    else this.#bannerTimer = setTimeout(() => { this.banner.hidden = false; }, BANNER_DELAY_MS);
+    this.#app.dataset.ready = String(connected && this.#started);
+  }
+
+  #mentionClicked(event) {
+    const mention = event.target.closest?.(".text .mention");
+    if (!mention) return;
+    const { directory, me } = this.#session;
+    const channel = directory.channel(mention.dataset.channel);
+    const user = directory.user(mention.dataset.user);
+    if (channel) this.#go(channel);
+    else if (user && user.id !== me.id) this.#goDirect(user);
+  }
+
+  #key(event) {
+    if (event.defaultPrevented) return;
+    const typing = event.target.matches?.("input, textarea");
+    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
+      event.preventDefault();
+      this.actions.jump();
+    } else if (event.key === "?" && !typing) {
+      openKeySheet();
+    } else if (event.key === "Escape" && this.#session.threadTs && !document.querySelector("dialog[open]")) {
+      this.#closeThread();
+    }
+  }
+}

@@ -1,0 +1,137 @@
+"""Who is in the workspace: the team, its people, one bot, and the tokens that speak for them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_COLORS = ("9f69e7", "4bbe2e", "e7392d", "3c989f", "674b1b", "e96699", "e0a729", "684b6c")
+
+
+@dataclass(frozen=True, slots=True)
+class Team:
+    id: str = "T0LOCAL"
+    name: str = "Local"
+    domain: str = "local"
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    id: str
+    name: str
+    real_name: str
+    color: str
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bot:
+    """The bot user ``id`` of the app ``app_id``; Slack knows the same bot as ``bot_id`` too."""
+
+    id: str
+    bot_id: str
+    app_id: str
+    name: str
+    real_name: str
+    color: str
+    token: str
+    app_token: str
+
+
+Member = Person | Bot
+
+
+@dataclass(frozen=True, slots=True)
+class PersonToken:
+    member: Person
+
+
+@dataclass(frozen=True, slots=True)
+class BotToken:
+    member: Bot
+
+
+@dataclass(frozen=True, slots=True)
+class AppToken:
+    bot: Bot
+
+
+Credential = PersonToken | BotToken | AppToken
+
+
+def channel_id(name: str) -> str:
+    """Return the id of the channel with this name; raises ValueError for what is no name."""
+    return f"C0{_readable(name)}"
+
+
+class Directory:
+    """Look members up by id, by name and by token. Never changes."""
+
+    def __init__(self, bot: str, people: Iterable[str]) -> None:
+        self.team = Team()
+        self.bot = _bot(bot)
+        self.people = tuple(_person(name, number) for number, name in enumerate(people))
+        everyone: tuple[Member, ...] = (*self.people, self.bot)
+        self.members = {member.id: member for member in everyone}
+        if len(self.members) != len(self.people) + 1:
+            names = ", ".join([bot, *(person.name for person in self.people)])
+            raise ValueError(f"two names give the same id: {names}")
+        self._credentials: dict[str, Credential] = {
+            self.bot.token: BotToken(self.bot),
+            self.bot.app_token: AppToken(self.bot),
+            **{person.token: PersonToken(person) for person in self.people},
+        }
+
+    def credential(self, token: str) -> Credential | None:
+        return self._credentials.get(token)
+
+    def named(self, name: str) -> Member:
+        """Find a member by name or id; raises KeyError."""
+        for member in self.members.values():
+            if name in (member.name, member.id):
+                return member
+        raise KeyError(f"nobody here is called {name!r}; there are {self.names()}")
+
+    def person(self, name: str) -> Person:
+        member = self.named(name)
+        if isinstance(member, Person):
+            return member
+        raise KeyError(f"{name!r} is the bot, not a person")
+
+    def names(self) -> str:
+        return ", ".join(member.name for member in self.members.values())
+
+
+def _person(name: str, number: int) -> Person:
+    return Person(
+        id=f"U0{_readable(name)}",
+        name=name,
+        real_name=name.capitalize(),
+        color=_COLORS[number % len(_COLORS)],
+        token=f"xoxp-local-{name}",
+    )
+
+
+def _bot(name: str) -> Bot:
+    part = _readable(name)
+    return Bot(
+        id=f"U0{part}",
+        bot_id=f"B0{part}",
+        app_id=f"A0{part}",
+        name=name,
+        real_name=name.capitalize(),
+        color="2b5797",
+        token=f"xoxb-local-{name}",
+        app_token=f"xapp-local-{name}",
+    )
+
+
+def _readable(name: str) -> str:
+    """Return the part of an id that says whose it is: ``ana`` gives ``ANA``."""
+    if not re.fullmatch(r"[a-z0-9][a-z0-9._-]*", name):
+        raise ValueError(f"a name is made of a-z, 0-9, '.', '_' and '-': {name!r}")
+    return re.sub(r"[^A-Z0-9]", "", name.upper())

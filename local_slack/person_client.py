@@ -1,0 +1,78 @@
+"""A person at their keyboard: what people do in Slack, over the same Web API as everybody."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from .errors import SlackRefused
+
+if TYPE_CHECKING:
+    import aiohttp
+
+    from .people import Directory, Person
+    from .wire import Json
+
+_AT_NAME = re.compile(r"(?<![\w<@])@([a-z0-9][a-z0-9._-]*)")
+
+
+class PersonClient:
+    """Act as one person. A channel is given by name or id; every refusal raises SlackRefused."""
+
+    def __init__(self, person: Person, directory: Directory, api_url: str, session: aiohttp.ClientSession) -> None:
+        self.person = person
+        self._directory = directory
+        self._api_url = api_url
+        self._session = session
+
+    async def say(self, channel: str, text: str, *, thread: str | None = None, broadcast: bool = False) -> str:
+        """Post and return the ts. ``@name`` of a member becomes a mention, as in Slack's composer."""
+        answer = await self.call(
+            "chat.postMessage",
+            channel=channel,
+            text=self._composed(text),
+            thread_ts=thread,
+            reply_broadcast=broadcast or None,
+        )
+        return str(answer["ts"])
+
+    async def dm(self, name: str, text: str, *, thread: str | None = None) -> str:
+        """Post to the direct message with ``name`` and return the ts."""
+        return await self.say(await self.open_dm(name), text, thread=thread)
+
+    async def open_dm(self, name: str) -> str:
+        """Open the direct message with ``name`` and return its channel id."""
+        answer = await self.call("conversations.open", users=self._directory.named(name).id)
+        return str(answer["channel"]["id"])
+
+    async def edit(self, channel: str, ts: str, text: str) -> None:
+        await self.call("chat.update", channel=channel, ts=ts, text=self._composed(text))
+
+    async def delete(self, channel: str, ts: str) -> None:
+        await self.call("chat.delete", channel=channel, ts=ts)
+
+    async def react(self, channel: str, ts: str, name: str) -> None:
+        await self.call("reactions.add", channel=channel, timestamp=ts, name=name)
+
+    async def unreact(self, channel: str, ts: str, name: str) -> None:
+        await self.call("reactions.remove", channel=channel, timestamp=ts, name=name)
+
+    async def call(self, method: str, **arguments: Any) -> Json:
+        """Call any Web API method with this person's token; None leaves an argument out."""
+        given = {name: value for name, value in arguments.items() if value is not None}
+        headers = {"Authorization": f"Bearer {self.person.token}"}
+        async with self._session.post(self._api_url + method, json=given, headers=headers) as response:
+            answer: Json = await response.json()
+        if not answer["ok"]:
+            raise SlackRefused(answer["error"], *answer.get("response_metadata", {}).get("messages", ()))
+        return answer
+
+    def _composed(self, text: str) -> str:
+        return _AT_NAME.sub(self._mention, text)
+
+    def _mention(self, match: re.Match[str]) -> str:
+        name = match[1].rstrip(".-_")
+        try:
+            return f"<@{self._directory.named(name).id}>{match[1][len(name) :]}"
+        except KeyError:
+            return match[0]

@@ -1,0 +1,68 @@
+"""What comes in from outside, read once: a module's configuration, a tool's input."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pydantic_core import ErrorDetails
+
+
+class Options(BaseModel):
+    """Named values, checked: unknown names are refused, and nothing changes afterwards."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+Read = TypeVar("Read", bound=Options)
+
+
+def read(kind: type[Read], given: Mapping[str, Any], subject: str) -> Read:
+    """Check what was given against its kind; `subject` names it in the error.
+
+    Raises:
+        ValueError: one sentence per problem, which says what to do.
+    """
+    try:
+        return kind.model_validate(given)
+    except ValidationError as e:
+        problems = " ".join(_sentence(kind, error) for error in e.errors())
+        raise ValueError(f"{subject}: {problems}") from e
+
+
+def schema(kind: type[Options]) -> dict[str, Any]:
+    """The JSON schema of a tool's input, without the titles that no model needs."""
+    untitled: dict[str, Any] = _untitled(kind.model_json_schema())
+    return untitled
+
+
+def _sentence(kind: type[Options], error: ErrorDetails) -> str:
+    where = ".".join(str(part) for part in error["loc"])
+    if error["type"] == "extra_forbidden":
+        return f"there is no '{where}'{_known(kind, error)}."
+    if error["type"] == "missing":
+        field = kind.model_fields.get(where)
+        hint = f" It is: {field.description}" if field and field.description else ""
+        return f"'{where}' is missing.{hint}"
+    message = error["msg"].removeprefix("Value error, ")
+    return f"'{where}': {message}." if where else f"{message}."
+
+
+def _known(kind: type[Options], error: ErrorDetails) -> str:
+    at_the_top = len(error["loc"]) == 1
+    return f"; there are: {', '.join(kind.model_fields)}" if at_the_top else ""
+
+
+def _untitled(node: Any) -> Any:
+    match node:
+        case dict():
+            # A property may itself be called "title"; its value is a schema, and the title of a schema is a text.
+            return {k: _untitled(v) for k, v in node.items() if k != "title" or not isinstance(v, str)}
+        case list():
+            return [_untitled(item) for item in node]
+        case _:
+            return node

@@ -1,0 +1,72 @@
+"""One HTTP client for all sessions of an event loop that use the same key and address."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
+
+from anthropic import AsyncAnthropic, DefaultAioHttpClient
+
+Address = tuple[str, str]
+
+
+@dataclass(slots=True)
+class _Shared:
+    client: AsyncAnthropic
+    users: int = 0
+
+
+@dataclass(slots=True)
+class Lease:
+    """A use of a shared client; `release` may be called more than once."""
+
+    client: AsyncAnthropic
+    _pool: ClientPool = field(repr=False)
+    _address: Address = field(repr=False)
+    _held: bool = True
+
+    async def release(self) -> None:
+        """Give the client back; the last user closes it."""
+        if self._held:
+            self._held = False
+            await self._pool.give_back(self._address)
+
+
+class ClientPool:
+    """Counts the users of each client.
+
+    A client costs a TLS context (tens of milliseconds) and owns the connections that requests reuse. Its connections
+    belong to one event loop, so each loop has its own clients.
+    """
+
+    def __init__(self) -> None:
+        self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Address, _Shared]] = WeakKeyDictionary()
+
+    def lease(self, api_key: str, base_url: str) -> Lease:
+        clients = self._clients()
+        address = (api_key, base_url)
+        if address not in clients:
+            clients[address] = _Shared(_client(api_key, base_url))
+        shared = clients[address]
+        shared.users += 1
+        return Lease(shared.client, self, address)
+
+    async def give_back(self, address: Address) -> None:
+        clients = self._clients()
+        shared = clients[address]
+        shared.users -= 1
+        if not shared.users:
+            del clients[address]
+            await shared.client.close()
+
+    def _clients(self) -> dict[Address, _Shared]:
+        return self._by_loop.setdefault(asyncio.get_running_loop(), {})
+
+
+def _client(api_key: str, base_url: str) -> AsyncAnthropic:
+    # The SDK's own retries are invisible: they are off, and the provider retries where hooks see it.
+    return AsyncAnthropic(api_key=api_key, base_url=base_url, max_retries=0, http_client=DefaultAioHttpClient())
+
+
+CLIENTS = ClientPool()

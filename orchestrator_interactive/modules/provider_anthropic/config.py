@@ -1,0 +1,64 @@
+"""What can be configured, and where it comes from when it is not."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# Sonnet 5.5 is newer, but hands the text between two tool calls back as thinking, and ties thinking to the exact
+# history it was written in; people read the one, and conversations here are branched, rewound and compacted.
+DEFAULT_MODEL = "claude-sonnet-5"
+DEFAULT_BASE_URL = "https://api.anthropic.com"
+LEAST_THINKING_TOKENS = 1024
+
+
+class AnthropicConfig(BaseModel):
+    """The configuration of one mounted provider; times in seconds, sizes in tokens."""
+
+    # The inputs hold the API key: no error message may repeat them.
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    api_key: str = Field(default="", repr=False)
+    base_url: str = DEFAULT_BASE_URL
+    model: str = Field(default=DEFAULT_MODEL, min_length=1)
+    max_output_tokens: int = Field(default=8192, ge=1)
+    context_window: int = Field(default=200_000, ge=1)
+    thinking_budget_tokens: int | None = Field(default=None, ge=LEAST_THINKING_TOKENS)
+    max_retries: int = Field(default=3, ge=0)
+    retry_base_delay_s: float = Field(default=1.0, ge=0)
+    timeout_s: float = Field(default=120.0, gt=0)
+    prompt_cache: bool = True
+
+    @classmethod
+    def read(cls, config: Mapping[str, Any]) -> Self:
+        """Check a module's configuration; key and address fall back to ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL.
+
+        Raises:
+            ValueError: an unknown key, or a value that cannot be right; the message says which.
+        """
+        if unknown := sorted(set(config) - set(cls.model_fields)):
+            raise ValueError(
+                f"provider-anthropic does not know the configuration key {', '.join(map(repr, unknown))}. "
+                f"It knows: {', '.join(cls.model_fields)}."
+            )
+        given = {key: value for key, value in config.items() if value is not None}
+        given["api_key"] = given.get("api_key") or os.environ.get("ANTHROPIC_API_KEY", "")
+        given["base_url"] = given.get("base_url") or os.environ.get("ANTHROPIC_BASE_URL") or DEFAULT_BASE_URL
+        try:
+            return cls.model_validate(given)
+        except ValidationError as e:
+            wrong = "; ".join(f"{'.'.join(map(str, error['loc']))}: {error['msg']}" for error in e.errors())
+            raise ValueError(f"The configuration of provider-anthropic is wrong: {wrong}.") from e
+
+    @field_validator("api_key")
+    @classmethod
+    def _one_printable_word(cls, api_key: str) -> str:
+        api_key = api_key.strip()
+        if not api_key.isascii() or not api_key.isprintable() or " " in api_key:
+            raise ValueError("the API key contains characters that no key has; was it copied completely?")
+        return api_key

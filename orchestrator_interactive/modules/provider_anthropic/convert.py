@@ -1,0 +1,108 @@
+"""From the kernel's request to the body of a Messages API call.
+
+The same rows always become the same bytes, and a longer history only adds at the tail: the prompt cache keeps the whole
+prefix. Only the cache markers move.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from orchestrator_interactive.kernel.errors import InvalidRequestError
+from orchestrator_interactive.modules.provider_anthropic.messages import system_blocks, wire_messages
+from orchestrator_interactive.modules.provider_anthropic.model_rules import effort_for, thinking_for
+from orchestrator_interactive.modules.provider_anthropic.naming import wire_name
+
+if TYPE_CHECKING:
+    from orchestrator_interactive.kernel.messages import ChatRequest, ToolSpec
+    from orchestrator_interactive.modules.provider_anthropic.config import AnthropicConfig
+
+_CACHE = {"type": "ephemeral"}
+_TOOL_CHOICES = {"auto": "auto", "none": "none", "required": "any", "any": "any"}
+
+
+@dataclass(frozen=True, slots=True)
+class WireRequest:
+    """The body to send. `tool_names` leads back from the API's tool names to the declared ones."""
+
+    body: dict[str, Any]
+    tool_names: dict[str, str]
+
+    @property
+    def model(self) -> str:
+        model: str = self.body["model"]
+        return model
+
+
+def wire_request(request: ChatRequest, config: AnthropicConfig) -> WireRequest:
+    """Convert a request.
+
+    `temperature` and `top_p` have no counterpart: API version 2026-10-21, which this SDK speaks, refuses them.
+
+    Raises:
+        InvalidRequestError: a `tool_choice` that means nothing.
+    """
+    model = request.model or config.model
+    system, messages = system_blocks(request.messages), wire_messages(request.messages, model)
+    tools = [_wire_tool(tool) for tool in request.tools or ()]
+    if config.prompt_cache:
+        _mark_for_cache(system, tools, messages)
+    body: dict[str, Any] = {"model": model, "messages": messages, **_limits(request, config, model)}
+    if system:
+        body["system"] = system
+    if tools:
+        body["tools"] = tools
+        if request.tool_choice is not None:
+            body["tool_choice"] = _wire_tool_choice(request.tool_choice)
+    return WireRequest(body, {wire_name(tool.name): tool.name for tool in request.tools or ()})
+
+
+def _limits(request: ChatRequest, config: AnthropicConfig, model: str) -> dict[str, Any]:
+    limits: dict[str, Any] = {"max_tokens": request.max_output_tokens or config.max_output_tokens}
+    effort = effort_for(model, request.reasoning_effort)
+    if thinking := thinking_for(model, config.thinking_budget_tokens, effort):
+        limits["thinking"] = thinking
+        budget = thinking.get("budget_tokens", 0)
+        if budget >= limits["max_tokens"]:  # thinking counts towards max_tokens and would leave nothing for the answer
+            limits["max_tokens"] += budget
+    if effort:
+        limits["output_config"] = {"effort": effort}
+    if stop := [text for text in request.stop or () if text.strip()]:
+        limits["stop_sequences"] = stop
+    return limits
+
+
+def _wire_tool(tool: ToolSpec) -> dict[str, Any]:
+    wire: dict[str, Any] = {"name": wire_name(tool.name), "input_schema": {"type": "object", **tool.parameters}}
+    if tool.description:
+        wire["description"] = tool.description
+    return wire
+
+
+def _wire_tool_choice(choice: str | dict[str, Any]) -> dict[str, Any]:
+    if isinstance(choice, str):
+        if kind := _TOOL_CHOICES.get(choice):
+            return {"type": kind}
+    elif choice.get("type") in _TOOL_CHOICES.values():
+        return choice
+    elif name := choice.get("name") or choice.get("function", {}).get("name"):
+        rest = {key: value for key, value in choice.items() if key != "function"}
+        return {**rest, "type": "tool", "name": wire_name(name)}
+    raise InvalidRequestError(
+        f'tool_choice {choice!r} means nothing to Anthropic. Use "auto", "none", "required", or '
+        '{"type": "tool", "name": …}.',
+        provider="anthropic",
+    )
+
+
+def _mark_for_cache(system: list[dict[str, Any]], tools: list[dict[str, Any]], messages: list[dict[str, Any]]) -> None:
+    """Put the four markers that the API allows: what never changes, and the two latest places where requests end.
+
+    The last request ended at the user message before last and this one at the last: read there, write here.
+    """
+    for blocks in (system, tools):
+        if blocks:
+            blocks[-1]["cache_control"] = _CACHE
+    for message in [message for message in messages if message["role"] == "user"][-2:]:
+        message["content"][-1]["cache_control"] = _CACHE

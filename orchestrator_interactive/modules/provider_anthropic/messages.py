@@ -1,0 +1,172 @@
+"""From the kernel's rows to the API's alternating messages."""
+
+from __future__ import annotations
+
+import json
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
+
+from orchestrator_interactive.kernel.messages import (
+    ImageBlock,
+    Message,
+    RedactedThinkingBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+)
+from orchestrator_interactive.kernel.models import ToolResult, sendable
+from orchestrator_interactive.modules.provider_anthropic.naming import wire_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from orchestrator_interactive.kernel.messages import ContentBlock
+
+    WireBlock = dict[str, Any]
+
+_SYSTEM = ("system", "developer")
+_THINKING = ("thinking", "redacted_thinking")
+_EARLIER = "(The beginning of this conversation is not shown.)"
+_NO_OUTPUT = "(no output)"
+
+
+def system_blocks(rows: Sequence[Message]) -> list[WireBlock]:
+    """The system prompt: the system and developer rows at the beginning of the history."""
+    return [block for row in takewhile(_is_system, rows) for block in _text_blocks(_text_of(row))]
+
+
+def wire_messages(rows: Sequence[Message], model: str) -> list[WireBlock]:
+    """The rows after the system prompt; rows of the same side become one message, tool results first in theirs."""
+    messages: list[WireBlock] = []
+    for row in rows[len(list(takewhile(_is_system, rows))) :]:
+        blocks = list(_row_blocks(row, model))
+        role = "assistant" if row.role == "assistant" else "user"
+        if not blocks:
+            continue
+        if messages and messages[-1]["role"] == role:
+            messages[-1]["content"].extend(blocks)
+        else:
+            messages.append({"role": role, "content": blocks})
+    if messages and messages[0]["role"] == "assistant":
+        messages.insert(0, {"role": "user", "content": [{"type": "text", "text": _EARLIER}]})
+    for message in messages:
+        if message["role"] == "user":
+            message["content"].sort(key=lambda block: block["type"] != "tool_result")
+    return messages
+
+
+def _is_system(row: Message) -> bool:
+    return row.role in _SYSTEM
+
+
+def _row_blocks(row: Message, model: str) -> Iterable[WireBlock]:
+    match row.role:
+        case "system" | "developer":
+            text = _text_of(row)
+            return _text_blocks(f"<system-reminder>\n{text}\n</system-reminder>" if text.strip() else "")
+        case "assistant":
+            return _assistant_blocks(row, model)
+        case "tool" | "function" if row.tool_call_id is not None:
+            return [_tool_result_row(row, row.tool_call_id)]
+        case _:
+            return (wire for block in _blocks(row) for wire in _user_block(block))
+
+
+def _blocks(row: Message) -> list[ContentBlock]:
+    return [TextBlock(text=row.content)] if isinstance(row.content, str) else row.content
+
+
+def _text_of(row: Message) -> str:
+    return "\n\n".join(block.text for block in _blocks(row) if isinstance(block, TextBlock))
+
+
+def _text_blocks(text: str) -> list[WireBlock]:
+    """A text block, or none: the API refuses blank ones."""
+    text = sendable(text)
+    return [{"type": "text", "text": text}] if text.strip() else []
+
+
+def _user_block(block: ContentBlock) -> list[WireBlock]:
+    match block:
+        case TextBlock(text=text):
+            return _text_blocks(text)
+        case ImageBlock(source=source):
+            return [{"type": "image", "source": source}]
+        case ToolResultBlock(tool_call_id=call_id, output=output):
+            return [_tool_result(call_id, ToolResult(output=output).get_serialized_output(), is_error=False)]
+    return []
+
+
+def _tool_result_row(row: Message, call_id: str) -> WireBlock:
+    is_error = bool((row.metadata or {}).get("is_error"))
+    if isinstance(row.content, str):
+        return _tool_result(call_id, sendable(row.content), is_error=is_error)
+    nested = next((block for block in row.content if isinstance(block, ToolResultBlock)), None)
+    if nested is not None:
+        return _tool_result(call_id, ToolResult(output=nested.output).get_serialized_output(), is_error=is_error)
+    return _tool_result(call_id, [wire for block in row.content for wire in _user_block(block)], is_error=is_error)
+
+
+def _tool_result(call_id: str, content: str | list[WireBlock], *, is_error: bool) -> WireBlock:
+    if not content or (isinstance(content, str) and not content.strip()):
+        content = _NO_OUTPUT
+    wire: WireBlock = {"type": "tool_result", "tool_use_id": wire_name(call_id), "content": content}
+    return {**wire, "is_error": True} if is_error else wire
+
+
+def _assistant_blocks(row: Message, model: str) -> list[WireBlock]:
+    wire = [converted for block in _blocks(row) for converted in _assistant_block(block, model)]
+    called = {block["id"] for block in wire if block["type"] == "tool_use"}
+    wire += [call for call in _calls_beside_content(row) if call["id"] not in called]
+    while wire and wire[-1]["type"] in _THINKING:  # the API refuses a message that ends in thinking
+        wire.pop()
+    return wire
+
+
+def _assistant_block(block: ContentBlock, model: str) -> list[WireBlock]:
+    match block:
+        case TextBlock(text=text):
+            return _text_blocks(text)
+        case ThinkingBlock(thinking=thinking, signature=str(signature)) if _thought_by(block, model):
+            return [{"type": "thinking", "thinking": thinking, "signature": signature}]
+        case RedactedThinkingBlock(data=data) if _thought_by(block, model):
+            return [{"type": "redacted_thinking", "data": data}]
+        case ToolCallBlock(id=call_id, name=name, input=given):
+            return [_tool_use(call_id, name, given)]
+    return []
+
+
+def _thought_by(block: ThinkingBlock | RedactedThinkingBlock, model: str) -> bool:
+    """Whether the model may see this thinking: the newer ones refuse what another model thought."""
+    thought_by: str = (block.model_extra or {}).get("model", model)
+    return thought_by == model
+
+
+def _calls_beside_content(row: Message) -> Iterator[WireBlock]:
+    """Tool calls that other loops keep in a field of the row: in OpenAI's form, or as the kernel's `ToolCall`."""
+    for call in (row.model_extra or {}).get("tool_calls") or ():
+        function = call.get("function") or call
+        name = function.get("name") or function.get("tool")
+        if name:
+            yield _tool_use(str(call.get("id") or ""), str(name), function.get("arguments"))
+
+
+def _tool_use(call_id: str, name: str, given: Any) -> WireBlock:
+    return {"type": "tool_use", "id": wire_name(call_id), "name": wire_name(name), "input": _object(given)}
+
+
+def _object(given: Any) -> dict[str, Any]:
+    """The input of a call as an object that can be sent: half a surrogate pair would break every later request."""
+    try:
+        parsed = json.loads(given) if isinstance(given, str) else given
+    except ValueError:
+        return {}
+    if not isinstance(parsed, dict):
+        return {}
+    text = json.dumps(parsed, ensure_ascii=False, default=str)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return dict(json.loads(text.encode(errors="ignore")))
+    return parsed

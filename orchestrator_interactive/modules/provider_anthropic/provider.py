@@ -1,0 +1,171 @@
+"""The provider: one call to Claude, its retries, and what it says about itself."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from httpx2 import Timeout
+
+from orchestrator_interactive.kernel.errors import LLMError, LLMTimeoutError
+from orchestrator_interactive.kernel.events import PROVIDER_RETRY
+from orchestrator_interactive.kernel.messages import ChatRequest, ToolCall, ToolCallBlock
+from orchestrator_interactive.kernel.models import ModelInfo, ProviderInfo
+from orchestrator_interactive.modules.provider_anthropic.convert import wire_request
+from orchestrator_interactive.modules.provider_anthropic.errors import FAILURES, broken_off, kernel_error
+from orchestrator_interactive.modules.provider_anthropic.streaming import Answer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from anthropic import AsyncAnthropic
+    from anthropic.types import ModelInfo as ApiModel
+
+    from orchestrator_interactive.kernel.hooks import HookRegistry
+    from orchestrator_interactive.kernel.messages import ChatResponse
+    from orchestrator_interactive.kernel.stream import ResponseStream
+    from orchestrator_interactive.modules.provider_anthropic.config import AnthropicConfig
+    from orchestrator_interactive.modules.provider_anthropic.convert import WireRequest
+
+log = structlog.get_logger(__name__)
+
+_CONNECT_TIMEOUT_S = 10.0
+_LONGEST_BACKOFF_S = 30.0
+# Asked to wait for longer than this, the provider gives up: a run that shows nothing for minutes looks dead.
+_LONGEST_WAIT_S = 60.0
+# After the answer's end the response is read to its own end, so that the connection can be used again.
+_TAIL_S = 1.0
+
+
+class AnthropicProvider:
+    """Claude, through the Messages API. Holds no state of a conversation: one serves any number of calls at once."""
+
+    name = "anthropic"
+
+    def __init__(self, client: AsyncAnthropic, config: AnthropicConfig, hooks: HookRegistry) -> None:
+        self._client = client
+        self._config = config
+        self._hooks = hooks
+
+    def get_info(self) -> ProviderInfo:
+        return ProviderInfo(
+            id=self.name,
+            display_name="Anthropic",
+            credential_env_vars=["ANTHROPIC_API_KEY"],
+            capabilities=["streaming", "tools", "thinking", "tool_choice"],
+            defaults={
+                "model": self._config.model,
+                "context_window": self._config.context_window,
+                "max_output_tokens": self._config.max_output_tokens,
+            },
+        )
+
+    async def list_models(self) -> list[ModelInfo]:
+        """The models that the key may use, newest first.
+
+        Raises:
+            LLMError: the API refused or could not be reached.
+        """
+        try:
+            return [self._model_info(model) async for model in self._client.models.list(limit=1000)]
+        except FAILURES as e:
+            raise self._kernel_error(e, self._config.model) from e
+
+    async def complete(self, request: ChatRequest, **kwargs: Any) -> ChatResponse:
+        """Ask Claude; `stream=` takes a `ResponseStream` that is fed while the answer arrives.
+
+        A failed call is repeated as long as nothing of its answer has been handed on to `stream`: said twice is worse
+        than said too late. `request.timeout` bounds the whole, retries included.
+
+        Raises:
+            LLMError: one of the kernel's family, when repeating does not help.
+        """
+        if not isinstance(request, ChatRequest):  # amplifier-core's own, when mounted in one of its sessions
+            request = ChatRequest.model_validate(request.model_dump())
+        wire = wire_request(request, self._config)
+        async with _deadline(request.timeout, wire.model):
+            return await self._with_retries(wire, kwargs.get("stream"))
+
+    def parse_tool_calls(self, response: ChatResponse) -> list[ToolCall]:
+        if response.tool_calls is not None:
+            return response.tool_calls
+        calls = [block for block in response.content if isinstance(block, ToolCallBlock)]
+        return [ToolCall(id=call.id, name=call.name, arguments=call.input) for call in calls]
+
+    async def _with_retries(self, wire: WireRequest, sink: ResponseStream | None) -> ChatResponse:
+        for attempt in count(1):
+            answer = Answer(wire, sink)
+            try:
+                await self._ask(wire, answer)
+            except LLMError as error:
+                delay_s = self._delay_s(error, attempt)
+                if answer.handed_on or delay_s is None:
+                    raise
+                await self._announce_retry(wire.model, attempt, delay_s, error)
+                await asyncio.sleep(delay_s)
+            else:
+                return answer.response()
+        raise AssertionError  # pragma: no cover - count() has no end
+
+    async def _ask(self, wire: WireRequest, answer: Answer) -> None:
+        timeout = Timeout(self._config.timeout_s, connect=_CONNECT_TIMEOUT_S)
+        try:
+            async with asyncio.timeout(None) as tail:
+                async with await self._client.messages.create(**wire.body, stream=True, timeout=timeout) as events:
+                    async for event in events:
+                        answer.feed(event)
+                        if answer.complete:
+                            tail.reschedule(asyncio.get_running_loop().time() + _TAIL_S)
+        except (*FAILURES, TimeoutError) as e:
+            if not answer.complete:
+                raise self._kernel_error(e, wire.model) from e
+        if not answer.complete:
+            raise broken_off(wire.model)
+
+    def _delay_s(self, error: LLMError, attempt: int) -> float | None:
+        """How long to wait before asking again; `None`: asking again is no use."""
+        if not error.retryable or attempt > self._config.max_retries:
+            return None
+        backoff_s = min(self._config.retry_base_delay_s * 2.0 ** (attempt - 1), _LONGEST_BACKOFF_S)
+        jitter_s = random.uniform(0, backoff_s / 2)  # noqa: S311 - spreads the crowd, guards nothing
+        if error.retry_after is None:
+            return backoff_s - jitter_s
+        return error.retry_after + jitter_s if error.retry_after <= _LONGEST_WAIT_S else None
+
+    async def _announce_retry(self, model: str, attempt: int, delay_s: float, error: LLMError) -> None:
+        log.info("provider.retry", provider=self.name, model=model, attempt=attempt, delay_s=delay_s, error=str(error))
+        data = {"provider": self.name, "model": model, "attempt": attempt, "delay_s": delay_s, "error": str(error)}
+        await self._hooks.emit(PROVIDER_RETRY, data)
+
+    def _kernel_error(self, error: Exception, model: str) -> LLMError:
+        return kernel_error(error, model=model, api_key=self._config.api_key, timeout_s=self._config.timeout_s)
+
+    def _model_info(self, model: ApiModel) -> ModelInfo:
+        capabilities = ["streaming", "tools", "tool_choice"]
+        if model.capabilities and model.capabilities.thinking.supported:
+            capabilities.append("thinking")
+        if model.capabilities and model.capabilities.image_input.supported:
+            capabilities.append("vision")
+        return ModelInfo(
+            id=model.id,
+            display_name=model.display_name,
+            context_window=model.max_input_tokens or self._config.context_window,
+            max_output_tokens=model.max_tokens or self._config.max_output_tokens,
+            capabilities=capabilities,
+        )
+
+
+@asynccontextmanager
+async def _deadline(timeout_s: float | None, model: str) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(timeout_s) as whole:
+            yield
+    except TimeoutError as e:
+        if not whole.expired():
+            raise
+        message = f"{model} did not finish its answer within the {timeout_s:g} seconds that the request allows."
+        raise LLMTimeoutError(message, provider="anthropic", model=model) from e

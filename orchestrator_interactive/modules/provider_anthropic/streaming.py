@@ -1,0 +1,199 @@
+"""From the API's events to the kernel's answer."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from orchestrator_interactive.kernel.messages import (
+    ChatResponse,
+    RedactedThinkingBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    ToolCallBlock,
+    Usage,
+)
+
+if TYPE_CHECKING:
+    from anthropic.types import Message, MessageDeltaUsage, RawContentBlockStartEvent, RawMessageDeltaEvent
+    from anthropic.types import RawMessageStreamEvent as Event
+    from anthropic.types import Usage as StartUsage
+
+    from orchestrator_interactive.kernel.messages import ContentBlock
+    from orchestrator_interactive.kernel.stream import ResponseStream
+    from orchestrator_interactive.modules.provider_anthropic.convert import WireRequest
+
+_CUT = ("max_tokens", "model_context_window_exceeded")
+
+
+class _OpenBlock:
+    """A block that is still arriving."""
+
+    __slots__ = ("pieces", "signature", "start")
+
+    def __init__(self, start: Any) -> None:
+        self.start = start
+        self.pieces: list[str] = []
+        self.signature = ""
+
+
+class Answer:
+    """Collects one answer and hands its parts on as they are complete.
+
+    Events and blocks of a kind that is not known here are passed over: the API adds kinds without a new version.
+    A tool call whose input is not a JSON object, or that was cut before its input began, is left out of the content:
+    it could neither be run nor be sent back. `degradation` then says so.
+    """
+
+    def __init__(self, request: WireRequest, sink: ResponseStream | None) -> None:
+        self.complete = False
+        self.handed_on = False
+        self._request = request
+        self._sink = sink
+        self._open: dict[int, _OpenBlock] = {}
+        self._content: list[ContentBlock] = []
+        self._dropped: list[str] = []
+        self._call_without_input: ToolCallBlock | None = None
+        self._message: Message | None = None
+        self._usage: dict[str, Any] = {}
+        self._stop: Any = None
+
+    def feed(self, event: Event) -> None:
+        """Take in one event; this is the hot path."""
+        if event.type == "content_block_delta":
+            if block := self._open.get(event.index):
+                self._grow(block, event.delta)
+        elif event.type == "content_block_start":
+            self._begin(event)
+        elif event.type == "content_block_stop":
+            if block := self._open.pop(event.index, None):
+                self._end(block)
+        elif event.type == "message_start":
+            self._message = event.message
+            self._count(event.message.usage)
+        elif event.type == "message_delta":
+            self._wind_up(event)
+        elif event.type == "message_stop":
+            self.complete = True
+
+    def response(self) -> ChatResponse:
+        """The finished answer."""
+        stop_reason: str | None = getattr(self._stop, "stop_reason", None)
+        if stop_reason in _CUT and self._call_without_input is not None:
+            self._content.remove(self._call_without_input)
+            self._dropped.append(self._call_without_input.name)
+        calls = [block for block in self._content if isinstance(block, ToolCallBlock)]
+        return ChatResponse(
+            content=self._content,
+            tool_calls=[ToolCall(id=call.id, name=call.name, arguments=call.input) for call in calls] or None,
+            usage=self._tokens(),
+            finish_reason=stop_reason,
+            degradation=self._degradation(),
+            metadata=self._metadata(),
+        )
+
+    def _begin(self, event: RawContentBlockStartEvent) -> None:
+        start = event.content_block
+        block = self._open[event.index] = _OpenBlock(start)
+        self._call_without_input = None
+        if start.type == "text" and start.text:
+            self._say(block, start.text)
+        elif start.type == "thinking":
+            block.pieces.append(start.thinking)
+            block.signature = start.signature
+
+    def _grow(self, block: _OpenBlock, delta: Any) -> None:
+        kind = delta.type
+        if kind == "text_delta":
+            self._say(block, delta.text)
+        elif kind == "input_json_delta":
+            block.pieces.append(delta.partial_json)
+        elif kind == "thinking_delta":
+            block.pieces.append(delta.thinking)
+        elif kind == "signature_delta":
+            block.signature = delta.signature
+
+    def _say(self, block: _OpenBlock, text: str) -> None:
+        block.pieces.append(text)
+        if self._sink is not None and block.start.type == "text":
+            self.handed_on = True
+            self._sink.text(text)
+
+    def _end(self, block: _OpenBlock) -> None:
+        finished = self._finished(block)
+        if finished is None:
+            return
+        self._content.append(finished)
+        if self._sink is not None:
+            self.handed_on = True
+            self._sink.block(finished)
+
+    def _finished(self, block: _OpenBlock) -> ContentBlock | None:
+        text = "".join(block.pieces)
+        match block.start.type:
+            case "text":
+                return TextBlock(text=text) if text else None
+            case "thinking":
+                # Thinking is only good for the model that thought it: `model` lets the conversion drop it for others.
+                thought = {"thinking": text, "signature": block.signature or None, "model": self._request.model}
+                return ThinkingBlock.model_validate(thought)
+            case "redacted_thinking":
+                return RedactedThinkingBlock.model_validate({"data": block.start.data, "model": self._request.model})
+            case "tool_use":
+                return self._tool_call(block, text)
+        return None
+
+    def _tool_call(self, block: _OpenBlock, text: str) -> ToolCallBlock | None:
+        name = self._request.tool_names.get(block.start.name, block.start.name)
+        try:
+            given = json.loads(text) if text else block.start.input
+        except ValueError:
+            given = None
+        if not isinstance(given, dict):
+            self._dropped.append(name)
+            return None
+        call = ToolCallBlock(id=block.start.id, name=name, input=given)
+        if not text:
+            self._call_without_input = call
+        return call
+
+    def _wind_up(self, event: RawMessageDeltaEvent) -> None:
+        self._stop = event.delta
+        self._count(event.usage)
+
+    def _count(self, usage: StartUsage | MessageDeltaUsage | None) -> None:
+        # The last event's figures are cumulative, but it may leave some out.
+        self._usage |= {key: value for key, value in (vars(usage) if usage else {}).items() if value is not None}
+
+    def _tokens(self) -> Usage:
+        """The tokens of the call; `input_tokens` are all that were read, cached or not, as the kernel counts them."""
+        cache_read = self._usage.get("cache_read_input_tokens")
+        cache_write = self._usage.get("cache_creation_input_tokens")
+        read = self._usage.get("input_tokens", 0) + (cache_read or 0) + (cache_write or 0)
+        written = self._usage.get("output_tokens", 0)
+        details = self._usage.get("output_tokens_details")
+        return Usage(
+            input_tokens=read,
+            output_tokens=written,
+            total_tokens=read + written,
+            reasoning_tokens=getattr(details, "thinking_tokens", None),
+            cache_read_tokens=cache_read,
+            cache_write_tokens=cache_write,
+        )
+
+    def _degradation(self) -> dict[str, Any] | None:
+        if not self._dropped:
+            return None
+        return {
+            "requested": f"tool calls: {', '.join(self._dropped)}",
+            "actual": "these calls were dropped",
+            "reason": "their input did not arrive completely",
+        }
+
+    def _metadata(self) -> dict[str, Any]:
+        metadata = {"id": getattr(self._message, "id", None), "model": getattr(self._message, "model", None)}
+        details = getattr(self._stop, "stop_details", None)
+        if explanation := getattr(details, "explanation", None):
+            metadata["refusal"] = explanation
+        return metadata

@@ -1,0 +1,205 @@
+"""What a message wants, by simple word rules."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+MAX_WAIT_S = 120.0
+DEFAULT_WAIT_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Introduce:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Meet:
+    """The user says a name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class AskName:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """`content` is `None` where the last answer is meant."""
+
+    path: str
+    content: str | None
+    append: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    query: str
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Todo:
+    """`items` is empty where the list is only to be shown."""
+
+    items: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The user has waited long enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chat:
+    pass
+
+
+Intent = Introduce | Meet | AskName | Write | Search | Read | Review | Todo | Wait | Answer | Chat
+
+_PATH = r"[\w][\w./-]*\.(?:md|txt|csv|json|ya?ml|toml|py|js|html|rst|ini|cfg|log)\b"
+_I = re.IGNORECASE
+_POLITE = r"^(?:\W*(?:please|now|then|and|ok|okay|hey|hi|hello|can you|could you|would you)\b)*\W*"
+
+_WHO = re.compile(r"\bwho are you\b|\bwhat are you\b|\bwhat can you do\b|^\W*help\b\W*(?:me)?\W*$", _I)
+_GREETING = re.compile(r"^\W*(?:hello|hi|hey|good (?:morning|afternoon|evening)|help)\b", _I)
+_MEET = re.compile(r"\b(?:my name(?:'s|’s| is)|call me)\s+([^\W\d_][\w'’-]*)", _I)
+_ASK_NAME = re.compile(r"\bwhat(?:'s|’s| is) my name\b|\bwho am i\b|\bremember my name\b", _I)
+_WRITE_INTO = re.compile(
+    rf"\b(write|save|put|add|append|store)\b(.*?)\b(?:in|into|to|as|under|called|named)\s+(?:(?:a|the|new|file|called)\s+)*"
+    rf"[`'\"“]?({_PATH})[`'\"”]?(?:\s*:\s*(.+))?",
+    _I | re.DOTALL,
+)
+_WRITE_FILE = re.compile(rf"{_POLITE}(write|create|save|append)\s+(?:to\s+)?`?({_PATH})`?\s*:?\s*(.*)", _I | re.DOTALL)
+_THAT = re.compile(
+    r"(?:it|this|that|these|them|those|everything|(?:the|your)\s+(?:summary|findings?|answers?|results?|list|review|suggestions?)"
+    r"|(?:all\s+(?:of\s+)?)(?:it|this|that))?",
+    _I,
+)
+_SEARCH = re.compile(
+    rf"{_POLITE}(?:(?:search|look)\b[^.\n]*?\bfor|search|find|grep(?:\s+for)?)\s+(.+)"
+    r"|\b(?:where|who|which\s+\w+)\b.*?\b(?:mentions?|mentioned|says?\s+about|talks?\s+about)\s+(.+)",
+    _I,
+)
+_REVIEW = re.compile(
+    r"\b(?:look (?:through|at|over|around)|review|read|notes?|files?|workspace|folder|improve\w*|suggest\w*|analy[sz]e|summar\w+)\b",
+    _I,
+)
+_TODO = re.compile(r"\b(?:to-?dos?|to do list|plan|checklist|task list)\b", _I)
+_WAIT_N = re.compile(
+    r"\b(?:wait|sleep|pause|take)\b[^.\d\n]{0,20}?(\d{1,6}(?:\.\d+)?)\s*(s|secs?|seconds?|m|mins?|minutes?)\b", _I
+)
+_WAIT = re.compile(rf"{_POLITE}(?:wait|sleep)\b|\btake your time\b|\bwait a (?:bit|moment|minute)\b", _I)
+_STOP = re.compile(
+    r"\bstop (?:reading|searching|looking|there|it|now)\b|^\W*stop\W*$|\bskip\b|\benough\b|\bjust answer\b|\banswer now\b", _I
+)
+_ALSO = re.compile(
+    r"\b(?:(?:focus|concentrate)\s+on|what about|pay attention to|don['’]?t forget(?:\s+about)?|"
+    r"(?:check|look\s+(?:at|for|into|up)|search(?:\s+for)?|find|include|consider|mention|grep))\s+(.+)"
+    r"|^\W*(?:and\s+)?also\s+(.+)",
+    _I,
+)
+_NO_QUERY = re.compile(
+    r"^(?:(?:the|a|an|our|my|all|any|every|for|about|of|whether|if|that|is|anything|everything|mentions?|lines?|word)\s+)+"
+    r"|\s+(?:in|through|across|from)\s+(?:(?:the|my|our|all|these|of)\s+)*(?:notes?|files?|workspace|folder)\b.*$"
+    r"|\s+(?:please|too|as well|first|instead|again|now|thanks?)$",
+    _I,
+)
+_QUOTED = re.compile(r"[“\"`]([^”\"`\n]{1,200})[”\"`]")
+
+
+def intent_of(text: str) -> Intent:
+    """What a prompt wants."""
+    if _WHO.search(text):
+        return Introduce()
+    if _ASK_NAME.search(text):
+        return AskName()
+    if meet := _MEET.search(text):
+        return Meet(meet[1])
+    return _write(text) or _search(text) or _read(text) or _general(text)
+
+
+def wish_of(text: str) -> Intent:
+    """What a message wants that came while the agent was at work; `Chat` where it is only to be noted."""
+    if _STOP.search(text):
+        return Answer()
+    if found := _write(text) or _read(text) or _search(text):
+        return found
+    also = _ALSO.search(text)
+    return (_searched(also[1] or also[2]) if also else None) or Chat()
+
+
+def steered_intent_of(text: str) -> Intent:
+    """What a message wants that came just after the answer."""
+    intent, wish = intent_of(text), wish_of(text)
+    return wish if isinstance(intent, Chat | Review) and isinstance(wish, Search) else intent
+
+
+def wait_s(text: str) -> float:
+    """For how many seconds the user wants the answer to take its time; 0 where nothing is said."""
+    if timed := _WAIT_N.search(text):
+        minutes = timed[2].lower().startswith("m")
+        return min(float(timed[1]) * (60 if minutes else 1), MAX_WAIT_S)
+    return DEFAULT_WAIT_S if _WAIT.search(text) else 0.0
+
+
+def _write(text: str) -> Write | None:
+    if into := _WRITE_INTO.search(text):
+        verb, what, path, after = into[1], into[2].strip(" \t:,`'\"“”"), into[3], into[4]
+        content = after.strip() if after else (None if _THAT.fullmatch(what) else what)
+        return Write(path, content, append=verb.lower() in {"add", "append"})
+    if into := _WRITE_FILE.search(text):
+        return Write(into[2], into[3].strip() or None, append=into[1].lower() == "append")
+    return None
+
+
+def _search(text: str) -> Search | None:
+    found = _SEARCH.search(text)
+    return _searched(found[1] or found[2]) if found else None
+
+
+def _searched(rest: str) -> Search | None:
+    if quoted := _QUOTED.search(rest):
+        return Search(quoted[1].strip())
+    query, previous = re.split(r"[,.;:!?\n]", rest.strip())[0], None
+    while query != previous:
+        query, previous = _NO_QUERY.sub("", query).strip(" '\"“”`()"), query
+    return Search(query[:60]) if query else None
+
+
+def _read(text: str) -> Read | None:
+    paths = tuple(dict.fromkeys(re.findall(_PATH, text, _I)))
+    return Read(paths[:6]) if paths else None
+
+
+def _general(text: str) -> Intent:
+    if _REVIEW.search(text):
+        return Review()
+    if _TODO.search(text):
+        return Todo(_items(text))
+    if wait_s(text):
+        return Wait()
+    return Introduce() if _GREETING.search(text) else Chat()
+
+
+def _items(text: str) -> tuple[str, ...]:
+    _, colon, rest = text.partition(":")
+    parts = re.split(r"[\n,;]|\band then\b", rest) if colon else []
+    return tuple(item for part in parts if (item := " ".join(part.split()).strip("-*. ")))[:20]

@@ -1,0 +1,182 @@
+"""The four tools: list, read, search, write."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from abc import ABC, abstractmethod
+from itertools import islice
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from pydantic import Field
+
+from orchestrator_interactive.kernel.models import ToolResult
+from orchestrator_interactive.modules.options import Options, read, schema
+from orchestrator_interactive.modules.tool_filesystem.reading import excerpt
+from orchestrator_interactive.modules.tool_filesystem.search import TIME_LIMIT_S, lines_matching, lines_with
+from orchestrator_interactive.modules.tool_filesystem.workspace import WorkspaceError
+
+if TYPE_CHECKING:
+    from orchestrator_interactive.modules.tool_filesystem.workspace import Workspace
+
+MAX_WRITTEN_BYTES = 1_000_000
+_MAX_LABEL = 48
+_MAX_SHOWN_LINE = 300
+
+Input = TypeVar("Input", bound=Options)
+
+
+class FileTool(ABC, Generic[Input]):
+    """One tool over a workspace. Bad input and refused files are results, never exceptions."""
+
+    name: ClassVar[str]
+    description: ClassVar[str]
+    side_effect_free: ClassVar[bool] = True
+    input_kind: type[Input]
+
+    def __init__(self, workspace: Workspace, max_read_bytes: int, max_results: int) -> None:
+        self._workspace = workspace
+        self._max_read_bytes = max_read_bytes
+        self._max_results = max_results
+
+    @property
+    def input_schema(self) -> dict[str, Any]:
+        return schema(self.input_kind)
+
+    def get_schema(self) -> dict[str, Any]:
+        return self.input_schema
+
+    def label(self, input: dict[str, Any]) -> str:  # noqa: A002 - the name is the contract's
+        """What a person reads while it runs, whatever the model put into the input."""
+        return self._label(input if isinstance(input, dict) else {})
+
+    async def execute(self, input: dict[str, Any]) -> ToolResult:  # noqa: A002 - the name is the contract's
+        try:
+            wanted = read(self.input_kind, input, self.name)
+            return ToolResult(output=await asyncio.to_thread(self._run, wanted))
+        except (ValueError, WorkspaceError) as e:
+            return ToolResult(success=False, error={"message": str(e)})
+
+    @abstractmethod
+    def _label(self, given: dict[str, Any]) -> str: ...
+
+    @abstractmethod
+    def _run(self, wanted: Input) -> str: ...
+
+
+class ListInput(Options):
+    path: str = Field(".", description="A folder in the workspace. Default: all of it.")
+    pattern: str | None = Field(None, description="Only files whose name or path matches this, such as *.md.")
+
+
+class ListFiles(FileTool[ListInput]):
+    name = "list_files"
+    description = (
+        "List the files of the workspace with their sizes, folders included. Hidden files are left out. "
+        "Use it first, to see what there is."
+    )
+    input_kind = ListInput
+
+    def _label(self, given: dict[str, Any]) -> str:
+        where = _short(given.get("path"))
+        return f"Listing files in {where}" if where not in {"", "."} else "Listing files"
+
+    def _run(self, wanted: ListInput) -> str:
+        entries = self._workspace.walk(wanted.path, wanted.pattern, deadline=time.monotonic() + TIME_LIMIT_S)
+        found = list(islice(entries, self._max_results + 1))
+        shown = [f"{path} ({size:,} bytes)" for path, size in found[: self._max_results]]
+        return _capped(shown, more=len(found) > len(shown), nothing="There are no such files.")
+
+
+class ReadInput(Options):
+    path: str = Field(description="The file to read, such as notes.md.")
+    offset: int = Field(1, ge=1, description="The number of the first line to read.")
+    limit: int | None = Field(None, ge=1, description="How many lines to read. Default: all, as far as they fit.")
+
+
+class ReadFile(FileTool[ReadInput]):
+    name = "read_file"
+    description = (
+        "Read a text file of the workspace. A large file is cut; a note at the end says with which offset to read on."
+    )
+    input_kind = ReadInput
+
+    def _label(self, given: dict[str, Any]) -> str:
+        return f"Reading {_short(given.get('path')) or 'a file'}"
+
+    def _run(self, wanted: ReadInput) -> str:
+        with self._workspace.open(wanted.path) as file:
+            return excerpt(file, wanted.path, wanted.offset, wanted.limit, self._max_read_bytes)
+
+
+class SearchInput(Options):
+    query: str = Field(min_length=1, max_length=500, description="The text to look for.")
+    path: str = Field(".", description="A folder or a file to look in. Default: the whole workspace.")
+    regex: bool = Field(False, description="Whether the query is a (Python) regular expression.")
+    case_sensitive: bool = False
+
+
+class SearchFiles(FileTool[SearchInput]):
+    name = "search_files"
+    description = "Find the lines that contain a text, in all files of the workspace. Returns lines like 'path:line: text'."
+    input_kind = SearchInput
+
+    def _label(self, given: dict[str, Any]) -> str:
+        query = _short(given.get("query"))
+        return f"Searching for “{query}”" if query else "Searching files"
+
+    def _run(self, wanted: SearchInput) -> str:
+        search = lines_matching if wanted.regex else lines_with
+        found = search(
+            self._workspace,
+            wanted.path,
+            wanted.query,
+            ignore_case=not wanted.case_sensitive,
+            limit=self._max_results + 1,
+        )
+        shown = [f"{path}:{number}: {_cut(text.strip())}" for path, number, text in found[: self._max_results]]
+        return _capped(shown, more=len(found) > len(shown), nothing=f"No line contains “{wanted.query}”.")
+
+
+class WriteInput(Options):
+    path: str = Field(description="The file to write, such as plans/may.md. Folders are created.")
+    content: str = Field(description="The text.")
+    append: bool = Field(False, description="Add the text at the end instead of replacing what is there.")
+
+
+class WriteFile(FileTool[WriteInput]):
+    name = "write_file"
+    description = "Write a text file in the workspace. It replaces what is there, or adds to it with append=true."
+    side_effect_free = False
+    input_kind = WriteInput
+
+    def _label(self, given: dict[str, Any]) -> str:
+        return f"Writing {_short(given.get('path')) or 'a file'}"
+
+    def _run(self, wanted: WriteInput) -> str:
+        content = wanted.content.encode(errors="replace")
+        size = self._workspace.write(wanted.path, content, append=wanted.append, max_bytes=MAX_WRITTEN_BYTES)
+        done = "Added to" if wanted.append else "Wrote"
+        return f"{done} {wanted.path}; it has {size:,} bytes now."
+
+
+ALL_TOOLS: tuple[type[FileTool[Any]], ...] = (ListFiles, ReadFile, SearchFiles, WriteFile)
+
+
+def _short(given: Any) -> str:
+    """A path or query in one line of at most 48 characters; of a long path the end, which says most."""
+    if not isinstance(given, str):
+        return ""
+    text = " ".join(given.split()).removeprefix("./")
+    return text if len(text) <= _MAX_LABEL else "…" + text[1 - _MAX_LABEL :]
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= _MAX_SHOWN_LINE else line[:_MAX_SHOWN_LINE] + " …"
+
+
+def _capped(lines: list[str], *, more: bool, nothing: str) -> str:
+    if not lines:
+        return nothing
+    note = [f"[… There is more; only the first {len(lines)} are shown. Narrow it down.]"] if more else []
+    return "\n".join(lines + note)

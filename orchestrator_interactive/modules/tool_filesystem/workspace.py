@@ -1,0 +1,213 @@
+"""A folder that nothing gets out of.
+
+A path is first resolved and checked, then walked from the root, one folder at a time, without following any link. A
+link that someone swaps in between the check and the walk makes the walk fail.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import secrets
+import stat
+import threading
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# Without O_NONBLOCK the opening of a named pipe would wait for a writer.
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_NOT_LOOKED_INTO = {"__pycache__", "node_modules"}
+
+
+class WorkspaceError(Exception):
+    """Something cannot be done with a file; the message says what to do instead."""
+
+
+class Entry(NamedTuple):
+    """A regular file, by its path from the root."""
+
+    path: str
+    size_bytes: int
+
+
+class Workspace:
+    """The files under one root folder, which is created where it is missing.
+
+    Its methods block: call them in a thread.
+    """
+
+    def __init__(self, root: Path) -> None:
+        root.mkdir(parents=True, exist_ok=True)
+        self.root = root.resolve(strict=True)
+        self._writing = threading.Lock()
+
+    @contextmanager
+    def open(self, path: str) -> Iterator[BinaryIO]:
+        """Open a regular file to read.
+
+        Raises:
+            WorkspaceError: outside of the workspace, missing, or no regular file.
+        """
+        folders, name = self._file_parts(path)
+        with _explained(path), self._folder(folders) as folder:
+            file = _opened(name, folder, path)
+        with file:
+            yield file
+
+    def walk(self, path: str, pattern: str | None = None, *, deadline: float) -> Iterator[Entry]:
+        """Regular files at or under a path, in order; hidden ones and links are left out.
+
+        Ends early, without an error, when `time.monotonic()` passes the deadline.
+        """
+        parts = self._parts(path)
+        with _explained(path):
+            alone = self._size_of_file(parts)
+            if alone is not None:
+                yield Entry("/".join(parts), alone)
+                return
+            with self._folder(parts) as top:
+                for entry in _entries(top, deadline):
+                    found = "/".join((*parts, entry.path))
+                    if _matches(found, pattern):
+                        yield Entry(found, entry.size_bytes)
+
+    def write(self, path: str, content: bytes, *, append: bool, max_bytes: int) -> int:
+        """Write or extend a file, whole or not at all; its folders are created. Returns its new size in bytes.
+
+        Raises:
+            WorkspaceError: outside of the workspace, too large, or in the way of something else.
+        """
+        folders, name = self._file_parts(path)
+        with self._writing, _explained(path), self._folder(folders, create=True) as folder:
+            mode = _mode_to_keep(name, folder, path)
+            if append and mode is not None:
+                with _opened(name, folder, path) as present:
+                    content = present.read(max_bytes + 1) + content
+            if len(content) > max_bytes:
+                raise WorkspaceError(f"'{path}' would be larger than {max_bytes:,} bytes. Split it into several files.")
+            _replace(name, folder, content, mode)
+        return len(content)
+
+    def _file_parts(self, path: str) -> tuple[list[str], str]:
+        *folders, name = self._parts(path) or [""]
+        if not name:
+            raise WorkspaceError("That is the workspace itself. Give the path of a file in it, such as notes.md.")
+        return folders, name
+
+    def _parts(self, path: str) -> list[str]:
+        outside = f"'{path}' is not in the workspace. Give a path inside it, such as notes.md or plans/may.md."
+        if "\0" in path or ".." in PurePosixPath(path).parts:
+            raise WorkspaceError(outside)
+        try:
+            resolved = Path(os.path.realpath(self.root / path))
+        except (OSError, ValueError) as e:  # a path that cannot be encoded
+            raise WorkspaceError(outside) from e
+        if not resolved.is_relative_to(self.root):
+            raise WorkspaceError(outside)
+        return list(resolved.relative_to(self.root).parts)
+
+    @contextmanager
+    def _folder(self, parts: Sequence[str], *, create: bool = False) -> Iterator[int]:
+        """A descriptor of the folder, reached without following any link."""
+        fd = os.open(self.root, _FOLDER)
+        try:
+            for part in parts:
+                if create:
+                    with suppress(FileExistsError):
+                        os.mkdir(part, dir_fd=fd)
+                inner = os.open(part, _FOLDER, dir_fd=fd)
+                os.close(fd)
+                fd = inner
+            yield fd
+        finally:
+            os.close(fd)
+
+    def _size_of_file(self, parts: Sequence[str]) -> int | None:
+        if not parts:
+            return None
+        with self._folder(parts[:-1]) as folder:
+            status = os.stat(parts[-1], dir_fd=folder, follow_symlinks=False)
+        return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+
+def _entries(top: int, deadline: float) -> Iterator[Entry]:
+    for folder, folders, names, fd in os.fwalk(".", dir_fd=top):
+        folders[:] = sorted(filter(_is_shown, folders))
+        for name in sorted(filter(_is_shown, names)):
+            if time.monotonic() > deadline:
+                return
+            with suppress(OSError):  # gone since it was listed
+                status = os.stat(name, dir_fd=fd, follow_symlinks=False)
+                if stat.S_ISREG(status.st_mode):
+                    yield Entry(PurePosixPath(folder, name).as_posix(), status.st_size)
+
+
+def _is_shown(name: str) -> bool:
+    return not name.startswith(".") and name not in _NOT_LOOKED_INTO
+
+
+def _matches(path: str, pattern: str | None) -> bool:
+    if not pattern:
+        return True
+    pattern = pattern.removeprefix("**/")
+    return fnmatch.fnmatch(path.rpartition("/")[2], pattern) or fnmatch.fnmatch(path, pattern)
+
+
+def _opened(name: str, folder: int, path: str) -> BinaryIO:
+    fd = os.open(name, _FILE, dir_fd=folder)
+    mode = os.fstat(fd).st_mode
+    if stat.S_ISREG(mode):
+        return os.fdopen(fd, "rb")
+    os.close(fd)
+    raise _not_a_file(path, mode)
+
+
+def _mode_to_keep(name: str, folder: int, path: str) -> int | None:
+    """The permissions of the file that is there; `None` where there is none."""
+    try:
+        mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(mode):
+        raise _not_a_file(path, mode)
+    return stat.S_IMODE(mode)
+
+
+def _replace(name: str, folder: int, content: bytes, mode: int | None) -> None:
+    draft = f".draft-{secrets.token_hex(8)}"
+    fd = os.open(draft, _NEW_FILE, 0o644, dir_fd=folder)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(content)
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
+        os.replace(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(draft, dir_fd=folder)
+        raise
+
+
+def _not_a_file(path: str, mode: int) -> WorkspaceError:
+    if stat.S_ISDIR(mode):
+        return WorkspaceError(f"'{path}' is a folder. Use list_files to see what is in it, or give the path of a file.")
+    return WorkspaceError(f"'{path}' is neither a file nor a folder, and cannot be used.")
+
+
+@contextmanager
+def _explained(path: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as e:
+        raise WorkspaceError(f"There is no '{path}' in the workspace. Use list_files to see what there is.") from e
+    except NotADirectoryError as e:
+        raise WorkspaceError(f"'{path}' cannot be reached: a part of its path is no folder.") from e
+    except OSError as e:
+        raise WorkspaceError(f"'{path}' cannot be used: {e.strerror or e}.") from e

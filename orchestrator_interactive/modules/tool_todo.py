@@ -1,0 +1,104 @@
+"""`tool-todo`: the agent's to-do list of a session, which others may show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from orchestrator_interactive.kernel.models import ToolResult
+from orchestrator_interactive.modules.options import Options, read, schema
+
+if TYPE_CHECKING:
+    from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
+
+Status = Literal["pending", "in_progress", "done"]
+
+_MARKS: dict[Status, str] = {"pending": "☐", "in_progress": "▶", "done": "☑"}
+
+
+@dataclass(frozen=True, slots=True)
+class TodoItem:
+    text: str
+    status: Status
+
+
+class _Item(Options):
+    text: str = Field(min_length=1, max_length=500, description="What is to be done, in a few words.")
+    status: Status = "pending"
+
+    @field_validator("text", mode="before")
+    @classmethod
+    def _in_one_line(cls, text: Any) -> Any:
+        return " ".join(text.split()) if isinstance(text, str) else text
+
+
+class _Input(Options):
+    action: Literal["set", "show"] = Field("set", description="'set' replaces the list, 'show' only returns it.")
+    items: list[_Item] | None = Field(None, max_length=100, description="The whole new list, in order. For 'set'.")
+
+    @model_validator(mode="after")
+    def _set_has_items(self) -> _Input:
+        if self.action == "set" and self.items is None:
+            raise ValueError(
+                "'set' needs 'items', the whole new list; use {\"action\": \"show\"} to see the present one"
+            )
+        return self
+
+
+class TodoTool:
+    """Replaces and shows one list. It lives as long as its session."""
+
+    name = "todo"
+    description = (
+        "Keep a to-do list for the task at hand, which the user can see. Give the whole list each time: every item has "
+        "a text and a status (pending, in_progress, done). Use it for work of several steps, and update it as you go."
+    )
+    input_schema = schema(_Input)
+    side_effect_free = True  # setting the same list once more, after a crash, changes nothing
+
+    def __init__(self) -> None:
+        self._items: tuple[TodoItem, ...] = ()
+
+    def get_schema(self) -> dict[str, Any]:
+        return self.input_schema
+
+    def label(self, input: dict[str, Any]) -> str:  # noqa: A002 - the name is the contract's
+        shows = isinstance(input, dict) and input.get("action") == "show"
+        return "Looking at the to-do list" if shows else "Updating the to-do list"
+
+    def items(self) -> list[TodoItem]:
+        return list(self._items)
+
+    async def execute(self, input: dict[str, Any]) -> ToolResult:  # noqa: A002 - the name is the contract's
+        """Set or show the list; the output is the list as text."""
+        try:
+            wanted = read(_Input, input, "todo")
+        except ValueError as e:
+            return ToolResult(success=False, error={"message": str(e)})
+        if wanted.action == "set" and wanted.items is not None:
+            self._items = tuple(TodoItem(item.text, item.status) for item in wanted.items)
+        return ToolResult(output=rendered(self._items))
+
+
+def rendered(items: tuple[TodoItem, ...] | list[TodoItem]) -> str:
+    """The list as a person reads it, one line per item."""
+    return "\n".join(f"{_MARKS[item.status]} {item.text}" for item in items) or "The to-do list is empty."
+
+
+class TodoOptions(Options):
+    """`tool-todo` has no options."""
+
+
+async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> TodoTool:
+    """Mount the tool, and the capability `todo.items`: a function that returns the present items.
+
+    Raises:
+        ValueError: the configuration has an option; there are none.
+    """
+    read(TodoOptions, config, "tool-todo")
+    tool = TodoTool()
+    await coordinator.mount("tools", tool, name=tool.name)
+    coordinator.register_capability("todo.items", tool.items)
+    return tool

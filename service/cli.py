@@ -1,0 +1,53 @@
+"""The command `amplifier-slack`."""
+
+from __future__ import annotations
+
+import asyncio
+from importlib.metadata import version
+from pathlib import Path
+
+import click
+import uvloop
+
+from connector import ConnectionRefused
+from service.app import serve
+from service.config import ConfigError, Environment, load_config
+from service.logs import configure_logging
+
+
+@click.group()
+@click.version_option(version("amplifier-slack"), prog_name="amplifier-slack")
+def main() -> None:
+    """Put AI agents that you can steer into Slack threads."""
+
+
+@main.command()
+@click.option(
+    "--config",
+    "config_path",
+    type=click.Path(path_type=Path),
+    help="YAML file with the instances; without it one instance called alpha serves.",
+)
+def run(config_path: Path | None) -> None:
+    """Serve a Slack workspace over Socket Mode until Ctrl-C.
+
+    SLACK_APP_TOKEN and SLACK_BOT_TOKEN come from the environment, SLACK_API_URL, ANTHROPIC_API_KEY and
+    ANTHROPIC_BASE_URL too, where they are set.
+    """
+    try:
+        config = load_config(config_path)
+        configure_logging(config.log)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(serve(config, Environment()))
+    except ConfigError as e:
+        raise _exit(str(e), 2) from e
+    except ConnectionRefused as e:
+        raise _exit(str(e), 1) from e
+    except KeyboardInterrupt:
+        raise _exit("Interrupted.", 130) from None
+
+
+def _exit(message: str, code: int) -> click.ClickException:
+    error = click.ClickException(message)
+    error.exit_code = code
+    return error

@@ -1,0 +1,30 @@
+"""What a person reads when a run could not answer."""
+
+from __future__ import annotations
+
+from orchestrator_interactive.kernel import errors
+
+_AGAIN = "Write again to try once more."
+_OPERATOR = "Whoever runs this bot finds the reason in its log."
+
+# The first kind that fits speaks.
+_SENTENCES: tuple[tuple[type[Exception], str], ...] = (
+    (errors.AuthenticationError, f"The model's service does not accept our key. {_OPERATOR}"),
+    (errors.RateLimitError, "The model's service asks us to slow down. Write again in {wait}."),
+    (errors.ContextLengthError, "This conversation has become too long for the model. Start a new thread, please."),
+    (errors.ContentFilterError, "The model's service refused this content. Put it differently, please."),
+    (errors.LLMTimeoutError, f"The model stopped answering. {_AGAIN}"),
+    (errors.ProviderUnavailableError, f"The model's service cannot be reached at the moment. {_AGAIN}"),
+    (errors.LLMError, f"The model's service refused the request. {_AGAIN} If that does not help, start a new thread."),
+    (errors.ModuleNotFoundError, f"This agent is not set up correctly. {_OPERATOR}"),
+    (errors.ModuleLoadError, f"This agent is not set up correctly. {_OPERATOR}"),
+    (OSError, f"The files of this conversation cannot be used. {_OPERATOR}"),
+    (Exception, f"Something went wrong on my side. {_AGAIN} {_OPERATOR}"),
+)
+
+
+def sentence(error: Exception) -> str:
+    """Say plainly what went wrong and what to do."""
+    retry_after_s = getattr(error, "retry_after", None)
+    wait = "a minute" if retry_after_s is None else f"about {max(1, round(retry_after_s))} seconds"
+    return next(text for kind, text in _SENTENCES if isinstance(error, kind)).format(wait=wait)

@@ -1,0 +1,144 @@
+"""The agents' sessions, in this process: one per instance and conversation."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import structlog
+
+from connector import Refused, RunFailed, Steer
+from orchestrator_interactive import Injection, InjectionQueueFull, RunFinished
+from orchestrator_interactive.kernel import AmplifierSession, HookResult, events
+from service.config import ConfigError
+from service.failures import sentence
+from service.plan import mount_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+    from connector.protocols import ProgressCallback
+    from service.config import InstanceConfig
+    from service.workspaces import Workspaces
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class _Live:
+    session: AmplifierSession
+    running: bool = False
+
+
+class InProcessSessionManager:
+    """Runs prompts in sessions that live in this process, for as long as it lives."""
+
+    def __init__(self, instances: Mapping[str, InstanceConfig], default_provider: str, workspaces: Workspaces) -> None:
+        self._instances = instances
+        self._default_provider = default_provider
+        self._workspaces = workspaces
+        self._live: dict[tuple[str, str], _Live] = {}
+
+    async def __aenter__(self) -> Self:
+        await self._preflight()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for live in self._live.values():
+            await live.session.cleanup()
+
+    async def execute(
+        self, instance_name: str, conversation_id: str, prompt: str, on_progress: ProgressCallback | None = None
+    ) -> str:
+        """Run a prompt in the conversation's session and return the answer.
+
+        Raises:
+            RunFailed: there is no answer; the message says why, for the people in the thread.
+        """
+        key = (instance_name, conversation_id)
+        live = self._live.get(key)
+        if live is None:
+            live = self._live[key] = _Live(self._new_session(instance_name, self._workspaces.folder(conversation_id)))
+        if live.running:
+            raise RunFailed("I am still at work on the message before this one.")
+        live.running = True
+        try:
+            await self._workspaces.prepare(conversation_id)
+            await self._initialize(key, live.session)
+            return await live.session.execute(prompt, on_progress=on_progress)
+        except Exception as e:  # the border to the thread: people read a sentence, the log has the rest
+            log.exception("run.failed", instance=instance_name, conversation=conversation_id)
+            raise RunFailed(sentence(e)) from e
+        finally:
+            live.running = False
+
+    async def _initialize(self, key: tuple[str, str], session: AmplifierSession) -> None:
+        try:
+            await session.initialize()
+        except BaseException:
+            # Half a session is of no use to the next message.
+            del self._live[key]
+            await session.cleanup()
+            raise
+
+    def inject(self, instance_name: str, conversation_id: str, steer: Steer) -> bool:
+        """Hand a steer to the running loop; whether it took it.
+
+        Raises:
+            Refused: the queue is full, or the text is blank.
+        """
+        live = self._live.get((instance_name, conversation_id))
+        take = live.session.coordinator.get_capability("orchestrator.inject_message") if live else None
+        if take is None:
+            return False
+        try:
+            take(Injection(text=steer.text, id=steer.id, author=steer.author, files=steer.files))
+        except RunFinished:
+            return False
+        except (InjectionQueueFull, ValueError) as e:
+            raise Refused(str(e)) from e
+        return True
+
+    def stop(self, instance_name: str, conversation_id: str, *, immediate: bool = False) -> bool:
+        """Stop the run that is on, in whatever state it is; whether that changed anything."""
+        live = self._live.get((instance_name, conversation_id))
+        if live is None or not live.running:
+            return False
+        token = live.session.coordinator.cancellation
+        return token.request_immediate() if immediate else token.request_graceful()
+
+    def _new_session(self, instance_name: str, folder: Path) -> AmplifierSession:
+        plan = mount_plan(self._instances[instance_name], self._default_provider, folder)
+        return AmplifierSession(plan)
+
+    async def _preflight(self) -> None:
+        """Mount every instance once, so that a wrong configuration is told at the start and not in a thread.
+
+        Raises:
+            ConfigError: a module is unknown, or does not accept its options.
+        """
+        for name in self._instances:
+            with tempfile.TemporaryDirectory() as folder:
+                session = self._new_session(name, Path(folder))
+                problems: list[str] = []
+
+                async def note(_event: str, data: dict[str, Any], problems: list[str] = problems) -> HookResult:
+                    problems.append(data["error"])
+                    return HookResult()
+
+                session.coordinator.hooks.register(events.MODULE_LOAD_FAILED, note)
+                try:
+                    await session.initialize()
+                except Exception as e:
+                    raise ConfigError(f"instances.{name}: {e}") from e
+                finally:
+                    await session.cleanup()
+                if not session.coordinator.get("providers"):
+                    problems.append("no provider could be mounted; set ANTHROPIC_API_KEY or name another provider")
+                if problems:
+                    raise ConfigError(f"instances.{name}: " + " ".join(problems))

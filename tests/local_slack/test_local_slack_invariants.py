@@ -1,0 +1,111 @@
+"""Whatever people do, in whatever order, the workspace stays consistent and its events tell the whole story."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from local_slack import Message, SlackRefused, Workspace
+from local_slack.events import event_of
+from local_slack.messages import Body
+from local_slack.people import Directory
+
+if TYPE_CHECKING:
+    from local_slack.changes import Change
+
+_WHERE = st.integers(0, 8)
+_WHO = st.sampled_from(["ana", "ben", "alpha"])
+_STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("post"), _WHO, _WHERE),
+        st.tuples(st.just("reply"), _WHO, _WHERE),
+        st.tuples(st.just("broadcast"), _WHO, _WHERE),
+        st.tuples(st.just("edit"), _WHO, _WHERE),
+        st.tuples(st.just("delete"), _WHO, _WHERE),
+        st.tuples(st.just("react"), _WHO, _WHERE),
+        st.tuples(st.just("unreact"), _WHO, _WHERE),
+    ),
+    max_size=40,
+)
+
+
+class Observer:
+    """Know only the events, as a client does."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.texts: dict[str, str] = {}
+        self.reactions: set[tuple[str, str, str]] = set()
+        self._workspace = workspace
+        workspace.listen(self._hear)
+
+    def _hear(self, change: Change) -> None:
+        event = event_of(change, self._workspace)
+        match event:
+            case {"subtype": "message_changed", "message": {"ts": ts, "text": text, **rest}}:
+                self.texts[ts] = text
+                if rest.get("subtype") == "tombstone":
+                    self._forget(ts)
+            case {"subtype": "message_deleted", "deleted_ts": ts}:
+                del self.texts[ts]
+                self._forget(ts)
+            case {"type": "message", "ts": ts, "text": text}:
+                self.texts[ts] = text
+            case {"type": "reaction_added", "user": user, "reaction": name, "item": {"ts": ts}}:
+                self.reactions.add((ts, user, name))
+            case {"type": "reaction_removed", "user": user, "reaction": name, "item": {"ts": ts}}:
+                self.reactions.remove((ts, user, name))
+
+    def _forget(self, ts: str) -> None:
+        self.reactions = {reaction for reaction in self.reactions if reaction[0] != ts}
+
+
+def perform(workspace: Workspace, step: tuple[str, str, int], number: int) -> None:
+    """Do one step to the message at this place, counted round; what Slack refuses stays undone."""
+    action, name, place = step
+    who = workspace.directory.named(name)
+    messages = workspace.messages("general")
+    ts = messages[place % len(messages)].ts if messages else "1700000000.000100"
+    actions: dict[str, Any] = {
+        "post": lambda: workspace.post("general", who, Body(f"text {number}")),
+        "reply": lambda: workspace.post("general", who, Body(f"text {number}"), thread_ts=ts),
+        "broadcast": lambda: workspace.post("general", who, Body("all"), thread_ts=ts, broadcast=True),
+        "edit": lambda: workspace.edit("general", ts, who, Body(f"edit {number}")),
+        "delete": lambda: workspace.delete("general", ts, who),
+        "react": lambda: workspace.react("general", ts, who, "eyes", add=True),
+        "unreact": lambda: workspace.react("general", ts, who, "eyes", add=False),
+    }
+    try:
+        actions[action]()
+    except SlackRefused:
+        assert workspace.messages("general") == messages
+
+
+def check(messages: tuple[Message, ...]) -> None:
+    assert [m.ts for m in messages] == sorted({m.ts for m in messages})
+    by_ts = {m.ts: m for m in messages}
+    for message in messages:
+        replies = [m for m in messages if m.thread_ts == message.ts and m.is_reply]
+        assert message.reply_count == len(replies)
+        if message.is_reply:
+            assert not by_ts[message.thread_ts or ""].is_reply
+        if message.tombstone:
+            assert replies
+        if message.thread:
+            assert message.thread.latest_reply == replies[-1].ts
+            assert set(message.thread.reply_users) == {m.user for m in replies}
+
+
+@given(_STEPS)
+def test_threads_stay_consistent_and_the_events_alone_give_the_same_picture(
+    steps: list[tuple[str, str, int]],
+) -> None:
+    workspace = Workspace(Directory("alpha", ("ana", "ben")), ("general",), clock=lambda: 1_700_000_000.0)
+    observer = Observer(workspace)
+    for number, step in enumerate(steps):
+        perform(workspace, step, number)
+        check(workspace.messages("general"))
+    messages = workspace.messages("general")
+    assert observer.texts == {m.ts: m.text for m in messages}
+    assert observer.reactions == {(m.ts, u, r.name) for m in messages for r in m.reactions for u in r.users}

@@ -1,0 +1,516 @@
+"""The provider against a Messages API on this machine, through the real SDK."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from anthropic_server import (
+    AnthropicServer,
+    Cut,
+    Gate,
+    error_event,
+    message,
+    message_delta,
+    message_start,
+    redacted_thinking,
+    text,
+    thinking,
+    tool_call,
+)
+from structlog.testing import capture_logs
+
+from orchestrator_interactive.kernel.errors import (
+    AuthenticationError,
+    LLMTimeoutError,
+    ProviderUnavailableError,
+    RateLimitError,
+)
+from orchestrator_interactive.kernel.events import PROVIDER_RETRY
+from orchestrator_interactive.kernel.interfaces import Provider
+from orchestrator_interactive.kernel.messages import (
+    ChatRequest,
+    ChatResponse,
+    Message,
+    RedactedThinkingBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    ToolSpec,
+)
+from orchestrator_interactive.kernel.models import HookResult
+from orchestrator_interactive.kernel.session import AmplifierSession
+from orchestrator_interactive.kernel.stream import ResponseStream
+from orchestrator_interactive.modules.provider_anthropic import mount
+from orchestrator_interactive.modules.provider_anthropic.clients import CLIENTS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
+    from orchestrator_interactive.kernel.messages import ContentBlock
+    from orchestrator_interactive.modules.provider_anthropic import AnthropicProvider
+
+KEY = "sk-ant-secret"
+
+
+class HeardStream(ResponseStream):
+    """Remembers what was handed on, and says when."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+        self.handed_on: list[ContentBlock] = []
+        self.spoke = asyncio.Event()
+
+    def text(self, delta: str) -> None:
+        super().text(delta)
+        self.texts.append(delta)
+        self.spoke.set()
+
+    def block(self, block: ContentBlock) -> None:
+        super().block(block)
+        self.handed_on.append(block)
+
+
+def a_coordinator() -> ModuleCoordinator:
+    return AmplifierSession({"session": {"orchestrator": "x", "context": "y"}}).coordinator
+
+
+def a_request(**fields: Any) -> ChatRequest:
+    return ChatRequest(**{"messages": [Message(role="user", content="hello")], **fields})
+
+
+class Mounted:
+    """A provider that talks to the server, and the retries that its hooks saw."""
+
+    def __init__(self, coordinator: ModuleCoordinator) -> None:
+        self.provider: AnthropicProvider = coordinator.get("providers", "anthropic")
+        self.retries: list[dict[str, Any]] = []
+        coordinator.hooks.register(PROVIDER_RETRY, self._remember)
+
+    async def _remember(self, _event: str, data: dict[str, Any]) -> HookResult:
+        self.retries.append(data)
+        return HookResult()
+
+    async def complete(self, request: ChatRequest | None = None, **kwargs: Any) -> ChatResponse:
+        return await self.provider.complete(request or a_request(), **kwargs)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[AnthropicServer]:
+    async with AnthropicServer() as server:
+        yield server
+
+
+@asynccontextmanager
+async def mounted_at(base_url: str, **config: Any) -> AsyncIterator[Mounted]:
+    coordinator = a_coordinator()
+    clean_up = await mount(coordinator, {"api_key": KEY, "base_url": base_url, "retry_base_delay_s": 0, **config})
+    assert clean_up is not None
+    try:
+        yield Mounted(coordinator)
+    finally:
+        await clean_up()
+
+
+@pytest.fixture
+async def mounted(server: AnthropicServer) -> AsyncIterator[Mounted]:
+    async with mounted_at(server.base_url) as mounted:
+        yield mounted
+
+
+class TestMounting:
+    async def test_it_mounts_as_a_provider_under_its_name(self, mounted: Mounted) -> None:
+        assert isinstance(mounted.provider, Provider)
+        info = mounted.provider.get_info()
+        assert info.id == "anthropic"
+        assert "tool_choice" in info.capabilities
+        assert info.defaults["context_window"] == 200_000
+        assert info.defaults["max_output_tokens"] == 8192
+
+    async def test_without_a_key_nothing_is_mounted_and_the_log_says_what_to_do(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+        coordinator = a_coordinator()
+        with capture_logs() as logs:
+            assert await mount(coordinator, {}) is None
+        assert coordinator.get("providers") == {}
+        assert logs[0]["event"] == "provider.not_mounted"
+        assert "ANTHROPIC_API_KEY" in logs[0]["what_to_do"]
+
+    async def test_key_and_address_come_from_the_environment_when_not_configured(
+        self, server: AnthropicServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "from-the-environment")
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.base_url)
+        coordinator = a_coordinator()
+        clean_up = await mount(coordinator)
+        assert clean_up is not None
+        server.reply(text("hi"))
+        await Mounted(coordinator).complete()
+        await clean_up()
+        assert server.requests[0].headers["Authorization"] == "Bearer from-the-environment"
+
+    async def test_an_unknown_configuration_key_is_named_together_with_the_known_ones(self) -> None:
+        with pytest.raises(ValueError, match=r"'modell'.*It knows: api_key, base_url, model,"):
+            await mount(a_coordinator(), {"api_key": KEY, "modell": "x"})
+
+    @pytest.mark.parametrize(
+        "config", [{"timeout_s": 0}, {"thinking_budget_tokens": 10}, {"max_retries": -1}, {"api_key": "sk-ant-é"}]
+    )
+    async def test_a_value_that_cannot_be_right_is_refused_without_repeating_the_key(self, config: Any) -> None:
+        with pytest.raises(ValueError, match=next(iter(config))) as refused:
+            await mount(a_coordinator(), {"api_key": KEY, **config})
+        assert "sk-ant" not in str(refused.value)
+
+    async def test_it_contributes_the_event_that_it_emits(self, server: AnthropicServer) -> None:
+        coordinator = a_coordinator()
+        clean_up = await mount(coordinator, {"api_key": KEY, "base_url": server.base_url})
+        assert clean_up is not None
+        assert await coordinator.collect_contributions("observability.events") == [[PROVIDER_RETRY]]
+        await clean_up()
+
+    async def test_sessions_share_one_client_and_the_last_clean_up_closes_it(self, server: AnthropicServer) -> None:
+        cleanups: list[Callable[[], Awaitable[None]]] = []
+        providers = []
+        for _ in range(3):
+            coordinator = a_coordinator()
+            clean_up = await mount(coordinator, {"api_key": KEY, "base_url": server.base_url})
+            assert clean_up is not None
+            cleanups.append(clean_up)
+            providers.append(coordinator.get("providers", "anthropic"))
+        client = CLIENTS.lease(KEY, server.base_url)
+        await client.release()
+        await cleanups[0]()
+        await cleanups[0]()
+        await cleanups[1]()
+        assert not client.client.is_closed()
+        server.reply(text("still here"))
+        assert (await providers[0].complete(a_request())).text == "still here"
+        await cleanups[2]()
+        assert client.client.is_closed()
+
+    async def test_calls_one_after_the_other_use_one_connection(
+        self, server: AnthropicServer, mounted: Mounted
+    ) -> None:
+        ports = []
+        for _ in range(3):
+            server.reply(text("hi"))
+            await mounted.complete()
+            ports.append(server.requests[-1].peer)
+        assert len(set(ports)) == 1
+
+
+class TestAnswers:
+    async def test_all_kinds_of_blocks_come_back_in_order(self, server: AnthropicServer, mounted: Mounted) -> None:
+        server.reply(
+            thinking("let me ", "see", signature="sig"),
+            redacted_thinking("opaque"),
+            text("Reading ", "it."),
+            tool_call("read", {"path": "a.md"}, call_id="toolu_a"),
+            tool_call("list", {}, call_id="toolu_b"),
+        )
+        stream = HeardStream()
+        response = await mounted.complete(stream=stream)
+        thought, redacted, said, read, listed = response.content
+        assert isinstance(thought, ThinkingBlock)
+        assert (thought.thinking, thought.signature) == ("let me see", "sig")
+        assert isinstance(redacted, RedactedThinkingBlock)
+        assert redacted.data == "opaque"
+        assert said == TextBlock(text="Reading it.")
+        assert read == ToolCallBlock(id="toolu_a", name="read", input={"path": "a.md"})
+        assert listed == ToolCallBlock(id="toolu_b", name="list", input={})
+        assert [(call.name, call.arguments) for call in mounted.provider.parse_tool_calls(response)] == [
+            ("read", {"path": "a.md"}),
+            ("list", {}),
+        ]
+        assert response.finish_reason == "tool_use"
+        assert response.metadata == {"id": "msg_1", "model": "claude-of-the-test"}
+        assert stream.texts == ["Reading ", "it."]
+        assert stream.handed_on == response.content
+
+    async def test_what_came_back_can_be_sent_back(self, server: AnthropicServer, mounted: Mounted) -> None:
+        server.reply(thinking("", signature="sig"), text("hm"), tool_call("read", {"path": "ä"}, call_id="toolu_a"))
+        first = await mounted.complete()
+        server.reply(text("done"))
+        rows = [
+            Message(role="user", content="hello"),
+            Message(role="assistant", content=first.content),
+            Message(role="tool", tool_call_id="toolu_a", content="the text"),
+        ]
+        await mounted.complete(a_request(messages=rows))
+        assert server.bodies[1]["messages"][1]["content"] == [
+            {"type": "thinking", "thinking": "", "signature": "sig"},
+            {"type": "text", "text": "hm"},
+            {"type": "tool_use", "id": "toolu_a", "name": "read", "input": {"path": "ä"}},
+        ]
+
+    async def test_tokens_are_counted_cached_ones_included(self, server: AnthropicServer, mounted: Mounted) -> None:
+        server.reply(text("hi"), usage={"cache_read_input_tokens": 100, "cache_creation_input_tokens": 20})
+        usage = (await mounted.complete()).usage
+        assert usage is not None
+        assert (usage.input_tokens, usage.output_tokens, usage.total_tokens) == (130, 5, 135)
+        assert (usage.cache_read_tokens, usage.cache_write_tokens) == (100, 20)
+
+    async def test_the_text_is_handed_on_while_the_answer_is_still_on_its_way(
+        self, server: AnthropicServer, mounted: Mounted
+    ) -> None:
+        gate = Gate()
+        server.reply(text("Hello, ", gate, "world"))
+        stream = HeardStream()
+        call = asyncio.create_task(mounted.complete(stream=stream))
+        await stream.spoke.wait()
+        assert stream.texts == ["Hello, "]
+        assert not call.done()
+        gate.open()
+        assert (await call).text == "Hello, world"
+
+    async def test_a_call_with_broken_input_is_dropped_and_the_answer_says_so(
+        self, server: AnthropicServer, mounted: Mounted
+    ) -> None:
+        server.reply(
+            text("I write it."), tool_call("write", None, '{"path": "a", "text": "Once up'), stop_reason="max_tokens"
+        )
+        response = await mounted.complete()
+        assert response.content == [TextBlock(text="I write it.")]
+        assert response.tool_calls is None
+        assert response.finish_reason == "max_tokens"
+        assert response.degradation is not None
+        assert response.degradation["requested"] == "tool calls: write"
+
+    async def test_a_call_that_was_cut_before_its_input_began_is_no_call_without_arguments(
+        self, server: AnthropicServer, mounted: Mounted
+    ) -> None:
+        server.reply(tool_call("delete", None, ""), stop_reason="max_tokens")
+        response = await mounted.complete()
+        assert response.content == []
+        assert response.tool_calls is None
+        assert response.degradation is not None
+
+    async def test_a_call_that_needs_no_arguments_is_a_call(self, server: AnthropicServer, mounted: Mounted) -> None:
+        server.reply(tool_call("now", None, ""))
+        response = await mounted.complete()
+        assert [(call.name, call.arguments) for call in response.tool_calls or ()] == [("now", {})]
+
+    async def test_a_tool_name_that_the_api_refuses_comes_back_as_it_was_declared(
+        self, server: AnthropicServer, mounted: Mounted
+    ) -> None:
+        def call_the_declared_tool(body: dict[str, Any]) -> Any:
+            return message(tool_call(body["tools"][0]["name"], {"x": 1}))
+
+        server.otherwise = call_the_declared_tool
+        response = await mounted.complete(a_request(tools=[ToolSpec(name="files.read:ü", parameters={})]))
+        assert response.tool_calls is not None
+        assert response.tool_calls[0].name == "files.read:ü"
+
+    async def test_unknown_events_blocks_and_deltas_are_passed_over(
+        self, server: AnthropicServer, mounted: Mounted
+    ) -> None:
+        server.reply_steps(
+            message_start(),
+            {"type": "weather", "index": 7},
+            {"type": "content_block_start", "index": 0, "content_block": {"type": "hologram", "shape": "round"}},
+            {"type": "content_block_delta", "index": 0, "delta": {"type": "hologram_delta", "text": "boo"}},
+            {"type": "content_block_stop", "index": 0},
+            {"type": "content_block_start", "index": 1, "content_block": {"type": "text", "text": "be"}},
+            {"type": "content_block_delta", "index": 1, "delta": {"type": "sparkle_delta", "text": "boo"}},
+            {"type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": "gin"}},
+            {"type": "content_block_delta", "index": 9, "delta": {"type": "text_delta", "text": "boo"}},
+            {"type": "content_block_stop", "index": 1},
+            message_delta("something_new"),
+            {"type": "message_stop"},
+        )
+        stream = HeardStream()
+        response = await mounted.complete(stream=stream)
+        assert response.content == [TextBlock(text="begin")]
+        assert response.finish_reason == "something_new"
+        assert stream.texts == ["be", "gin"]
+
+    async def test_an_answer_that_is_complete_does_not_wait_for_the_end_of_the_response(
+        self, server: AnthropicServer, mounted: Mounted
+    ) -> None:
+        gate = Gate()
+        server.reply_steps(*message(text("hi")), gate)
+        assert (await mounted.complete()).text == "hi"
+        await server.requests[0].ended.wait()
+        assert server.requests[0].left
+
+    async def test_a_request_of_amplifier_core_is_understood(self, server: AnthropicServer, mounted: Mounted) -> None:
+        class TheirRequest:
+            def model_dump(self) -> dict[str, Any]:
+                return {"messages": [{"role": "user", "content": [{"type": "text", "text": "hello"}]}]}
+
+        server.reply(text("hi"))
+        await mounted.provider.complete(TheirRequest())  # type: ignore[arg-type] # what their sessions pass
+        assert server.bodies[0]["messages"][0]["content"][0]["text"] == "hello"
+
+
+class TestCancelling:
+    @pytest.mark.parametrize("begun", [False, True])
+    async def test_it_closes_the_connection_at_once(
+        self, server: AnthropicServer, mounted: Mounted, begun: bool
+    ) -> None:
+        gate = Gate()
+        server.reply_steps(*([message_start()] if begun else []), gate)
+        call = asyncio.create_task(mounted.complete())
+        await gate.reached.wait()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await server.requests[0].ended.wait()
+        assert server.requests[0].left
+
+    async def test_it_ends_the_wait_for_the_next_try(self, server: AnthropicServer) -> None:
+        server.fail(529, "overloaded_error")
+        async with mounted_at(server.base_url, retry_base_delay_s=3600) as mounted:
+            retrying = asyncio.Event()
+
+            async def noticed(_event: str, _data: dict[str, Any]) -> HookResult:
+                retrying.set()
+                return HookResult()
+
+            mounted.provider._hooks.register(PROVIDER_RETRY, noticed)
+            call = asyncio.create_task(mounted.complete())
+            await retrying.wait()
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+        assert len(server.requests) == 1
+
+
+class TestRetrying:
+    async def test_a_failure_that_passes_is_tried_again_and_announced(
+        self, server: AnthropicServer, mounted: Mounted
+    ) -> None:
+        server.fail(529, "overloaded_error", "Overloaded")
+        server.fail(500)
+        server.reply(text("hi"))
+        assert (await mounted.complete()).text == "hi"
+        assert [(retry["attempt"], retry["delay_s"]) for retry in mounted.retries] == [(1, 0.0), (2, 0.0)]
+        assert mounted.retries[0]["provider"] == "anthropic"
+        assert mounted.retries[0]["model"] == "claude-sonnet-5"
+        assert "Overloaded" in mounted.retries[0]["error"]
+
+    async def test_it_gives_up_after_the_configured_number_of_retries(
+        self, server: AnthropicServer, mounted: Mounted
+    ) -> None:
+        for _ in range(4):
+            server.fail(503)
+        with pytest.raises(ProviderUnavailableError):
+            await mounted.complete()
+        assert len(server.requests) == 4
+        assert len(mounted.retries) == 3
+
+    @pytest.mark.parametrize(("header", "value"), [("retry-after", "0.002"), ("retry-after-ms", "2")])
+    async def test_the_wait_that_the_api_asks_for_is_honoured(
+        self, server: AnthropicServer, mounted: Mounted, header: str, value: str
+    ) -> None:
+        server.fail(429, "rate_limit_error", headers={header: value})
+        server.reply(text("hi"))
+        await mounted.complete()
+        assert mounted.retries[0]["delay_s"] == pytest.approx(0.002)
+
+    async def test_a_wait_of_many_minutes_is_left_to_the_caller(
+        self, server: AnthropicServer, mounted: Mounted
+    ) -> None:
+        server.fail(429, "rate_limit_error", headers={"retry-after": "900"})
+        with pytest.raises(RateLimitError) as limited:
+            await mounted.complete()
+        assert limited.value.retry_after == 900
+        assert mounted.retries == []
+
+    async def test_what_cannot_get_better_is_not_tried_again(self, server: AnthropicServer, mounted: Mounted) -> None:
+        server.fail(401, "authentication_error")
+        with pytest.raises(AuthenticationError):
+            await mounted.complete()
+        server.fail(429, "rate_limit_error", headers={"x-should-retry": "false"})
+        with pytest.raises(RateLimitError):
+            await mounted.complete()
+        assert mounted.retries == []
+
+    async def test_a_stream_that_breaks_before_anything_was_said_is_tried_again(
+        self, server: AnthropicServer, mounted: Mounted
+    ) -> None:
+        server.reply_steps(message_start(), error_event("overloaded_error"))
+        server.reply(thinking("hm", Cut()))
+        server.reply(text("hi"))
+        stream = HeardStream()
+        assert (await mounted.complete(stream=stream)).text == "hi"
+        assert len(mounted.retries) == 2
+        assert stream.texts == ["hi"]
+
+    async def test_a_stream_that_breaks_after_text_was_handed_on_is_not_tried_again(
+        self, server: AnthropicServer, mounted: Mounted
+    ) -> None:
+        server.reply(text("Hello, ", Cut()))
+        stream = HeardStream()
+        with pytest.raises(ProviderUnavailableError):
+            await mounted.complete(stream=stream)
+        assert mounted.retries == []
+        assert stream.kept() == [TextBlock(text="Hello, ")]
+
+    async def test_where_nobody_listens_a_broken_stream_is_simply_asked_again(
+        self, server: AnthropicServer, mounted: Mounted
+    ) -> None:
+        server.reply(text("Hello, ", Cut()))
+        server.reply(text("Hello, world"))
+        assert (await mounted.complete()).text == "Hello, world"
+
+
+class TestStalling:
+    async def test_silence_in_mid_stream_is_a_timeout(self, server: AnthropicServer) -> None:
+        gate = Gate()
+        server.reply(text("Hello, ", gate))
+        async with mounted_at(server.base_url, timeout_s=0.05) as mounted:
+            with pytest.raises(LLMTimeoutError, match=r"sent nothing for 0\.05 seconds"):
+                await mounted.complete(stream=HeardStream())
+
+    async def test_silence_before_the_answer_is_a_timeout(self, server: AnthropicServer) -> None:
+        server.reply_steps(Gate())
+        server.reply_steps(Gate())
+        async with mounted_at(server.base_url, timeout_s=0.05, max_retries=1) as mounted:
+            with pytest.raises(LLMTimeoutError):
+                await mounted.complete()
+            assert len(mounted.retries) == 1
+
+    async def test_the_time_limit_of_a_request_bounds_the_whole_call(
+        self, server: AnthropicServer, mounted: Mounted
+    ) -> None:
+        server.reply(text("Hello, ", Gate()))
+        with pytest.raises(LLMTimeoutError, match=r"within the 0\.05 seconds"):
+            await mounted.complete(a_request(timeout=0.05))
+
+
+class TestModels:
+    async def test_they_are_listed_with_their_limits(self, server: AnthropicServer, mounted: Mounted) -> None:
+        server.models = [
+            {
+                "id": "claude-x",
+                "type": "model",
+                "display_name": "Claude X",
+                "created_at": "2026-01-01T00:00:00Z",
+                "lifecycle": "active",
+                "max_input_tokens": 1_000_000,
+                "max_tokens": 128_000,
+                "capabilities": {"thinking": {"supported": True}, "image_input": {"supported": True}},
+            },
+            {"id": "claude-y", "type": "model", "display_name": "Claude Y", "created_at": "2026-01-01T00:00:00Z"},
+        ]
+        x, y = await mounted.provider.list_models()
+        assert (x.id, x.display_name, x.context_window, x.max_output_tokens) == (
+            "claude-x",
+            "Claude X",
+            1_000_000,
+            128_000,
+        )
+        assert {"thinking", "vision"} <= set(x.capabilities)
+        assert (y.context_window, y.max_output_tokens) == (200_000, 8192)
+
+    async def test_a_refusal_is_an_error_of_the_kernel(self, server: AnthropicServer, mounted: Mounted) -> None:
+        server.fail(403, "permission_error")
+        with pytest.raises(AuthenticationError):
+            await mounted.provider.list_models()
