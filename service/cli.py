@@ -40,14 +40,14 @@ def run(config_path: Path | None) -> None:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(serve(config, Environment()))
     except ConfigError as e:
-        raise _exit(str(e), 2) from e
+        raise _NotConfigured(str(e)) from e
     except ConnectionRefused as e:
-        raise _exit(str(e), 1) from e
-    except KeyboardInterrupt:
-        raise _exit("Interrupted.", 130) from None
+        raise _NotConnected(str(e)) from e
 
 
-def _exit(message: str, code: int) -> click.ClickException:
-    error = click.ClickException(message)
-    error.exit_code = code
-    return error
+class _NotConfigured(click.ClickException):
+    exit_code = 2
+
+
+class _NotConnected(click.ClickException):
+    exit_code = 1

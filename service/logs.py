@@ -25,7 +25,7 @@ def configure_logging(config: LogConfig) -> None:
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="%H:%M:%S" if human else "iso", utc=not human),
     ]
-    last: list[Any] = [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+    last: list[Any] = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     if human:
         plain = structlog.dev.plain_traceback
         last = [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from connector.protocols import ProgressCallback
+    from orchestrator_interactive.kernel.interfaces import HookHandler
     from service.config import InstanceConfig
     from service.workspaces import Workspaces
 
@@ -31,6 +32,11 @@ log = structlog.get_logger(__name__)
 class _Live:
     session: AmplifierSession
     running: bool = False
+
+
+async def _log_load_failure(_event: str, data: dict[str, Any]) -> HookResult:
+    log.error("module.left_out", module=data["module_id"], error=data["error"])
+    return HookResult()
 
 
 class InProcessSessionManager:
@@ -112,9 +118,13 @@ class InProcessSessionManager:
         token = live.session.coordinator.cancellation
         return token.request_immediate() if immediate else token.request_graceful()
 
-    def _new_session(self, instance_name: str, folder: Path) -> AmplifierSession:
+    def _new_session(
+        self, instance_name: str, folder: Path, on_load_failed: HookHandler = _log_load_failure
+    ) -> AmplifierSession:
         plan = mount_plan(self._instances[instance_name], self._default_provider, folder)
-        return AmplifierSession(plan)
+        session = AmplifierSession(plan)
+        session.coordinator.hooks.register(events.MODULE_LOAD_FAILED, on_load_failed)
+        return session
 
     async def _preflight(self) -> None:
         """Mount every instance once, so that a wrong configuration is told at the start and not in a thread.
@@ -124,21 +134,24 @@ class InProcessSessionManager:
         """
         for name in self._instances:
             with tempfile.TemporaryDirectory() as folder:
-                session = self._new_session(name, Path(folder))
-                problems: list[str] = []
+                problems = await self._problems(name, Path(folder))
+            if problems:
+                raise ConfigError(f"instances.{name}: " + " ".join(problems))
 
-                async def note(_event: str, data: dict[str, Any], problems: list[str] = problems) -> HookResult:
-                    problems.append(data["error"])
-                    return HookResult()
+    async def _problems(self, instance_name: str, folder: Path) -> list[str]:
+        problems: list[str] = []
 
-                session.coordinator.hooks.register(events.MODULE_LOAD_FAILED, note)
-                try:
-                    await session.initialize()
-                except Exception as e:
-                    raise ConfigError(f"instances.{name}: {e}") from e
-                finally:
-                    await session.cleanup()
-                if not session.coordinator.get("providers"):
-                    problems.append("no provider could be mounted; set ANTHROPIC_API_KEY or name another provider")
-                if problems:
-                    raise ConfigError(f"instances.{name}: " + " ".join(problems))
+        async def note(_event: str, data: dict[str, Any]) -> HookResult:
+            problems.append(data["error"])
+            return HookResult()
+
+        session = self._new_session(instance_name, folder, note)
+        try:
+            await session.initialize()
+        except Exception as e:  # whatever a module does not like about its options, the operator reads it
+            return [str(e)]
+        finally:
+            await session.cleanup()
+        if not session.coordinator.get("providers") and not problems:
+            return ["No provider could be mounted: set ANTHROPIC_API_KEY, or name another provider."]
+        return problems

@@ -62,7 +62,8 @@ class AmplifierSession:
         self.loader = loader or ModuleLoader(self.coordinator)
 
     async def initialize(self) -> None:
-        """Mount the plan's modules. A provider, tool or hook that fails is reported and left out.
+        """Mount the plan's modules. A provider, tool or hook that fails is told of by
+        `module:load_failed` and left out.
 
         Raises:
             ModuleNotFoundError, ModuleLoadError: the orchestrator or the context cannot be had.
@@ -138,7 +139,7 @@ class AmplifierSession:
         try:
             await self._mount(spec)
         except Exception as e:  # one module may not take the session down
-            log.exception("module.load_failed", kind=kind, module=spec.module)
+            log.debug("module.load_failed", kind=kind, module=spec.module, exc_info=True)
             payload = {"module_type": kind.removesuffix("s"), "module_id": spec.module, "error": str(e)}
             await self.coordinator.hooks.emit(events.MODULE_LOAD_FAILED, payload)
 

@@ -1,0 +1,78 @@
+#!/bin/sh
+# Makes .venv from a lock file (runtime | dev), installs the system packages of the tests (system), or makes the lock
+# files anew (lock).
+set -eu
+cd "$(dirname "$0")/.."
+
+# Installs Debian packages where this machine lets us, else says which ones are missing.
+apt() {
+    if ! command -v apt-get >/dev/null; then
+        echo "Please install: $*" >&2
+        exit 1
+    elif [ "$(id -u)" = 0 ]; then
+        as_root=""
+    elif sudo -n true 2>/dev/null; then
+        as_root="sudo"
+    else
+        echo "Please install: sudo apt-get install $*" >&2
+        exit 1
+    fi
+    echo "Installing $* ..."
+    log=$(mktemp)
+    $as_root apt-get update -qq >"$log" 2>&1 || true
+    if ! DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y -qq --no-install-recommends "$@" >>"$log" 2>&1; then
+        cat "$log" >&2
+        echo "Could not install $*; please install them by hand." >&2
+        exit 1
+    fi
+    rm -f "$log"
+}
+
+venv() {
+    python=${PYTHON:-python3}
+    if ! command -v "$python" >/dev/null; then
+        apt python3 python3-venv
+    fi
+    if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+        echo "Python 3.11 or newer is needed; $python is $("$python" -V). Name another one with PYTHON=..." >&2
+        exit 1
+    fi
+    if [ ! -x .venv/bin/pip ]; then
+        "$python" -c 'import ensurepip, venv' 2>/dev/null || apt python3-venv
+        rm -rf .venv
+        "$python" -m venv .venv
+    fi
+    echo "Installing the Python packages of $1 ..."
+    .venv/bin/pip install --quiet --disable-pip-version-check --require-hashes -r "$1"
+    .venv/bin/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+}
+
+case "$1" in
+runtime)
+    venv requirements.lock
+    touch .venv/runtime.done
+    ;;
+dev)
+    venv requirements-dev.lock
+    touch .venv/runtime.done .venv/dev.done
+    ;;
+system)
+    command -v chromium >/dev/null || apt chromium
+    ;;
+lock)
+    .venv/bin/pip install --quiet --disable-pip-version-check uv
+    build=$(mktemp)
+    printf 'editables\nhatchling\n' >"$build"
+    compile() {
+        UV_CUSTOM_COMPILE_COMMAND="make lock" .venv/bin/uv pip compile --quiet --upgrade --universal \
+            --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate "$@" >/dev/null
+    }
+    compile --output-file requirements.lock pyproject.toml "$build"
+    compile --group dev --output-file requirements-dev.lock pyproject.toml
+    rm -f "$build"
+    ;;
+*)
+    echo "Usage: deploy/setup.sh runtime | dev | system | lock" >&2
+    exit 2
+    ;;
+esac
