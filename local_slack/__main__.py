@@ -34,8 +34,10 @@ def _names(_context: click.Context, _option: click.Parameter, names: str) -> tup
 @click.option("--host", default="127.0.0.1", show_default=True, callback=_loopback_host, help="Loopback only.")
 @click.option("--port", default=8040, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one.")
 @click.option("--bot", default="alpha", show_default=True, help="The bot's name.")
-@click.option("--people", default="ana,ben,chloe", show_default=True, callback=_names)
-@click.option("--channels", default="general,random", show_default=True, callback=_names)
+@click.option(
+    "--people", default="ana,ben,chloe", show_default=True, callback=_names, help="Names, with commas between."
+)
+@click.option("--channels", default="general,random", show_default=True, callback=_names, help="The same.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def main(  # noqa: PLR0913, PLR0917 - one argument per option
     host: str,

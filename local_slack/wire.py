@@ -82,7 +82,7 @@ def other_member(channel: Channel, member_id: str) -> str:
 
 def user_json(member: Member, team: Team) -> Json:
     is_bot = isinstance(member, Bot)
-    profile = {"real_name": member.real_name, "display_name": "" if is_bot else member.name}
+    profile = {"real_name": member.real_name, "display_name": "" if is_bot else member.real_name}
     if isinstance(member, Bot):
         profile |= {"bot_id": member.bot_id, "api_app_id": member.app_id}
     return {

@@ -87,12 +87,10 @@ export class ChannelPane {
     this.#headerKey = key;
     const title = partner ? [userAvatar(partner, "small"), displayName(partner), presenceDot(partner)] : [icon("hash"), channel.name];
     const about = partner ? (partner.is_bot ? (partner.online ? "App · online" : "App · not connected") : "") : (channel.topic ?? "");
-    const faces = members.slice(0, 4).map((user) => userAvatar(user, "small"));
-    const names = members.map(displayName).join(", ");
     this.header.replaceChildren(
       iconButton("back", "Back to conversations", this.onBack, { class: "icon-button back" }),
       h("div", { class: "pane-title" }, h("h1", {}, title), h("p", { class: "topic", title: about }, about)),
-      partner ? "" : h("div", { class: "members", role: "img", "aria-label": `${members.length} members: ${names}`, title: names }, h("span", { class: "faces" }, faces), String(members.length)),
+      partner ? "" : memberFaces(members),
     );
   }
 
@@ -103,4 +101,11 @@ export class ChannelPane {
     this.#welcomeKey = key;
     this.list.before.replaceChildren(...(isWhole ? [welcome(channel, directory, isEmpty, (text) => this.suggest(text))] : []));
   }
+}
+
+function memberFaces(members) {
+  const names = members.map(displayName).join(", ");
+  const faces = members.slice(0, 4).map((user) => userAvatar(user, "small"));
+  const label = `${members.length} members: ${names}`;
+  return h("div", { class: "members", role: "img", "aria-label": label, title: names }, h("span", { class: "faces" }, faces), String(members.length));
 }

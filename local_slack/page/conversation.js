@@ -1,6 +1,9 @@
 const isReply = (message) => Boolean(message.thread_ts) && message.thread_ts !== message.ts;
 const byTime = (a, b) => (a.ts < b.ts ? -1 : a.ts > b.ts ? 1 : 0);
 
+/** Whether the message stands in the channel itself, not only in a thread. */
+export const inTimeline = (message) => !isReply(message) || message.subtype === "thread_broadcast";
+
 /**
  * What is known of one channel's messages. A change makes a new message object, so views compare by identity.
  * Live events and fetched pages may cross on the way: what an event touched after a fetch began wins over the page.
@@ -24,8 +27,7 @@ export class Conversation {
   }
 
   timeline() {
-    const shown = (message) => !isReply(message) || message.subtype === "thread_broadcast";
-    return [...this.#messages.values()].filter(shown).sort(byTime);
+    return [...this.#messages.values()].filter(inTimeline).sort(byTime);
   }
 
   thread(rootTs) {

@@ -73,8 +73,12 @@ export class Directory {
 
 export const displayName = (user) => user?.real_name || user?.name || "Someone";
 
+/** A deleted root says no longer whose it was. */
+const NOBODY = Object.freeze({ user: null, emoji: null, name: "Deleted message", isApp: false, hasPersona: false, key: "" });
+
 /** Name, picture and kind of who wrote `message`: a persona wins over the account behind it. */
 export function authorOf(message, directory) {
+  if (message.subtype === "tombstone") return NOBODY;
   const user = directory.user(message.user) ?? directory.user(message.bot_id);
   const emoji = message.icons?.emoji?.replaceAll(":", "") ?? null;
   return {

@@ -13,7 +13,7 @@ rage 😡|angry 😠|disappointed 😞|worried 😟|confused 😕|weary 😩|tir
 shrug 🤷|nerd_face 🤓|cowboy_hat_face,face_with_cowboy_hat 🤠|smirk 😏|yum 😋|stuck_out_tongue 😛|stuck_out_tongue_winking_eye 😜|zany_face 🤪|kissing_heart 😘|innocent 😇|melting_face 🫠|saluting_face 🫡
 skull 💀|ghost 👻|alien 👽|space_invader 👾|clown_face 🤡|poop,hankey 💩|see_no_evil 🙈|hear_no_evil 🙉|speak_no_evil 🙊|smiley 😃|grin 😁|laughing,satisfied 😆
 orange_heart 🧡|yellow_heart 💛|green_heart 💚|blue_heart 💙|purple_heart 💜|black_heart 🖤|broken_heart 💔|two_hearts 💕|sparkling_heart 💖|boom,collision 💥|zap ⚡|dizzy 💫
-raised_hand,hand ✋|wave_hand 👋|writing_hand ✍️|open_hands 👐|fist 👊|facepunch,punch 👊|call_me_hand 🤙|spock-hand 🖖|brain 🧠|eye 👁️|ear 👂|speech_balloon 💬
+raised_hand,hand ✋|writing_hand ✍️|open_hands 👐|fist 👊|facepunch,punch 👊|call_me_hand 🤙|spock-hand 🖖|brain 🧠|eye 👁️|ear 👂|speech_balloon 💬
 thought_balloon 💭|left_speech_bubble 🗨️|mega 📣|loudspeaker 📢|no_bell 🔕|email,envelope ✉️|mailbox 📫|inbox_tray 📥|outbox_tray 📤|envelope_with_arrow 📩|telephone_receiver 📞|iphone 📱
 computer 💻|desktop_computer 🖥️|keyboard ⌨️|floppy_disk 💾|cd 💿|electric_plug 🔌|battery 🔋|satellite_antenna 📡|microscope 🔬|telescope 🔭|test_tube 🧪|petri_dish 🧫
 dna 🧬|magnet 🧲|toolbox 🧰|hammer 🔨|nut_and_bolt 🔩|scissors ✂️|triangular_ruler 📐|straight_ruler 📏|abacus 🧮|broom 🧹|wastebasket 🗑️|card_file_box 🗃️

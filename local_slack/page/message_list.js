@@ -19,6 +19,7 @@ export class MessageList {
   #views = new Map();
   #days = new Map();
   #atBottom = true;
+  #bottomTop = 0;
 
   constructor(session, { inThread = false, label, onTop = () => {} }) {
     this.#session = session;
@@ -39,24 +40,18 @@ export class MessageList {
   show(key, channelId, messages, statusTs = null) {
     const fresh = key !== this.#key;
     if (fresh) this.#reset(key, channelId);
-    const newest = this.items.lastElementChild?.dataset.ts ?? "";
-    const height = this.scroller.scrollHeight;
-    const top = this.scroller.scrollTop;
-    const first = messages[0]?.ts;
-    const prepended = !fresh && this.#views.size > 0 && first < (this.items.querySelector(".message")?.dataset.ts ?? "");
-    this.#remove(new Set(messages.map((message) => message.ts)), fresh);
+    this.#noticeLeaving();
+    const before = this.#edges();
+    this.#remove(new Set(messages.map((message) => message.ts)));
     this.#place(messages, statusTs);
-    if (this.#atBottom) this.toBottom();
-    else if (prepended) this.scroller.scrollTop = top + this.scroller.scrollHeight - height;
-    const last = messages.at(-1);
-    if (!this.#atBottom && newest && last?.ts > newest) this.pill.hidden = last.user === this.#session.me.id;
-    if (!fresh && newest && last?.ts > newest && last.user === this.#session.me.id) this.toBottom();
+    this.#settle(before, messages, fresh);
   }
 
   toBottom(smooth = false) {
     this.#atBottom = true;
     this.pill.hidden = true;
     this.scroller.scrollTo({ top: this.scroller.scrollHeight, behavior: smooth && !calmMotion() ? "smooth" : "instant" });
+    this.#bottomTop = this.scroller.scrollTop;
   }
 
   /** Open the editor of the newest message that can be edited. */
@@ -66,6 +61,23 @@ export class MessageList {
     newest?.actions.edit();
   }
 
+  /** Oldest and newest message on screen, and where the screen stands. */
+  #edges() {
+    const shown = this.items.querySelectorAll(":scope > .message");
+    const { scrollTop, scrollHeight } = this.scroller;
+    return { oldest: shown[0]?.dataset.ts, newest: shown[shown.length - 1]?.dataset.ts, scrollTop, scrollHeight };
+  }
+
+  /** After a change: follow the bottom, hold the place under prepended history, or tell of new messages. */
+  #settle(before, messages, fresh) {
+    const last = messages.at(-1);
+    const isNews = !fresh && Boolean(before.newest) && last?.ts > before.newest;
+    const isOwn = last?.user === this.#session.me.id;
+    if (this.#atBottom || (isNews && isOwn)) return this.toBottom();
+    if (messages[0]?.ts < before.oldest) this.scroller.scrollTop = before.scrollTop + this.scroller.scrollHeight - before.scrollHeight;
+    if (isNews) this.pill.hidden = false;
+  }
+
   #reset(key, channelId) {
     this.#key = key;
     this.#channelId = channelId;
@@ -73,6 +85,7 @@ export class MessageList {
     this.#days.clear();
     this.items.replaceChildren();
     this.#atBottom = true;
+    this.#bottomTop = 0;
     this.pill.hidden = true;
   }
 
@@ -139,9 +152,19 @@ export class MessageList {
     }
   }
 
+  get #distance() {
+    const { scrollTop, scrollHeight, clientHeight } = this.scroller;
+    return scrollHeight - scrollTop - clientHeight;
+  }
+
+  /** The reader scrolled up, and the browser has not yet said so. */
+  #noticeLeaving() {
+    if (this.scroller.scrollTop < this.#bottomTop && this.#distance >= BOTTOM_SLACK_PX) this.#atBottom = false;
+  }
+
   #scrolled(onTop) {
     const { scrollTop, scrollHeight, clientHeight } = this.scroller;
-    this.#atBottom = scrollHeight - scrollTop - clientHeight < BOTTOM_SLACK_PX;
+    this.#atBottom = this.#distance < BOTTOM_SLACK_PX;
     if (this.#atBottom) this.pill.hidden = true;
     if (scrollTop < TOP_PX && scrollHeight > clientHeight) onTop();
   }

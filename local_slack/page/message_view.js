@@ -18,6 +18,7 @@ export class MessageView {
   #session;
   #inThread;
   #message = null;
+  #shownAuthor = null;
   #shownText = null;
   #shownSummary = null;
 
@@ -52,13 +53,14 @@ export class MessageView {
     element.dataset.author = author.name;
     element.classList.toggle("tombstone", message.subtype === "tombstone");
     element.classList.toggle("ephemeral", Boolean(message.is_ephemeral));
-    if (first) this.#showAuthor(message, author);
+    if (author.key !== this.#shownAuthor) this.#showAuthor(message, author);
     this.#showText(message, first);
     this.reactions.update(message, !first);
     this.actions.update(message, author);
   }
 
   #showAuthor(message, author) {
+    this.#shownAuthor = author.key;
     const time = h("time", { title: fullTime(message.ts) }, timeOfDay(message.ts));
     this.gutter.replaceChildren(authorAvatar(author), time.cloneNode(true));
     this.heading.replaceChildren(

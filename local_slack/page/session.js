@@ -1,4 +1,4 @@
-import { Conversation } from "./conversation.js";
+import { Conversation, inTimeline } from "./conversation.js";
 import { Directory } from "./directory.js";
 import { encode } from "./encode.js";
 import { EventSocket } from "./event_socket.js";
@@ -94,12 +94,19 @@ export class Session extends EventTarget {
     return this.#api.call("chat.delete", { channel: channelId, ts });
   }
 
-  /** Add my reaction, or take it back. A second tab may have been quicker: that is no failure. */
-  async toggleReaction(channelId, ts, name) {
+  hasMyReaction(channelId, ts, name) {
     const given = this.conversation(channelId).get(ts)?.reactions?.find((each) => each.name === name);
-    const method = given?.users.includes(this.me.id) ? "reactions.remove" : "reactions.add";
+    return Boolean(given?.users.includes(this.me.id));
+  }
+
+  toggleReaction(channelId, ts, name) {
+    return this.react(channelId, ts, name, !this.hasMyReaction(channelId, ts, name));
+  }
+
+  /** Add my reaction, or take it back. A second tab may have been quicker: that is no failure. */
+  async react(channelId, ts, name, added) {
     try {
-      await this.#api.call(method, { channel: channelId, timestamp: ts, name });
+      await this.#api.call(added ? "reactions.add" : "reactions.remove", { channel: channelId, timestamp: ts, name });
     } catch (error) {
       if (!["already_reacted", "no_reaction"].includes(error.code)) throw error;
     }
@@ -131,8 +138,7 @@ export class Session extends EventTarget {
     const answer = await this.#api.call("conversations.history", { channel: channelId, limit: PAGE_SIZE, cursor });
     const page = answer.messages;
     const oldest = answer.has_more ? (page.at(-1)?.ts ?? "0") : "0";
-    const isReply = (message) => message.thread_ts && message.thread_ts !== message.ts;
-    conversation.merge(page, since, (message) => !cursor && !isReply(message) && message.ts >= oldest);
+    conversation.merge(page, since, (message) => !cursor && inTimeline(message) && message.ts >= oldest);
     conversation.cursor = answer.response_metadata?.next_cursor || null;
     conversation.loaded = true;
     this.changed();

@@ -56,7 +56,7 @@ export class ThreadPane {
     if (!threadTs) return;
     const messages = this.#session.conversation(channelId).thread(threadTs);
     const work = this.#workIn(messages);
-    this.#showHint(messages, work);
+    this.#showHint(work);
     this.list.show(threadTs, channelId, messages, work.on ? work.status?.ts : null);
   }
 
@@ -87,8 +87,9 @@ export class ThreadPane {
     return { on, bot, status: own.at(-1)?.message ?? null };
   }
 
-  #showHint(messages, { on, bot, status }) {
-    const key = JSON.stringify([on, bot?.id, on && status?.ts]);
+  #showHint({ on, bot, status }) {
+    const asked = Boolean(on && status) && this.#session.hasMyReaction(this.#session.channelId, status.ts, STOP);
+    const key = JSON.stringify([on, bot?.id, on && status?.ts, asked]);
     if (key === this.#hintKey) return;
     this.#hintKey = key;
     this.hint.hidden = !bot;
@@ -98,17 +99,21 @@ export class ThreadPane {
     const text = on
       ? h("span", {}, h("strong", {}, `${name} is working. `), "Just write on: it reads along.")
       : h("span", {}, `While ${name} works you can just write on. ❌ on its status stops it.`);
-    this.hint.replaceChildren(text, on && status ? this.#stopButton(status) : "");
+    this.hint.replaceChildren(text, on && status ? this.#stopButton(status, asked) : "");
   }
 
-  #stopButton(status) {
+  /** The first ❌ asks the run to end, a second one ends it at once. */
+  #stopButton({ ts }, asked) {
+    const { channelId } = this.#session;
     const stop = async () => {
       try {
-        await this.#session.toggleReaction(this.#session.channelId, status.ts, STOP);
+        if (asked) await this.#session.react(channelId, ts, STOP, false);
+        await this.#session.react(channelId, ts, STOP, true);
       } catch (error) {
         this.fail(error);
       }
     };
-    return h("button", { type: "button", class: "stop-button", testid: "stop-run", title: "Reacts with ❌ to the status message", onclick: stop }, h("span", { class: "emoji", "aria-hidden": "true" }, "❌"), " Stop");
+    const props = { type: "button", class: "stop-button", testid: "stop-run", title: "Reacts with ❌ to the status message", onclick: stop };
+    return h("button", props, h("span", { class: "emoji", "aria-hidden": "true" }, "❌"), asked ? " Stop now" : " Stop");
   }
 }

@@ -138,6 +138,7 @@ export class WorkspacePage {
 
   #posted(message) {
     const { channelId, me, directory } = this.#session;
+    if (message.user === me.id) this.#sent.add(message.ts);
     if (message.channel !== channelId || message.user === me.id) return;
     announce(`${authorOf(message, directory).name}: ${plain(textOf(message), directory)}`);
     this.#showFirstAnswer(message);

@@ -110,7 +110,7 @@ async def test_channels_are_listed_by_kind(slack: LocalSlack, client: AsyncWebCl
 async def test_members_can_be_looked_up(slack: LocalSlack, client: AsyncWebClient) -> None:
     names = [member["name"] for member in (await client.users_list())["members"]]
     assert names == ["ana", "ben", "chloe", "alpha"]
-    assert (await client.users_info(user="U0ANA"))["user"]["profile"]["display_name"] == "ana"
+    assert (await client.users_info(user="U0ANA"))["user"]["profile"]["display_name"] == "Ana"
     assert (await client.bots_info(bot="B0ALPHA"))["bot"]["user_id"] == slack.bot_user_id
     with pytest.raises(SlackApiError, match="user_not_found"):
         await client.users_info(user="U0NOBODY")
