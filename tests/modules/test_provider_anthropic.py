@@ -89,10 +89,12 @@ class Mounted:
     def __init__(self, coordinator: ModuleCoordinator) -> None:
         self.provider: AnthropicProvider = coordinator.get("providers", "anthropic")
         self.retries: list[dict[str, Any]] = []
+        self.retrying = asyncio.Event()
         coordinator.hooks.register(PROVIDER_RETRY, self._remember)
 
     async def _remember(self, _event: str, data: dict[str, Any]) -> HookResult:
         self.retries.append(data)
+        self.retrying.set()
         return HookResult()
 
     async def complete(self, request: ChatRequest | None = None, **kwargs: Any) -> ChatResponse:
@@ -330,6 +332,29 @@ class TestAnswers:
         assert response.finish_reason == "something_new"
         assert stream.texts == ["be", "gin"]
 
+    async def test_a_block_whose_end_a_gateway_swallowed_ends_with_the_message(
+        self, server: AnthropicServer, mounted: Mounted
+    ) -> None:
+        steps = [s for s in message(text("hi")) if not (isinstance(s, dict) and s["type"] == "content_block_stop")]
+        server.reply_steps(*steps)
+        assert (await mounted.complete()).text == "hi"
+
+    async def test_a_refusal_is_an_answer_that_says_why(self, server: AnthropicServer, mounted: Mounted) -> None:
+        details = {"type": "refusal", "category": None, "explanation": "This is not for me."}
+        ending = {
+            "type": "message_delta",
+            "delta": {"stop_reason": "refusal", "stop_sequence": None, "stop_details": details},
+            "usage": {"output_tokens": 7, "output_tokens_details": {"thinking_tokens": 3}},
+        }
+        server.reply_steps(message_start(), ending, {"type": "message_stop"})
+        response = await mounted.complete()
+        assert response.finish_reason == "refusal"
+        assert response.content == []
+        assert response.metadata is not None
+        assert response.metadata["refusal"] == "This is not for me."
+        assert response.usage is not None
+        assert (response.usage.output_tokens, response.usage.reasoning_tokens) == (7, 3)
+
     async def test_an_answer_that_is_complete_does_not_wait_for_the_end_of_the_response(
         self, server: AnthropicServer, mounted: Mounted
     ) -> None:
@@ -367,15 +392,8 @@ class TestCancelling:
     async def test_it_ends_the_wait_for_the_next_try(self, server: AnthropicServer) -> None:
         server.fail(529, "overloaded_error")
         async with mounted_at(server.base_url, retry_base_delay_s=3600) as mounted:
-            retrying = asyncio.Event()
-
-            async def noticed(_event: str, _data: dict[str, Any]) -> HookResult:
-                retrying.set()
-                return HookResult()
-
-            mounted.provider._hooks.register(PROVIDER_RETRY, noticed)
             call = asyncio.create_task(mounted.complete())
-            await retrying.wait()
+            await mounted.retrying.wait()
             call.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await call

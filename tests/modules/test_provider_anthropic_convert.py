@@ -251,8 +251,9 @@ class TestThinking:
         assert "output_config" not in body_of(user(), model="claude-haiku-4-5", reasoning_effort="high")
         assert "output_config" not in body_of(user(), reasoning_effort="none")
 
-    def test_sonnet_5_5_thinks_when_the_effort_is_too_high_to_go_without(self) -> None:
-        assert "thinking" not in body_of(user(), model="claude-sonnet-5-5", reasoning_effort="max")
+    @pytest.mark.parametrize("model", ["claude-sonnet-5", "claude-sonnet-5-5"])
+    def test_an_effort_that_cannot_go_without_thinking_leaves_it_on(self, model: str) -> None:
+        assert "thinking" not in body_of(user(), model=model, reasoning_effort="max")
 
 
 class TestPromptCache:

@@ -122,7 +122,7 @@ def message(
 
 
 def message_start(*, usage: Mapping[str, Any] | None = None) -> Event:
-    start = {
+    start: Event = {
         "id": "msg_1",
         "type": "message",
         "role": "assistant",

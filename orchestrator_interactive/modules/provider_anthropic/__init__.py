@@ -1,7 +1,8 @@
 """Claude as a provider: the Messages API, streamed.
 
-`mount` is the module's door. `config` reads its configuration, `convert` makes a request of a history, `streaming` an
-answer of events, `errors` one of the kernel's errors of whatever the SDK raises; `provider` joins them.
+`mount` is the module's door. `config` reads its configuration and `clients` shares HTTP clients; `convert` makes a
+request of the kernel's (`messages` the rows, `naming` the names, `model_rules` what differs between models);
+`streaming` makes an answer of events, `errors` a kernel error of whatever the SDK raises; `provider` joins them.
 """
 
 from __future__ import annotations

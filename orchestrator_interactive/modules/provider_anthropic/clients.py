@@ -22,15 +22,20 @@ class Lease:
     """A use of a shared client; `release` may be called more than once."""
 
     client: AsyncAnthropic
-    _pool: ClientPool = field(repr=False)
+    _clients: dict[Address, _Shared] = field(repr=False)
     _address: Address = field(repr=False)
     _held: bool = True
 
     async def release(self) -> None:
         """Give the client back; the last user closes it."""
-        if self._held:
-            self._held = False
-            await self._pool.give_back(self._address)
+        if not self._held:
+            return
+        self._held = False
+        shared = self._clients[self._address]
+        shared.users -= 1
+        if not shared.users:
+            del self._clients[self._address]
+            await shared.client.close()
 
 
 class ClientPool:
@@ -44,24 +49,13 @@ class ClientPool:
         self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Address, _Shared]] = WeakKeyDictionary()
 
     def lease(self, api_key: str, base_url: str) -> Lease:
-        clients = self._clients()
+        clients = self._by_loop.setdefault(asyncio.get_running_loop(), {})
         address = (api_key, base_url)
         if address not in clients:
             clients[address] = _Shared(_client(api_key, base_url))
         shared = clients[address]
         shared.users += 1
-        return Lease(shared.client, self, address)
-
-    async def give_back(self, address: Address) -> None:
-        clients = self._clients()
-        shared = clients[address]
-        shared.users -= 1
-        if not shared.users:
-            del clients[address]
-            await shared.client.close()
-
-    def _clients(self) -> dict[Address, _Shared]:
-        return self._by_loop.setdefault(asyncio.get_running_loop(), {})
+        return Lease(shared.client, clients, address)
 
 
 def _client(api_key: str, base_url: str) -> AsyncAnthropic:

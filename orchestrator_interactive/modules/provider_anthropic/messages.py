@@ -6,6 +6,8 @@ import json
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
+from pydantic_core import PydanticSerializationError, to_json
+
 from orchestrator_interactive.kernel.messages import (
     ImageBlock,
     Message,
@@ -164,9 +166,8 @@ def _object(given: Any) -> dict[str, Any]:
         return {}
     if not isinstance(parsed, dict):
         return {}
-    text = json.dumps(parsed, ensure_ascii=False, default=str)
     try:
-        text.encode()
-    except UnicodeEncodeError:
-        return dict(json.loads(text.encode(errors="ignore")))
+        to_json(parsed)
+    except PydanticSerializationError:
+        return dict(json.loads(json.dumps(parsed, ensure_ascii=False, default=str).encode(errors="ignore")))
     return parsed

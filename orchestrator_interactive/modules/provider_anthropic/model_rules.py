@@ -19,16 +19,14 @@ _WITHOUT_THINKING: dict[tuple[str, tuple[int, int]], dict[str, Any]] = {
     ("sonnet", (5, 5)): {"type": "between_tools"},
 }
 _EFFORT = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh", "max": "max"}
-_TOO_MUCH_BETWEEN_TOOLS = ("xhigh", "max")
+_EFFORT_THAT_NEEDS_THINKING = ("xhigh", "max")
 
 
 def thinking_for(model: str, budget_tokens: int | None, effort: str | None) -> dict[str, Any] | None:
     """The `thinking` parameter; `None` leaves it out. `budget_tokens=None` asks for no thinking."""
     family, version = _generation(model)
     if budget_tokens is None:
-        off = _WITHOUT_THINKING.get((family, version))
-        refused = off is not None and off["type"] == "between_tools" and effort in _TOO_MUCH_BETWEEN_TOOLS
-        return None if off is None or refused else dict(off)
+        return None if effort in _EFFORT_THAT_NEEDS_THINKING else _WITHOUT_THINKING.get((family, version))
     if version < _FIRST_ADAPTIVE:
         return {"type": "enabled", "budget_tokens": budget_tokens}
     return {"type": "adaptive", "display": "summarized"}

@@ -75,6 +75,8 @@ class Answer:
         elif event.type == "message_delta":
             self._wind_up(event)
         elif event.type == "message_stop":
+            for index in sorted(self._open):  # some gateways leave the end of the last block out
+                self._end(self._open.pop(index))
             self.complete = True
 
     def response(self) -> ChatResponse:
