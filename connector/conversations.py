@@ -120,10 +120,8 @@ class Conversations:
 
     async def _stop_by_word(self, message: Message) -> None:
         execution = self._active.get(message.place.conversation_id)
-        if execution is None:
+        if execution is None or not execution.stop(await self._name(message.user)):
             await best_effort(self._tell(message, phrases.NOTHING_RUNS))
-        else:
-            execution.stop(await self._name(message.user))
 
     def _mark_delivered(self, message_id: str) -> None:
         _team, channel, ts = message_id.split(":")

@@ -69,10 +69,13 @@ class Execution:
         elif self._left_over or inbound.instance != self.first.instance or not self._inject(inbound):
             self._left_over.append(inbound)
 
-    def stop(self, by: str) -> None:
-        """Stop gracefully; asked again, immediately."""
-        again, self._stopped_by = self._stopped_by is not None, self._stopped_by or by
-        self._sessions.stop(self.first.instance.name, self.place.conversation_id, immediate=again)
+    def stop(self, by: str) -> bool:
+        """Stop gracefully; asked again, immediately. False: there is nothing left to stop."""
+        again = self._stopped_by is not None
+        heard = self._sessions.stop(self.first.instance.name, self.place.conversation_id, immediate=again)
+        if heard and not again:
+            self._stopped_by = by
+        return heard or again
 
     @property
     def unread(self) -> list[Inbound]:

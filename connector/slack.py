@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
+# The SDK looks after a lost connection once per interval: this is how long people may wait for it.
+_PING_INTERVAL_S = 2
 _ANY_EVENT = re.compile(".*")
 
 
@@ -61,13 +64,13 @@ async def connected(
     """
     async with aiohttp.ClientSession() as http:
         # The SDK's own retries would send a post twice after a dropped connection.
-        client = AsyncWebClient(access.bot_token, base_url=access.api_url, session=http, retry_handlers=[])
+        open_client = partial(AsyncWebClient, base_url=access.api_url, session=http, retry_handlers=[])
+        client = open_client(access.bot_token)
         identity = await _preflight(client, access)
         router = Router(instances, identity.user)
         async with Conversations(sessions, Wire(client), router, identity.user) as conversations:
-            handler = AsyncSocketModeHandler(
-                _app(client, access, identity, conversations), access.app_token, web_client=client
-            )
+            app = _app(open_client(), access, identity, conversations)
+            handler = AsyncSocketModeHandler(app, access.app_token, web_client=client, ping_interval=_PING_INTERVAL_S)
             try:
                 await handler.connect_async()  # type: ignore[no-untyped-call]  # as Bolt has it
                 log.info("slack.connected", team=identity.team, bot_user=identity.user)

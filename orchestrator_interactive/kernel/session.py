@@ -62,8 +62,9 @@ class AmplifierSession:
         self.loader = loader or ModuleLoader(self.coordinator)
 
     async def initialize(self) -> None:
-        """Mount the plan's modules. A provider, tool or hook that fails is told of by
-        `module:load_failed` and left out.
+        """Mount the plan's modules.
+
+        A provider, tool or hook that fails is left out; `module:load_failed` tells of it.
 
         Raises:
             ModuleNotFoundError, ModuleLoadError: the orchestrator or the context cannot be had.

@@ -23,6 +23,10 @@ class ResponseStream:
         self._blocks: list[ContentBlock] = []
         self._open_text: list[str] = []
 
+    def alive(self) -> None:
+        """Say that the answer is on its way though none of it can be shown: thinking, a tool's input, a retry."""
+        self.pieces += 1
+
     def text(self, delta: str) -> None:
         self.pieces += 1
         self._open_text.append(delta)

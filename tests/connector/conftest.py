@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+import pytest
+from connector import Instance, Persona, SlackAccess, connected
+from held_sessions import HeldSessions
+from local_slack import LocalSlack, Message, PersonClient, Workspace
+
+ALPHA = Instance("alpha", Persona("Alpha", ":owl:"))
+BETA = Instance("beta", Persona("Beta", ":fox_face:"))
+
+
+@dataclass
+class Scene:
+    """A workspace with the bot in it, whose runs the test holds."""
+
+    slack: LocalSlack
+    sessions: HeldSessions
+
+    @property
+    def ana(self) -> PersonClient:
+        return self.slack.as_person("ana")
+
+    @property
+    def ben(self) -> PersonClient:
+        return self.slack.as_person("ben")
+
+    def message(self, channel: str, ts: str) -> Message:
+        return next(m for m in self.slack.workspace.messages(self.slack.channel(channel).id) if m.ts == ts)
+
+    async def reacted(self, channel: str, ts: str, name: str, *, gone: bool = False) -> None:
+        await self.slack.until(lambda _: self.message(channel, ts).reacted(name) is not gone)
+
+    async def status(self, channel: str, root: str) -> Message:
+        """The status message in this thread, once it is there."""
+        return await self.slack.until(lambda ws: find(ws, self.slack.channel(channel).id, root, "⚙️"))
+
+    async def posted(self, channel: str, root: str, text: str) -> Message:
+        return await self.slack.until(lambda ws: find(ws, self.slack.channel(channel).id, root, text))
+
+    async def quiet(self, channel: str, root: str, posts: int = 1) -> list[Message]:
+        """The thread's replies, once the bot has posted so many and the status and the hourglass are gone."""
+        channel_id = self.slack.channel(channel).id
+
+        def settled(ws: Workspace) -> bool:
+            thread = ws.thread(channel_id, root)
+            busy = any("⚙️" in m.text for m in thread) or thread[0].reacted("hourglass_flowing_sand")
+            return not busy and sum(m.by_bot for m in thread) >= posts
+
+        await self.slack.until(settled)
+        return [m for m in self.slack.workspace.thread(channel_id, root) if m.ts != root]
+
+
+def find(ws: Workspace, channel: str, root: str, text: str) -> Message | None:
+    return next((m for m in ws.thread(channel, root) if m.ts != root and text in m.text), None)
+
+
+def access(slack: LocalSlack) -> SlackAccess:
+    return SlackAccess(slack.app_token, slack.bot_token, slack.api_url)
+
+
+@pytest.fixture
+async def slack() -> AsyncIterator[LocalSlack]:
+    async with LocalSlack() as slack:
+        yield slack
+
+
+@pytest.fixture
+async def scene(slack: LocalSlack) -> AsyncIterator[Scene]:
+    sessions = HeldSessions()
+    async with connected(access(slack), [ALPHA, BETA], sessions):
+        await slack.until(lambda ws: ws.bot_online)
+        yield Scene(slack, sessions)
+
+
+@pytest.fixture
+def of_bot() -> Callable[[list[Message]], list[str]]:
+    return lambda messages: [m.text for m in messages if m.by_bot]

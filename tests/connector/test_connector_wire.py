@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import pytest
+from connector import ConnectionRefused, SlackAccess, connected
+from held_sessions import HeldSessions
+from local_slack import Breaks, DropsAfterwards, DropsBefore, LocalSlack, RateLimits, Refuses
+
+from connector import Instance, Persona
+
+ALPHA = Instance("alpha", Persona("Alpha", ":owl:"))
+
+
+@pytest.mark.parametrize(
+    "fault", [DropsBefore(), DropsAfterwards(), Breaks(503), RateLimits(0), Refuses("fatal_error")]
+)
+async def test_an_answer_reaches_the_thread_exactly_once_whatever_slack_does(scene, of_bot, fault):
+    ts = await scene.ana.say("general", "@alpha look")
+    run = await scene.sessions.next_run()
+    await scene.status("general", ts)
+    scene.slack.faults.next("chat.postMessage", fault)
+    await run.answer("the answer")
+    assert of_bot(await scene.quiet("general", ts)) == ["the answer"]
+
+
+@pytest.mark.parametrize("method", ["chat.update", "chat.delete", "reactions.add", "reactions.remove"])
+async def test_a_decoration_that_fails_for_good_does_not_keep_the_answer_from_the_thread(scene, of_bot, method):
+    scene.slack.faults.next(method, Refuses("internal_error"), times=10)
+    ts = await scene.ana.say("general", "@alpha look")
+    run = await scene.sessions.next_run()
+    await run.progress("thinking", iteration=1)
+    await run.answer("the answer")
+    await scene.posted("general", ts, "the answer")
+
+
+async def test_a_run_without_a_status_message_still_answers(scene, of_bot):
+    scene.slack.faults.next("chat.postMessage", Refuses("restricted_action"))
+    ts = await scene.ana.say("general", "@alpha look")
+    run = await scene.sessions.next_run()
+    await scene.slack.until(lambda _: not scene.slack.faults.pending("chat.postMessage"))
+    await run.answer("the answer")
+    assert of_bot(await scene.quiet("general", ts)) == ["the answer"]
+
+
+async def test_what_is_written_while_the_socket_is_down_arrives_once_it_is_back(scene):
+    scene.slack.socket_mode.drop()
+    await scene.ana.say("general", "@alpha are you there")
+    run = await scene.sessions.next_run()
+    assert run.prompt == "are you there"
+    await run.answer("yes")
+    await scene.slack.until(lambda _: scene.sessions.idle)
+
+
+async def test_a_wrong_bot_token_is_one_clear_sentence(slack):
+    await _refused(SlackAccess(slack.app_token, "xoxb-wrong", slack.api_url), "SLACK_BOT_TOKEN (invalid_auth)")
+
+
+async def test_a_wrong_app_token_is_one_clear_sentence(slack):
+    await _refused(SlackAccess("xapp-wrong", slack.bot_token, slack.api_url), "SLACK_APP_TOKEN (invalid_auth)")
+
+
+async def test_an_unreachable_slack_is_one_clear_sentence():
+    async with LocalSlack() as gone:
+        url = gone.api_url
+    await _refused(SlackAccess("xapp-a", "xoxb-b", url), f"Slack cannot be reached at {url}")
+
+
+async def _refused(access: SlackAccess, sentence: str) -> None:
+    with pytest.raises(ConnectionRefused) as refusal:
+        async with connected(access, [ALPHA], HeldSessions()):
+            pass
+    assert sentence in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+async def test_a_service_that_shuts_down_tells_the_threads_that_it_was_working_on(slack):
+    sessions = HeldSessions()
+    async with connected(SlackAccess(slack.app_token, slack.bot_token, slack.api_url), [ALPHA], sessions):
+        ana = slack.as_person("ana")
+        ts = await ana.say("general", "@alpha look")
+        await sessions.next_run()
+    replies = slack.workspace.thread(slack.channel("general").id, ts)[1:]
+    assert [m.text for m in replies] == ["🛑 Stopped by the service, which is shutting down."]
+    assert not slack.workspace.thread(slack.channel("general").id, ts)[0].reacted("hourglass_flowing_sand")

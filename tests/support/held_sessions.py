@@ -1,0 +1,114 @@
+"""A session manager whose runs do what the test says, when it says so."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from connector import Refused, RunFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from connector import Steer
+    from connector.protocols import ProgressCallback
+
+
+@dataclass
+class HeldRun:
+    """One execution, held until the test ends it. `listening` is whether its loop still reads steers."""
+
+    instance: str
+    conversation: str
+    prompt: str
+    on_progress: ProgressCallback
+    steers: list[Steer] = field(default_factory=list)
+    stops: list[bool] = field(default_factory=list)
+    listening: bool = True
+    full: bool = False
+    _end: asyncio.Future[str] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def until(self, predicate: Callable[[HeldRun], bool]) -> None:
+        """Wait until the connector has brought about what the predicate says of this run."""
+        async with asyncio.timeout(10):
+            while not predicate(self):
+                await self._changed.wait()
+                self._changed.clear()
+
+    def wake(self) -> None:
+        self._changed.set()
+
+    async def progress(self, event: str, **data: Any) -> None:
+        await self.on_progress(event, data)
+
+    async def read_steers(self) -> None:
+        """What the loop does at an injection point."""
+        data = {"ids": [s.id for s in self.steers], "messages": [s.text for s in self.steers]}
+        await self.on_progress("injection:applied", {**data, "count": len(self.steers)})
+
+    async def answer(self, text: str, *, status: str = "success", waiting: int = 0) -> None:
+        self.listening = False
+        await self.on_progress("complete", {"iterations": 1, "status": status, "waiting": waiting})
+        self._end.set_result(text)
+
+    async def fail(self, error: Exception) -> None:
+        self.listening = False
+        await self.on_progress("complete", {"iterations": 1, "status": "error", "waiting": 0})
+        self._end.set_exception(error)
+
+
+class HeldSessions:
+    """Hands every execution to the test, in order."""
+
+    def __init__(self) -> None:
+        self._runs: asyncio.Queue[HeldRun] = asyncio.Queue()
+        self._active: dict[tuple[str, str], HeldRun] = {}
+        self.hold_setup: asyncio.Event | None = None
+
+    async def next_run(self) -> HeldRun:
+        async with asyncio.timeout(10):
+            return await self._runs.get()
+
+    @property
+    def idle(self) -> bool:
+        return self._runs.empty() and not self._active
+
+    async def execute(
+        self, instance_name: str, conversation_id: str, prompt: str, on_progress: ProgressCallback | None = None
+    ) -> str:
+        assert on_progress is not None
+        key = (instance_name, conversation_id)
+        assert key not in self._active, "two runs at once in one conversation"
+        run = HeldRun(instance_name, conversation_id, prompt, on_progress)
+        self._active[key] = run
+        try:
+            if self.hold_setup is not None:
+                await self.hold_setup.wait()
+            await on_progress("executing", {"prompt": prompt})
+            self._runs.put_nowait(run)
+            return await run._end
+        finally:
+            del self._active[key]
+
+    def inject(self, instance_name: str, conversation_id: str, steer: Steer) -> bool:
+        run = self._active.get((instance_name, conversation_id))
+        if run is None or not run.listening:
+            return False
+        if run.full:
+            raise Refused("100 messages are waiting already; send this one later.")
+        run.steers.append(steer)
+        run.wake()
+        return True
+
+    def stop(self, instance_name: str, conversation_id: str, *, immediate: bool = False) -> bool:
+        run = self._active.get((instance_name, conversation_id))
+        if run is None:
+            return False
+        run.stops.append(immediate)
+        run.wake()
+        return True
+
+
+__all__ = ["HeldRun", "HeldSessions", "RunFailed"]
