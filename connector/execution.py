@@ -50,7 +50,6 @@ class Execution:
         self.view = View(wire, first.message, first.instance.persona)
         self._sessions = sessions
         self._on_delivered = on_delivered
-        self._activity = phrases.Activity()
         self._early: list[Inbound] | None = []
         self._left_over: list[Inbound] = []
         self._stopped_by: str | None = None
@@ -116,9 +115,10 @@ class Execution:
             self._executing = None
 
     def _tell(self, answer: str) -> None:
+        cut = self._status == "cancelled"
         if answer.strip():
-            self.view.say(answer)
-        if self._status == "cancelled":
+            self.view.say(f"{answer} …" if cut else answer)
+        if cut:
             self.view.notice(phrases.stopped(self._stopped_by or "the service", self._waiting))
         elif not answer.strip():
             self.view.notice(phrases.NO_ANSWER)
@@ -137,8 +137,7 @@ class Execution:
                 self.view.say(data["text"])
             case "complete":
                 self._status, self._waiting = data.get("status", "success"), data.get("waiting", 0)
-        self._activity.hear(event, data)
-        self.view.show(self._activity.phrase())
+        self.view.hear(event, data)
 
     def _flush_early(self) -> None:
         early, self._early = self._early or [], None

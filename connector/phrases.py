@@ -6,40 +6,50 @@ from dataclasses import dataclass, field
 from typing import Any
 
 _GEAR = "⚙️"
-WORKING = f"{_GEAR} Working…"
 _LABEL_CHARS = 120
 
 
 @dataclass(slots=True)
 class Activity:
-    """What a run is doing, as its progress events tell it."""
+    """What a run is doing, as its progress events tell it.
+
+    Much of it is over faster than a status message may be edited, so the latest tool and the taking in of input are
+    told once even when they have passed.
+    """
 
     _tools: dict[str, str] = field(default_factory=dict)
+    _latest: str | None = None
     _thinking: bool = False
-    _incorporating: bool = False
+    _taking_in: bool = False
+    _told_taking_in: bool = False
 
     def hear(self, event: str, data: dict[str, Any]) -> None:
         match event:
             case "thinking":
                 self._thinking = True
-                self._tools.clear()
             case "tool:start":
-                self._thinking = self._incorporating = False
-                self._tools[data.get("id", data["tool"])] = data.get("label") or f"Using {data['tool']}"
+                self._latest = data.get("label") or f"Using {data['tool']}"
+                self._tools[data.get("id", data["tool"])] = self._latest
+                self._taking_in = self._taking_in and not self._told_taking_in
             case "tool:end":
                 self._tools.pop(data.get("id", data["tool"]), None)
             case "injection:applied":
-                self._incorporating = True
+                self._taking_in, self._told_taking_in = True, False
+
+    def told(self) -> None:
+        """Take note that people have read the phrase as it stands."""
+        self._latest, self._told_taking_in = None, self._taking_in
 
     def phrase(self) -> str:
-        """The status line. Taking input in is told until the next tool starts, so that it can be read."""
-        if self._tools:
-            labels = list(self._tools.values())
-            more = f" ({len(labels)} tools active)" if len(labels) > 1 else ""
-            return f"{_GEAR} {labels[0][:_LABEL_CHARS]}…{more}"
-        if self._incorporating:
-            return f"{_GEAR} Incorporating your input…"
-        return f"{_GEAR} Thinking…" if self._thinking else WORKING
+        tool = next(iter(self._tools.values()), self._latest)
+        parts = ["Incorporating your input…"] if self._taking_in else []
+        if tool:
+            parts.append(f"{tool[:_LABEL_CHARS]}…")
+        if len(self._tools) > 1:
+            parts.append(f"({len(self._tools)} tools active)")
+        if not parts:
+            parts.append("Thinking…" if self._thinking else "Working…")
+        return " ".join([_GEAR, *parts])
 
 
 def stopped(by: str, waiting: int) -> str:

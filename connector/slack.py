@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -90,7 +91,7 @@ def _app(client: AsyncWebClient, access: SlackAccess, identity: _Identity, conve
             bot_user_id=identity.user,
         )
 
-    app = AsyncApp(client=client, authorize=authorize)
+    app = AsyncApp(client=client, authorize=authorize, logger=logging.getLogger("connector.bolt"))
 
     @app.event(_ANY_EVENT)
     async def on_event(event: dict[str, Any]) -> None:

@@ -9,8 +9,8 @@ from uuid import uuid4
 
 import structlog
 
-from connector import phrases
 from connector.markdown import escape, markdown_to_slack, pieces
+from connector.phrases import Activity
 from connector.wire import SlackCallFailed
 
 if TYPE_CHECKING:
@@ -43,7 +43,8 @@ class View:
         self._first = first
         self._persona = persona
         self._key = uuid4().hex
-        self._wanted = phrases.WORKING
+        self._activity = Activity()
+        self._shown = ""
         self._changed = asyncio.Event()
         self._status_ts: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
         self._outgoing: asyncio.Queue[_Post | None] = asyncio.Queue()
@@ -52,11 +53,10 @@ class View:
         """The status message's ts as soon as Slack has told it; `None` where it could not be posted."""
         return await asyncio.shield(self._status_ts)
 
-    def show(self, text: str) -> None:
-        """Let the status message say this, soon; a later text replaces one that is not shown yet."""
-        if text != self._wanted:
-            self._wanted = text
-            self._changed.set()
+    def hear(self, event: str, data: dict[str, Any]) -> None:
+        """Take note of what the run is doing; the status message says so soon."""
+        self._activity.hear(event, data)
+        self._changed.set()
 
     def say(self, markdown: str) -> None:
         """Post a text of the agent under its persona, after those before it."""
@@ -87,7 +87,7 @@ class View:
     async def _open_status(self) -> None:
         ts = None
         try:
-            ts = await self._wire.post(self._place, self._wanted, f"{self._key}:status")
+            ts = await self._wire.post(self._place, self._next_phrase(), f"{self._key}:status")
         except SlackCallFailed as e:
             log.warning("status.not_posted", conversation=self._place.conversation_id, error=str(e))
         finally:
@@ -95,14 +95,17 @@ class View:
 
     async def _update_status(self) -> None:
         ts = await self.status_ts()
-        shown = self._wanted if ts is None else phrases.WORKING
         while ts is not None:
-            if self._wanted != shown:
-                shown = self._wanted
-                await best_effort(self._wire.update(self._place.channel, ts, shown))
             await asyncio.sleep(STATUS_SPACING_S)
-            await self._changed.wait()
-            self._changed.clear()
+            while self._activity.phrase() == self._shown:
+                self._changed.clear()
+                await self._changed.wait()
+            await best_effort(self._wire.update(self._place.channel, ts, self._next_phrase()))
+
+    def _next_phrase(self) -> str:
+        self._shown = self._activity.phrase()
+        self._activity.told()
+        return self._shown
 
     async def _post_outgoing(self) -> None:
         number = 0

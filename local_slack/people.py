@@ -15,7 +15,7 @@ _COLORS = ("9f69e7", "4bbe2e", "e7392d", "3c989f", "674b1b", "e96699", "e0a729",
 @dataclass(frozen=True, slots=True)
 class Team:
     id: str = "T0LOCAL"
-    name: str = "Local"
+    name: str = "Playground"
     domain: str = "local"
 
 

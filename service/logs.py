@@ -36,6 +36,8 @@ def configure_logging(config: LogConfig) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter)
     logging.basicConfig(level=config.level.upper(), handlers=[handler], force=True)
+    # Bolt warns of choices that are deliberate here.
+    logging.getLogger("connector.bolt").setLevel(logging.ERROR)
     for name in _LOUD:
         logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLevelName(config.level.upper())))
     structlog.configure(

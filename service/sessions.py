@@ -12,6 +12,7 @@ import structlog
 from connector import Refused, RunFailed, Steer
 from orchestrator_interactive import Injection, InjectionQueueFull, RunFinished
 from orchestrator_interactive.kernel import AmplifierSession, HookResult, events
+from orchestrator_interactive.kernel.errors import ModuleLoadError, ModuleNotFoundError  # noqa: A004 - the contract's name
 from service.config import ConfigError
 from service.failures import sentence
 from service.plan import mount_plan
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from connector.protocols import ProgressCallback
-    from orchestrator_interactive.kernel.interfaces import HookHandler
+    from orchestrator_interactive.kernel.hooks import Handler
     from service.config import InstanceConfig
     from service.workspaces import Workspaces
 
@@ -119,7 +120,7 @@ class InProcessSessionManager:
         return token.request_immediate() if immediate else token.request_graceful()
 
     def _new_session(
-        self, instance_name: str, folder: Path, on_load_failed: HookHandler = _log_load_failure
+        self, instance_name: str, folder: Path, on_load_failed: Handler = _log_load_failure
     ) -> AmplifierSession:
         plan = mount_plan(self._instances[instance_name], self._default_provider, folder)
         session = AmplifierSession(plan)
@@ -148,7 +149,7 @@ class InProcessSessionManager:
         session = self._new_session(instance_name, folder, note)
         try:
             await session.initialize()
-        except Exception as e:  # whatever a module does not like about its options, the operator reads it
+        except (ModuleNotFoundError, ModuleLoadError, ValueError) as e:
             return [str(e)]
         finally:
             await session.cleanup()
