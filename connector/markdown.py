@@ -149,7 +149,7 @@ def _target(href: str) -> str | None:
     """A link that may be live: to the web or a mail address; anything else stays text."""
     if not href.startswith(("https://", "http://", "mailto:")):
         return None
-    return href.replace("|", "%7C").replace("<", "%3C").replace(">", "%3E")
+    return escape(href.replace("|", "%7C").replace("<", "%3C").replace(">", "%3E"))
 
 
 def _plain(token: Token) -> str:

@@ -13,8 +13,8 @@ _LABEL_CHARS = 120
 class Activity:
     """What a run is doing, as its progress events tell it.
 
-    Much of it is over faster than a status message may be edited, so the latest tool and the taking in of input are
-    told once even when they have passed.
+    Much of it is over faster than a status message may be edited, so the first tool of the latest batch and the taking
+    in of input are told once even when they have passed.
     """
 
     _tools: dict[str, str] = field(default_factory=dict)
@@ -28,8 +28,10 @@ class Activity:
             case "thinking":
                 self._thinking = True
             case "tool:start":
-                self._latest = data.get("label") or f"Using {data['tool']}"
-                self._tools[data.get("id", data["tool"])] = self._latest
+                label = data.get("label") or f"Using {data['tool']}"
+                if self._thinking:  # the first of its batch stands for it
+                    self._latest, self._thinking = label, False
+                self._tools[data.get("id", data["tool"])] = label
                 self._taking_in = self._taking_in and not self._told_taking_in
             case "tool:end":
                 self._tools.pop(data.get("id", data["tool"]), None)

@@ -99,7 +99,9 @@ class View:
             await asyncio.sleep(STATUS_SPACING_S)
             while self._activity.phrase() == self._shown:
                 self._changed.clear()
-                await self._changed.wait()
+                self._activity.told()
+                if self._activity.phrase() == self._shown:
+                    await self._changed.wait()
             await best_effort(self._wire.update(self._place.channel, ts, self._next_phrase()))
 
     def _next_phrase(self) -> str:

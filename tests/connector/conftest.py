@@ -4,8 +4,9 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 import pytest
-from connector import Instance, Persona, SlackAccess, connected
 from held_sessions import HeldSessions
+
+from connector import Instance, Persona, SlackAccess, connected
 from local_slack import LocalSlack, Message, PersonClient, Workspace
 
 ALPHA = Instance("alpha", Persona("Alpha", ":owl:"))

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from connector import ConnectionRefused, SlackAccess, connected
 from held_sessions import HeldSessions
-from local_slack import Breaks, DropsAfterwards, DropsBefore, LocalSlack, RateLimits, Refuses
 
-from connector import Instance, Persona
+from connector import ConnectionRefused, Instance, Persona, SlackAccess, connected
+from local_slack import Breaks, DropsAfterwards, DropsBefore, LocalSlack, RateLimits, Refuses
 
 ALPHA = Instance("alpha", Persona("Alpha", ":owl:"))
 

@@ -28,7 +28,7 @@ async def test_the_state_names_everyone_and_everything(slack: LocalSlack, sessio
     async with session.get(slack.url + "page/state.json") as response:
         assert response.headers["Cache-Control"] == "no-store"
         state = await response.json()
-    assert state["team"] == {"id": "T0LOCAL", "name": "Local"}
+    assert state["team"] == {"id": "T0LOCAL", "name": "Playground"}
     assert next((p["id"], p["token"]) for p in state["people"]) == ("U0ANA", "xoxp-local-ana")
     assert (state["bots"][0]["id"], state["bots"][0]["online"]) == ("U0ALPHA", False)
     assert [(c["id"], c["is_im"], c["user"]) for c in state["channels"]] == [
