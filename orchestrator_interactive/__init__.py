@@ -17,7 +17,7 @@ __all__ = ["Injection", "InjectionError", "InjectionQueueFull", "InteractiveOrch
 
 
 async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> None:
-    """Mount `loop-interactive`; its options are those of `LoopConfig`."""
+    """Mount `loop-interactive`; its options are those of `LoopOptions`."""
     orchestrator = InteractiveOrchestrator(config)
     await coordinator.mount("orchestrator", orchestrator)
     coordinator.register_capability("orchestrator.inject_message", orchestrator.inject_message)

@@ -6,13 +6,14 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from orchestrator_interactive.asking import ask
 from orchestrator_interactive.injection import Injection, InjectionQueue, injection_row, notice_row
 from orchestrator_interactive.kernel import events
 from orchestrator_interactive.kernel.cancellation import CancellationToken
 from orchestrator_interactive.kernel.messages import ToolCallBlock
+from orchestrator_interactive.options import Options, read
 from orchestrator_interactive.requests import RequestBuilder
 from orchestrator_interactive.rows import assistant_row, user_row
 from orchestrator_interactive.run import Run, RunDenied, RunStopped
@@ -28,7 +29,7 @@ NAME = "loop-interactive"
 INJECTION_APPLIED = "injection:applied"
 
 
-class LoopConfig(BaseModel):
+class LoopOptions(Options):
     """Options of the loop in a mount plan.
 
     Args:
@@ -39,8 +40,6 @@ class LoopConfig(BaseModel):
         max_waiting: messages that may wait for the running loop.
         default_provider: name of the provider to ask; the first mounted one where it is not set.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     max_iterations: int = Field(default=100, ge=1)
     force_respond_tools: frozenset[str] = frozenset({"dispatch_worker"})
@@ -66,7 +65,7 @@ class InteractiveOrchestrator:
     """
 
     def __init__(self, config: dict[str, Any] | None = None) -> None:
-        self._config = LoopConfig.model_validate(config or {})
+        self._config = read(LoopOptions, config or {}, NAME)
         self._queue = InjectionQueue(self._config.max_waiting)
         self._notices: list[str] = []
         self._iterations = 0

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from orchestrator_interactive.injection import NOTICE_PREFIX, PREFIX
 from orchestrator_interactive.kernel import events
-from orchestrator_interactive.modules.options import Options, read
+from orchestrator_interactive.options import Options, read
 from orchestrator_interactive.rows import call_ids
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from orchestrator_interactive.kernel.models import ToolResult
-from orchestrator_interactive.modules.options import Options, read, schema
+from orchestrator_interactive.options import Options, read, schema
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator

@@ -18,10 +18,14 @@ if TYPE_CHECKING:
 # Every text that goes along with tool calls begins like one of these, and no answer does. When a turn is cut, its calls
 # are lost and its text stays: that text is no answer.
 LEADS = ("I'll ", "You also ")
+# The same of what is said while the user's wish for a pause is kept: alone it is no answer.
+PAUSE = "I am taking my time: "
 
 _MENTIONS = re.compile(r"^(?:<@[^>]*>[\s:,]*)+")
 _AUTHOR = re.compile(r"([^\W\d_][\w .'-]{0,39}): (.+)", re.DOTALL)
-_CONTINUE = re.compile(r"\W*(?:please\s+)?(?:continue|go on|carry on|keep going|resume)\b\W*(?:please)?\W*", re.IGNORECASE)
+_CONTINUE = re.compile(
+    r"\W*(?:please\s+)?(?:continue|go on|carry on|keep going|resume)\b\W*(?:please)?\W*", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +159,9 @@ def _events(messages: Iterable[Message]) -> Iterator[Event]:
             events += _from_user(text_of(message.content))
         elif message.role == "assistant":
             events += _said(message)
-            for call_id, call in _calls(message):
+            for call_id, use in _calls(message):
                 open_calls[call_id] = len(events)
-                events.append(call)
+                events.append(use)
         for call_id, output, failed in _results(message):
             index = open_calls.pop(call_id, None)
             if index is not None and isinstance(call := events[index], Used):
@@ -176,7 +180,11 @@ def _said(message: Message) -> list[Said]:
     text = text_of(message.content).strip()
     if not text:
         return []
-    return [Said(text, is_answer=not _calls(message) and not text.startswith(LEADS))]
+    return [Said(text, is_answer=not (_calls(message) or text.startswith(LEADS) or _is_only_a_pause(text)))]
+
+
+def _is_only_a_pause(text: str) -> bool:
+    return (text.startswith(PAUSE) and "\n\n" not in text) or PAUSE.startswith(text)
 
 
 def _calls(message: Message) -> list[tuple[str, Used]]:

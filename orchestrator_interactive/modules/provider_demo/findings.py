@@ -6,10 +6,15 @@ import csv
 import re
 from dataclasses import dataclass
 
-_MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
+_MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
 _MONTH = r"(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*"
 _DATE = re.compile(
-    rf"\b\d{{4}}-(\d\d)-(\d\d)\b|\b(\d{{1,2}})(?:st|nd|rd|th)?(?: of)? {_MONTH}\b|\b{_MONTH} (\d{{1,2}})(?:st|nd|rd|th)?\b"
+    r"\b\d{4}-(\d\d)-(\d\d)\b"
+    rf"|\b(\d{{1,2}})(?:st|nd|rd|th)?(?: of)? {_MONTH}\b"
+    rf"|\b{_MONTH} (\d{{1,2}})(?:st|nd|rd|th)?\b"
 )
 _TOPIC = re.compile(r"\b(launch|release|deadline|beta|pilot|go-live)\w*\b", re.IGNORECASE)
 _FAR = 50  # characters between a topic and its date
@@ -22,7 +27,9 @@ _OWNER = re.compile(
     r"@\w+|\bowner\b|^[A-Z]\w+:|\b(?:by|for) (?!(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*\b)[A-Z]\w+"
     r"|\((?!(?:by|until|due)\b)[A-Z]\w+"
 )
-_DUE = re.compile(r"\b(?:by|until|due|before|on)\s+(?:\d|mon|tue|wed|thu|fri|sat|sun|next|tomorrow|the end)", re.IGNORECASE)
+_DUE = re.compile(
+    r"\b(?:by|until|due|before|on)\s+(?:\d|mon|tue|wed|thu|fri|sat|sun|next|tomorrow|the end)", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +110,9 @@ def _dated(spot: Spot) -> Dated | None:
 def _day(date: re.Match[str]) -> str:
     month_number, day_number, day_before, month_after, month_before, day_after = date.groups()
     if month_number:
-        month = _MONTHS[int(month_number) - 1] if 1 <= int(month_number) <= 12 else month_number
-        return f"{int(day_number)} {month}"
-    return f"{int(day_before or day_after)} {month_after or month_before}"
+        return f"{int(day_number)} {_MONTHS[(int(month_number) - 1) % 12]}"
+    month = next(name for name in _MONTHS if name.startswith(month_after or month_before))
+    return f"{int(day_before or day_after)} {month}"
 
 
 def _gaps(path: str, lines: list[str]) -> tuple[Spot, ...]:

@@ -74,32 +74,34 @@ class Chat:
 
 Intent = Introduce | Meet | AskName | Write | Search | Read | Review | Todo | Wait | Answer | Chat
 
-_PATH = r"[\w][\w./-]*\.(?:md|txt|csv|json|ya?ml|toml|py|js|html|rst|ini|cfg|log)\b"
+# Bounded, and tried at the beginning of a word only: a long message may not take long.
+_PATH = r"(?<![\w./-])[./]{0,6}\w[\w./-]{0,200}\.(?:md|txt|csv|json|ya?ml|toml|py|js|html|rst|ini|cfg|log)\b"
 _I = re.IGNORECASE
 _POLITE = r"^(?:\W*(?:please|now|then|and|ok|okay|hey|hi|hello|can you|could you|would you)\b)*\W*"
 
 _WHO = re.compile(r"\bwho are you\b|\bwhat are you\b|\bwhat can you do\b|^\W*help\b\W*(?:me)?\W*$", _I)
 _GREETING = re.compile(r"^\W*(?:hello|hi|hey|good (?:morning|afternoon|evening)|help)\b", _I)
-_MEET = re.compile(r"\b(?:my name(?:'s|’s| is)|call me)\s+([^\W\d_][\w'’-]*)", _I)
-_ASK_NAME = re.compile(r"\bwhat(?:'s|’s| is) my name\b|\bwho am i\b|\bremember my name\b", _I)
+_MEET = re.compile(r"\b(?:my name(?:'s| is)|call me)\s+([^\W\d_][\w'-]*)", _I)
+_ASK_NAME = re.compile(r"\bwhat(?:'s| is) my name\b|\bwho am i\b|\bremember my name\b", _I)
 _WRITE_INTO = re.compile(
-    rf"\b(write|save|put|add|append|store)\b(.*?)\b(?:in|into|to|as|under|called|named)\s+(?:(?:a|the|new|file|called)\s+)*"
-    rf"[`'\"“]?({_PATH})[`'\"”]?(?:\s*:\s*(.+))?",
+    r"\b(write|save|put|add|append|store)\b(.{0,1000}?)\b(?:in|into|to|as|under|called|named)\s+"
+    rf"(?:(?:a|the|new|file|called)\s+)*[`'\"“]?({_PATH})[`'\"”]?(?:\s*:\s*(.+))?",
     _I | re.DOTALL,
 )
 _WRITE_FILE = re.compile(rf"{_POLITE}(write|create|save|append)\s+(?:to\s+)?`?({_PATH})`?\s*:?\s*(.*)", _I | re.DOTALL)
 _THAT = re.compile(
-    r"(?:it|this|that|these|them|those|everything|(?:the|your)\s+(?:summary|findings?|answers?|results?|list|review|suggestions?)"
-    r"|(?:all\s+(?:of\s+)?)(?:it|this|that))?",
+    r"(?:(?:all\s+(?:of\s+)?)?(?:it|this|that|these|them|those)|everything"
+    r"|(?:a|the|your)\s+(?:summary|findings?|answers?|results?|list|review|suggestions?))?",
     _I,
 )
 _SEARCH = re.compile(
     rf"{_POLITE}(?:(?:search|look)\b[^.\n]*?\bfor|search|find|grep(?:\s+for)?)\s+(.+)"
-    r"|\b(?:where|who|which\s+\w+)\b.*?\b(?:mentions?|mentioned|says?\s+about|talks?\s+about)\s+(.+)",
+    r"|\b(?:where|who|which\s+\w+)\b.{0,100}?\b(?:mentions?|mentioned|says?\s+about|talks?\s+about)\s+(.+)",
     _I,
 )
 _REVIEW = re.compile(
-    r"\b(?:look (?:through|at|over|around)|review|read|notes?|files?|workspace|folder|improve\w*|suggest\w*|analy[sz]e|summar\w+)\b",
+    r"\b(?:look (?:through|at|over|around)|review|read|notes?|files?|workspace|folder)\b"
+    r"|\b(?:improve|suggest|analy[sz]e|summar)\w*\b",
     _I,
 )
 _TODO = re.compile(r"\b(?:to-?dos?|to do list|plan|checklist|task list)\b", _I)
@@ -108,16 +110,20 @@ _WAIT_N = re.compile(
 )
 _WAIT = re.compile(rf"{_POLITE}(?:wait|sleep)\b|\btake your time\b|\bwait a (?:bit|moment|minute)\b", _I)
 _STOP = re.compile(
-    r"\bstop (?:reading|searching|looking|there|it|now)\b|^\W*stop\W*$|\bskip\b|\benough\b|\bjust answer\b|\banswer now\b", _I
-)
-_ALSO = re.compile(
-    r"\b(?:(?:focus|concentrate)\s+on|what about|pay attention to|don['’]?t forget(?:\s+about)?|"
-    r"(?:check|look\s+(?:at|for|into|up)|search(?:\s+for)?|find|include|consider|mention|grep))\s+(.+)"
-    r"|^\W*(?:and\s+)?also\s+(.+)",
+    r"\bstop (?:reading|searching|looking|there|it|now)\b|^\W*stop\W*$"
+    r"|\bskip\b|\benough\b|\bjust answer\b|\banswer now\b",
     _I,
 )
+_ALSO = (
+    re.compile(
+        r"\b(?:(?:focus|concentrate)\s+on|what about|pay attention to|don'?t forget(?:\s+about)?|grep|find"
+        r"|check|look\s+(?:at|for|into|up)|search(?:\s+for)?|include|consider|mention)\s+(.+)",
+        _I,
+    ),
+    re.compile(r"^\W*(?:and\s+)?also\s+(.+)", _I),
+)
 _NO_QUERY = re.compile(
-    r"^(?:(?:the|a|an|our|my|all|any|every|for|about|of|whether|if|that|is|anything|everything|mentions?|lines?|word)\s+)+"
+    r"^(?:(?:the|a|an|our|my|all|any|every|for|about|of|whether|if|that|is|anything|everything|mentions?|word)\s+)+"
     r"|\s+(?:in|through|across|from)\s+(?:(?:the|my|our|all|these|of)\s+)*(?:notes?|files?|workspace|folder)\b.*$"
     r"|\s+(?:please|too|as well|first|instead|again|now|thanks?)$",
     _I,
@@ -127,11 +133,12 @@ _QUOTED = re.compile(r"[“\"`]([^”\"`\n]{1,200})[”\"`]")
 
 def intent_of(text: str) -> Intent:
     """What a prompt wants."""
-    if _WHO.search(text):
+    straight = _straight(text)
+    if _WHO.search(straight):
         return Introduce()
-    if _ASK_NAME.search(text):
+    if _ASK_NAME.search(straight):
         return AskName()
-    if meet := _MEET.search(text):
+    if meet := _MEET.search(straight):
         return Meet(meet[1])
     return _write(text) or _search(text) or _read(text) or _general(text)
 
@@ -142,8 +149,8 @@ def wish_of(text: str) -> Intent:
         return Answer()
     if found := _write(text) or _read(text) or _search(text):
         return found
-    also = _ALSO.search(text)
-    return (_searched(also[1] or also[2]) if also else None) or Chat()
+    also = next((match for pattern in _ALSO if (match := pattern.search(_straight(text)))), None)
+    return (_searched(also[1]) if also else None) or Chat()
 
 
 def steered_intent_of(text: str) -> Intent:
@@ -158,6 +165,11 @@ def wait_s(text: str) -> float:
         minutes = timed[2].lower().startswith("m")
         return min(float(timed[1]) * (60 if minutes else 1), MAX_WAIT_S)
     return DEFAULT_WAIT_S if _WAIT.search(text) else 0.0
+
+
+def _straight(text: str) -> str:
+    """With straight apostrophes, which phones turn into curly ones."""
+    return text.replace("\u2019", "'")
 
 
 def _write(text: str) -> Write | None:
@@ -178,7 +190,7 @@ def _search(text: str) -> Search | None:
 def _searched(rest: str) -> Search | None:
     if quoted := _QUOTED.search(rest):
         return Search(quoted[1].strip())
-    query, previous = re.split(r"[,.;:!?\n]", rest.strip())[0], None
+    query, previous = re.split(r"[,.;:!?\n]", rest[:300].strip())[0], None
     while query != previous:
         query, previous = _NO_QUERY.sub("", query).strip(" '\"“”`()"), query
     return Search(query[:60]) if query else None

@@ -8,20 +8,25 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel.messages import TextBlock, ToolCallBlock
 from orchestrator_interactive.modules.provider_demo import intents
-from orchestrator_interactive.modules.provider_demo.answers import Subject, answer
-from orchestrator_interactive.modules.provider_demo.conversation import task_of
+from orchestrator_interactive.modules.provider_demo.answers import answer
+from orchestrator_interactive.modules.provider_demo.conversation import PAUSE, task_of
+from orchestrator_interactive.modules.provider_demo.subject import (
+    hits,
+    listed_files,
+    longest_word,
+    search_call,
+    subject_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from orchestrator_interactive.kernel.messages import ContentBlock, Message
     from orchestrator_interactive.modules.provider_demo.conversation import Task
+    from orchestrator_interactive.modules.provider_demo.subject import Subject
 
     Call = tuple[str, dict[str, Any]]
 
-MOST_FILES = 6
-_LISTED = re.compile(r"(.+) \([\d,]+ bytes\)")
-_TEXT_FILES = (".md", ".txt", ".csv", ".json", ".yaml", ".yml", ".toml", ".rst", ".html", ".py", ".js", ".log")
 _CALL_ID = re.compile(r"demo-(\d+)")
 
 
@@ -39,41 +44,35 @@ def plan(messages: Sequence[Message], tool_names: Collection[str]) -> list[Conte
 
 
 def next_step(messages: Sequence[Message], tool_names: Collection[str]) -> Step:
-    """The next answer: tool calls as long as something is to be found out, then text."""
+    """The next answer: tool calls as long as there is something to find out or to do, then text."""
     task = task_of(messages)
-    subject = _subject(task)
+    subject = subject_of(task)
     if calls := _next_calls(subject, tool_names):
         lead = _lead(subject, calls)
-        first_id = _last_call_number(messages) + 1
+        first = _last_call_number(messages) + 1
         blocks: list[ContentBlock] = [TextBlock(text=lead)] if lead else []
-        blocks += [ToolCallBlock(id=f"demo-{first_id + i}", name=n, input=given) for i, (n, given) in enumerate(calls)]
+        blocks += [ToolCallBlock(id=f"demo-{n}", name=call[0], input=call[1]) for n, call in enumerate(calls, first)]
         return Step(blocks)
-    wait_s = intents.wait_s(task.prompt)
-    pause = f"I am taking my time: {wait_s:g} seconds, as you asked.\n\n" if wait_s else ""
-    return Step([TextBlock(text=pause + answer(subject))], wait_s)
-
-
-def _subject(task: Task) -> Subject:
-    steered = bool(task.wrote) and task.wrote[0].text == task.prompt
-    intent = intents.steered_intent_of(task.prompt) if steered else intents.intent_of(task.prompt)
-    wishes = [(wrote, intents.wish_of(wrote.text)) for wrote in task.wrote]
-    if steered:
-        wishes[0] = (wishes[0][0], intent)
-    return Subject(task, intent, tuple(wishes))
+    wait_s = 0.0 if subject.is_to_answer_now else intents.wait_s(task.prompt)
+    pause = f"{PAUSE}{wait_s:g} seconds, as you asked.\n\n" if wait_s else ""
+    return Step([TextBlock(text=pause + answer(subject, tool_names))], wait_s)
 
 
 def _next_calls(subject: Subject, tool_names: Collection[str]) -> list[Call]:
-    asked_to_stop = any(isinstance(wish, intents.Answer) for _, wish in subject.wishes)
-    wished = [call for _, wish in subject.wishes if not isinstance(wish, intents.Review) for call in _pending(subject, wish)]
-    calls = wished if wished or asked_to_stop else _pending(subject, subject.intent)
-    return [call for i, call in enumerate(calls) if call[0] in tool_names and call not in calls[:i]]
+    """What was written in between comes first; after it, unless that was a wish for an answer, the task itself."""
+    task = subject.task
+    wishes = [wish for _, wish in subject.wishes if not isinstance(wish, intents.Review)]
+    calls = [call for wish in wishes for call in _pending(task, wish, tool_names)]
+    if not calls and not subject.is_to_answer_now:
+        calls = _pending(task, subject.intent, tool_names)
+    return [call for i, call in enumerate(calls) if call not in calls[:i]]
 
 
-def _pending(subject: Subject, intent: intents.Intent) -> list[Call]:
-    """The first round of calls that has not been made yet, without what has been made of it."""
-    for calls in _rounds(subject.task, intent):
-        if open_calls := [call for call in calls if subject.task.result(*call) is None]:
-            return open_calls
+def _pending(task: Task, intent: intents.Intent, tool_names: Collection[str]) -> list[Call]:
+    """What has not been called yet of the first round that is not complete."""
+    for calls in _rounds(task, intent):
+        if pending := [call for call in calls if call[0] in tool_names and task.result(*call) is None]:
+            return pending
     return []
 
 
@@ -82,49 +81,66 @@ def _rounds(task: Task, intent: intents.Intent) -> Iterator[list[Call]]:
         case intents.Review():
             yield from _review(task)
         case intents.Search(query):
-            yield [_search(query)]
-            if not hits(task, query) and (longest := max(re.findall(r"\w+", query), key=len, default=query)) != query:
-                yield [_search(longest)]
+            yield [search_call(query)]
+            if not hits(task, query):
+                yield [search_call(longest_word(query))]
         case intents.Read(paths):
             yield [_read(path) for path in paths]
         case intents.Write(path, content, append):
             if text := content or task.last_answer:
-                yield [("write_file", {"path": path, "content": text + "\n", **({"append": True} if append else {})})]
+                yield [("write_file", {"path": path, "content": text + "\n", "append": append})]
         case intents.Todo(items):
-            given = {"items": [_todo_item(text, "pending") for text in items]} if items else {"action": "show"}
-            yield [("todo", given)]
-        case _:
-            pass
+            yield [("todo", {"items": [_item(text) for text in items]} if items else {"action": "show"})]
 
 
 def _review(task: Task) -> Iterator[list[Call]]:
-    yield [("list_files", {}), _todo(["See what is there", "Read the files", "Write up what I found"], 0)]
+    yield [("list_files", {}), _progress(["See what is there", "Read the files", "Write up what I found"], 0)]
     files = listed_files(task)
     if not files:
         return
-    steps = ["See what is there", *(f"Read {path}" for path in files), "Write up what I found"]
+    items = ["See what is there", *(f"Read {path}" for path in files), "Write up what I found"]
     alone = len(files) - 2 if len(files) > 4 else len(files)
     for at in range(alone):
-        yield [_read(files[at]), _todo(steps, at + 1)]
+        yield [_read(files[at]), _progress(items, at + 1)]
     if files[alone:]:
-        yield [*map(_read, files[alone:]), _todo(steps, alone + 1, at_once=len(files) - alone)]
-    yield [_todo(steps, len(steps))]
-
-
-def _search(query: str) -> Call:
-    return "search_files", {"query": query}
+        yield [*map(_read, files[alone:]), _progress(items, alone + 1, at_once=2)]
+    yield [_progress(items, len(items))]
 
 
 def _read(path: str) -> Call:
     return "read_file", {"path": path}
 
 
-def _todo(steps: Sequence[str], at: int, at_once: int = 1) -> Call:
+def _progress(items: Sequence[str], at: int, at_once: int = 1) -> Call:
     def status(index: int) -> str:
-        return "done" if index < at else "in_progress" if index < at + at_once else "pending"
+        if index < at:
+            return "done"
+        return "in_progress" if index < at + at_once else "pending"
 
-    return "todo", {"items": [_todo_item(text, status(index)) for index, text in enumerate(steps)]}
+    return "todo", {"items": [_item(text, status(index)) for index, text in enumerate(items)]}
 
 
-def _todo_item(text: str, status: str) -> dict[str, str]:
+def _item(text: str, status: str = "pending") -> dict[str, str]:
     return {"text": text, "status": status}
+
+
+def _lead(subject: Subject, calls: Sequence[Call]) -> str:
+    """What is said along with the first calls, and with those that a message in between has caused. See LEADS."""
+    if subject.wishes and not subject.is_steered and calls[0][0] != "list_files":
+        queries = [f"“{given['query']}”" for name, given in calls if name == "search_files"]
+        return f"You also mention {' and '.join(queries)}: I look for that first." if queries else ""
+    if subject.task.used:
+        return ""
+    match subject.intent:
+        case intents.Review():
+            return "I'll look at what is there."
+        case intents.Search(query):
+            return f"I'll search for “{query}”."
+        case _:
+            return ""
+
+
+def _last_call_number(messages: Sequence[Message]) -> int:
+    blocks = (block for m in messages if isinstance(m.content, list) for block in m.content)
+    ids = (_CALL_ID.fullmatch(block.id) for block in blocks if isinstance(block, ToolCallBlock))
+    return max((int(found[1]) for found in ids if found), default=0)

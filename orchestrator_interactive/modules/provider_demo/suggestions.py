@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
     from orchestrator_interactive.modules.provider_demo.findings import FileFindings, Spot
 
+_BRACKETS = re.compile(r"\([^()]*\)")
+
 MOST = 5
 FEWEST = 3
 
@@ -52,7 +54,7 @@ def _nobody(files: Sequence[FileFindings]) -> Iterator[str]:
 def _doubles(files: Sequence[FileFindings]) -> Iterator[str]:
     places: defaultdict[str, list[Spot]] = defaultdict(list)
     for spot in (spot for file in files for spot in file.open_items):
-        places[re.sub(r"\(.*?\)|\W+", " ", spot.text).strip().lower()].append(spot)
+        places[re.sub(r"\W+", " ", _BRACKETS.sub("", spot.text)).strip().lower()].append(spot)
     for spots in places.values():
         if len(spots) > 1:
             where = " and ".join(spot.place for spot in spots)
@@ -83,7 +85,8 @@ def _no_guide(files: Sequence[FileFindings]) -> Iterator[str]:
 
 
 def _quoted(spots: Sequence[Spot]) -> str:
-    return f"“{spots[0].text}” ({spots[0].place})"
+    clearest = min(spots, key=lambda spot: spot.path.endswith(".csv"))
+    return f"“{clearest.text}” ({clearest.place})"
 
 
 def _counted(count: int, what: str) -> str:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from orchestrator_interactive.modules.options import Options, read
 from orchestrator_interactive.modules.tool_filesystem.tools import ALL_TOOLS
 from orchestrator_interactive.modules.tool_filesystem.workspace import Workspace
+from orchestrator_interactive.options import Options, read
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator

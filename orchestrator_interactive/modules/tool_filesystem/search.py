@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from orchestrator_interactive.modules.tool_filesystem.workspace import Workspace
 
-TIME_LIMIT_S = 5.0
+TIME_LIMIT_S = 3.0
 _MAX_LINE = 2_000  # characters of a line that are looked at
 _MAX_FILE_BYTES = 2_000_000  # larger files are data rather than text
 _MAX_TOTAL_CHARACTERS = 20_000_000

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from pydantic import Field
 
 from orchestrator_interactive.kernel.models import ToolResult
-from orchestrator_interactive.modules.options import Options, read, schema
 from orchestrator_interactive.modules.tool_filesystem.reading import excerpt
 from orchestrator_interactive.modules.tool_filesystem.search import TIME_LIMIT_S, lines_matching, lines_with
 from orchestrator_interactive.modules.tool_filesystem.workspace import WorkspaceError
+from orchestrator_interactive.options import Options, read, schema
 
 if TYPE_CHECKING:
     from orchestrator_interactive.modules.tool_filesystem.workspace import Workspace
@@ -118,7 +118,9 @@ class SearchInput(Options):
 
 class SearchFiles(FileTool[SearchInput]):
     name = "search_files"
-    description = "Find the lines that contain a text, in all files of the workspace. Returns lines like 'path:line: text'."
+    description = (
+        "Find the lines that contain a text, in all files of the workspace. Returns lines like 'path:line: text'."
+    )
     input_kind = SearchInput
 
     def _label(self, given: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""What comes in from outside, read once: a module's configuration, a tool's input."""
+"""What comes in from outside, checked once: a module's configuration, a tool's input."""
 
 from __future__ import annotations
 

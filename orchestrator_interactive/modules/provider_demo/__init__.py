@@ -1,0 +1,29 @@
+"""`provider-demo`: tries everything out without a key and without a network.
+
+It reads the conversation, uses the tools it is given and answers from what they say, by word rules. `plan` is the whole
+of its mind: a pure function.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from orchestrator_interactive.modules.provider_demo.plan import plan
+from orchestrator_interactive.modules.provider_demo.provider import DemoOptions, DemoProvider
+from orchestrator_interactive.options import read
+
+if TYPE_CHECKING:
+    from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
+
+__all__ = ["DemoOptions", "DemoProvider", "mount", "plan"]
+
+
+async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> DemoProvider:
+    """Mount the provider as `demo`.
+
+    Raises:
+        ValueError: the configuration has an unknown option or a value out of range.
+    """
+    provider = DemoProvider(read(DemoOptions, config, "provider-demo"))
+    await coordinator.mount("providers", provider, name=provider.name)
+    return provider

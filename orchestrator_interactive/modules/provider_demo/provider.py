@@ -1,0 +1,134 @@
+"""The demo as a provider: paced, streaming, and failing on request."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from orchestrator_interactive.kernel.errors import AuthenticationError, ProviderUnavailableError, RateLimitError
+from orchestrator_interactive.kernel.messages import ChatResponse, TextBlock, ToolCall, ToolCallBlock, Usage
+from orchestrator_interactive.kernel.models import ModelInfo, ProviderInfo
+from orchestrator_interactive.modules.provider_demo.conversation import task_of
+from orchestrator_interactive.modules.provider_demo.plan import next_step
+from orchestrator_interactive.options import Options
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from orchestrator_interactive.kernel.messages import ChatRequest, ContentBlock
+    from orchestrator_interactive.kernel.stream import ResponseStream
+    from orchestrator_interactive.modules.provider_demo.plan import Step
+
+MODEL = "demo-1"
+_CONTEXT_WINDOW = 200_000
+_MAX_OUTPUT_TOKENS = 8_192
+_WORD = re.compile(r"\s*\S+\s*")
+
+
+class DemoOptions(Options):
+    """Pace of the demo, in seconds. Where both are 0 nothing is waited for, not even what a user asks for."""
+
+    think_s: float = Field(default=1.5, ge=0, le=60)
+    word_s: float = Field(default=0.02, ge=0, le=5)
+
+
+class DemoProvider:
+    """A provider without a model and without a network. It has no state: a conversation may resume anywhere."""
+
+    name = "demo"
+
+    def __init__(self, options: DemoOptions) -> None:
+        self._options = options
+
+    def get_info(self) -> ProviderInfo:
+        return ProviderInfo(
+            id="demo",
+            display_name="Offline demo",
+            capabilities=["streaming", "tools", "tool_choice"],
+            defaults={"model": MODEL, "context_window": _CONTEXT_WINDOW, "max_output_tokens": _MAX_OUTPUT_TOKENS},
+        )
+
+    async def list_models(self) -> list[ModelInfo]:
+        return [
+            ModelInfo(
+                id=MODEL,
+                display_name="Offline demo: word rules, no language model",
+                context_window=_CONTEXT_WINDOW,
+                max_output_tokens=_MAX_OUTPUT_TOKENS,
+                capabilities=["streaming", "tools", "tool_choice"],
+            )
+        ]
+
+    async def complete(self, request: ChatRequest, **kwargs: Any) -> ChatResponse:
+        """Answer; with `stream=` (a `ResponseStream`), word by word. Of `tool_choice` only `"none"` is understood.
+
+        Raises:
+            LLMError: the last prompt asked for it (`demo: fail`, `demo: fail auth`, `demo: rate limit`).
+        """
+        await _fail_on_request(request)
+        may_call = request.tools and request.tool_choice != "none"
+        step = next_step(request.messages, {tool.name for tool in request.tools or ()} if may_call else ())
+        await self._deliver(step, kwargs.get("stream"))
+        calls = [block for block in step.blocks if isinstance(block, ToolCallBlock)]
+        return ChatResponse(
+            content=step.blocks,
+            tool_calls=[ToolCall(id=call.id, name=call.name, arguments=call.input) for call in calls] or None,
+            usage=_usage(request, step.blocks),
+            finish_reason="tool_use" if calls else "end_turn",
+        )
+
+    def parse_tool_calls(self, response: ChatResponse) -> list[ToolCall]:
+        return response.tool_calls or []
+
+    async def _deliver(self, step: Step, stream: ResponseStream | None) -> None:
+        await self._pause(self._options.think_s)
+        for block in step.blocks:
+            if isinstance(block, TextBlock):
+                await self._speak(block.text, step.wait_s, stream)
+            if stream is not None:
+                stream.block(block)
+
+    async def _speak(self, text: str, wait_s: float, stream: ResponseStream | None) -> None:
+        in_the_pause = len(_WORD.findall(text.partition("\n\n")[0])) if wait_s else 0
+        for number, word in enumerate(_WORD.findall(text)):
+            if stream is not None:
+                stream.text(word)
+            await self._pause(wait_s / in_the_pause if number < in_the_pause else self._options.word_s)
+
+    async def _pause(self, seconds: float) -> None:
+        in_a_hurry = not self._options.think_s and not self._options.word_s
+        await asyncio.sleep(0 if in_a_hurry else seconds)
+
+
+async def _fail_on_request(request: ChatRequest) -> None:
+    task = task_of(request.messages)
+    match "" if task.wrote else task.prompt.strip():
+        case "demo: fail":
+            raise ProviderUnavailableError("The demo fails because you asked for it.", provider="demo", status_code=503)
+        case "demo: fail auth":
+            raise AuthenticationError("The demo refuses its key because you asked.", provider="demo", status_code=401)
+        case "demo: rate limit":
+            raise RateLimitError(
+                "The demo's rate limit is used up because you asked.", provider="demo", status_code=429, retry_after=2.0
+            )
+        case "demo: stall":
+            await asyncio.Event().wait()
+        case _:
+            pass
+
+
+def _usage(request: ChatRequest, blocks: Sequence[ContentBlock]) -> Usage:
+    """Tokens, estimated as a quarter of the characters."""
+    sent = sum(
+        len(message.content) if isinstance(message.content, str) else _size(message.content)
+        for message in request.messages
+    )
+    input_tokens, output_tokens = sent // 4 + 1, _size(blocks) // 4 + 1
+    return Usage(input_tokens=input_tokens, output_tokens=output_tokens, total_tokens=input_tokens + output_tokens)
+
+
+def _size(blocks: Sequence[ContentBlock] | None) -> int:
+    return sum(len(block.model_dump_json()) for block in blocks or ())

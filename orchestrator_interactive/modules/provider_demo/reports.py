@@ -1,0 +1,117 @@
+"""Reports on what the tools found: files, searches, failures."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from orchestrator_interactive.modules.provider_demo.findings import study
+from orchestrator_interactive.modules.provider_demo.subject import Hit, hits, listed_files, longest_word, search_call
+from orchestrator_interactive.modules.provider_demo.suggestions import suggestions
+
+if TYPE_CHECKING:
+    from orchestrator_interactive.modules.provider_demo.conversation import Used
+    from orchestrator_interactive.modules.provider_demo.findings import FileFindings
+    from orchestrator_interactive.modules.provider_demo.subject import Subject
+
+_MOST_HITS = 10
+_EXCERPT_LINES = 15
+
+
+def review(subject: Subject, *, may_look: bool) -> str:
+    """What was found in the files, and what follows from it."""
+    files = subject.files()
+    if not files:
+        return _nothing_read(subject, may_look=may_look)
+    total = sum(file.lines for file in files)
+    unread = [path for path in listed_files(subject.task) if path not in {file.path for file in files}]
+    parts = [
+        f"I have read **{counted(len(files), 'file')}**, {counted(total, 'line')} in all.",
+        "**What is there**\n" + "\n".join(map(_file_line, files)),
+    ]
+    if unread:
+        parts.append(f"Not read: {', '.join(f'`{path}`' for path in unread)}.")
+    if advice := suggestions(files):
+        parts.append("**What I suggest**\n" + "\n".join(f"{n}. {line}" for n, line in enumerate(advice, 1)))
+    return "\n\n".join(parts)
+
+
+def search_results(subject: Subject, query: str) -> str:
+    """What a search found, in Markdown; empty where it failed, which is reported elsewhere."""
+    task = subject.task
+    found, word = hits(task, query), query
+    if not found:
+        word = longest_word(query)
+        found = hits(task, word)
+    if found:
+        also = f" (for “{query}” there is nothing)" if word != query else ""
+        return "\n".join((f"**“{word}”**: {counted(len(found), 'line')}{also}", *_hit_lines(found)))
+    result = task.result(*search_call(query))
+    if result is None:
+        return f"I could not search for “{query}”: in this turn I have no tool for it."
+    return "" if result.failed else f"**“{query}”**: I found nothing in the files."
+
+
+def excerpt(subject: Subject, path: str) -> str:
+    """What a file is, and how it begins."""
+    text = subject.text_of(path)
+    if text is None:
+        was_tried = any(use.input.get("path") == path for use in subject.failures)
+        return "" if was_tried else f"I could not read `{path}`: in this turn I have no tool for it."
+    lines = text.replace("```", "'''").splitlines()
+    body = "\n".join(lines[:_EXCERPT_LINES])
+    more = f"\n… and {counted(len(lines) - _EXCERPT_LINES, 'line')} more." if len(lines) > _EXCERPT_LINES else ""
+    return f"{_file_line(study(path, text)).removeprefix('- ')}\n```\n{body}\n```{more}"
+
+
+def failures(subject: Subject) -> str:
+    """What did not work, and what the tool said about it."""
+    if not subject.failures:
+        return ""
+    return "\n".join(("**What did not work**", *map(_failure_line, subject.failures)))
+
+
+def counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def sentence(text: str) -> str:
+    text = text.strip()
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def _nothing_read(subject: Subject, *, may_look: bool) -> str:
+    if not subject.has_used("list_files"):
+        why = "I was asked to answer at once" if may_look else "in this turn I have no tool to look with"
+        return f"I have not seen any files: {why}."
+    if subject.failures:
+        return "I could not look at the files."
+    if files := listed_files(subject.task):
+        return (
+            f"I have seen {counted(len(files), 'file')} and read none yet: {', '.join(f'`{path}`' for path in files)}."
+        )
+    return "The workspace has no text files. Put some notes into it, and I will look through them."
+
+
+def _file_line(file: FileFindings) -> str:
+    facts = [counted(file.lines, "line")]
+    facts += [counted(file.headings, "heading")] if file.headings else []
+    if file.open_items:
+        nobody = len(file.without_owner)
+        facts.append(
+            f"**{counted(len(file.open_items), 'open item')}**" + (f" ({nobody} without an owner)" if nobody else "")
+        )
+    facts += [f"{file.done} done"] if file.done else []
+    facts += [f"{counted(len(file.gaps), 'row')} without an owner"] if file.gaps else []
+    facts += [counted(len(file.questions), "open question")] if file.questions else []
+    facts += [f"{counted(len(file.marks), 'TODO/FIXME/TBD mark')}"] if file.marks else []
+    return f"- `{file.path}`: {', '.join(facts)}"
+
+
+def _hit_lines(found: list[Hit]) -> list[str]:
+    shown = [f"- `{hit.path}:{hit.line}` {hit.text.removeprefix('- ')}" for hit in found[:_MOST_HITS]]
+    return [*shown, f"- … and {len(found) - _MOST_HITS} more"] if len(found) > _MOST_HITS else shown
+
+
+def _failure_line(use: Used) -> str:
+    about = next((use.input[key] for key in ("path", "query") if isinstance(use.input.get(key), str)), "")
+    return f"- `{use.name}`{f' of `{about}`' if about else ''}: {sentence(use.output)}"

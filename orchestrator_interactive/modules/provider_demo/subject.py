@@ -1,0 +1,105 @@
+"""What the demo is busy with: the task, what is wanted, and what the tools have said about it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from orchestrator_interactive.modules.provider_demo import intents
+from orchestrator_interactive.modules.provider_demo.findings import study
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from orchestrator_interactive.modules.provider_demo.conversation import Task, Used, Wrote
+    from orchestrator_interactive.modules.provider_demo.findings import FileFindings
+
+MOST_FILES = 6
+_LISTED = re.compile(r"(.+) \([\d,]+ bytes\)")
+_HIT = re.compile(r"(.+?):(\d+): (.*)")
+_TEXT_FILES = (".md", ".txt", ".csv", ".json", ".yaml", ".yml", ".toml", ".rst", ".html", ".py", ".js", ".log")
+
+
+class Hit(NamedTuple):
+    path: str
+    line: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A task, understood. `wishes` are the messages that came in between, each with what it wants."""
+
+    task: Task
+    intent: intents.Intent
+    wishes: tuple[tuple[Wrote, intents.Intent], ...]
+    is_steered: bool
+
+    @property
+    def queries(self) -> list[str]:
+        """What was to be searched for, by messages in between and by the prompt."""
+        wanted = (*(wish for _, wish in self.wishes), self.intent)
+        return list(dict.fromkeys(wish.query for wish in wanted if isinstance(wish, intents.Search)))
+
+    @property
+    def is_to_answer_now(self) -> bool:
+        return any(isinstance(wish, intents.Answer) for _, wish in self.wishes)
+
+    @property
+    def failures(self) -> list[Used]:
+        return [use for use in self.task.used if use.failed]
+
+    def has_used(self, name: str) -> bool:
+        return any(use.name == name for use in self.task.used)
+
+    def files(self) -> list[FileFindings]:
+        """What was found in the files that were read, one entry per file."""
+        read = {use.input.get("path"): use.output for use in self._succeeded("read_file")}
+        return [study(path, text) for path, text in read.items() if isinstance(path, str)]
+
+    def text_of(self, path: str) -> str | None:
+        return next((use.output for use in self._succeeded("read_file") if use.input.get("path") == path), None)
+
+    def _succeeded(self, name: str) -> Sequence[Used]:
+        return [use for use in self.task.used if use.name == name and not use.failed]
+
+
+def subject_of(task: Task) -> Subject:
+    """Understand a task."""
+    is_steered = bool(task.wrote) and task.wrote[0].text == task.prompt
+    intent = intents.steered_intent_of(task.prompt) if is_steered else intents.intent_of(task.prompt)
+    wishes = [(wrote, _possible(intents.wish_of(wrote.text), is_steered=is_steered)) for wrote in task.wrote]
+    if is_steered:
+        wishes[0] = (wishes[0][0], intent)
+    return Subject(task, intent, tuple(wishes), is_steered)
+
+
+def search_call(query: str) -> tuple[str, dict[str, Any]]:
+    return "search_files", {"query": query}
+
+
+def longest_word(query: str) -> str:
+    return max(re.findall(r"\w+", query), key=len, default=query)
+
+
+def hits(task: Task, query: str) -> list[Hit]:
+    """What a search has found."""
+    found = task.result(*search_call(query))
+    if found is None or found.failed:
+        return []
+    return [Hit(hit[1], int(hit[2]), hit[3]) for line in found.output.splitlines() if (hit := _HIT.fullmatch(line))]
+
+
+def listed_files(task: Task) -> list[str]:
+    """The text files to read, as far as they were listed; six at most."""
+    listing = task.result("list_files", {})
+    if listing is None or listing.failed:
+        return []
+    paths = [listed[1] for line in listing.output.splitlines() if (listed := _LISTED.fullmatch(line))]
+    return [path for path in paths if path.lower().endswith(_TEXT_FILES)][:MOST_FILES]
+
+
+def _possible(wish: intents.Intent, *, is_steered: bool) -> intents.Intent:
+    """While an answer is still to come, there is none yet that could be written down."""
+    return intents.Chat() if isinstance(wish, intents.Write) and wish.content is None and not is_steered else wish

@@ -1,0 +1,358 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator_interactive.injection import Injection, injection_row, notice_row
+from orchestrator_interactive.kernel.messages import Message, TextBlock, ToolCallBlock
+from orchestrator_interactive.modules.provider_demo import plan
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from orchestrator_interactive.kernel.messages import ContentBlock
+
+    Row = dict[str, Any]
+
+TOOLS = ("list_files", "read_file", "search_files", "write_file", "todo")
+FILES = {
+    "a.md": "# A\n- [ ] bake a cake\n- launch on 3 May\n",
+    "b.md": "The launch is on 4 May.\nWho pays?\n",
+    "p.png": "\x89PNG",
+}
+
+
+def user(text: str) -> Row:
+    return {"role": "user", "content": text}
+
+
+def steer(*texts: str) -> Row:
+    return injection_row([Injection(text) for text in texts])
+
+
+def said(text: str) -> Row:
+    return {"role": "assistant", "content": [{"type": "text", "text": text}]}
+
+
+def messages(rows: Sequence[Row]) -> list[Message]:
+    return [Message.model_validate(row) for row in rows]
+
+
+def next_of(rows: Sequence[Row], tools: Sequence[str] = TOOLS) -> list[ContentBlock]:
+    return plan(messages(rows), tools)
+
+
+def text_of(blocks: Sequence[ContentBlock]) -> str:
+    return "".join(block.text for block in blocks if isinstance(block, TextBlock))
+
+
+def calls_of(blocks: Sequence[ContentBlock]) -> list[tuple[str, dict[str, Any]]]:
+    return [(block.name, block.input) for block in blocks if isinstance(block, ToolCallBlock)]
+
+
+def names_of(blocks: Sequence[ContentBlock]) -> list[str]:
+    return [name for name, _ in calls_of(blocks)]
+
+
+def outcome(name: str, given: dict[str, Any], files: dict[str, str]) -> tuple[str, bool]:
+    """What the tools of a small workspace say, and whether it is a failure."""
+    match name:
+        case "list_files":
+            return "\n".join(f"{path} ({len(text)} bytes)" for path, text in files.items()), False
+        case "read_file":
+            path = given["path"]
+            return (files[path], False) if path in files else (f"There is no '{path}'.", True)
+        case "search_files":
+            lines = [
+                f"{path}:{number}: {line}"
+                for path, text in files.items()
+                for number, line in enumerate(text.splitlines(), 1)
+                if given["query"].lower() in line.lower()
+            ]
+            return "\n".join(lines) or f"No line contains “{given['query']}”.", False
+        case _:
+            return "Done.", False
+
+
+def after(rows: Sequence[Row], tools: Sequence[str] = TOOLS, files: dict[str, str] = FILES) -> list[Row]:
+    """The rows after one more turn, with the results of its calls."""
+    blocks = next_of(rows, tools)
+    turn: list[Row] = [{"role": "assistant", "content": [block.model_dump() for block in blocks]}]
+    for block in blocks:
+        if isinstance(block, ToolCallBlock):
+            text, failed = outcome(block.name, block.input, files)
+            row = {"role": "tool", "tool_call_id": block.id, "name": block.name, "content": text}
+            turn.append({**row, "metadata": {"is_error": True}} if failed else row)
+    return [*rows, *turn]
+
+
+def answered(rows: Sequence[Row], tools: Sequence[str] = TOOLS) -> list[Row]:
+    """The rows after all turns up to the answer."""
+    rows = list(rows)
+    for _ in range(20):
+        rows = after(rows, tools)
+        if rows[-1]["role"] == "assistant":
+            return rows
+    raise AssertionError("It goes on for ever.")
+
+
+def answer_to(*rows: Row, tools: Sequence[str] = TOOLS) -> str:
+    return "".join(block.get("text", "") for block in answered(rows, tools)[-1]["content"])
+
+
+def used_in(rows: Sequence[Row]) -> list[tuple[str, Any]]:
+    blocks = [
+        block
+        for row in rows
+        if row["role"] == "assistant" and isinstance(row["content"], list)
+        for block in row["content"]
+    ]
+    return [(block["name"], block["input"]) for block in blocks if block["type"] == "tool_call"]
+
+
+def test_a_review_looks_reads_and_reports_what_is_really_there() -> None:
+    rows = [user("look through the notes and suggest improvements")]
+    first = next_of(rows)
+    assert text_of(first) == "I'll look at what is there."
+    assert names_of(first) == ["list_files", "todo"]
+    rows = answered(rows)
+    assert [given["path"] for name, given in used_in(rows) if name == "read_file"] == ["a.md", "b.md"]
+    answer = rows[-1]["content"][0]["text"]
+    assert "`a.md`: 3 lines, 1 heading, **1 open item** (1 without an owner)" in answer
+    assert "`b.md`: 2 lines, 1 open question" in answer
+    assert "3 May in `a.md:3`, 4 May in `b.md:1`" in answer
+    assert "“bake a cake” (`a.md:2`)" in answer
+    assert "p.png" not in answer
+    assert "review.md" in answer.splitlines()[-1]
+
+
+def test_a_review_of_many_files_reads_six_and_the_last_two_together() -> None:
+    files = {f"n{n}.md": "text\n" for n in range(8)}
+    rows = [user("review the files")]
+    turns = []
+    for _ in range(8):
+        turns.append([given["path"] for name, given in calls_of(next_of(rows)) if name == "read_file"])
+        rows = after(rows, files=files)
+    assert turns == [[], ["n0.md"], ["n1.md"], ["n2.md"], ["n3.md"], ["n4.md", "n5.md"], [], []]
+
+
+def test_the_to_do_list_follows_the_review_to_its_end() -> None:
+    lists = [given["items"] for name, given in used_in(answered([user("review my notes")])) if name == "todo"]
+    assert [item["status"] for item in lists[0]] == ["in_progress", "pending", "pending"]
+    assert {item["status"] for item in lists[-1]} == {"done"}
+
+
+@pytest.mark.parametrize(
+    ("prompt", "call"),
+    [
+        ("search for cake", ("search_files", {"query": "cake"})),
+        ("please find every mention of the launch in the notes", ("search_files", {"query": "launch"})),
+        ("grep “launch on”", ("search_files", {"query": "launch on"})),
+        ("where is the cake mentioned? who mentions cake", ("search_files", {"query": "cake"})),
+        ("what's in a.md?", ("read_file", {"path": "a.md"})),
+        ("read plans/b.md", ("read_file", {"path": "plans/b.md"})),
+        ("open ../secret.md", ("read_file", {"path": "../secret.md"})),
+        (
+            "todo: buy flour, bake",
+            ("todo", {"items": [{"text": t, "status": "pending"} for t in ("buy flour", "bake")]}),
+        ),
+        ("show my to-do list", ("todo", {"action": "show"})),
+        ("write into c.md: hello", ("write_file", {"path": "c.md", "content": "hello\n", "append": False})),
+        ("add “milk” to list.txt", ("write_file", {"path": "list.txt", "content": "milk\n", "append": True})),
+        ("put hello world in c.md", ("write_file", {"path": "c.md", "content": "hello world\n", "append": False})),
+        ("<@U1> search for cake", ("search_files", {"query": "cake"})),
+    ],
+)
+def test_a_prompt_leads_to_the_call_it_asks_for(prompt: str, call: tuple[str, dict[str, Any]]) -> None:
+    assert calls_of(next_of([user(prompt)])) == [call]
+
+
+def test_what_was_answered_can_be_saved() -> None:
+    rows = answered([user("review my notes")])
+    answer = rows[-1]["content"][0]["text"]
+    (call,) = calls_of(next_of([*rows, user("save it into review.md")]))
+    assert call == ("write_file", {"path": "review.md", "content": answer + "\n", "append": False})
+
+
+def test_with_nothing_to_save_it_asks_what_to_write() -> None:
+    assert "What shall I write into `review.md`?" in answer_to(user("save it into review.md"))
+
+
+def test_a_search_shows_lines_and_falls_back_to_the_longest_word() -> None:
+    assert "- `a.md:2` [ ] bake a cake" in answer_to(user("search for cake"))
+    rows = answered([user("search for launch parties in june")])
+    assert [given["query"] for _, given in used_in(rows)] == ["launch parties in june", "parties"]
+    assert "I found nothing" in rows[-1]["content"][0]["text"]
+
+
+def test_failures_of_tools_are_reported() -> None:
+    answer = answer_to(user("what's in gone.md?"))
+    assert "**What did not work**" in answer
+    assert "`read_file` of `gone.md`: There is no 'gone.md'." in answer
+
+
+@pytest.mark.parametrize("greeting", ["hello", "help", "who are you?", "What can you do"])
+def test_it_says_honestly_that_it_is_a_demo(greeting: str) -> None:
+    assert "**offline demo**" in answer_to(user(greeting))
+
+
+def test_it_shows_that_it_read_the_conversation() -> None:
+    rows = [user("my name is Zoë"), said("Nice to meet you."), user("what\u2019s my name?")]
+    assert "**Zoë**" in answer_to(*rows)
+    assert "You have not told me" in answer_to(user("what's my name?"))
+    answer = answer_to(user("The cat sat."), said("I see."), user("Qwerty."))
+    assert "“Qwerty.”" in answer
+    assert "message 2" in answer
+    assert "“The cat sat.”" in answer
+
+
+@pytest.mark.parametrize(
+    ("words", "query"),
+    [
+        ("also check the launch", "launch"),
+        ("Focus on the cake, please", "cake"),
+        ("what about cake?", "cake"),
+        ("don\u2019t forget the launch!", "launch"),
+        ("Ana: also search for cake", "cake"),
+        ("also the cake", "cake"),
+    ],
+)
+def test_a_wish_in_between_is_searched_for_at_the_next_turn_and_leads_the_answer(words: str, query: str) -> None:
+    rows = [*after(after([user("review my notes")])), steer(words)]
+    assert calls_of(next_of(rows)) == [("search_files", {"query": query})]
+    rows = answered(rows)
+    answer = rows[-1]["content"][0]["text"]
+    assert answer.startswith(f"**“{query}”**")
+    assert f"**While I was working you also wrote:**\n- “{words}”: I searched for it" in answer
+    assert ("read_file", {"path": "b.md"}) in used_in(rows)
+
+
+@pytest.mark.parametrize("words", ["stop reading", "skip the rest", "that's enough"])
+def test_told_that_it_is_enough_it_answers_with_what_it_has(words: str) -> None:
+    rows = [*after(after([user("review my notes")])), steer(words)]
+    blocks = next_of(rows)
+    assert names_of(blocks) == []
+    assert "**1 file**" in text_of(blocks)
+    assert "Not read: `b.md`" in text_of(blocks)
+    assert f"“{words}”: I stopped there" in text_of(blocks)
+
+
+def test_every_message_in_between_is_quoted_with_what_came_of_it() -> None:
+    rows = [*after([user("review my notes")]), steer("also check cake", "Bo: nice\nweather", "read b.md")]
+    rows = [*after(rows), steer("also look for unicorns")]
+    answer = answer_to(*rows)
+    for quoted in ("“also check cake”: I searched", "“Bo: nice weather”: I have read it", "“read b.md”: I read it"):
+        assert quoted in answer
+    assert "“also look for unicorns”: I searched for it, and found nothing." in answer
+
+
+def test_what_is_written_after_the_answer_is_answered_alone() -> None:
+    rows = [*answered([user("review my notes")]), steer("also check the cake", "and thanks!")]
+    assert calls_of(next_of(rows)) == [("search_files", {"query": "cake"})]
+    answer = answer_to(*rows)
+    assert answer.startswith("**“cake”**")
+    assert "I have read **" not in answer
+    assert "“and thanks!”" in answer
+
+
+def test_a_question_after_the_answer_is_understood_like_a_prompt() -> None:
+    rows = [*answered([user("review my notes")]), steer("what's in b.md?")]
+    assert calls_of(next_of(rows)) == [("read_file", {"path": "b.md"})]
+
+
+def test_text_whose_calls_were_cut_away_is_no_answer() -> None:
+    rows = [user("review my notes"), said("I'll look at what is there."), steer("also check cake")]
+    assert calls_of(next_of(rows)) == [("search_files", {"query": "cake"})]
+    assert "list_files" in [name for name, _ in used_in(answered(rows))]
+
+
+def test_continue_takes_up_the_task_that_was_stopped() -> None:
+    rows = [*after(after([user("review my notes")])), user("go on, please")]
+    assert ("read_file", {"path": "b.md"}) in calls_of(next_of(rows))
+
+
+def test_messages_left_over_from_a_stopped_run_belong_to_the_next_prompt() -> None:
+    rows = [*after([user("review my notes")]), steer("also check cake"), user("search for launch")]
+    assert {given["query"] for _, given in calls_of(next_of(rows))} == {"cake"}
+    assert "“also check cake”: I searched for it" in answer_to(*rows)
+
+
+def test_a_notice_is_not_taken_for_a_prompt() -> None:
+    rows = [user("search for cake"), notice_row(["A worker is done."])]
+    assert calls_of(next_of(rows)) == [("search_files", {"query": "cake"})]
+
+
+@pytest.mark.parametrize(
+    "prompt", ["review my notes", "search for cake", "read a.md", "write into c.md: x", "todo: a, b", "who are you?"]
+)
+def test_without_tools_it_answers_in_text(prompt: str) -> None:
+    blocks = next_of([user(prompt)], tools=())
+    assert names_of(blocks) == []
+    assert text_of(blocks)
+
+
+def test_with_some_of_the_tools_it_does_what_they_allow() -> None:
+    rows = answered([user("review my notes")], tools=("list_files", "read_file"))
+    assert {name for name, _ in used_in(rows)} == {"list_files", "read_file"}
+    assert "**2 files**" in rows[-1]["content"][0]["text"]
+
+
+def test_it_reads_other_peoples_rows_too() -> None:
+    call = {"id": "x1", "type": "function", "function": {"name": "search_files", "arguments": '{"query": "cake"}'}}
+    rows = [
+        user("search for cake"),
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "x1", "content": "z.md:9: cake!"},
+    ]
+    assert "`z.md:9` cake!" in text_of(next_of(rows))
+
+
+words = st.sampled_from(
+    [
+        *(
+            "review",
+            "notes",
+            "a.md",
+            "search for",
+            "cake",
+            "wait 3 seconds",
+            "also",
+            "check",
+            "stop",
+            "my name is",
+            "Zoë",
+        ),
+        *("todo:", "save it into", "“", "\n- ", "  x", "?", "read", "focus on", "Ana: ", "🎂", ",", "go on", "\u2028"),
+    ]
+)
+prompts = st.one_of(st.lists(words, min_size=1, max_size=6).map(" ".join), st.text(max_size=40))
+row_kinds = st.one_of(
+    prompts.map(user),
+    prompts.filter(str.strip).map(steer),
+    prompts.map(said),
+    prompts.map(lambda text: {"role": "assistant", "content": text}),
+    prompts.map(lambda text: {"role": "system", "content": text}),
+    st.just({"role": "assistant", "content": []}),
+)
+
+
+@given(st.lists(row_kinds, max_size=6), st.sets(st.sampled_from(TOOLS)), st.integers(0, 4))
+def test_whatever_was_said_it_comes_to_an_answer_and_repeats_no_call(
+    history: list[Row], tools: set[str], turns: int
+) -> None:
+    rows = list(history)
+    for _ in range(turns):
+        rows = after(rows, sorted(tools))
+    rows = answered([*rows, steer("also check the cake")], sorted(tools))
+    assert text_of(messages(rows)[-1].content).strip()
+    ids = [block["id"] for row in rows if isinstance(row["content"], list) for block in row["content"] if "id" in block]
+    assert len(ids) == len(set(ids))
+    assert {name for name, _ in used_in(rows)} <= tools
+
+
+@given(st.lists(row_kinds, max_size=6))
+def test_the_same_conversation_leads_to_the_same_step(history: list[Row]) -> None:
+    assert next_of(history) == next_of(history)

@@ -1,0 +1,297 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from orchestrator_interactive.kernel import AmplifierSession, ModuleCoordinator, ToolResult
+from orchestrator_interactive.kernel.interfaces import Tool
+from orchestrator_interactive.modules import tool_filesystem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Run = Callable[..., Any]
+
+
+def a_coordinator() -> ModuleCoordinator:
+    return AmplifierSession({"session": {"orchestrator": "none", "context": "none"}}).coordinator
+
+
+async def tools_in(root: Path, **config: Any) -> dict[str, Any]:
+    coordinator = a_coordinator()
+    await tool_filesystem.mount(coordinator, {"root": str(root), **config})
+    return dict(coordinator.get("tools"))
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "secret.md").write_text("outside")
+    return tmp_path / "workspace"
+
+
+@pytest.fixture
+async def tools(root: Path) -> dict[str, Any]:
+    return await tools_in(root)
+
+
+@pytest.fixture
+def run(tools: dict[str, Any]) -> Run:
+    async def run(name: str, **given: Any) -> ToolResult:
+        result: ToolResult = await tools[name].execute(given)
+        return result
+
+    return run
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def said(result: ToolResult) -> str:
+    assert result.success, result
+    return str(result.output)
+
+
+def refused(result: ToolResult) -> str:
+    assert not result.success, result
+    return str((result.error or {})["message"])
+
+
+async def test_it_mounts_four_tools_and_makes_the_folder(root: Path) -> None:
+    tools = await tools_in(root)
+    assert set(tools) == {"list_files", "read_file", "search_files", "write_file"}
+    assert names_in(root) == []
+    for name, tool in tools.items():
+        assert isinstance(tool, Tool)
+        assert tool.name == name
+        assert tool.input_schema == tool.get_schema()
+        assert tool.input_schema["type"] == "object"
+        assert tool.side_effect_free is (name != "write_file")
+
+
+async def test_without_a_root_it_says_what_to_do() -> None:
+    with pytest.raises(ValueError, match=r"tool-filesystem: 'root' is missing. It is: the workspace folder"):
+        await tool_filesystem.mount(a_coordinator(), {})
+
+
+async def test_an_unknown_option_is_named(root: Path) -> None:
+    with pytest.raises(ValueError, match="there is no 'maxresults'; there are: root, max_read_bytes, max_results"):
+        await tools_in(root, maxresults=3)
+
+
+async def test_what_is_written_can_be_listed_read_and_found(run: Run) -> None:
+    said(await run("write_file", path="plans/may.md", content="# May\nbake a cake\n"))
+    said(await run("write_file", path="notes.md", content="Cake is good.\n"))
+    assert said(await run("list_files")) == "notes.md (14 bytes)\nplans/may.md (18 bytes)"
+    assert said(await run("read_file", path="plans/may.md")) == "# May\nbake a cake\n"
+    assert said(await run("search_files", query="cake")) == "notes.md:1: Cake is good.\nplans/may.md:2: bake a cake"
+
+
+async def test_an_absolute_path_inside_the_workspace_is_fine(run: Run, root: Path) -> None:
+    (root / "notes.md").write_text("hello")
+    assert said(await run("read_file", path=str(root / "notes.md"))) == "hello"
+
+
+@pytest.mark.parametrize("path", ["../secret.md", "a/../../secret.md", "/etc/hostname", "a/..", "a\0b", "\ud800"])
+@pytest.mark.parametrize("name", ["list_files", "read_file", "search_files", "write_file"])
+async def test_a_path_outside_is_refused_by_every_tool(run: Run, name: str, path: str) -> None:
+    extra = {"write_file": {"content": "x"}, "search_files": {"query": "x"}}.get(name, {})
+    assert refused(await run(name, path=path, **extra))
+
+
+async def test_links_that_lead_outside_are_refused(run: Run, root: Path, tmp_path: Path) -> None:
+    (root / "file").symlink_to(tmp_path / "secret.md")
+    (root / "folder").symlink_to(tmp_path)
+    (root / "circle").symlink_to(root / "circle")
+    for path in ("file", "folder/secret.md", "circle"):
+        assert refused(await run("read_file", path=path))
+        assert refused(await run("write_file", path=path, content="x"))
+    assert refused(await run("write_file", path="folder/new.md", content="x"))
+    assert said(await run("list_files")) == "There are no such files."
+    assert said(await run("search_files", query="outside")) == "No line contains “outside”."
+    assert (tmp_path / "secret.md").read_text() == "outside"
+    assert names_in(tmp_path) == ["secret.md", "workspace"]
+
+
+async def test_a_link_inside_the_workspace_can_be_read_and_written_through(run: Run, root: Path) -> None:
+    (root / "real.md").write_text("one\n")
+    (root / "link.md").symlink_to("real.md")
+    said(await run("write_file", path="link.md", content="two\n", append=True))
+    assert said(await run("read_file", path="link.md")) == "one\ntwo\n"
+    assert (root / "link.md").is_symlink()
+
+
+async def test_pipes_sockets_and_folders_are_no_files_and_hang_nothing(run: Run, root: Path) -> None:
+    os.mkfifo(root / "pipe")
+    (root / "folder").mkdir()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(root / "sock"))
+        for path in ("pipe", "sock", "folder", "."):
+            assert refused(await run("read_file", path=path))
+            assert refused(await run("write_file", path=path, content="x"))
+    assert said(await run("search_files", query="x")) == "No line contains “x”."
+
+
+async def test_a_missing_file_is_explained(run: Run, root: Path) -> None:
+    (root / "notes.md").write_text("x")
+    assert "Use list_files" in refused(await run("read_file", path="nothing.md"))
+    assert "Use list_files" in refused(await run("list_files", path="nowhere"))
+    assert "no folder" in refused(await run("read_file", path="notes.md/part"))
+    assert "File name too long" in refused(await run("read_file", path="n" * 300))
+
+
+async def test_listing_skips_what_is_hidden_and_takes_a_folder_or_a_pattern(run: Run, root: Path) -> None:
+    for path in (".git/config", ".env", "node_modules/x.js", "a.md", "b.txt", "sub/c.md"):
+        (root / path).parent.mkdir(exist_ok=True)
+        (root / path).write_text("x")
+    assert said(await run("list_files")).split("\n") == ["a.md (1 bytes)", "b.txt (1 bytes)", "sub/c.md (1 bytes)"]
+    assert said(await run("list_files", path="sub")) == "sub/c.md (1 bytes)"
+    assert said(await run("list_files", path="a.md")) == "a.md (1 bytes)"
+    for pattern in ("*.md", "**/*.md"):
+        assert said(await run("list_files", pattern=pattern)) == "a.md (1 bytes)\nsub/c.md (1 bytes)"
+
+
+async def test_long_results_are_cut_and_say_so(root: Path) -> None:
+    tools = await tools_in(root, max_results=2)
+    for name in "abc":
+        (root / f"{name}.md").write_text("same\n")
+    for name, given in (("list_files", {}), ("search_files", {"query": "same"})):
+        lines = said(await tools[name].execute(given)).split("\n")
+        assert len(lines) == 3
+        assert "only the first 2 are shown" in lines[2]
+
+
+async def test_reading_a_part_says_where_to_read_on(run: Run, root: Path) -> None:
+    (root / "ten.txt").write_text("".join(f"line {n}\n" for n in range(1, 11)))
+    assert said(await run("read_file", path="ten.txt", offset=9)) == "line 9\nline 10\n"
+    part = said(await run("read_file", path="ten.txt", offset=2, limit=2))
+    assert part == "line 2\nline 3\n[… The file goes on. Read on with offset=4.]"
+    assert said(await run("read_file", path="ten.txt", offset=9, limit=2)) == "line 9\nline 10\n"
+    assert "only 10 lines" in refused(await run("read_file", path="ten.txt", offset=12))
+
+
+async def test_a_large_file_is_cut_between_lines_and_read_on_without_a_gap(root: Path) -> None:
+    tools = await tools_in(root, max_read_bytes=50)
+    whole = "".join(f"line ä {n}\n" for n in range(30))
+    (root / "large.txt").write_text(whole)
+    read, offset = "", 1
+    while True:
+        text = said(await tools["read_file"].execute({"path": "large.txt", "offset": offset}))
+        part, cut, note = text.partition("[… Cut here")
+        read += part
+        if not cut:
+            break
+        offset = int(note.rpartition("=")[2].removesuffix(".]"))
+    assert read == whole
+
+
+async def test_one_endless_line_is_cut_without_half_a_letter(root: Path) -> None:
+    tools = await tools_in(root, max_read_bytes=11)
+    (root / "line.txt").write_text("ä" * 50 + "\nnext\n")
+    text = said(await tools["read_file"].execute({"path": "line.txt"}))
+    assert text == "äääää\n[… Line 1 is cut here after 11 bytes. Read on with offset=2.]"
+
+
+async def test_odd_bytes_are_replaced_and_binary_files_refused(run: Run, root: Path) -> None:
+    (root / "odd.txt").write_bytes(b"caf\xe9\n")
+    (root / "empty.txt").touch()
+    (root / "picture.png").write_bytes(b"\x89PNG\0\0")
+    assert said(await run("read_file", path="odd.txt")) == "caf�\n"
+    assert said(await run("read_file", path="empty.txt")) == "(The file is empty.)"
+    assert "binary file" in refused(await run("read_file", path="picture.png"))
+    assert said(await run("search_files", query="PNG")) == "No line contains “PNG”."
+
+
+async def test_searching_minds_case_and_place_only_when_told(run: Run, root: Path) -> None:
+    (root / "sub").mkdir()
+    (root / "a.md").write_text("Straße\nSTRASSE\n")
+    (root / "sub" / "b.md").write_text("straße\n")
+    assert said(await run("search_files", query="strasse")).count("\n") == 2
+    assert said(await run("search_files", query="straße", case_sensitive=True)) == "sub/b.md:1: straße"
+    assert said(await run("search_files", query="straße", path="sub")) == "sub/b.md:1: straße"
+    assert said(await run("search_files", query="STRASSE", path="a.md", case_sensitive=True)) == "a.md:2: STRASSE"
+
+
+async def test_regular_expressions_find_lines_by_their_own_count(run: Run, root: Path) -> None:
+    (root / "a.md").write_text("one\rtwo\x0cthree\u2028four\nMay 12\r\nmay 3\n")
+    assert said(await run("search_files", query=r"^may \d+$", regex=True)) == "a.md:2: May 12\na.md:3: may 3"
+    assert said(await run("search_files", query=r"^may", regex=True, case_sensitive=True)) == "a.md:3: may 3"
+    assert said(await run("search_files", query="May 12")) == "a.md:2: May 12"
+
+
+async def test_a_malformed_expression_is_explained(run: Run) -> None:
+    assert "no regular expression: unterminated" in refused(await run("search_files", query="[a-", regex=True))
+
+
+async def test_a_catastrophic_expression_is_ended_while_everything_else_goes_on(run: Run, root: Path) -> None:
+    (root / "trap.txt").write_text("a" * 1_000 + "!")
+    search = asyncio.create_task(run("search_files", query="(a+)+$", regex=True))
+    (root / "notes.md").write_text("still here")
+    assert said(await run("read_file", path="notes.md")) == "still here"
+    assert not search.done()
+    assert "takes too long" in refused(await search)
+
+
+async def test_writing_replaces_appends_and_keeps_permissions(run: Run, root: Path) -> None:
+    said(await run("write_file", path="a.sh", content="one\n"))
+    (root / "a.sh").chmod(0o700)
+    said(await run("write_file", path="a.sh", content="two\n", append=True))
+    assert (root / "a.sh").read_text() == "one\ntwo\n"
+    assert "6 bytes" in said(await run("write_file", path="a.sh", content="three\n"))
+    assert (root / "a.sh").read_text() == "three\n"
+    assert (root / "a.sh").stat().st_mode & 0o777 == 0o700
+    assert names_in(root) == ["a.sh"]
+
+
+async def test_too_much_is_refused_and_leaves_the_file_as_it_was(run: Run, root: Path) -> None:
+    (root / "a.txt").write_text("x" * 10)
+    assert "1,000,000 bytes" in refused(await run("write_file", path="a.txt", content="y" * 1_000_001))
+    assert "1,000,000 bytes" in refused(await run("write_file", path="a.txt", content="y" * 999_991, append=True))
+    assert (root / "a.txt").read_text() == "x" * 10
+    assert names_in(root) == ["a.txt"]
+
+
+async def test_appending_side_by_side_loses_nothing(run: Run, root: Path) -> None:
+    results = [run("write_file", path="log.txt", content=f"{n}\n", append=True) for n in range(30)]
+    await asyncio.gather(*results)
+    assert sorted(map(int, (root / "log.txt").read_text().split())) == list(range(30))
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "reason"),
+    [
+        ("read_file", {}, "'path' is missing"),
+        ("read_file", {"path": 3}, "'path'"),
+        ("read_file", {"path": "a", "offset": 0}, "'offset'"),
+        ("read_file", {"file": "a"}, "there is no 'file'; there are: path, offset, limit"),
+        ("search_files", {"query": ""}, "'query'"),
+        ("write_file", {"path": "a"}, "'content' is missing"),
+        ("list_files", "everything", "list_files: "),
+        ("list_files", None, "list_files: "),
+    ],
+)
+async def test_wrong_input_is_a_result_that_says_what_to_do(
+    tools: dict[str, Any], name: str, given: Any, reason: str
+) -> None:
+    assert reason in refused(await tools[name].execute(given))
+
+
+def test_labels_are_short_and_say_what_is_being_done(tools: dict[str, Any]) -> None:
+    assert tools["read_file"].label({"path": "notes.md"}) == "Reading notes.md"
+    assert tools["list_files"].label({}) == "Listing files"
+    assert tools["list_files"].label({"path": "plans"}) == "Listing files in plans"
+    assert tools["search_files"].label({"query": "budget"}) == "Searching for “budget”"
+    assert tools["write_file"].label({"path": "plan.md", "content": "…"}) == "Writing plan.md"
+    long = tools["read_file"].label({"path": "folder/" * 40 + "notes.md"})
+    assert len(long) < 60
+    assert long.endswith("folder/notes.md")
+
+
+@pytest.mark.parametrize("nonsense", [None, "x", {}, {"path": None}, {"path": 3, "query": []}])
+def test_labels_survive_whatever_the_model_sends(tools: dict[str, Any], nonsense: Any) -> None:
+    assert all(tool.label(nonsense) for tool in tools.values())
