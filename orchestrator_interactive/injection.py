@@ -62,7 +62,8 @@ class InjectionQueue:
     """
 
     def __init__(self, bound: int = 100) -> None:
-        self._queue: asyncio.Queue[Injection] = asyncio.Queue(bound)
+        self._queue: asyncio.Queue[Injection] = asyncio.Queue()
+        self._bound = bound
         self._restored: list[Injection] = []
         self._open = True
 
@@ -86,10 +87,9 @@ class InjectionQueue:
         """
         if not self._open:
             raise RunFinished("The run has finished; this message starts a new one.")
-        try:
-            self._queue.put_nowait(injection)
-        except asyncio.QueueFull as e:
-            raise InjectionQueueFull(f"{self._queue.maxsize} messages are waiting already; send this one later.") from e
+        if len(self) >= self._bound:
+            raise InjectionQueueFull(f"{self._bound} messages are waiting already; send this one later.")
+        self._queue.put_nowait(injection)
 
     def drain(self) -> tuple[Injection, ...]:
         """Take everything that is queued, oldest first."""
@@ -129,7 +129,7 @@ def notice_row(notices: Sequence[str]) -> dict[str, Any]:
 def _line(injection: Injection) -> str:
     text = f"{injection.author}: {injection.text}" if injection.author else injection.text
     files = f" (files: {', '.join(injection.files)})" if injection.files else ""
-    return _indented(text) + files
+    return _indented(text + files)
 
 
 def _indented(text: str) -> str:

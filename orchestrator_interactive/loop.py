@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from orchestrator_interactive.asking import ask
+from orchestrator_interactive.asking import Model, ask
 from orchestrator_interactive.injection import Injection, InjectionQueue, injection_row, notice_row
 from orchestrator_interactive.kernel import events
 from orchestrator_interactive.kernel.cancellation import CancellationToken
@@ -18,6 +18,7 @@ from orchestrator_interactive.requests import RequestBuilder
 from orchestrator_interactive.rows import assistant_row, user_row
 from orchestrator_interactive.run import Run, RunDenied, RunStopped
 from orchestrator_interactive.tools import ToolBatch
+from orchestrator_interactive.work import one_by_one, to_the_end
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
@@ -65,10 +66,9 @@ class InteractiveOrchestrator:
     """
 
     def __init__(self, config: dict[str, Any] | None = None) -> None:
-        self._config = read(LoopOptions, config or {}, NAME)
-        self._queue = InjectionQueue(self._config.max_waiting)
+        self._options = read(LoopOptions, config or {}, NAME)
+        self._queue = InjectionQueue(self._options.max_waiting)
         self._notices: list[str] = []
-        self._iterations = 0
         self._running: Run | None = None
 
     def inject_message(self, content: str | Injection) -> None:
@@ -113,16 +113,13 @@ class InteractiveOrchestrator:
         """
         if self._running is not None:
             raise RuntimeError("This orchestrator is running; inject the message instead.")
-        name = self._config.default_provider or next(iter(providers))
-        if name not in providers:
-            raise RuntimeError(f"There is no provider '{name}'. Mounted: {', '.join(providers)}.")
         token = coordinator.cancellation if coordinator else CancellationToken()
-        run = Run(context, name, providers[name], tools, hooks, coordinator, token, on_progress)
-        self._running, self._iterations = run, 0
+        run = Run(context, tools, hooks, coordinator, token, on_progress)
+        self._running = run
         self._queue.open()
         outcome = Outcome("", "error")
         try:
-            outcome = await self._guarded(run, prompt)
+            outcome = await self._guarded(run, providers, prompt)
         except asyncio.CancelledError:
             outcome = Outcome("", "cancelled")
             raise
@@ -132,31 +129,32 @@ class InteractiveOrchestrator:
             await self._report_end(run, outcome)
         return outcome.text
 
-    async def _guarded(self, run: Run, prompt: str) -> Outcome:
+    async def _guarded(self, run: Run, providers: dict[str, Provider], prompt: str) -> Outcome:
         try:
             await self._begin(run, prompt)
-            return Outcome(await self._loop(run), "success")
+            text = await self._loop(run, self._model(run, providers))
+            exhausted = run.iterations > self._options.max_iterations
+            return Outcome(text, "incomplete" if exhausted else "success")
         except RunDenied as e:
             return Outcome(f"Operation denied: {e}", "incomplete")
         except RunStopped as e:
             await run.hooks.emit(events.CANCEL_REQUESTED, {"immediate": run.stop.is_immediate})
             return Outcome(e.text, "cancelled")
 
-    async def _loop(self, run: Run) -> str:
-        requests = RequestBuilder(run.provider, run.tools)
+    async def _loop(self, run: Run, model: Model) -> str:
         must_answer = False
         while True:
             run.check_stop()
             await self._take_in(run, self._queue.drain())
-            tools_allowed = not must_answer and self._iterations < self._config.max_iterations
-            self._iterations += 1
-            await run.progress("thinking", iteration=self._iterations)
-            answer = await ask(run, requests, tools_allowed=tools_allowed, stall_timeout_s=self._config.stall_timeout_s)
-            calls = run.provider.parse_tool_calls(answer) if tools_allowed else []
+            tools_allowed = not must_answer and run.iterations < self._options.max_iterations
+            run.iterations += 1
+            await run.progress("thinking", iteration=run.iterations)
+            answer = await ask(run, model, tools_allowed=tools_allowed)
+            calls = model.provider.parse_tool_calls(answer) if tools_allowed else []
             if calls:
                 await run.context.add_message(assistant_row(answer.content, calls))
-                await ToolBatch(run, calls, self._config.stop_grace_s).go()
-                must_answer = any(call.name in self._config.force_respond_tools for call in calls)
+                await ToolBatch(run, calls, self._options.stop_grace_s).go()
+                must_answer = any(call.name in self._options.force_respond_tools for call in calls)
                 run.check_stop()
                 await self._take_in(run, self._queue.drain())
                 continue
@@ -175,29 +173,49 @@ class InteractiveOrchestrator:
             raise RunStopped(answer.text)
 
     async def _begin(self, run: Run, prompt: str) -> None:
-        await run.hooks.emit(events.EXECUTION_START, {"prompt": prompt})
-        await run.progress("executing", prompt=prompt)
-        wish = await run.consult(events.PROMPT_SUBMIT, {"prompt": prompt})
-        if self._notices:
-            await run.context.add_message(notice_row(self._notices))
-            self._notices = []
-        await self._take_in(run, self._queue.drain())
+        """Announce the run and commit its prompt, after what an earlier run left behind."""
+        leading = self._queue.drain()
+        try:
+            if run.coordinator is not None:
+                run.coordinator.reset_turn()
+            await run.hooks.emit(events.EXECUTION_START, {"prompt": prompt})
+            await run.progress("executing", prompt=prompt)
+            wish = await run.consult(events.PROMPT_SUBMIT, {"prompt": prompt})
+            await self._tell_notices(run)
+        except BaseException:
+            self._queue.restore(leading)
+            raise
+        await self._take_in(run, leading)
         await run.context.add_message(user_row((wish.data or {}).get("prompt", prompt)))
 
+    async def _tell_notices(self, run: Run) -> None:
+        count = len(self._notices)
+        if count:
+            await to_the_end(run.context.add_message(notice_row(self._notices[:count])))
+            del self._notices[:count]
+
     async def _take_in(self, run: Run, injections: tuple[Injection, ...], interim: str = "") -> None:
-        """Commit what was drained as one user row; what cannot be committed goes back to the front of the queue.
+        """Commit what was drained as one user row; what is not committed goes back to the front of the queue.
 
         `interim` is the answer that these messages came after: it is shown first.
         """
         if not injections:
             return
-        try:
+        committed = False
+
+        async def commit() -> None:
+            nonlocal committed
             if interim:
                 await run.progress("text", text=interim)
             await run.context.add_message(injection_row(injections))
-        except BaseException:
-            self._queue.restore(injections)
-            raise
+            committed = True
+
+        try:
+            # A cancellation cannot leave it open whether the row was committed.
+            await to_the_end(commit())
+        finally:
+            if not committed:
+                self._queue.restore(injections)
         data = {
             "messages": [injection.text for injection in injections],
             "count": len(injections),
@@ -206,11 +224,22 @@ class InteractiveOrchestrator:
         await run.hooks.emit(INJECTION_APPLIED, data)
         await run.progress(INJECTION_APPLIED, **data)
 
+    def _model(self, run: Run, providers: dict[str, Provider]) -> Model:
+        name = self._options.default_provider or next(iter(providers), "")
+        if name not in providers:
+            raise RuntimeError(f"There is no provider '{name}'. Mounted: {', '.join(providers) or 'none'}.")
+        requests = RequestBuilder(providers[name], run.tools)
+        return Model(name, providers[name], requests, self._options.stall_timeout_s)
+
     async def _report_end(self, run: Run, outcome: Outcome) -> None:
         ended = {"cancelled": "cancelled", "error": "error"}.get(outcome.status, "completed")
         response = outcome.text if ended == "completed" else ""
-        await run.hooks.emit(events.EXECUTION_END, {"response": response, "status": ended})
         status = "incomplete" if outcome.status == "error" else outcome.status
-        complete = {"orchestrator": NAME, "turn_count": self._iterations, "status": status}
-        await run.hooks.emit(events.ORCHESTRATOR_COMPLETE, complete)
-        await run.progress("complete", iterations=self._iterations, status=outcome.status, waiting=len(self._queue))
+        complete = {"orchestrator": NAME, "turn_count": run.iterations, "status": status}
+        await one_by_one(
+            (
+                run.hooks.emit(events.EXECUTION_END, {"response": response, "status": ended}),
+                run.hooks.emit(events.ORCHESTRATOR_COMPLETE, complete),
+                run.progress("complete", iterations=run.iterations, status=outcome.status, waiting=len(self._queue)),
+            )
+        )

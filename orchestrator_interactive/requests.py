@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from orchestrator_interactive.kernel.messages import ChatRequest, Message, ThinkingBlock, ToolSpec
+from orchestrator_interactive.kernel.messages import ChatRequest, Message, TextBlock, ThinkingBlock, ToolSpec
 from orchestrator_interactive.rows import call_ids
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class Transcript:
 
     Every row is looked at once, however long the conversation: while the rows only grow, so do the messages. What a
     provider would refuse is repaired and logged: a call without its result, a result without its call, thinking
-    without its signature, an empty answer.
+    without its signature, blank text.
     """
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class RequestBuilder:
         self._transcript = Transcript()
 
     def build(
-        self, rows: Sequence[dict[str, Any]], *, tools_allowed: bool, ephemeral: Sequence[dict[str, Any]] = ()
+        self, rows: Sequence[dict[str, Any]], ephemeral: Sequence[dict[str, Any]] = (), *, tools_allowed: bool
     ) -> ChatRequest:
         """The request for these rows; `ephemeral` rows are part of this one only."""
         if not self._transcript.leads_to(rows):
@@ -100,11 +100,13 @@ class RequestBuilder:
 def _message(row: dict[str, Any]) -> Message:
     message = Message.model_validate({**row, "content": row.get("content") or ""})
     if isinstance(message.content, list):
-        message.content = [block for block in message.content if not _is_unsigned_thinking(block)]
+        message.content = [block for block in message.content if not _is_refused(block)]
     return message
 
 
-def _is_unsigned_thinking(block: Any) -> bool:
+def _is_refused(block: Any) -> bool:
+    if isinstance(block, TextBlock):
+        return not block.text.strip()
     # Other providers keep the state of their reasoning in `content` rather than in a signature.
     return isinstance(block, ThinkingBlock) and block.signature is None and not getattr(block, "content", None)
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from orchestrator_interactive.kernel.models import HookResult
+from orchestrator_interactive.kernel.hooks import CONTINUE
+from orchestrator_interactive.work import Work
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.cancellation import CancellationToken
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
     from orchestrator_interactive.kernel.hooks import HookRegistry
-    from orchestrator_interactive.kernel.interfaces import ContextManager, ProgressCallback, Provider, Tool
+    from orchestrator_interactive.kernel.interfaces import ContextManager, ProgressCallback, Tool
+    from orchestrator_interactive.kernel.models import HookResult
 
 log = structlog.get_logger(__name__)
 
@@ -30,22 +32,27 @@ class RunDenied(Exception):  # noqa: N818 - named after the hooks' action
     """A hook forbade it; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Run:
-    """The surroundings of one execution."""
+    """The surroundings of one execution, and what it counts: model calls, and remarks for the next of them."""
 
     context: ContextManager
-    provider_name: str
-    provider: Provider
     tools: dict[str, Tool]
     hooks: HookRegistry
     coordinator: ModuleCoordinator | None
     stop: CancellationToken
     on_progress: ProgressCallback | None
+    iterations: int = 0
+    _remarks: list[HookResult] = field(default_factory=list)
 
     def check_stop(self) -> None:
         if self.stop.is_cancelled:
             raise RunStopped
+
+    def take_remarks(self) -> list[HookResult]:
+        """The ephemeral injections for the next request."""
+        remarks, self._remarks = self._remarks, []
+        return remarks
 
     async def progress(self, event: str, **data: Any) -> None:
         """Tell whoever watches; a watcher that fails does not disturb the run."""
@@ -57,26 +64,49 @@ class Run:
             log.exception("progress.failed", progress_event=event)
 
     async def consult(self, event: str, data: dict[str, Any]) -> HookResult:
-        """Emit an event and route what the hooks want; what the caller must honour comes back.
+        """Ask the hooks and route what they want; what the caller must honour comes back.
 
         Raises:
             RunDenied: the hooks said no, or a person did when they asked.
+            RunStopped: the run was stopped meanwhile.
         """
-        result = await self.hooks.emit(event, data)
-        if result.action == "continue" and result.user_message is None:
-            return result
-        result = await self.route(result, event)
-        if result.action == "deny":
-            raise RunDenied(result.reason or "A hook denied it.")
-        return result
+        if not self.hooks.listens(event):
+            return CONTINUE
+        work = Work(self._consult(event, data))
+        with self.stop.watch(work.cut):
+            await work.end()
+        self.check_stop()
+        return work.task.result()
+
+    async def _consult(self, event: str, data: dict[str, Any]) -> HookResult:
+        return await self.route(await self.hooks.emit(event, data), event)
 
     async def route(self, result: HookResult, event: str) -> HookResult:
-        """Send a hook's wish where it belongs. Without a coordinator nobody can be asked; injections go straight in."""
+        """Send a hook's wish where it belongs; an ephemeral injection waits for the next request.
+
+        Without a coordinator nobody can be asked, and injections go straight into the context.
+
+        Raises:
+            RunDenied: the answer is no.
+        """
+        if result is CONTINUE:
+            return result
         if self.coordinator is not None:
-            return await self.coordinator.process_hook_result(result, event)
-        if result.action == "inject_context" and not result.ephemeral:
-            row = {"role": result.context_injection_role, "content": result.context_injection}
-            await self.context.add_message(row)
-        if result.action == "ask_user":
-            return HookResult(action="deny", reason="Nobody can be asked here.")
+            try:
+                result = await self.coordinator.process_hook_result(result, event, result.hook_name)
+            except ValueError as e:
+                log.warning("hook.injection_refused", hook=result.hook_name, hook_event=event, error=str(e))
+                return result.model_copy(update={"action": "continue"})
+        elif result.action == "ask_user":
+            raise RunDenied("Nobody can be asked here.")
+        elif result.action == "inject_context" and not result.ephemeral:
+            await self.context.add_message(injected_row(result))
+        if result.action == "deny":
+            raise RunDenied(result.reason or "A hook denied it.")
+        if result.action == "inject_context" and result.ephemeral:
+            self._remarks.append(result)
         return result
+
+
+def injected_row(result: HookResult) -> dict[str, Any]:
+    return {"role": result.context_injection_role, "content": result.context_injection or ""}

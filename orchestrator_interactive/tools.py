@@ -12,7 +12,7 @@ from orchestrator_interactive.kernel import events
 from orchestrator_interactive.kernel.models import HookResult, ToolResult
 from orchestrator_interactive.rows import tool_row
 from orchestrator_interactive.run import RunDenied
-from orchestrator_interactive.work import Work
+from orchestrator_interactive.work import HEED_WITHIN_S, Work, to_the_end
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,70 +23,92 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
+Stage = Literal["waiting", "announced", "running", "known", "reported", "closed"]
+
 NOT_STARTED = "Not started: the run was stopped before this call."
 UNKNOWN_OUTCOME = "Cancelled while it was running: its outcome is unknown."
 
 
 class ToolUse:
-    """One call on its way: prepared (the hooks may change or refuse it), executed, finalised."""
+    """One call on its way: prepared (the hooks may change or refuse it), executed, finalised.
+
+    `stage` says how far it is; a stop may cut it anywhere. `result` is what is known of its outcome.
+    """
 
     def __init__(self, run: Run, call: ToolCall) -> None:
         self._run = run
         self.call = call
-        self.stage: Literal["waiting", "running", "finished"] = "waiting"
+        self.stage: Stage = "waiting"
+        self.result: ToolResult | None = None
         self.wishes: list[tuple[str, HookResult]] = []
         self._input = call.arguments
-        self._started_at = 0.0
+        self._announced_at = 0.0
+        self._reached: Stage = "waiting"
 
-    async def go(self) -> ToolResult:
+    async def go(self) -> None:
+        tool = self._run.tools.get(self.call.name)
+        if tool is None:
+            known = ", ".join(sorted(self._run.tools)) or "none"
+            self.result = _failure(f"There is no tool '{self.call.name}'. Tools: {known}.")
+            return
         try:
-            tool = self._run.tools.get(self.call.name)
-            if tool is None:
-                known = ", ".join(sorted(self._run.tools)) or "none"
-                return _failure(f"There is no tool '{self.call.name}'. Tools: {known}.")
             await self._prepare()
         except RunDenied as e:
-            return _failure(f"Denied: {e}")
-        return await self._finalise(await self._execute(tool))
+            self.result = _failure(f"Denied: {e}")
+            return
+        await self._announce(tool)
+        if self._run.stop.is_cancelled:
+            return
+        self.stage = "running"
+        self.result = await _executed(tool, self._input)
+        if not self._is_closed():
+            await self._finalise(self.result)
+
+    def close(self) -> dict[str, Any]:
+        """The call's row, whatever became of it. A tool that goes on after this is not heard any more."""
+        self._reached, self.stage = self.stage, "closed"
+        if self.result is None:
+            self.result = _failure(UNKNOWN_OUTCOME if self._reached == "running" else NOT_STARTED)
+        text, failed = _written_down(self.result)
+        return tool_row(self.call, text, failed=failed)
 
     async def report_cut(self) -> None:
-        """Close the events of a call that a stop has cut."""
-        if self.stage == "running":
-            self.stage = "finished"
-            await self._run.hooks.emit(events.TOOL_ERROR, self._payload(error={"message": UNKNOWN_OUTCOME}))
-            await self._report_end(success=False)
+        """Close the events of a call that was cut, as far as their listeners let us."""
+        try:
+            async with asyncio.timeout(HEED_WITHIN_S):
+                if self._reached == "running" and self.result is not None:
+                    payload = self._payload(tool_result=self.result, error=self.result.error)
+                    await self._run.hooks.emit(events.TOOL_ERROR, payload)
+                if self._reached in ("announced", "running", "known"):
+                    await self._report_end()
+        except TimeoutError:
+            log.warning("tool.report_abandoned", tool=self.call.name)
+
+    def _is_closed(self) -> bool:
+        return self.stage == "closed"
 
     async def _prepare(self) -> None:
         result = await self._consult(events.TOOL_PRE, self._payload())
         if result.data is not None:
             self._input = result.data.get("tool_input", self._input)
 
-    async def _execute(self, tool: Tool) -> ToolResult:
-        self.stage, self._started_at = "running", time.monotonic()
-        start: dict[str, Any] = {"tool": self.call.name, "args": self._input, "id": self.call.id}
-        label = getattr(tool, "label", None)
-        if callable(label):
-            start["label"] = label(self._input)
-        await self._run.progress("tool:start", **start)
-        try:
-            result = await tool.execute(self._input)
-        except Exception as e:  # a tool may not take the run down
-            log.exception("tool.failed", tool=self.call.name)
-            return ToolResult(success=False, error={"message": str(e) or type(e).__name__, "type": type(e).__name__})
-        return result if hasattr(result, "get_serialized_output") else ToolResult(output=result)
+    async def _announce(self, tool: Tool) -> None:
+        self.stage, self._announced_at = "announced", time.monotonic()
+        label = _label(tool, self._input)
+        more = {} if label is None else {"label": label}
+        await self._run.progress("tool:start", tool=self.call.name, args=self._input, id=self.call.id, **more)
 
-    async def _finalise(self, result: ToolResult) -> ToolResult:
+    async def _finalise(self, result: ToolResult) -> None:
+        self.stage = "known"
         event = events.TOOL_POST if result.success else events.TOOL_ERROR
         try:
             wish = await self._consult(event, self._payload(tool_result=result, error=result.error))
         except RunDenied as e:
-            result = _failure(f"The result was withheld: {e}")
+            self.result = _failure(f"The result was withheld: {e}")
         else:
-            changed = (wish.data or {}).get("tool_result", result)
-            result = changed if hasattr(changed, "get_serialized_output") else ToolResult(output=changed)
-        self.stage = "finished"
-        await self._report_end(success=result.success)
-        return result
+            self.result = _as_result((wish.data or {}).get("tool_result", result))
+        self.stage = "reported"
+        await self._report_end()
 
     async def _consult(self, event: str, data: dict[str, Any]) -> HookResult:
         """Ask the hooks; a wish to inject waits until every call of the batch has its result."""
@@ -94,16 +116,16 @@ class ToolUse:
         if result.action == "inject_context":
             self.wishes.append((event, result))
             return result
-        if result.action == "continue" and result.user_message is None:
-            return result
-        result = await self._run.route(result, event)
-        if result.action == "deny":
-            raise RunDenied(result.reason or "a hook denied it")
-        return result
+        return await self._run.route(result, event)
 
-    async def _report_end(self, *, success: bool) -> None:
-        duration = time.monotonic() - self._started_at
-        await self._run.progress("tool:end", tool=self.call.name, duration=duration, id=self.call.id, success=success)
+    async def _report_end(self) -> None:
+        await self._run.progress(
+            "tool:end",
+            tool=self.call.name,
+            duration=time.monotonic() - self._announced_at,
+            id=self.call.id,
+            success=self.result is not None and self.result.success,
+        )
 
     def _payload(self, **more: Any) -> dict[str, Any]:
         return {"tool_name": self.call.name, "tool_input": self._input, "tool_call_id": self.call.id, **more}
@@ -125,21 +147,16 @@ class ToolBatch:
         A graceful stop lets running calls go on for the grace period; an immediate one cuts them; so does cancelling
         the caller. Whichever way it ends, each call has its result.
         """
-        collecting = asyncio.create_task(self._collect())
         try:
             with self._run.stop.watch(self._on_stop):
-                await asyncio.shield(collecting)
-        except asyncio.CancelledError:
-            self._cut_all()
-            await collecting
-            raise
+                await to_the_end(self._collect(), self._cut_all)
         finally:
             if self._grace is not None:
                 self._grace.cancel()
 
     def _on_stop(self) -> None:
         for use, work in zip(self._uses, self._works, strict=True):
-            if self._run.stop.is_immediate or use.stage == "waiting":
+            if self._run.stop.is_immediate or use.stage in ("waiting", "announced"):
                 work.cut()
         if self._grace is None:
             self._grace = asyncio.get_running_loop().call_later(self._stop_grace_s, self._cut_all)
@@ -149,22 +166,64 @@ class ToolBatch:
             work.cut()
 
     async def _collect(self) -> None:
-        for use, work in zip(self._uses, self._works, strict=True):
-            await work.end()
-            await self._commit(use, work)
-        for use in self._uses:
-            for event, wish in use.wishes:
+        try:
+            for use, work in zip(self._uses, self._works, strict=True):
+                await work.end()
+                _note_crash(use, work)
+                await self._run.context.add_message(use.close())
+                await use.report_cut()
+        except BaseException:
+            self._cut_all()
+            for work in self._works:
+                await work.end()
+            raise
+        for event, wish in [wish for use in self._uses for wish in use.wishes]:
+            try:
                 await self._run.route(wish, event)
+            except RunDenied:
+                log.info("hook.denied_too_late", hook=wish.hook_name, hook_event=event)
 
-    async def _commit(self, use: ToolUse, work: Work[ToolResult]) -> None:
-        if work.finished():
-            error = work.task.exception()
-            result = _failure(f"{type(error).__name__}: {error}") if error else work.task.result()
-            row = tool_row(use.call, result.get_serialized_output(), failed=not result.success)
-        else:
-            row = tool_row(use.call, UNKNOWN_OUTCOME if use.stage == "running" else NOT_STARTED, failed=True)
-            await use.report_cut()
-        await self._run.context.add_message(row)
+
+async def _executed(tool: Tool, arguments: dict[str, Any]) -> ToolResult:
+    try:
+        return _as_result(await tool.execute(arguments))
+    except Exception as e:  # a tool may not take the run down
+        log.exception("tool.failed", tool=tool.name)
+        return ToolResult(success=False, error={"message": str(e) or type(e).__name__, "type": type(e).__name__})
+
+
+def _note_crash(use: ToolUse, work: Work[None]) -> None:
+    """What went wrong around a tool (a hook, an odd result) is a failed call, too."""
+    error = work.task.exception() if work.finished() else None
+    if error is not None:
+        log.error("tool.use_failed", tool=use.call.name, exc_info=error)
+        use.result = use.result or _failure(f"{type(error).__name__}: {error}")
+
+
+def _as_result(returned: Any) -> ToolResult:
+    """A `ToolResult` of ours or of the same form; anything else a tool returns is its output."""
+    result: ToolResult = returned if hasattr(returned, "get_serialized_output") else ToolResult(output=returned)
+    return result
+
+
+def _written_down(result: ToolResult) -> tuple[str, bool]:
+    """The text of a result, and whether it is a failure."""
+    try:
+        return result.get_serialized_output(), not result.success
+    except Exception as e:  # an output of a tool's own kind may not take the run down
+        log.exception("tool.output_unreadable")
+        return f"The tool's output cannot be written down: {type(e).__name__}.", True
+
+
+def _label(tool: Tool, arguments: dict[str, Any]) -> str | None:
+    label = getattr(tool, "label", None)
+    if not callable(label):
+        return None
+    try:
+        return str(label(arguments))
+    except Exception:  # a tool may not take the run down
+        log.exception("tool.label_failed", tool=tool.name)
+        return None
 
 
 def _failure(message: str) -> ToolResult:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 import structlog
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine, Iterable
     from typing import Any
 
 log = structlog.get_logger(__name__)
@@ -17,6 +17,25 @@ T = TypeVar("T")
 
 # How long a task that was cancelled may take to heed it before the loop goes on without it.
 HEED_WITHIN_S = 0.3
+
+
+async def to_the_end(coroutine: Coroutine[Any, Any, T], on_cancel: Callable[[], object] = lambda: None) -> T:
+    """Let a coroutine come to its end, however often the waiter is cancelled; then pass the cancellation on."""
+    task = asyncio.create_task(coroutine)
+    await _ended(task, on_cancel)
+    return task.result()
+
+
+async def one_by_one(coroutines: Iterable[Coroutine[Any, Any, object]]) -> None:
+    """Run them in turn. A cancellation cuts the one that is on; the others still run, then it is passed on."""
+    cancelled: asyncio.CancelledError | None = None
+    for coroutine in coroutines:
+        try:
+            await Work(coroutine).end()
+        except asyncio.CancelledError as e:
+            cancelled = e
+    if cancelled is not None:
+        raise cancelled
 
 
 class Work(Generic[T]):
@@ -42,12 +61,7 @@ class Work(Generic[T]):
 
         Cancelling the waiter cuts the task and waits for it all the same.
         """
-        try:
-            await asyncio.shield(self._ended)
-        except asyncio.CancelledError:
-            self.cut()
-            await self._ended
-            raise
+        await _ended(self._ended, self.cut)
 
     def finished(self) -> bool:
         """Whether it ran to its end: with a result or an error rather than cut."""
@@ -69,3 +83,15 @@ class Work(Generic[T]):
         self._left_behind.discard(task)
         error = None if task.cancelled() else task.exception()
         log.info("work.ended_late", error=repr(error) if error else None)
+
+
+async def _ended(future: asyncio.Future[Any], on_cancel: Callable[[], object]) -> None:
+    cancelled: asyncio.CancelledError | None = None
+    while not future.done():
+        try:
+            await asyncio.wait((future,))
+        except asyncio.CancelledError as e:
+            cancelled = e
+            on_cancel()
+    if cancelled is not None:
+        raise cancelled

@@ -59,8 +59,7 @@ class CancellationToken:
     def register_child(self, child: CancellationToken) -> None:
         """Make a child session's token follow this one."""
         self._children.add(child)
-        if self.is_cancelled:
-            child._advance(self._state)
+        self._advance_child(child)
 
     def unregister_child(self, child: CancellationToken) -> None:
         self._children.discard(child)
@@ -93,6 +92,11 @@ class CancellationToken:
         for callback in list(self._watchers.values()):
             callback()
         for child in list(self._children):
-            if not child.is_immediate:
-                child._advance(state)  # noqa: SLF001 - another token of this class
+            self._advance_child(child)
         return True
+
+    def _advance_child(self, child: CancellationToken) -> None:
+        if self.is_immediate:
+            child.request_immediate()
+        elif self.is_graceful:
+            child.request_graceful()

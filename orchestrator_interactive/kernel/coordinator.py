@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
@@ -81,13 +82,13 @@ class ModuleCoordinator:
     @property
     def injection_budget_per_turn(self) -> int | None:
         """Tokens that hooks may inject in one turn; `None` is unlimited."""
-        budget: int | None = self.config.get("session", {}).get("injection_budget_per_turn")
+        budget: int | None = (self.config.get("session") or {}).get("injection_budget_per_turn")
         return budget
 
     @property
     def injection_size_limit(self) -> int | None:
         """Bytes (UTF-8) of one injection; `None` is unlimited."""
-        limit: int | None = self.config.get("session", {}).get("injection_size_limit")
+        limit: int | None = (self.config.get("session") or {}).get("injection_size_limit")
         return limit
 
     def mount(self, mount_point: str, module: Any, name: str | None = None) -> Awaitable[None]:
@@ -168,12 +169,17 @@ class ModuleCoordinator:
 
     async def cleanup(self) -> None:
         """Run the clean-ups, last registered first; one that fails is logged and the others still run."""
+        cancelled: asyncio.CancelledError | None = None
         while self._cleanups:
             cleanup_fn = self._cleanups.pop()
             try:
                 await _called(cleanup_fn)
+            except asyncio.CancelledError as e:
+                cancelled = e
             except Exception:  # a failed clean-up may not keep the others from running
                 log.exception("cleanup.failed", cleanup=getattr(cleanup_fn, "__qualname__", repr(cleanup_fn)))
+        if cancelled is not None:
+            raise cancelled
 
     def reset_turn(self) -> None:
         """Begin a new turn of the injection budget."""

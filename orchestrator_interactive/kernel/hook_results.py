@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -41,7 +42,7 @@ class HookResultProcessor:
         if result.action == "inject_context" and result.context_injection:
             await self._inject(result, event, hook_name)
         if result.user_message:
-            self._show(result, hook_name)
+            await self._show(result, hook_name)
         if result.suppress_output:
             log.debug("hook.output_suppressed", hook=hook_name, hook_event=event)
         if result.action == "ask_user":
@@ -65,17 +66,17 @@ class HookResultProcessor:
         provenance = {"source": "hook", "hook_name": hook_name, "event": event}
         await context.add_message({"role": result.context_injection_role, "content": text, "metadata": provenance})
 
-    def _show(self, result: HookResult, hook_name: str) -> None:
+    async def _show(self, result: HookResult, hook_name: str) -> None:
         display, source = self._coordinator.display_system, result.user_message_source or hook_name
         if display is None:
-            log.info(
-                "hook.user_message",
-                message=result.user_message,
-                level_=result.user_message_level,
-                source=source,
-            )
-        else:
-            display.show_message(result.user_message or "", result.user_message_level, source)
+            log.info("hook.user_message", text=result.user_message, severity=result.user_message_level, source=source)
+            return
+        try:
+            shown = display.show_message(result.user_message or "", result.user_message_level, source)
+            if inspect.isawaitable(shown):
+                await shown
+        except Exception:  # an event sink may not break the run
+            log.exception("display.failed", source=source)
 
     async def _ask(self, result: HookResult, hook_name: str) -> HookResult:
         prompt = result.approval_prompt or "Allow this?"

@@ -106,23 +106,38 @@ class HookRegistry:
                 log.warning("hook.timeout", hook=registration.name, hook_event=event, timeout_s=timeout)
         return results
 
+    def listens(self, event: str) -> bool:
+        """Whether anyone would hear of this event."""
+        return bool(self._handlers.get(event))
+
     async def _call(self, registration: _Registration, event: str, data: dict[str, Any]) -> HookResult:
         try:
             result = await registration.handler(event, data)
         except Exception:  # an event sink may not break the run
             log.exception("hook.failed", hook=registration.name, hook_event=event)
             return CONTINUE
-        if not isinstance(result, HookResult):
-            if result is not None:
-                log.warning("hook.nonsense", hook=registration.name, hook_event=event, got=type(result).__name__)
+        if result is None:
             return CONTINUE
-        return result
+        if not isinstance(result, HookResult):
+            log.warning("hook.nonsense", hook=registration.name, hook_event=event, got=type(result).__name__)
+            return CONTINUE
+        if result.action == "inject_context" and not result.context_injection:
+            result = result.model_copy(update={"action": "continue"})
+        return result.model_copy(update={"hook_name": registration.name})
 
 
 def _combine(one: HookResult, other: HookResult) -> HookResult:
+    """The stronger wish, with the texts and the messages to the user of both."""
+    if other is CONTINUE:
+        return one
+    stronger, weaker = (other, one) if _WEIGHT[other.action] > _WEIGHT[one.action] else (one, other)
+    update: dict[str, Any] = {}
     if one.action == other.action == "inject_context":
-        text = f"{one.context_injection}\n\n{other.context_injection}"
-        return one.model_copy(update={"context_injection": text})
-    if _WEIGHT[other.action] > _WEIGHT[one.action]:
-        return other
-    return one if one is not CONTINUE else other
+        update["context_injection"] = f"{one.context_injection}\n\n{other.context_injection}"
+    if weaker.user_message and not stronger.user_message:
+        update["user_message"] = weaker.user_message
+        update["user_message_level"] = weaker.user_message_level
+        update["user_message_source"] = weaker.user_message_source or weaker.hook_name
+    elif weaker.user_message:
+        update["user_message"] = f"{one.user_message}\n{other.user_message}"
+    return stronger.model_copy(update=update) if update else stronger

@@ -56,7 +56,7 @@ class HookResult(BaseModel):
 
     `modify` carries the changed event data in `data`; the next handlers see it. `ephemeral` injections are part of
     the next request only and never of the history; `append_to_last_tool_result` puts one at the end of the last tool
-    result of that request.
+    result of that request. The registry fills in `hook_name`.
     """
 
     action: HookAction = "continue"
@@ -74,6 +74,7 @@ class HookResult(BaseModel):
     user_message: str | None = None
     user_message_level: Level = "info"
     user_message_source: str | None = None
+    hook_name: str = "unknown"
 
 
 class ModelInfo(BaseModel):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -9,6 +10,7 @@ import structlog
 
 from orchestrator_interactive.kernel import events
 from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
+from orchestrator_interactive.kernel.errors import ModuleLoadError
 from orchestrator_interactive.kernel.loader import ModuleLoader
 from orchestrator_interactive.kernel.models import SessionStatus
 
@@ -49,7 +51,7 @@ class AmplifierSession:
         is_resumed: bool = False,
     ) -> None:
         for required in ("orchestrator", "context"):
-            if not config.get("session", {}).get(required):
+            if not (config.get("session") or {}).get(required):
                 raise ValueError(f"The configuration must specify session.{required}.")
         self.config = config
         self.session_id = session_id or str(uuid.uuid4())
@@ -57,6 +59,9 @@ class AmplifierSession:
         self.status = SessionStatus(session_id=self.session_id)
         self._is_resumed = is_resumed
         self._initialized = False
+        self._initializing = asyncio.Lock()
+        self._running = False
+        self._left_out: list[str] = []
         self.coordinator = ModuleCoordinator(self, approval_system, display_system)
         self.coordinator.hooks.set_default_fields(session_id=self.session_id, parent_id=parent_id)
         self.loader = loader or ModuleLoader(self.coordinator)
@@ -69,16 +74,17 @@ class AmplifierSession:
         Raises:
             ModuleNotFoundError, ModuleLoadError: the orchestrator or the context cannot be had.
         """
-        if self._initialized:
-            return
-        plan = self.config["session"]
-        await self._mount(_spec(plan["orchestrator"], self.config.get("orchestrator", {})))
-        await self._mount(_spec(plan["context"], self.config.get("context", {})))
-        for kind in ("providers", "tools", "hooks"):
-            for entry in self.config.get(kind, ()):
-                await self._mount_optional(kind, _spec(entry, {}))
-        self._initialized = True
-        await self._emit_start()
+        async with self._initializing:
+            if self._initialized:
+                return
+            plan = self.config["session"]
+            for required in ("orchestrator", "context"):
+                await self._mount(_spec(plan[required], self.config.get(required) or {}))
+            for kind in ("providers", "tools", "hooks"):
+                for entry in self.config.get(kind) or ():
+                    await self._mount_optional(kind, entry)
+            self._initialized = True
+            await self._emit_start()
 
     async def execute(self, prompt: str, **kwargs: Any) -> str:
         """Run a prompt; keyword arguments go to the orchestrator. Errors keep their type.
@@ -86,32 +92,42 @@ class AmplifierSession:
         Cancelling the task that awaits this cancels the loop and everything it started.
 
         Raises:
-            RuntimeError: no orchestrator, context or provider is mounted.
+            RuntimeError: no orchestrator, context or provider is mounted, or a prompt is running already.
         """
-        await self.initialize()
-        mounted = {point: self.coordinator.get(point) for point in ("orchestrator", "context", "providers")}
-        for point, module in mounted.items():
-            if not module:
-                raise RuntimeError(f"Nothing is mounted at '{point}'. The log says why the module was left out.")
-        self.status.status = "running"
+        if self._running:
+            raise RuntimeError("This session is running; inject the message instead.")
+        self._running = True
         try:
-            answer: str = await mounted["orchestrator"].execute(
-                prompt,
-                mounted["context"],
-                mounted["providers"],
-                self.coordinator.get("tools"),
-                self.coordinator.hooks,
-                coordinator=self.coordinator,
-                **kwargs,
-            )
+            await self.initialize()
+            self.status.status = "running"
+            answer = await self._orchestrate(prompt, kwargs)
         except BaseException as e:
-            self.status.status = "cancelled" if self.coordinator.cancellation.is_cancelled else "failed"
+            cancelled = isinstance(e, asyncio.CancelledError) or self.coordinator.cancellation.is_cancelled
+            self.status.status = "cancelled" if cancelled else "failed"
             self.status.last_error = {"type": type(e).__name__, "message": str(e)}
             raise
         finally:
+            self._running = False
             await self._finish_cancellation()
         if self.status.status == "running":
             self.status.status = "completed"
+        return answer
+
+    async def _orchestrate(self, prompt: str, kwargs: dict[str, Any]) -> str:
+        mounted = {point: self.coordinator.get(point) for point in ("orchestrator", "context", "providers")}
+        for point, module in mounted.items():
+            if not module:
+                why = " ".join(self._left_out) or "The mount plan names none."
+                raise RuntimeError(f"Nothing is mounted at '{point}'. {why}")
+        answer: str = await mounted["orchestrator"].execute(
+            prompt,
+            mounted["context"],
+            mounted["providers"],
+            self.coordinator.get("tools"),
+            self.coordinator.hooks,
+            coordinator=self.coordinator,
+            **kwargs,
+        )
         return answer
 
     async def cleanup(self) -> None:
@@ -136,12 +152,14 @@ class AmplifierSession:
         if callable(result) and not self._is_mounted(result):
             self.coordinator.register_cleanup(result)
 
-    async def _mount_optional(self, kind: str, spec: _ModuleSpec) -> None:
+    async def _mount_optional(self, kind: str, entry: Any) -> None:
         try:
-            await self._mount(spec)
+            await self._mount(_spec(entry, {}))
         except Exception as e:  # one module may not take the session down
-            log.debug("module.load_failed", kind=kind, module=spec.module, exc_info=True)
-            payload = {"module_type": kind.removesuffix("s"), "module_id": spec.module, "error": str(e)}
+            module = entry.get("module") if isinstance(entry, dict) else entry
+            log.debug("module.load_failed", kind=kind, module=module, exc_info=True)
+            self._left_out.append(f"{module}: {e}")
+            payload = {"module_type": kind.removesuffix("s"), "module_id": module, "error": str(e)}
             await self.coordinator.hooks.emit(events.MODULE_LOAD_FAILED, payload)
 
     def _is_mounted(self, candidate: Any) -> bool:
@@ -177,4 +195,6 @@ class AmplifierSession:
 def _spec(entry: str | dict[str, Any], fallback: dict[str, Any]) -> _ModuleSpec:
     if isinstance(entry, str):
         return _ModuleSpec(entry, fallback.get("config", {}), None)
+    if not entry.get("module"):
+        raise ModuleLoadError(f"An entry of the mount plan names no module: {entry}.")
     return _ModuleSpec(entry["module"], entry.get("config", fallback.get("config", {})), entry.get("source"))

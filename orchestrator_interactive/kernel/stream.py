@@ -44,12 +44,14 @@ class ResponseStream:
         never started go. Thinking alone is nothing that was said, so it goes too.
         """
         kept = [block for block in (self._blocks if complete is None else complete) if _may_stay(block)]
-        if complete is None and (tail := "".join(self._open_text)):
+        if complete is None and (tail := "".join(self._open_text)).strip():
             kept.append(TextBlock(text=tail))
-        return kept if any(isinstance(block, TextBlock) and block.text for block in kept) else []
+        return kept if any(isinstance(block, TextBlock) for block in kept) else []
 
 
 def _may_stay(block: ContentBlock) -> bool:
+    if isinstance(block, TextBlock):
+        return bool(block.text.strip())
     if isinstance(block, ThinkingBlock):
         return block.signature is not None
     return not isinstance(block, ToolCallBlock)

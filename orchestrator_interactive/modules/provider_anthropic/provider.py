@@ -107,6 +107,8 @@ class AnthropicProvider:
                     raise
                 await self._announce_retry(wire.model, attempt, delay_s, error)
                 await asyncio.sleep(delay_s)
+                if sink is not None:
+                    sink.alive()
             else:
                 return answer.response()
         raise AssertionError  # pragma: no cover - count() has no end

@@ -61,6 +61,11 @@ class Answer:
 
     def feed(self, event: Event) -> None:
         """Take in one event; this is the hot path."""
+        if self._sink is not None:
+            self._sink.alive()
+        self._take(event)
+
+    def _take(self, event: Event) -> None:
         if event.type == "content_block_delta":
             if block := self._open.get(event.index):
                 self._grow(block, event.delta)
