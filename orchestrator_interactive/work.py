@@ -21,9 +21,9 @@ HEED_WITHIN_S = 0.3
 
 async def to_the_end(coroutine: Coroutine[Any, Any, T], on_cancel: Callable[[], object] = lambda: None) -> T:
     """Let a coroutine come to its end, however often the waiter is cancelled; then pass the cancellation on."""
-    task = asyncio.create_task(coroutine)
-    await _ended(task, on_cancel)
-    return task.result()
+    work = Work(coroutine)
+    await work.end(on_cancel)
+    return work.task.result()
 
 
 async def one_by_one(coroutines: Iterable[Coroutine[Any, Any, object]]) -> None:
@@ -44,9 +44,10 @@ class Work(Generic[T]):
     _left_behind: ClassVar[set[asyncio.Task[Any]]] = set()
 
     def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
-        loop = asyncio.get_running_loop()
-        self.task = loop.create_task(coroutine)
-        self._ended: asyncio.Future[None] = loop.create_future()
+        self._loop = asyncio.get_running_loop()
+        self.task = self._loop.create_task(coroutine)
+        self._over = False
+        self._waiter: asyncio.Future[None] | None = None
         self._heed: asyncio.TimerHandle | None = None
         self.task.add_done_callback(self._on_done)
 
@@ -54,14 +55,23 @@ class Work(Generic[T]):
         if self.task.done() or self._heed is not None:
             return
         self.task.cancel()
-        self._heed = self.task.get_loop().call_later(HEED_WITHIN_S, self._leave_behind)
+        self._heed = self._loop.call_later(HEED_WITHIN_S, self._leave_behind)
 
-    async def end(self) -> None:
+    async def end(self, on_cancel: Callable[[], object] | None = None) -> None:
         """Wait until the task has ended or was left behind; its outcome stays in `task`.
 
-        Cancelling the waiter cuts the task and waits for it all the same.
+        Cancelling the waiter cuts the task, or does `on_cancel`, and waits for it all the same.
         """
-        await _ended(self._ended, self.cut)
+        cancelled: asyncio.CancelledError | None = None
+        while not self._over:
+            self._waiter = self._loop.create_future()
+            try:
+                await self._waiter
+            except asyncio.CancelledError as e:
+                cancelled = e
+                (on_cancel or self.cut)()
+        if cancelled is not None:
+            raise cancelled
 
     def finished(self) -> bool:
         """Whether it ran to its end: with a result or an error rather than cut."""
@@ -70,28 +80,20 @@ class Work(Generic[T]):
     def _on_done(self, _task: asyncio.Task[T]) -> None:
         if self._heed is not None:
             self._heed.cancel()
-        if not self._ended.done():
-            self._ended.set_result(None)
+        self._release()
+
+    def _release(self) -> None:
+        self._over = True
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     def _leave_behind(self) -> None:
         self._left_behind.add(self.task)
         self.task.add_done_callback(self._on_late_end)
         log.warning("work.left_behind", task=repr(self.task.get_coro()))
-        self._ended.set_result(None)
+        self._release()
 
     def _on_late_end(self, task: asyncio.Task[T]) -> None:
         self._left_behind.discard(task)
         error = None if task.cancelled() else task.exception()
         log.info("work.ended_late", error=repr(error) if error else None)
-
-
-async def _ended(future: asyncio.Future[Any], on_cancel: Callable[[], object]) -> None:
-    cancelled: asyncio.CancelledError | None = None
-    while not future.done():
-        try:
-            await asyncio.wait((future,))
-        except asyncio.CancelledError as e:
-            cancelled = e
-            on_cancel()
-    if cancelled is not None:
-        raise cancelled

@@ -72,11 +72,14 @@ class SimpleContext:
         self._append(message)
 
     async def get_messages_for_request(self, token_budget: int | None = None, provider: Any | None = None) -> list[Row]:
-        """What the model is to see, within the budget as far as the last step and the current task allow."""
+        """What the model is to see, within the budget as far as the last step and the current task allow.
+
+        The list is the caller's; its rows are the context's own, so that a long history costs no copying.
+        """
         limit = self._budget(token_budget, provider) * self._options.compaction_threshold
         await self._adapt_view(limit)
         view = self._view
-        return [_copied(row) for row in (*self._preface, *view.head, *self._rows[view.cut :])]
+        return [*self._preface, *view.head, *self._rows[view.cut :]]
 
     async def get_messages(self) -> list[Row]:
         """The whole history."""

@@ -120,9 +120,10 @@ async def test_nobody_can_damage_the_history_through_a_row_given_or_taken() -> N
     given = calls("c1")
     await context.add_message(given)
     given["content"].clear()
-    for taken in (await context.get_messages(), await context.get_messages_for_request()):
-        taken[0]["content"][0]["input"]["at"] = "elsewhere"
-        taken.clear()
+    taken = await context.get_messages()
+    taken[0]["content"][0]["input"]["at"] = "elsewhere"
+    taken.clear()
+    (await context.get_messages_for_request()).clear()
     assert await context.get_messages() == [calls("c1")]
 
 
