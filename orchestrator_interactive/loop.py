@@ -145,7 +145,7 @@ class InteractiveOrchestrator:
         must_answer = False
         while True:
             run.check_stop()
-            await self._take_in(run, self._queue.drain())
+            await self._take_in(run, self._queue.drain())  # injection point 1
             tools_allowed = not must_answer and run.iterations < self._options.max_iterations
             run.iterations += 1
             await run.progress("thinking", iteration=run.iterations)
@@ -156,11 +156,11 @@ class InteractiveOrchestrator:
                 await ToolBatch(run, calls, self._options.stop_grace_s).go()
                 must_answer = any(call.name in self._options.force_respond_tools for call in calls)
                 run.check_stop()
-                await self._take_in(run, self._queue.drain())
+                await self._take_in(run, self._queue.drain())  # injection point 3
                 continue
             must_answer = False
             await self._say(run, answer)
-            late = self._queue.drain_or_close()
+            late = self._queue.drain_or_close()  # injection point 2
             if not late:
                 return answer.text
             await self._take_in(run, late, interim=answer.text)
@@ -189,10 +189,13 @@ class InteractiveOrchestrator:
         await run.context.add_message(user_row((wish.data or {}).get("prompt", prompt)))
 
     async def _tell_notices(self, run: Run) -> None:
-        count = len(self._notices)
-        if count:
-            await to_the_end(run.context.add_message(notice_row(self._notices[:count])))
+        async def commit() -> None:
+            count = len(self._notices)
+            await run.context.add_message(notice_row(self._notices[:count]))
             del self._notices[:count]
+
+        if self._notices:
+            await to_the_end(commit())
 
     async def _take_in(self, run: Run, injections: tuple[Injection, ...], interim: str = "") -> None:
         """Commit what was drained as one user row; what is not committed goes back to the front of the queue.

@@ -1,0 +1,113 @@
+"""Tools of several tempers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from orchestrator_interactive.kernel import (
+    ToolResult,
+)
+from orchestrator_interactive.kernel.messages import (
+    ChatRequest,
+    ChatResponse,
+)
+
+from .waiting import Milestones, deaf_to_one_cancel
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from orchestrator_interactive.kernel import ResponseStream
+
+    Row = dict[str, Any]
+    Step = Callable[[ChatRequest, ResponseStream], Awaitable[ChatResponse]]
+    OnRow = Callable[[Row], Awaitable[None]]
+
+
+class ScriptedTool:
+    """A tool whose behaviour is given; it records what it was asked and whether it was cancelled."""
+
+    def __init__(self, name: str, behave: Callable[[dict[str, Any]], Awaitable[Any]]) -> None:
+        self._name = name
+        self._behave = behave
+        self._started = Milestones()
+        self.inputs: list[dict[str, Any]] = []
+        self.cancelled = 0
+        self.finished = 0
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def description(self) -> str:
+        return f"Does what '{self._name}' does."
+
+    @property
+    def input_schema(self) -> dict[str, Any]:
+        return {"type": "object", "properties": {"text": {"type": "string"}}}
+
+    async def execute(self, input: dict[str, Any]) -> Any:  # noqa: A002 - the name is the contract's
+        self.inputs.append(input)
+        self._started.pass_one()
+        try:
+            result = await self._behave(input)
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        self.finished += 1
+        return result
+
+    async def started(self, number: int = 1) -> None:
+        """Wait until the tool has been started this many times."""
+        await self._started.reached(number)
+
+
+def returning(output: Any, name: str = "give") -> ScriptedTool:
+    async def behave(_input: dict[str, Any]) -> Any:
+        return output
+
+    return ScriptedTool(name, behave)
+
+
+def echo(name: str = "echo") -> ScriptedTool:
+    async def behave(given: dict[str, Any]) -> ToolResult:
+        return ToolResult(output=given.get("text", name))
+
+    return ScriptedTool(name, behave)
+
+
+def gated(gate: asyncio.Event, name: str = "wait") -> ScriptedTool:
+    """A tool that answers once the gate is open."""
+
+    async def behave(given: dict[str, Any]) -> ToolResult:
+        await gate.wait()
+        return ToolResult(output=given.get("text", name))
+
+    return ScriptedTool(name, behave)
+
+
+def raising(error: BaseException, name: str = "break") -> ScriptedTool:
+    async def behave(_input: dict[str, Any]) -> ToolResult:
+        raise error
+
+    return ScriptedTool(name, behave)
+
+
+def deaf_tool(release: asyncio.Event, name: str = "deaf") -> ScriptedTool:
+    """A tool that ignores being cancelled (once)."""
+
+    async def behave(_input: dict[str, Any]) -> ToolResult:
+        await deaf_to_one_cancel(release)
+        return ToolResult(output="late")
+
+    return ScriptedTool(name, behave)
+
+
+def acting(action: Callable[[], object], name: str = "act") -> ScriptedTool:
+    async def behave(_input: dict[str, Any]) -> ToolResult:
+        action()
+        return ToolResult(output="done")
+
+    return ScriptedTool(name, behave)

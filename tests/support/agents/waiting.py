@@ -1,0 +1,55 @@
+"""Waiting in tests: for what must come soon, and for milestones."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from orchestrator_interactive.kernel.messages import (
+    ChatRequest,
+    ChatResponse,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from orchestrator_interactive.kernel import ResponseStream
+
+    Row = dict[str, Any]
+    Step = Callable[[ChatRequest, ResponseStream], Awaitable[ChatResponse]]
+    OnRow = Callable[[Row], Awaitable[None]]
+
+T = TypeVar("T")
+
+# A test that waits longer than this has found a hang; no outcome depends on the number.
+HANG_S = 3.0
+
+
+async def soon(awaitable: Awaitable[T]) -> T:
+    """The outcome of what must end by itself; a hang is a failure rather than a stuck test run."""
+    async with asyncio.timeout(HANG_S):
+        return await awaitable
+
+
+async def deaf_to_one_cancel(release: asyncio.Event) -> None:
+    """Wait for the event, and ignore the first cancellation while waiting."""
+    try:
+        await release.wait()
+    except asyncio.CancelledError:
+        await release.wait()
+
+
+class Milestones:
+    """Lets a test wait for the n-th time that something happened."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._events: defaultdict[int, asyncio.Event] = defaultdict(asyncio.Event)
+
+    def pass_one(self) -> None:
+        self.count += 1
+        self._events[self.count].set()
+
+    async def reached(self, number: int) -> None:
+        await soon(self._events[number].wait())
