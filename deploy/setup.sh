@@ -57,7 +57,12 @@ dev)
     touch .venv/runtime.done .venv/dev.done
     ;;
 system)
-    command -v chromium >/dev/null || apt chromium
+    missing=""
+    { command -v chromium || command -v chromium-browser || command -v google-chrome; } >/dev/null || missing="chromium"
+    # Playwright's driver needs it, and a small Debian has none.
+    PATH="$PATH:/sbin:/usr/sbin" ldconfig -p | grep -q 'libatomic\.so\.1' || missing="$missing libatomic1"
+    # shellcheck disable=SC2086 # one word per package
+    [ -z "$missing" ] || apt $missing
     ;;
 lock)
     .venv/bin/pip install --quiet --disable-pip-version-check uv

@@ -70,7 +70,7 @@ class Seat:
 
 @pytest.fixture
 async def browser() -> AsyncIterator[Browser]:
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     assert chromium, "Chromium is missing: apt-get install chromium (make test does it where it may)"
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_ARGS)
