@@ -3,104 +3,111 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, defaultdict
-from typing import TYPE_CHECKING, Any, Self
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Self
 
 import structlog
 
 from connector import phrases
 from connector.execution import Execution, Inbound
-from connector.protocols import Refused
-from connector.view import ENVELOPE, EYES, best_effort
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Sequence
     from types import TracebackType
 
+    from connector.desk import Desk
     from connector.messages import Message, Reaction
     from connector.protocols import SessionManager
     from connector.routing import Router
-    from connector.wire import Wire
 
 log = structlog.get_logger(__name__)
 
-_REMEMBERED_MESSAGES = 10_000
+_REMEMBERED = 10_000
 _STOP_REACTION = "x"
+_CLOSE_WITHIN_S = 10.0
 
 
 class Conversations:
-    """The active executions, one per conversation, and the way of each message into one of them."""
+    """The active executions, one per conversation, and the way of each message into one of them.
 
-    def __init__(self, sessions: SessionManager, wire: Wire, router: Router, bot_user: str) -> None:
+    What is decided on a message is decided before anything is awaited: so a stop finds the run that it is meant for.
+    """
+
+    def __init__(self, sessions: SessionManager, desk: Desk, router: Router, bot_user: str) -> None:
         self._sessions = sessions
-        self._wire = wire
+        self._desk = desk
         self._router = router
         self._bot_user = bot_user
         self._active: dict[str, Execution] = {}
         self._leading: dict[str, list[Inbound]] = {}
         self._seen: OrderedDict[str, None] = OrderedDict()
-        self._intake: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._tasks = asyncio.TaskGroup()
+        self._runs: set[asyncio.Task[None]] = set()
+        self._closing = False
 
     async def __aenter__(self) -> Self:
-        await self._tasks.__aenter__()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._closing = True
         for execution in self._active.values():
             execution.abort()
-        await self._tasks.__aexit__(kind, error, trace)
+        if self._runs:
+            await asyncio.wait(self._runs, timeout=_CLOSE_WITHIN_S)
+        for run in self._runs:
+            run.cancel()
+        await asyncio.gather(*self._runs, return_exceptions=True)
 
-    async def on_message(self, message: Message) -> None:
+    def on_message(self, message: Message) -> None:
         """Take a message in; the second event of one post changes nothing."""
         routed = None if message.id in self._seen else self._router.route(message)
         if routed is None:
             return
-        self._remember(message)
-        if message.is_stop_word(self._bot_user):
-            await self._stop_by_word(message)
-            return
+        self._remember(message.id)
         instance, prompt = routed
-        prompt = prompt or ", ".join(message.files)
-        if not prompt:
-            await best_effort(self._tell(message, phrases.NO_TEXT))
-            return
-        # Looking a name up takes its time: the lock, which is fair, keeps the order of arrival.
-        async with self._intake[message.place.conversation_id]:
-            author = await self._wire.display_name(message.user)
-            self._take(Inbound(message, instance, prompt, author))
+        if message.is_stop_word(self._bot_user):
+            self._stop_by_word(message)
+        elif self._closing:
+            self._desk.tell(message, phrases.CLOSING)
+        elif not prompt:
+            self._desk.tell(message, phrases.NO_TEXT)
+        else:
+            self._take(Inbound(message, instance, prompt))
 
-    async def on_reaction(self, reaction: Reaction) -> None:
+    def on_reaction(self, reaction: Reaction) -> None:
         """Stop the run whose status or starting message got an ❌."""
-        if reaction.name != _STOP_REACTION or reaction.user == self._bot_user:
+        if reaction.name != _STOP_REACTION or reaction.user == self._bot_user or reaction.id in self._seen:
             return
-        here = [e for e in self._active.values() if e.place.channel == reaction.channel]
-        for execution in here:
-            if reaction.ts in (execution.first.message.ts, await execution.view.status_ts()):
-                execution.stop(await self._name(reaction.user))
+        self._remember(reaction.id)
+        for execution in self._active.values():
+            if execution.place.channel != reaction.channel:
+                continue
+            is_status = execution.view.is_status(reaction.ts)
+            if is_status or reaction.ts == execution.first.message.ts:
+                execution.stop(reaction.user)
+            elif is_status is None:
+                # People can react to a status before Slack has told us which message it is.
+                self._desk.spawn(_stop_by_status(execution, reaction))
 
     def _take(self, inbound: Inbound) -> None:
         conversation = inbound.message.place.conversation_id
         execution = self._active.get(conversation)
-        if execution is None:
-            self._start([*self._leading.pop(conversation, []), inbound])
-            return
-        try:
+        if execution is not None:
             execution.add(inbound)
-        except Refused as e:
-            self._spawn(best_effort(self._tell(inbound.message, str(e))))
-            return
-        self._spawn(best_effort(self._wire.react(inbound.message.channel, inbound.message.ts, ENVELOPE)))
+        else:
+            leading = self._leading.pop(conversation, [])
+            self._start([*leading, inbound], was_waiting=bool(leading))
 
-    def _start(self, messages: list[Inbound]) -> None:
+    def _start(self, messages: Sequence[Inbound], *, was_waiting: bool) -> None:
         first, *rest = messages
-        execution = Execution(first, self._sessions, self._wire, self._mark_delivered)
+        execution = Execution(first, self._sessions, self._desk, was_waiting=was_waiting)
         self._active[execution.place.conversation_id] = execution
         for inbound in rest:
             execution.add(inbound)
-        self._tasks.create_task(self._run(execution))
+        run = asyncio.create_task(self._run(execution))
+        self._runs.add(run)
+        run.add_done_callback(self._runs.discard)
 
     async def _run(self, execution: Execution) -> None:
         conversation = execution.place.conversation_id
@@ -113,30 +120,22 @@ class Conversations:
             # No await between here and the next start: a message finds either this run or the next one.
             del self._active[conversation]
         log.info("run.ended", conversation=conversation)
-        if execution.goes_on:
-            self._start(execution.unread)
+        if execution.goes_on and not self._closing:
+            self._start(execution.unread, was_waiting=True)
         elif execution.unread:
             self._leading[conversation] = execution.unread
 
-    async def _stop_by_word(self, message: Message) -> None:
+    def _stop_by_word(self, message: Message) -> None:
         execution = self._active.get(message.place.conversation_id)
-        if execution is None or not execution.stop(await self._name(message.user)):
-            await best_effort(self._tell(message, phrases.NOTHING_RUNS))
+        if execution is None or not execution.stop(message.user):
+            self._desk.tell(message, phrases.NOTHING_RUNS)
 
-    def _mark_delivered(self, message_id: str) -> None:
-        _team, channel, ts = message_id.split(":")
-        self._spawn(best_effort(self._wire.react(channel, ts, EYES)))
-
-    async def _name(self, user: str) -> str:
-        return await self._wire.display_name(user) or "someone"
-
-    async def _tell(self, message: Message, text: str) -> None:
-        await self._wire.post(message.place, text, f"{message.id}:reply")
-
-    def _remember(self, message: Message) -> None:
-        self._seen[message.id] = None
-        if len(self._seen) > _REMEMBERED_MESSAGES:
+    def _remember(self, identity: str) -> None:
+        self._seen[identity] = None
+        if len(self._seen) > _REMEMBERED:
             self._seen.popitem(last=False)
 
-    def _spawn(self, call: Coroutine[Any, Any, None]) -> None:
-        self._tasks.create_task(call)
+
+async def _stop_by_status(execution: Execution, reaction: Reaction) -> None:
+    if await execution.view.status_ts() == reaction.ts:
+        execution.stop(reaction.user)

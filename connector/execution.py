@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from connector import phrases
+from connector.desk import ENVELOPE, EYES
 from connector.protocols import Refused, RunFailed, Steer
 from connector.view import View
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from connector.desk import Desk
     from connector.messages import Message, Place
     from connector.protocols import Instance, SessionManager
-    from connector.wire import Wire
 
 log = structlog.get_logger(__name__)
 
@@ -29,120 +29,153 @@ class Inbound:
     message: Message
     instance: Instance
     prompt: str
-    author: str | None
-
-    def steer(self) -> Steer:
-        return Steer(self.message.id, self.prompt, self.author, self.message.files)
 
 
 class Execution:
     """A run from its first message to its last trace.
 
-    A message that arrives while the run is being set up waits here and goes in as soon as the loop listens; one that
-    the loop no longer reads is left over and leads the next run.
+    Messages wait here until the loop listens, in order of arrival, and go in as soon as their author's name is known
+    or has been waited for long enough. What the loop does not read any more stays here and leads the next run.
     """
 
-    def __init__(
-        self, first: Inbound, sessions: SessionManager, wire: Wire, on_delivered: Callable[[str], None]
-    ) -> None:
+    def __init__(self, first: Inbound, sessions: SessionManager, desk: Desk, *, was_waiting: bool) -> None:
         self.place: Place = first.message.place
         self.first = first
-        self.view = View(wire, first.message, first.instance.persona)
+        self.view = View(desk.wire, first.message, first.instance.persona)
         self._sessions = sessions
-        self._on_delivered = on_delivered
-        self._early: list[Inbound] | None = []
-        self._left_over: list[Inbound] = []
-        self._stopped_by: str | None = None
+        self._desk = desk
+        self._was_waiting = was_waiting
+        self._arrived: deque[Inbound] = deque()
+        self._handing_in = asyncio.Lock()
+        self._listening = False
+        self._over = False
+        self._stopper: str | None = None
+        self._held_back = 0
+        self._aborted = False
+        self._executing: asyncio.Task[None] | None = None
         self._status = "error"
         self._waiting = 0
-        self._executing: asyncio.Task[None] | None = None
 
     def add(self, inbound: Inbound) -> None:
-        """Take a message for this run.
+        """Take a message for this run, or for the one after it. It is marked as accepted unless the loop refuses it."""
+        self._arrived.append(inbound)
+        self._desk.spawn(self._settle(inbound))
 
-        Raises:
-            Refused: too many are waiting, or it cannot be read at all.
+    async def _settle(self, inbound: Inbound) -> None:
+        await self._hand_in()
+        if inbound in self._arrived:
+            self._desk.mark(inbound.message, ENVELOPE)
+
+    def stop(self, user: str) -> bool:
+        """Stop gracefully; asked again, immediately. False: there is nothing left to stop.
+
+        What has been written until now does not start a run by itself.
         """
-        if self._early is not None:
-            self._early.append(inbound)
-        elif self._left_over or inbound.instance != self.first.instance or not self._inject(inbound):
-            self._left_over.append(inbound)
+        again = self._stopper is not None
+        if self._over:
+            self._held_back = len(self._arrived)
+            return again or bool(self._arrived)
+        if not again:
+            self._stopper, self._held_back = user, len(self._arrived)
+        # Where the session has not begun yet, it will not: see `_execute`.
+        self._sessions.stop(self.first.instance.name, self.place.conversation_id, immediate=again)
+        return True
 
-    def stop(self, by: str) -> bool:
-        """Stop gracefully; asked again, immediately. False: there is nothing left to stop."""
-        again = self._stopped_by is not None
-        heard = self._sessions.stop(self.first.instance.name, self.place.conversation_id, immediate=again)
-        if heard and not again:
-            self._stopped_by = by
-        return heard or again
+    def abort(self) -> None:
+        """End the run because the service ends; the thread is told."""
+        self._aborted = True
+        if self._executing is not None:
+            self._executing.cancel()
 
     @property
     def unread(self) -> list[Inbound]:
         """The messages that this run did not read."""
-        return [*(self._early or ()), *self._left_over]
+        return list(self._arrived)
 
     @property
     def goes_on(self) -> bool:
         """Whether what is unread starts a run by itself: after a stop, only what was written since."""
-        return bool(self._left_over) or (bool(self._early) and self._stopped_by is None)
+        return len(self._arrived) > self._held_back and not self._aborted
 
     async def go(self) -> None:
         """Run to the end, telling the thread how it ended."""
         async with self.view.shown():
             try:
-                self._tell(await self._execute())
+                await self._tell(await self._execute())
             except RunFailed as e:
                 self.view.notice(phrases.failed(str(e), self._waiting))
             except asyncio.CancelledError:
-                self.view.notice(phrases.stopped("the service, which is shutting down", self._waiting))
+                self.view.notice(phrases.shut_down(self._waiting + len(self._arrived)))
                 raise
             except Exception:  # a Slack handler's border: whatever happens, the thread hears of it
                 log.exception("run.crashed", conversation=self.place.conversation_id)
                 self.view.notice(phrases.failed(phrases.UNEXPECTED, self._waiting))
 
-    def abort(self) -> None:
-        """Cancel the run; what it has to tell the thread is told all the same."""
-        if self._executing is not None:
-            self._executing.cancel()
-
     async def _execute(self) -> str:
-        self._executing = asyncio.current_task()
+        prompt = await self._desk.names.readable(self.first.prompt)
+        if self._aborted:
+            raise asyncio.CancelledError
         try:
+            if self._stopper is not None:
+                self._status = "cancelled"
+                return ""
+            self._executing = asyncio.current_task()
             return await self._sessions.execute(
-                self.first.instance.name, self.place.conversation_id, self.first.prompt, self._on_progress
+                self.first.instance.name, self.place.conversation_id, prompt, self._on_progress
             )
         finally:
-            self._executing = None
+            self._executing, self._over = None, True
 
-    def _tell(self, answer: str) -> None:
+    async def _tell(self, answer: str) -> None:
         cut = self._status == "cancelled"
-        if answer.strip():
-            self.view.say(f"{answer} …" if cut else answer)
+        said = self.view.say(f"{answer.strip()} …" if cut and answer.strip() else answer)
         if cut:
-            self.view.notice(phrases.stopped(self._stopped_by or "the service", self._waiting))
-        elif not answer.strip():
+            by = await self._desk.names.of(self._stopper) if self._stopper else None
+            self.view.notice(phrases.stopped(by or "someone", self._waiting + self._held_back))
+        elif not said:
             self.view.notice(phrases.NO_ANSWER)
 
-    def _inject(self, inbound: Inbound) -> bool:
-        return self._sessions.inject(self.first.instance.name, self.place.conversation_id, inbound.steer())
+    async def _hand_in(self) -> None:
+        """Give the loop what has arrived, oldest first, for as long as it listens."""
+        async with self._handing_in:
+            while self._arrived and self._listening and self._stopper is None:
+                inbound = self._arrived[0]
+                if inbound.instance != self.first.instance:
+                    return
+                steer = await self._steer(inbound)
+                if self._over or self._stopper is not None or not self._offer(inbound, steer):
+                    return
+
+    def _offer(self, inbound: Inbound, steer: Steer) -> bool:
+        """Whether the loop still reads."""
+        try:
+            taken = self._sessions.inject(self.first.instance.name, self.place.conversation_id, steer)
+        except Refused as e:
+            self._arrived.popleft()
+            self.view.notice(str(e))
+            return True
+        if taken:
+            self._arrived.popleft()
+            self._desk.mark(inbound.message, ENVELOPE)
+        return taken
+
+    async def _steer(self, inbound: Inbound) -> Steer:
+        author = await self._desk.names.of(inbound.message.user)
+        text = await self._desk.names.readable(inbound.prompt)
+        return Steer(inbound.message.id, text, author, inbound.message.files)
 
     async def _on_progress(self, event: str, data: dict[str, Any]) -> None:
         match event:
             case "executing":
-                self._flush_early()
+                if self._was_waiting:
+                    self._desk.mark(self.first.message, EYES)
+                self._listening = True
+                await self._hand_in()
             case "injection:applied":
                 for message_id in data.get("ids", ()):
-                    self._on_delivered(message_id)
+                    self._desk.mark_read(message_id)
             case "text":
                 self.view.say(data["text"])
             case "complete":
                 self._status, self._waiting = data.get("status", "success"), data.get("waiting", 0)
         self.view.hear(event, data)
-
-    def _flush_early(self) -> None:
-        early, self._early = self._early or [], None
-        for inbound in early:
-            try:
-                self.add(inbound)
-            except Refused as e:
-                self.view.notice(str(e))

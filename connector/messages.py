@@ -68,6 +68,11 @@ class Reaction:
     name: str
     channel: str
     ts: str
+    event_ts: str
+
+    @property
+    def id(self) -> str:
+        return f"{self.channel}:{self.ts}:{self.user}:{self.name}:{self.event_ts}"
 
 
 def message_of(event: dict[str, Any], team: str) -> Message | None:
@@ -94,7 +99,13 @@ def reaction_of(event: dict[str, Any]) -> Reaction | None:
     item = event.get("item") or {}
     if item.get("type") != "message":
         return None
-    return Reaction(user=event["user"], name=event["reaction"], channel=item["channel"], ts=item["ts"])
+    return Reaction(
+        user=event["user"],
+        name=event["reaction"],
+        channel=item["channel"],
+        ts=item["ts"],
+        event_ts=event.get("event_ts", ""),
+    )
 
 
 def plain_text(text: str, bot: str) -> str:

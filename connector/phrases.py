@@ -55,21 +55,45 @@ class Activity:
 
 
 def stopped(by: str, waiting: int) -> str:
-    text = f"🛑 Stopped by {by}."
-    return f"{text} {_waiting(waiting)}" if waiting else text
+    return _with_waiting(f"🛑 Stopped by {by}.", waiting)
 
 
 def failed(sentence: str, waiting: int) -> str:
-    text = f"⚠️ {sentence}"
-    return f"{text} {_waiting(waiting)}" if waiting else text
+    return _with_waiting(f"⚠️ {sentence}", waiting)
+
+
+def held_back(waiting: int) -> str:
+    return _with_waiting("🛑", waiting)
+
+
+def shut_down(unread: int) -> str:
+    text = "🛑 Stopped: the service is shutting down."
+    if not unread:
+        return text
+    which = (
+        "1 message was not read; please send it again"
+        if unread == 1
+        else f"{unread} messages were not read; please send them again"
+    )
+    return f"{text} {which} once it is back."
+
+
+def not_posted(error: str) -> str:
+    return (
+        f"⚠️ I have an answer, but Slack does not take it ({error}). Whoever runs this bot finds the reason in its log."
+    )
 
 
 NO_ANSWER = "I finished without anything to say."
 NOTHING_RUNS = "Nothing is running here."
 NO_TEXT = "Yes? Write what I can do for you."
+CLOSING = "The service is shutting down. Please send this again once it is back."
 UNEXPECTED = "Something went wrong on my side. Write again to try once more; the log of the service has the details."
 
 
-def _waiting(count: int) -> str:
-    who = "1 message has" if count == 1 else f"{count} messages have"
-    return f"{who} not been read yet; your next message takes them along."
+def _with_waiting(text: str, count: int) -> str:
+    if count == 0:
+        return text
+    if count == 1:
+        return f"{text} 1 message has not been read yet; your next message takes it along."
+    return f"{text} {count} messages have not been read yet; your next message takes them along."

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from connector.messages import Message
     from connector.protocols import Instance
 
-_ADDRESS = re.compile(r"^@?(\w[\w-]*)[:,]?\s+(?=\S)")
+# A name alone may be any word of the sentence: it takes a sign that somebody is being addressed.
+_ADDRESS = re.compile(r"^(?:@(\w[\w-]*)[:,]?|(\w[\w-]*)[:,])\s+(?=\S)")
 
 
 class Router:
@@ -42,12 +43,12 @@ class Router:
             known, prompt = addressed
         instance = known or self._default
         self._conversations[conversation] = instance
-        return instance, prompt
+        return instance, prompt or ", ".join(message.files)
 
     def _addressed(self, prompt: str) -> tuple[Instance, str] | None:
-        """The instance that a message names first: `beta look at this`, `@beta …`, `beta: …`."""
+        """The instance that a message names first: `beta: look at this`, `@beta look at this`."""
         match = _ADDRESS.match(prompt)
-        instance = self._instances.get(match[1].lower()) if match else None
+        instance = self._instances.get((match[1] or match[2]).lower()) if match else None
         if match is None or instance is None:
             return None
         return instance, prompt[match.end() :]

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import structlog
 
+from connector import phrases
 from connector.markdown import escape, markdown_to_slack, pieces
 from connector.phrases import Activity
 from connector.wire import SlackCallFailed
@@ -24,9 +25,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 HOURGLASS = "hourglass_flowing_sand"
-ENVELOPE = "incoming_envelope"
-EYES = "eyes"
 STATUS_SPACING_S = 2.0
+_SHORT_CHARS = 1500
 
 
 class _Post(NamedTuple):
@@ -53,15 +53,21 @@ class View:
         """The status message's ts as soon as Slack has told it; `None` where it could not be posted."""
         return await asyncio.shield(self._status_ts)
 
+    def is_status(self, ts: str) -> bool | None:
+        """Whether this is the ts of the status message; `None` while Slack has not told it."""
+        return self._status_ts.result() == ts if self._status_ts.done() else None
+
     def hear(self, event: str, data: dict[str, Any]) -> None:
         """Take note of what the run is doing; the status message says so soon."""
         self._activity.hear(event, data)
         self._changed.set()
 
-    def say(self, markdown: str) -> None:
-        """Post a text of the agent under its persona, after those before it."""
-        for piece in pieces(markdown_to_slack(markdown)):
-            self._outgoing.put_nowait(_Post(piece, self._persona))
+    def say(self, markdown: str) -> bool:
+        """Post a text of the agent under its persona, after those before it; whether there was anything to see."""
+        texts = pieces(markdown_to_slack(markdown))
+        for text in texts:
+            self._outgoing.put_nowait(_Post(text, self._persona))
+        return bool(texts)
 
     def notice(self, text: str) -> None:
         """Post a sentence of the service's own, after the texts before it."""
@@ -97,15 +103,15 @@ class View:
         ts = await self.status_ts()
         while ts is not None:
             await asyncio.sleep(STATUS_SPACING_S)
-            while self._activity.phrase() == self._shown:
+            while escape(self._activity.phrase()) == self._shown:
                 self._changed.clear()
                 self._activity.told()
-                if self._activity.phrase() == self._shown:
+                if escape(self._activity.phrase()) == self._shown:
                     await self._changed.wait()
             await best_effort(self._wire.update(self._place.channel, ts, self._next_phrase()))
 
     def _next_phrase(self) -> str:
-        self._shown = self._activity.phrase()
+        self._shown = escape(self._activity.phrase())
         self._activity.told()
         return self._shown
 
@@ -117,6 +123,14 @@ class View:
                 await self._wire.post(self._place, post.text, f"{self._key}:{number}", post.persona)
             except SlackCallFailed as e:
                 log.exception("answer.not_posted", conversation=self._place.conversation_id, part=number, error=e.error)
+                await self._post_instead(post, number, e.error)
+
+    async def _post_instead(self, post: _Post, number: int, error: str) -> None:
+        """Shorter pieces of a text that Slack calls too long; else a sentence, so that nobody waits for nothing."""
+        texts = pieces(post.text, _SHORT_CHARS) if error == "msg_too_long" else [phrases.not_posted(error)]
+        for part, text in enumerate(texts):
+            key = f"{self._key}:{number}.{part}"
+            await best_effort(self._wire.post(self._place, text, key, post.persona if len(texts) > 1 else None))
 
     async def _take_away(self) -> None:
         ts = await self.status_ts()
@@ -125,7 +139,7 @@ class View:
         await best_effort(self._wire.unreact(self._place.channel, self._first.ts, HOURGLASS))
 
 
-async def best_effort(call: Coroutine[Any, Any, None]) -> None:
+async def best_effort(call: Coroutine[Any, Any, object]) -> None:
     """Await a call to Slack that only decorates; a failure is logged and changes nothing else."""
     try:
         await call

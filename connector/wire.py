@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -10,6 +11,8 @@ import structlog
 from slack_sdk.errors import SlackApiError
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from slack_sdk.web.async_client import AsyncWebClient
 
     from connector.messages import Place
@@ -19,17 +22,28 @@ log = structlog.get_logger(__name__)
 
 _ATTEMPTS = 4
 _BACKOFF_S = 0.5
-_TRANSIENT = frozenset({"ratelimited", "service_unavailable", "fatal_error", "internal_error"})
+# Slack says how long to wait, so a rate limit is no failed attempt; but nobody waits for ever.
+_RATE_LIMITS = 30
+_LIMITED = "ratelimited"
+_NO_ANSWER = "no_answer"
+_TRANSIENT = frozenset({_LIMITED, _NO_ANSWER, "service_unavailable", "fatal_error", "internal_error"})
 _SERVER_ERROR = 500
+_PAGE = 200
 POST_EVENT = "amplifier_post"
 
 
 class SlackCallFailed(Exception):  # noqa: N818 - says what happened, as its siblings do
-    """Slack did not do what it was asked to; `error` is Slack's own word for why."""
+    """Slack did not do what it was asked to.
 
-    def __init__(self, method: str, error: str) -> None:
+    Attributes:
+        error: Slack's own word for why; `no_answer` where Slack did not answer, or something else did in its place.
+        retry_after_s: how long Slack asks us to wait.
+    """
+
+    def __init__(self, method: str, error: str, retry_after_s: float | None = None) -> None:
         super().__init__(f"{method}: {error}")
         self.error = error
+        self.retry_after_s = retry_after_s
 
 
 class Wire:
@@ -41,100 +55,120 @@ class Wire:
 
     def __init__(self, client: AsyncWebClient) -> None:
         self._client = client
-        self._names: dict[str, str | None] = {}
 
     async def post(self, place: Place, text: str, key: str, persona: Persona | None = None) -> str:
         """Post a message exactly once and return its ts. `key` tells it from every other post."""
         arguments: dict[str, Any] = {
             "channel": place.channel,
-            "thread_ts": place.thread_ts,
             "text": text,
             "unfurl_links": False,
             "unfurl_media": False,
-            "metadata": {"event_type": POST_EVENT, "event_payload": {"key": key}},
+            "metadata": json.dumps({"event_type": POST_EVENT, "event_payload": {"key": key}}),
         }
+        if place.thread_ts is not None:
+            arguments["thread_ts"] = place.thread_ts
         if persona is not None:
             arguments |= {"username": persona.name, "icon_emoji": persona.emoji}
-        for attempt in range(_ATTEMPTS):
-            try:
-                response = await self._client.chat_postMessage(**arguments)
-                return str(response["ts"])
-            except (SlackApiError, aiohttp.ClientError, TimeoutError, OSError) as e:
-                await self._pause("chat.postMessage", e, attempt)
-                if _may_have_happened(e) and (found := await self._find(place, key)):
-                    return found
-        raise SlackCallFailed("chat.postMessage", "no answer")
+        response = await self.call("chat.postMessage", arguments, already=lambda: self._find(place, key))
+        ts = str(response["ts"])
+        # Where the thread's root is gone, Slack posts to the channel instead: that is undone.
+        if place.thread_ts is not None and "thread_ts" not in response.get("message", {}):
+            await self.delete(place.channel, ts)
+            raise SlackCallFailed("chat.postMessage", "thread_not_found")
+        return ts
 
     async def update(self, channel: str, ts: str, text: str) -> None:
-        await self._call("chat.update", {"channel": channel, "ts": ts, "text": text, "parse": "none"})
+        await self.call("chat.update", {"channel": channel, "ts": ts, "text": text, "parse": "none"})
 
     async def delete(self, channel: str, ts: str) -> None:
-        await self._call("chat.delete", {"channel": channel, "ts": ts}, done=("message_not_found",))
+        await self.call("chat.delete", {"channel": channel, "ts": ts}, done=("message_not_found",))
 
     async def react(self, channel: str, ts: str, name: str) -> None:
-        await self._call(
-            "reactions.add", {"channel": channel, "timestamp": ts, "name": name}, done=("already_reacted",)
-        )
+        arguments = {"channel": channel, "timestamp": ts, "name": name}
+        await self.call("reactions.add", arguments, done=("already_reacted", "message_not_found"))
 
     async def unreact(self, channel: str, ts: str, name: str) -> None:
-        done = ("no_reaction", "message_not_found")
-        await self._call("reactions.remove", {"channel": channel, "timestamp": ts, "name": name}, done=done)
+        arguments = {"channel": channel, "timestamp": ts, "name": name}
+        await self.call("reactions.remove", arguments, done=("no_reaction", "message_not_found"))
 
-    async def display_name(self, user: str) -> str | None:
-        """The name people see; `None` where Slack does not tell. Asked once per person."""
-        if user not in self._names:
+    async def call(
+        self,
+        method: str,
+        arguments: dict[str, Any],
+        done: tuple[str, ...] = (),
+        already: Callable[[], Awaitable[dict[str, Any] | None]] | None = None,
+    ) -> dict[str, Any]:
+        """Call a method, again after a failure that may pass.
+
+        `done` are the errors that say that there is nothing left to do. `already` looks whether a call whose fate is
+        in doubt has happened; without it the call is one that may happen twice.
+
+        Raises:
+            SlackCallFailed: Slack refused, or did not answer several times.
+        """
+        failed = limited = 0
+        while True:
             try:
-                profile = (await self._call("users.info", {"user": user}))["user"]
+                return await self._once(method, arguments)
             except SlackCallFailed as e:
-                log.info("slack.no_name", user=user, error=e.error)
-                return None
-            shown = profile.get("profile", {}).get("display_name")
-            self._names[user] = shown or profile.get("real_name") or profile.get("name")
-        return self._names[user]
+                if e.error in done:
+                    return {}
+                if e.error not in _TRANSIENT:
+                    raise
+                if already is not None and e.error != _LIMITED and (there := await already()):
+                    return there
+                limited, failed = (limited + 1, failed) if e.error == _LIMITED else (limited, failed + 1)
+                if failed == _ATTEMPTS or limited == _RATE_LIMITS:
+                    raise
+                delay_s = _BACKOFF_S * 2 ** max(failed - 1, 0) if e.retry_after_s is None else e.retry_after_s
+                log.info("slack.retry", method=method, error=e.error, delay_s=delay_s)
+            await asyncio.sleep(delay_s)
 
-    async def _call(self, method: str, arguments: dict[str, Any], done: tuple[str, ...] = ()) -> Any:
-        for attempt in range(_ATTEMPTS):
-            try:
-                return await self._client.api_call(method, data=arguments)
-            except SlackApiError as e:
-                if e.response["error"] in done:
-                    return e.response
-                await self._pause(method, e, attempt)
-            except (aiohttp.ClientError, TimeoutError, OSError) as e:
-                await self._pause(method, e, attempt)
-        raise SlackCallFailed(method, "no answer")
+    async def _once(self, method: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        try:
+            response = await self._client.api_call(method, data=arguments)
+        except SlackApiError as e:
+            raise _failure(method, e) from e
+        except (aiohttp.ClientError, TimeoutError, OSError) as e:
+            raise SlackCallFailed(method, _NO_ANSWER) from e
+        except (AttributeError, TypeError, ValueError) as e:
+            # How the SDK fails on an answer that is not Slack's: a gateway's page, or half a body.
+            raise SlackCallFailed(method, _NO_ANSWER) from e
+        if not isinstance(response.data, dict):
+            raise SlackCallFailed(method, _NO_ANSWER)
+        return response.data
 
-    async def _pause(self, method: str, error: Exception, attempt: int) -> None:
-        """Wait before the next attempt, or raise where another one cannot help."""
-        word = _word(error)
-        if word not in _TRANSIENT or attempt == _ATTEMPTS - 1:
-            raise SlackCallFailed(method, word) from error
-        delay_s = _BACKOFF_S * 2**attempt
-        if isinstance(error, SlackApiError) and word == "ratelimited":
-            delay_s = float(error.response.headers.get("Retry-After", delay_s))
-        log.info("slack.retry", method=method, error=word, delay_s=delay_s)
-        await asyncio.sleep(delay_s)
-
-    async def _find(self, place: Place, key: str) -> str | None:
+    async def _find(self, place: Place, key: str) -> dict[str, Any] | None:
         """Look a doubtful post up in its thread (or channel) by its key."""
-        arguments: dict[str, Any] = {"channel": place.channel, "include_all_metadata": True, "limit": 100}
+        arguments: dict[str, Any] = {"channel": place.channel, "include_all_metadata": True, "limit": _PAGE}
         method = "conversations.history"
         if place.thread_ts is not None:
             method, arguments["ts"] = "conversations.replies", place.thread_ts
-        response = await self._call(method, arguments)
-        for message in response["messages"]:
-            if (message.get("metadata") or {}).get("event_payload", {}).get("key") == key:
-                return str(message["ts"])
+        while True:
+            page = await self.call(method, arguments)
+            for message in page["messages"]:
+                if (message.get("metadata") or {}).get("event_payload", {}).get("key") == key:
+                    return {"ts": message["ts"], "message": message}
+            arguments["cursor"] = (page.get("response_metadata") or {}).get("next_cursor")
+            # Without threads the newest come first, and a doubtful post is among them.
+            if not arguments["cursor"] or place.thread_ts is None:
+                return None
+
+
+def _failure(method: str, error: SlackApiError) -> SlackCallFailed:
+    response: Any = error.response
+    data = getattr(response, "data", None)
+    status = getattr(response, "status_code", _SERVER_ERROR)
+    if not isinstance(data, dict) or status >= _SERVER_ERROR:
+        return SlackCallFailed(method, _NO_ANSWER)
+    word = str(data.get("error") or _NO_ANSWER)
+    if word != _LIMITED:
+        return SlackCallFailed(method, word)
+    return SlackCallFailed(method, word, _seconds(response.headers.get("Retry-After")))
+
+
+def _seconds(header: str | None) -> float | None:
+    try:
+        return float(header) if header is not None else None
+    except ValueError:
         return None
-
-
-def _word(error: Exception) -> str:
-    """Slack's word for an error; what is no answer of Slack's counts as unavailable."""
-    if not isinstance(error, SlackApiError) or error.response.status_code >= _SERVER_ERROR:
-        return "service_unavailable"
-    word = error.response["error"] if isinstance(error.response.data, dict) else "service_unavailable"
-    return str(word)
-
-
-def _may_have_happened(error: Exception) -> bool:
-    return _word(error) != "ratelimited"

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
-from typing import TYPE_CHECKING
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import urlsplit
 
 import structlog
 
@@ -14,11 +17,15 @@ from service.sessions import InProcessSessionManager
 from service.workspaces import Workspaces
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from pydantic import SecretStr
 
     from service.config import Environment, ServiceConfig
 
 log = structlog.get_logger(__name__)
+
+_TOKEN = re.compile(r"[\w.-]+")
 
 
 async def serve(config: ServiceConfig, environment: Environment) -> None:
@@ -36,18 +43,56 @@ async def serve(config: ServiceConfig, environment: Environment) -> None:
         Instance(name, Persona(instance.persona.name, instance.persona.emoji))
         for name, instance in config.instances.items()
     ]
-    ended = _ended_by_signal()
-    async with (
-        InProcessSessionManager(config.instances, provider, Workspaces(config.workspace)) as sessions,
-        connected(access, instances, sessions),
-    ):
+    sessions = InProcessSessionManager(config.instances, provider, Workspaces(config.workspace))
+    async with _until_signalled() as ended, sessions, connected(access, instances, sessions):
         log.info("service.ready", instances=list(config.instances))
         await ended.wait()
         log.info("service.stopping")
 
 
+@asynccontextmanager
+async def _until_signalled() -> AsyncIterator[asyncio.Event]:
+    """An event that SIGINT and SIGTERM set. While the body does not wait for it yet, they end it there.
+
+    Asked a second time, the process ends at once.
+    """
+    ended, loop, body = _Ended(), asyncio.get_running_loop(), asyncio.current_task()
+
+    def end(number: signal.Signals) -> None:
+        loop.remove_signal_handler(number)
+        ended.set()
+        if not ended.awaited and body is not None:
+            body.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, end, number)
+    try:
+        yield ended
+    except asyncio.CancelledError:
+        if not ended.is_set():
+            raise
+        log.info("service.stopped_at_start")
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+
+class _Ended(asyncio.Event):
+    awaited = False
+
+    async def wait(self) -> Literal[True]:
+        self.awaited = True
+        return await super().wait()
+
+
 def _access(environment: Environment) -> SlackAccess:
     url = environment.slack_api_url
+    try:
+        reachable = bool(urlsplit(url).hostname) and url.startswith(("http://", "https://"))
+    except ValueError:
+        reachable = False
+    if not reachable:
+        raise ConfigError(f"SLACK_API_URL is no address: {url!r}. It looks like https://slack.com/api/.")
     return SlackAccess(
         app_token=_token("SLACK_APP_TOKEN", "xapp-", environment.slack_app_token),
         bot_token=_token("SLACK_BOT_TOKEN", "xoxb-", environment.slack_bot_token),
@@ -60,17 +105,6 @@ def _token(variable: str, prefix: str, token: SecretStr | None) -> str:
         raise ConfigError(f"{variable} is not set. Put your Slack app's token ({prefix}…) into the environment.")
     if not token.get_secret_value().startswith(prefix):
         raise ConfigError(f"{variable} does not begin with {prefix}: it is another kind of token.")
+    if not _TOKEN.fullmatch(token.get_secret_value()):
+        raise ConfigError(f"{variable} has characters that no token has: copy it again, without spaces or line ends.")
     return token.get_secret_value()
-
-
-def _ended_by_signal() -> asyncio.Event:
-    ended, loop = asyncio.Event(), asyncio.get_running_loop()
-
-    def end(number: signal.Signals) -> None:
-        ended.set()
-        # Asked a second time, the process ends at once.
-        loop.remove_signal_handler(number)
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, end, number)
-    return ended

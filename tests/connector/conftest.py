@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
@@ -7,7 +8,7 @@ import pytest
 from held_sessions import HeldSessions
 
 from connector import Instance, Persona, SlackAccess, connected
-from local_slack import LocalSlack, Message, PersonClient, Workspace
+from local_slack import LocalSlack, Message, PersonClient, Waits, Workspace
 
 ALPHA = Instance("alpha", Persona("Alpha", ":owl:"))
 BETA = Instance("beta", Persona("Beta", ":fox_face:"))
@@ -38,8 +39,12 @@ class Scene:
         """The status message in this thread, once it is there."""
         return await self.slack.until(lambda ws: find(ws, self.slack.channel(channel).id, root, "⚙️"))
 
-    async def posted(self, channel: str, root: str, text: str) -> Message:
-        return await self.slack.until(lambda ws: find(ws, self.slack.channel(channel).id, root, text))
+    async def posted(self, channel: str, root: str, text: str, timeout_s: float = 10) -> Message:
+        return await self.slack.until(lambda ws: find(ws, self.slack.channel(channel).id, root, text), timeout_s)
+
+    def texts(self, channel: str, root: str) -> list[str]:
+        """What the bot says in this thread as it stands, the status too."""
+        return [m.text for m in self.slack.workspace.thread(self.slack.channel(channel).id, root) if m.by_bot]
 
     async def quiet(self, channel: str, root: str, posts: int = 1) -> list[Message]:
         """The thread's replies, once the bot has posted so many and the status and the hourglass are gone."""
@@ -74,6 +79,23 @@ async def scene(slack: LocalSlack) -> AsyncIterator[Scene]:
     async with connected(access(slack), [ALPHA, BETA], sessions):
         await slack.until(lambda ws: ws.bot_online)
         yield Scene(slack, sessions)
+    assert not sessions.overlapped, "one run at a time in a conversation"
+
+
+@pytest.fixture
+async def hold(scene: Scene) -> AsyncIterator[Callable[[str], asyncio.Event]]:
+    """Hold the next call of a method until the event is set, at the latest when the test ends."""
+    held: list[asyncio.Event] = []
+
+    def hold(method: str) -> asyncio.Event:
+        held.append(asyncio.Event())
+        scene.slack.faults.next(method, Waits(held[-1]))
+        return held[-1]
+
+    yield hold
+    scene.slack.faults.clear()
+    for event in held:
+        event.set()
 
 
 @pytest.fixture

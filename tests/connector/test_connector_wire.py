@@ -78,5 +78,5 @@ async def test_a_service_that_shuts_down_tells_the_threads_that_it_was_working_o
         ts = await ana.say("general", "@alpha look")
         await sessions.next_run()
     replies = slack.workspace.thread(slack.channel("general").id, ts)[1:]
-    assert [m.text for m in replies] == ["🛑 Stopped by the service, which is shutting down."]
+    assert [m.text for m in replies] == ["🛑 Stopped: the service is shutting down."]
     assert not slack.workspace.thread(slack.channel("general").id, ts)[0].reacted("hourglass_flowing_sand")

@@ -27,6 +27,7 @@ class HeldRun:
     stops: list[bool] = field(default_factory=list)
     listening: bool = True
     full: bool = False
+    set_up: bool = False
     _end: asyncio.Future[str] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -48,6 +49,12 @@ class HeldRun:
         data = {"ids": [s.id for s in self.steers], "messages": [s.text for s in self.steers]}
         await self.on_progress("injection:applied", {**data, "count": len(self.steers)})
 
+    def obey(self) -> None:
+        """End as a loop does that is told to stop and has said nothing yet."""
+        self.listening = False
+        if not self._end.done():
+            self._end.set_result("")
+
     async def answer(self, text: str, *, status: str = "success", waiting: int = 0) -> None:
         self.listening = False
         await self.on_progress("complete", {"iterations": 1, "status": status, "waiting": waiting})
@@ -60,12 +67,21 @@ class HeldRun:
 
 
 class HeldSessions:
-    """Hands every execution to the test, in order."""
+    """Hands every execution to the test, in order.
+
+    `hold_setup` holds a run before its loop listens, `setup_errors` are what the next set-ups fail with, and where
+    `obedient` a run ends by itself when it is stopped. `prompts` are those of all runs, `overlapped` those of runs that
+    began while another one was on in their conversation.
+    """
 
     def __init__(self) -> None:
         self._runs: asyncio.Queue[HeldRun] = asyncio.Queue()
         self._active: dict[tuple[str, str], HeldRun] = {}
         self.hold_setup: asyncio.Event | None = None
+        self.setup_errors: list[Exception] = []
+        self.obedient = False
+        self.prompts: list[str] = []
+        self.overlapped: list[str] = []
 
     async def next_run(self) -> HeldRun:
         async with asyncio.timeout(10):
@@ -80,15 +96,26 @@ class HeldSessions:
     ) -> str:
         assert on_progress is not None
         key = (instance_name, conversation_id)
-        assert key not in self._active, "two runs at once in one conversation"
+        if any(conversation == conversation_id for _instance, conversation in self._active):
+            self.overlapped.append(prompt)
         run = HeldRun(instance_name, conversation_id, prompt, on_progress)
         self._active[key] = run
+        self.prompts.append(prompt)
         try:
             if self.hold_setup is not None:
                 await self.hold_setup.wait()
+            if self.setup_errors:
+                raise self.setup_errors.pop(0)
             await on_progress("executing", {"prompt": prompt})
+            run.set_up = True
             self._runs.put_nowait(run)
-            return await run._end
+            if self.obedient and run.stops:
+                run.obey()
+            answer = await run._end
+            if self.obedient and run.stops:
+                data = {"iterations": 1, "status": "cancelled", "waiting": len(run.steers)}
+                await on_progress("complete", data)
+            return answer
         finally:
             del self._active[key]
 
@@ -108,6 +135,8 @@ class HeldSessions:
             return False
         run.stops.append(immediate)
         run.wake()
+        if self.obedient and run.set_up:
+            run.obey()
         return True
 
 

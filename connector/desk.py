@@ -1,0 +1,72 @@
+"""What all conversations of a workspace share: the wire, the names, and the marks on people's messages."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Self
+
+import structlog
+
+from connector.names import Names
+from connector.wire import SlackCallFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from types import TracebackType
+
+    from connector.messages import Message
+    from connector.wire import Wire
+
+log = structlog.get_logger(__name__)
+
+ENVELOPE = "incoming_envelope"
+EYES = "eyes"
+_CLOSE_WITHIN_S = 8.0
+
+
+class Desk:
+    """Owns the tasks that speak to Slack beside the runs; none of them can harm another, or hold the end up."""
+
+    def __init__(self, wire: Wire) -> None:
+        self.wire = wire
+        self.names = Names(wire)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_CLOSE_WITHIN_S)
+        self.names.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, object]) -> None:
+        task = asyncio.create_task(_contained(coroutine))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def mark(self, message: Message, emoji: str) -> None:
+        """📨 says that a message is accepted, 👀 that the model has it before it."""
+        self.spawn(self.wire.react(message.channel, message.ts, emoji))
+
+    def mark_read(self, message_id: str) -> None:
+        _team, channel, ts = message_id.split(":")
+        self.spawn(self.wire.react(channel, ts, EYES))
+
+    def tell(self, message: Message, text: str) -> None:
+        """Answer a message that starts no run and goes into none."""
+        self.spawn(self.wire.post(message.place, text, f"{message.id}:reply"))
+
+
+async def _contained(coroutine: Coroutine[Any, Any, object]) -> None:
+    try:
+        await coroutine
+    except SlackCallFailed as e:
+        log.warning("slack.call_failed", error=str(e))
+    except Exception:  # a Slack handler's border: one task may not take the others down
+        log.exception("slack.task_failed")

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import pytest
+from anthropic_server import AnthropicServer
+from service_process import run_command
+
+from local_slack import Breaks, DropsBefore, Refuses
+
+SECRET = "sk-ant-api03-abcdefghijklmnop"
+TOKENS = {"SLACK_APP_TOKEN": "xapp-a", "SLACK_BOT_TOKEN": "xoxb-b"}
+ONE = "instances: {a: {persona: {name: A, emoji: ':owl:'}}}"
+ANTHROPIC = ONE.replace("}}}", "}, providers: [{module: provider-anthropic, config: CONFIG}]}}")
+
+
+@pytest.mark.parametrize("form", ["human", "json"])
+async def test_whatever_fails_no_token_stands_in_the_log(slack, stage, tmp_path, form):
+    config = tmp_path / "config.yaml"
+    config.write_text(f"{ONE}\nlog: {{level: debug, format: {form}}}\nworkspace: {{root: files}}")
+    async with AnthropicServer() as model:
+        model.fail(401, "authentication_error", f"invalid x-api-key: {SECRET}")
+        env = {"ANTHROPIC_API_KEY": SECRET, "ANTHROPIC_BASE_URL": model.base_url}
+        async with stage.serving("--config", str(config), **env) as service:
+            await service.says("service.ready")
+            slack.faults.next("users.info", Refuses(f"refused:\n{slack.bot_token}"))
+            slack.faults.next("reactions.add", DropsBefore())
+            ts = await slack.as_person("ana").say("general", "@alpha look")
+            await slack.until(lambda _: stage.found(ts, "does not accept our key"))
+            slack.socket_mode.drop()
+            await slack.until(lambda ws: ws.bot_online)
+            await service.says("run.failed")
+            slack.faults.next("chat.delete", Breaks(500))
+    assert "Traceback" in service.output, "an error was logged"
+    for secret in (slack.bot_token, slack.app_token, SECRET):
+        assert secret not in service.output
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ANTHROPIC.replace("CONFIG", SECRET),
+        f"{ONE}\nANTHROPIC_API_KEY: {SECRET}",
+        f"{ONE}\nslack: xoxb-123456-abcdef",
+        f"instances: {{a: {{persona: {SECRET}}}}}",
+        f"api_key: {SECRET}: x",
+        ANTHROPIC.replace("CONFIG", f"{{api_key: {SECRET}, nonsense: 1}}"),
+    ],
+)
+async def test_a_secret_in_a_wrong_config_is_not_repeated(tmp_path, text):
+    config = tmp_path / "config.yaml"
+    config.write_text(text)
+    ended = await run_command("run", "--config", str(config), env=TOKENS)
+    assert ended.code == 2, ended.output
+    assert "Traceback" not in ended.output
+    assert "abcdef" not in ended.output
+
+
+@pytest.mark.parametrize("token", ["xoxb-secret\n", "xoxb-secret\r\nand-more", "xoxb-sécret"])
+async def test_a_token_with_characters_that_no_token_has_is_one_clear_line(stage, token):
+    ended = await run_command("run", env={**stage.env, "SLACK_BOT_TOKEN": token})
+    assert ended.code in (1, 2), ended.output
+    assert "Traceback" not in ended.output
+    assert "SLACK_BOT_TOKEN" in ended.output
+    assert "cret" not in ended.output.replace("secrets", "")

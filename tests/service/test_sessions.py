@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from anthropic_server import AnthropicServer, Gate, error_event, message, text
+
+from connector import RunFailed, Steer
+from service.config import InstanceConfig, PersonaConfig, WorkspaceConfig
+from service.sessions import InProcessSessionManager
+from service.workspaces import Workspaces
+
+HERE = "T:C:1.0"
+ALPHA = InstanceConfig(persona=PersonaConfig(name="Alpha", emoji=":owl:"))
+
+
+@pytest.fixture
+async def model(monkeypatch) -> AsyncIterator[AnthropicServer]:
+    """A model that says `fine` whatever it is asked."""
+    async with AnthropicServer() as model:
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-of-the-test")
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", model.base_url)
+        model.otherwise = lambda _: message(text("fine"))
+        yield model
+
+
+def manager(root: Path, template: Path | None = None, names: tuple[str, ...] = ("alpha",)) -> InProcessSessionManager:
+    workspaces = Workspaces(WorkspaceConfig(root=root, template=template))
+    return InProcessSessionManager(dict.fromkeys(names, ALPHA), "provider-anthropic", workspaces)
+
+
+class Ends:
+    """Remember how runs end."""
+
+    def __init__(self) -> None:
+        self.statuses: list[str] = []
+
+    async def hear(self, event: str, data: dict) -> None:
+        if event == "complete":
+            self.statuses.append(data["status"])
+
+
+async def test_a_stop_of_a_run_whose_set_up_fails_does_not_stop_the_next_run(model, tmp_path):
+    root = tmp_path / "files"
+    root.write_text("in the way")
+    ends = Ends()
+    async with manager(root) as sessions:
+        failing = asyncio.create_task(sessions.execute("alpha", HERE, "hello", ends.hear))
+        await asyncio.sleep(0)  # it has begun: its set-up is on in a thread
+        assert sessions.stop("alpha", HERE)
+        with pytest.raises(RunFailed, match="files"):
+            await failing
+        root.unlink()
+        assert await sessions.execute("alpha", HERE, "hello again", ends.hear)
+    assert ends.statuses[-1] == "success"
+
+
+async def test_a_stop_without_a_run_does_nothing_to_the_next_one(model, tmp_path):
+    ends = Ends()
+    async with manager(tmp_path) as sessions:
+        assert not sessions.stop("alpha", HERE)
+        await sessions.execute("alpha", HERE, "hello", ends.hear)
+        assert not sessions.stop("alpha", HERE, immediate=True)
+        await sessions.execute("alpha", HERE, "hello", ends.hear)
+    assert ends.statuses == ["success", "success"]
+
+
+async def test_a_steer_before_the_first_run_and_after_a_run_is_not_taken(model, tmp_path):
+    steer = Steer("T:C:2.0", "and that", None)
+    async with manager(tmp_path) as sessions:
+        assert not sessions.inject("alpha", HERE, steer)
+        await sessions.execute("alpha", HERE, "hello")
+        assert not sessions.inject("alpha", HERE, steer)
+
+
+async def test_a_template_that_could_not_be_copied_whole_is_not_taken_for_whole_the_next_time(model, tmp_path):
+    template = tmp_path / "template"
+    template.mkdir()
+    (template / "notes.md").write_text("notes")
+    (template / "gone.md").symlink_to(tmp_path / "nowhere")
+    async with manager(tmp_path / "files", template) as sessions:
+        outcomes = []
+        for _ in range(2):
+            try:
+                outcomes.append(bool(await sessions.execute("alpha", HERE, "hello")))
+            except RunFailed as e:
+                outcomes.append(str(e))
+    assert outcomes[0] == outcomes[1], "the same folder is unusable first and then fine"
+
+
+async def test_a_template_that_holds_the_root_is_not_copied_into_itself(model, tmp_path):
+    (tmp_path / "notes.md").write_text("notes")
+    async with manager(tmp_path / "files", tmp_path) as sessions:
+        for number in range(2):
+            assert await sessions.execute("alpha", f"T:C:{number}", "hello") == "fine"
+
+
+async def test_what_was_written_during_a_run_that_fails_is_read_by_the_next_one(model, tmp_path):
+    gate = Gate()
+    model.reply_steps(gate, error_event("invalid_request_error"))
+    async with manager(tmp_path) as sessions:
+        failing = asyncio.create_task(sessions.execute("alpha", HERE, "hello"))
+        await gate.reached.wait()
+        assert sessions.inject("alpha", HERE, Steer("T:C:2.0", "and that", "Ana"))
+        gate.open()
+        with pytest.raises(RunFailed):
+            await failing
+        assert await sessions.execute("alpha", HERE, "once more") == "fine"
+    sent = str(model.bodies[-1]["messages"])
+    assert sent.count("and that") == 1
+    assert sent.index("and that") < sent.index("once more")
+
+
+async def test_two_instances_in_one_conversation_have_sessions_of_their_own_and_share_its_folder(model, tmp_path):
+    async with manager(tmp_path, names=("alpha", "beta")) as sessions:
+        for name in ("alpha", "beta"):
+            await sessions.execute(name, HERE, f"hello {name}")
+    assert "hello alpha" not in str(model.bodies[-1]["messages"])
+    assert len(list(tmp_path.iterdir())) == 1
