@@ -1,27 +1,27 @@
-# Everything runs in .venv, which setup.sh makes from the lock files.
+# Everything runs in .venv, which deploy/setup.sh makes from the lock files.
 PYTHON ?= python3
 PORT ?= 8040
-BIN := .venv/bin
+RUN := .venv/bin/python -m
 
-.PHONY: play test check format bench lock clean
+.PHONY: play test check format bench lock clean moved
 
 play: .venv/runtime.done
-	@$(BIN)/python -m local_slack --port $(PORT) --bot alpha -- $(BIN)/amplifier-slack run --config deploy/play/config.yaml
+	@$(RUN) local_slack --port $(PORT) --bot alpha -- .venv/bin/python -m service run --config deploy/play/config.yaml
 
 test: .venv/dev.done
 	@deploy/setup.sh system
-	$(BIN)/pytest
+	$(RUN) pytest
 
 check: .venv/dev.done
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
-	$(BIN)/pytest -m "not browser"
+	$(RUN) ruff format --check .
+	$(RUN) ruff check .
+	$(RUN) mypy
+	.venv/bin/python .venv/bin/lint-imports
+	$(RUN) pytest -m "not browser"
 
 format: .venv/dev.done
-	$(BIN)/ruff format .
-	$(BIN)/ruff check --fix .
+	$(RUN) ruff format .
+	$(RUN) ruff check --fix .
 
 bench:
 	@echo "No benchmarks yet."
@@ -34,6 +34,11 @@ lock: .venv/dev.done
 
 .venv/dev.done: requirements-dev.lock pyproject.toml
 	@PYTHON=$(PYTHON) deploy/setup.sh dev
+
+# A checkout that was moved, or whose Python has gone, is set up anew.
+ifneq ($(shell .venv/bin/python -c 'print(open(".venv/place").read().strip())' 2>/dev/null),$(CURDIR))
+.venv/runtime.done .venv/dev.done: moved
+endif
 
 clean:
 	rm -rf .venv workspaces

@@ -31,23 +31,28 @@ apt() {
 venv() {
     python=${PYTHON:-python3}
     if ! command -v "$python" >/dev/null; then
+        if [ "$python" != python3 ]; then
+            echo "There is no $python; name another one with PYTHON=..., or leave it out." >&2
+            exit 1
+        fi
         apt python3 python3-venv
     fi
     if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
         echo "Python 3.11 or newer is needed; $python is $("$python" -V). Name another one with PYTHON=..." >&2
         exit 1
     fi
-    if [ ! -x .venv/bin/pip ]; then
-        "$python" -c 'import ensurepip, venv' 2>/dev/null || apt python3-venv
+    if [ ! -x .venv/bin/pip ] || [ "$(cat .venv/place 2>/dev/null)" != "$PWD" ] || ! .venv/bin/python -c ''; then
+        "$python" -c 'import ensurepip, venv' 2>/dev/null || apt "$(basename "$python")-venv"
         rm -rf .venv
         "$python" -m venv .venv
+        pwd >.venv/place
     fi
     echo "Installing the Python packages of $1 ..."
-    .venv/bin/pip install --quiet --disable-pip-version-check --require-hashes -r "$1"
-    .venv/bin/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r "$1"
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 }
 
-case "$1" in
+case "${1:-}" in
 runtime)
     venv requirements.lock
     touch .venv/runtime.done

@@ -45,7 +45,7 @@ class LoopOptions(Options):
     max_iterations: int = Field(default=100, ge=1)
     force_respond_tools: frozenset[str] = frozenset({"dispatch_worker"})
     stop_grace_s: float = Field(default=0.5, ge=0)
-    stall_timeout_s: float = Field(default=300, gt=0)
+    stall_timeout_s: float = Field(default=120, gt=0)
     max_waiting: int = Field(default=100, ge=1)
     default_provider: str | None = None
 

@@ -37,15 +37,13 @@ async def serve(config: ServiceConfig, environment: Environment) -> None:
     """
     access = _access(environment)
     provider = "provider-anthropic" if environment.anthropic_api_key else "provider-demo"
-    if provider == "provider-demo":
-        log.info("provider.demo", hint="set ANTHROPIC_API_KEY to answer with a real model")
     instances = [
         Instance(name, Persona(instance.persona.name, instance.persona.emoji))
         for name, instance in config.instances.items()
     ]
     sessions = InProcessSessionManager(config.instances, provider, Workspaces(config.workspace))
     async with _until_signalled() as ended, sessions, connected(access, instances, sessions):
-        log.info("service.ready", instances=list(config.instances))
+        log.info("service.ready", instances=list(config.instances), default_provider=provider)
         await ended.wait()
         log.info("service.stopping")
 

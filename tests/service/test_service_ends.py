@@ -53,7 +53,7 @@ async def test_a_run_that_is_cut_by_the_end_of_the_service_is_told_and_nothing_l
     assert "sk-ant-of-the-test" not in service.output
     assert not slack.workspace.message("general", ts).reacted("hourglass_flowing_sand")
     (last,) = stage.said(ts)
-    assert last.startswith("🛑 Stopped by the service, which is shutting down.")
+    assert last.startswith("🛑 Stopped: the service is shutting down.")
     assert "1 message" in last, "that it was not read is told"
     assert "your next message takes them along" not in last, "nothing of it is left when the service starts again"
 

@@ -31,7 +31,7 @@ class AnthropicConfig(BaseModel):
     thinking_budget_tokens: int | None = Field(default=None, ge=LEAST_THINKING_TOKENS)
     max_retries: int = Field(default=3, ge=0)
     retry_base_delay_s: float = Field(default=1.0, ge=0)
-    timeout_s: float = Field(default=120.0, gt=0)
+    timeout_s: float = Field(default=60.0, gt=0)
     prompt_cache: bool = True
 
     @classmethod
