@@ -1,9 +1,11 @@
 import { userAvatar, presenceDot } from "./avatar.js";
 import { Composer } from "./composer.js";
+import { isReply } from "./conversation.js";
 import { displayName } from "./directory.js";
 import { h, icon, iconButton } from "./dom.js";
 import { Drafts } from "./drafts.js";
 import { MessageList } from "./message_list.js";
+import { RunBar, runIn } from "./run_bar.js";
 import { welcome } from "./welcome.js";
 
 /** The opened conversation: header, messages, composer. */
@@ -25,6 +27,7 @@ export class ChannelPane {
       onChange: (text) => this.drafts?.keep(session.channelId, text),
     });
     this.drafts = new Drafts(session.me.id);
+    this.runBar = new RunBar(session, (error) => this.fail(error));
     this.problem = h("p", { class: "problem", role: "alert", hidden: true });
     this.element = h(
       "main",
@@ -32,7 +35,7 @@ export class ChannelPane {
       this.header,
       this.problem,
       this.list.element,
-      h("div", { class: "pane-composer" }, this.composer.element),
+      h("div", { class: "pane-composer" }, this.runBar.element, this.composer.element),
     );
   }
 
@@ -53,7 +56,9 @@ export class ChannelPane {
     const messages = conversation.timeline();
     this.#showHeader(channel);
     this.#showWelcome(channel, conversation.loaded && !conversation.cursor, messages.length === 0);
-    this.list.show(channel.id, channel.id, messages);
+    const run = this.#runOf(channel, messages);
+    this.runBar.update(channel.id, this.#botOf(channel, messages), run);
+    this.list.show(channel.id, channel.id, messages, run?.status?.ts);
   }
 
   fail(error) {
@@ -64,6 +69,19 @@ export class ChannelPane {
   suggest(text) {
     this.composer.value = text;
     this.composer.focus();
+  }
+
+  /** Only in a direct conversation does a bot work in the conversation itself; in a channel its threads tell. */
+  #runOf(channel, messages) {
+    if (!channel.is_im) return null;
+    const { directory } = this.#session;
+    return runIn(messages.filter((message) => !isReply(message)), directory);
+  }
+
+  /** Nobody while the conversation is empty: its welcome says the same. */
+  #botOf(channel, messages) {
+    const partner = this.#session.directory.partnerOf(channel);
+    return partner?.is_bot && messages.length ? partner : null;
   }
 
   async #older() {

@@ -1,4 +1,4 @@
-const isReply = (message) => Boolean(message.thread_ts) && message.thread_ts !== message.ts;
+export const isReply = (message) => Boolean(message.thread_ts) && message.thread_ts !== message.ts;
 const byTime = (a, b) => (a.ts < b.ts ? -1 : a.ts > b.ts ? 1 : 0);
 
 /** Whether the message stands in the channel itself, not only in a thread. */

@@ -19,10 +19,11 @@ async function begin() {
   await page.start();
 }
 
+/** Go on as somebody else in the same place; a direct conversation is its own people's only, unless the address names it as theirs. */
 async function become(person) {
-  const { place } = readAddress();
-  const isDirect = place?.startsWith("@");
-  writeAddress({ person: person.name, place: isDirect ? null : place });
+  const address = readAddress();
+  const isOthers = address.place?.startsWith("@") && address.person !== person.name;
+  writeAddress(isOthers ? { person: person.name } : { ...address, person: person.name });
   await begin();
   document.querySelector("[data-testid=person-switch]")?.focus();
 }

@@ -59,7 +59,7 @@ export class MessageActions {
   confirmDelete() {
     const keep = h("button", { type: "button", class: "plain-button", onclick: () => this.#hideNotice() }, "Keep it");
     const drop = h("button", { type: "button", class: "danger-button", testid: "confirm-delete", onclick: () => this.#delete() }, "Delete");
-    this.#showNotice("group", h("span", {}, "Delete this message for everyone?"), drop, keep);
+    this.#showNotice("group", h("span", {}, "Delete this message for everyone?"), h("div", { class: "notice-actions" }, drop, keep));
     this.#notice.onkeydown = (event) => {
       if (event.key !== "Escape") return;
       event.stopPropagation();

@@ -128,10 +128,9 @@ export class MessageList {
     return this.#views.get(message.ts);
   }
 
-  /** Same author within minutes; a thread's root and notes to one person only stand alone. */
+  /** Same author within minutes; notes to one person only stand alone. A thread's narrow lines leave the toolbar no blank space but in a heading. */
   #continues(previous, message) {
-    if (!previous || message.is_ephemeral || previous.is_ephemeral || message.subtype || previous.subtype === "tombstone") return false;
-    if (this.#inThread && previous.ts === message.thread_ts) return false;
+    if (this.#inThread || !previous || message.is_ephemeral || previous.is_ephemeral || message.subtype || previous.subtype === "tombstone") return false;
     const { directory } = this.#session;
     return authorOf(previous, directory).key === authorOf(message, directory).key && message.ts - previous.ts < GROUP_S;
   }

@@ -1,21 +1,19 @@
 import { Composer } from "./composer.js";
+import { isReply } from "./conversation.js";
 import { authorOf, displayName } from "./directory.js";
 import { h, iconButton } from "./dom.js";
 import { Drafts } from "./drafts.js";
 import { MessageList } from "./message_list.js";
-
-const WORKING = "hourglass_flowing_sand";
-const STOP = "x";
+import { RunBar, runIn } from "./run_bar.js";
 
 /** One thread beside its channel: root, replies, a hint on how to steer, and a composer of its own. */
 export class ThreadPane {
   #session;
-  #hintKey = null;
 
   constructor(session, { onClose }) {
     this.#session = session;
     this.list = new MessageList(session, { inThread: true, label: "Thread" });
-    this.hint = h("div", { class: "hint", hidden: true });
+    this.runBar = new RunBar(session, (error) => this.fail(error));
     this.drafts = new Drafts(session.me.id);
     this.place = h("p", { class: "topic" });
     this.problem = h("p", { class: "problem", role: "alert", hidden: true });
@@ -31,7 +29,7 @@ export class ThreadPane {
       this.#header(onClose),
       this.problem,
       this.list.element,
-      h("div", { class: "pane-composer" }, this.hint, this.composer.element),
+      h("div", { class: "pane-composer" }, this.runBar.element, this.composer.element),
     );
   }
 
@@ -55,9 +53,9 @@ export class ThreadPane {
     const { channelId, threadTs } = this.#session;
     if (!threadTs) return;
     const messages = this.#session.conversation(channelId).thread(threadTs);
-    const work = this.#workIn(messages);
-    this.#showHint(work);
-    this.list.show(threadTs, channelId, messages, work.on ? work.status?.ts : null);
+    const run = this.#runOf(messages);
+    this.runBar.update(channelId, this.#botOf(messages), run);
+    this.list.show(threadTs, channelId, messages, run?.status?.ts);
   }
 
   fail(error) {
@@ -75,45 +73,17 @@ export class ThreadPane {
     );
   }
 
-  /** A bot is at work while its hourglass stands on a message; its status is the last reply under its own name. */
-  #workIn(messages) {
-    const { directory } = this.#session;
-    const isBot = (id) => Boolean(directory.user(id)?.is_bot);
-    const on = messages.some((message) => message.reactions?.some((each) => each.name === WORKING && each.users.some(isBot)));
-    const authors = messages.map((message) => ({ message, author: authorOf(message, directory) }));
-    const own = authors.slice(1).filter(({ author }) => author.user?.is_bot && !author.hasPersona);
-    const mentioned = directory.bots.find((bot) => messages[0]?.text?.includes(`<@${bot.id}>`));
-    const bot = authors.find(({ author }) => author.user?.is_bot)?.author.user ?? mentioned ?? null;
-    return { on, bot, status: own.at(-1)?.message ?? null };
+  /** Who answers in this thread: the bot that wrote in it, else the one it is a conversation with or that its root calls. */
+  #botOf(messages) {
+    const { channel, directory } = this.#session;
+    const partner = directory.partnerOf(channel);
+    const wrote = messages.map((message) => authorOf(message, directory).user).find((user) => user?.is_bot);
+    return wrote ?? directory.bots.find((bot) => bot === partner || messages[0]?.text?.includes(`<@${bot.id}>`)) ?? null;
   }
 
-  #showHint({ on, bot, status }) {
-    const asked = Boolean(on && status) && this.#session.hasMyReaction(this.#session.channelId, status.ts, STOP);
-    const key = JSON.stringify([on, bot?.id, on && status?.ts, asked]);
-    if (key === this.#hintKey) return;
-    this.#hintKey = key;
-    this.hint.hidden = !bot;
-    this.hint.classList.toggle("on", on);
-    if (!bot) return;
-    const name = displayName(bot);
-    const text = on
-      ? h("span", {}, h("strong", {}, `${name} is working. `), "Just write on: it reads along.")
-      : h("span", {}, `While ${name} works you can just write on. ❌ on its status stops it.`);
-    this.hint.replaceChildren(text, on && status ? this.#stopButton(status, asked) : "");
-  }
-
-  /** The first ❌ asks the run to end, a second one ends it at once. */
-  #stopButton({ ts }, asked) {
-    const { channelId } = this.#session;
-    const stop = async () => {
-      try {
-        if (asked) await this.#session.react(channelId, ts, STOP, false);
-        await this.#session.react(channelId, ts, STOP, true);
-      } catch (error) {
-        this.fail(error);
-      }
-    };
-    const props = { type: "button", class: "stop-button", testid: "stop-run", title: "Reacts with ❌ to the status message", onclick: stop };
-    return h("button", props, h("span", { class: "emoji", "aria-hidden": "true" }, "❌"), asked ? " Stop now" : " Stop");
+  /** In a direct conversation the root's run is the conversation's own, not the thread's. */
+  #runOf(messages) {
+    const { channel, directory } = this.#session;
+    return runIn(channel?.is_im ? messages.filter(isReply) : messages, directory);
   }
 }

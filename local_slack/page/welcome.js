@@ -16,7 +16,7 @@ export function welcome(channel, directory, isEmpty, suggest) {
     picture,
     h("h2", {}, title),
     h("p", {}, introduction(channel, partner, bot)),
-    isEmpty && bot ? [suggestion(bot, partner, suggest), offlineNote(bot), steps(bot)] : null,
+    isEmpty && bot ? [suggestion(bot, partner, suggest), offlineNote(bot), steps(bot, Boolean(partner))] : null,
   );
 }
 
@@ -44,14 +44,15 @@ function offlineNote(bot) {
   return h("p", { class: "offline-note" }, `${displayName(bot)} is not connected at the moment. Start the bot service and it will appear here.`);
 }
 
-function steps(bot) {
+function steps(bot, isDirect) {
   const name = displayName(bot);
+  const there = isDirect ? "right here" : "in the thread";
   return h(
     "ul",
     { class: "steps" },
-    step("⏳", `${name} is on it`, "A status message in the thread shows what it is doing."),
-    step("📨", "Write on while it works", "Whatever you add in the thread, it takes into account as it goes."),
-    step("❌", "Stop it", "React with ❌ to the status message."),
+    step("⏳", `${name} is on it`, `A status message ${there} shows what it is doing.`),
+    step("📨", "Write on while it works", `Whatever you add ${there}, it takes into account as it goes.`),
+    step("❌", "Stop it", "React with ❌ to the status message, or press Stop above the field you write in."),
   );
 }
 

@@ -38,8 +38,8 @@ export class WorkspacePage {
   async start() {
     await this.#session.firstConnected;
     const { place, thread } = readAddress();
-    const channel = (await this.#channelAt(place)) ?? this.#session.directory.openChannels[0];
-    await this.#go(channel, thread, { replace: true });
+    const named = await this.#channelAt(place);
+    await this.#go(named ?? this.#session.directory.openChannels[0], named ? thread : null, { replace: true });
     this.#started = true;
     this.#showConnection();
     this.#session.loadUnread().catch(() => {});
