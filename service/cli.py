@@ -11,8 +11,8 @@ import uvloop
 
 from connector import ConnectionRefused
 from service.app import serve
-from service.config import ConfigError, Environment, load_config
-from service.logs import configure_logging
+from service.config import ConfigError, Environment, load_config, secrets
+from service.logs import configure_logging, hide_secrets
 
 
 @click.group()
@@ -34,15 +34,18 @@ def run(config_path: Path | None) -> None:
     SLACK_APP_TOKEN and SLACK_BOT_TOKEN come from the environment, SLACK_API_URL, ANTHROPIC_API_KEY and
     ANTHROPIC_BASE_URL too, where they are set.
     """
+    environment = Environment()
+    known = secrets(environment)
     try:
         config = load_config(config_path)
-        configure_logging(config.log)
+        known = secrets(environment, config)
+        configure_logging(config.log, known)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(serve(config, Environment()))
+            runner.run(serve(config, environment))
     except ConfigError as e:
-        raise _NotConfigured(str(e)) from e
+        raise _NotConfigured(hide_secrets(str(e), known)) from e
     except ConnectionRefused as e:
-        raise _NotConnected(str(e)) from e
+        raise _NotConnected(hide_secrets(str(e), known)) from e
 
 
 class _NotConfigured(click.ClickException):

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-_DEFAULT_WORKSPACES = Path.home() / ".local/share/amplifier-slack/workspaces"
+_DEFAULT_WORKSPACES = Path("~/.local/share/amplifier-slack/workspaces")
+# What a message can name as the one it is for.
+_INSTANCE_NAME = re.compile(r"\w[\w-]*")
+_SECRET_OPTION = re.compile(r"(key|token|secret|password)$", re.IGNORECASE)
 
 
 class ConfigError(Exception):
@@ -23,13 +27,15 @@ class _Part(BaseModel):
 class ModuleConfig(_Part):
     """A module of the mount plan: its name and its own options."""
 
-    module: str
+    module: str = Field(min_length=1)
     source: str | None = None
     config: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="before")
     @classmethod
     def _from_name(cls, given: Any) -> Any:
+        if not isinstance(given, str | dict):
+            raise ValueError("must be the name of a module, or a mapping with `module`")  # noqa: TRY004 - pydantic's way
         return {"module": given} if isinstance(given, str) else given
 
 
@@ -52,6 +58,9 @@ class InstanceConfig(_Part):
     orchestrator: ModuleConfig = ModuleConfig(module="loop-interactive")
     context: ModuleConfig = ModuleConfig(module="context-simple")
 
+    def modules(self) -> tuple[ModuleConfig, ...]:
+        return (self.orchestrator, self.context, *(self.providers or ()), *self.tools, *self.hooks)
+
 
 class WorkspaceConfig(_Part):
     """Where conversations keep their files: a folder each under `root`, new ones copied from `template`."""
@@ -72,6 +81,18 @@ class ServiceConfig(_Part):
     )
     workspace: WorkspaceConfig = WorkspaceConfig()
     log: LogConfig = LogConfig()
+
+    @field_validator("instances")
+    @classmethod
+    def _can_be_addressed(cls, instances: dict[str, InstanceConfig]) -> dict[str, InstanceConfig]:
+        seen: dict[str, str] = {}
+        for name in instances:
+            if not _INSTANCE_NAME.fullmatch(name):
+                raise ValueError(f"the name {name!r} must be one word of letters, digits, `_` and `-`")
+            if name.lower() in seen:
+                raise ValueError(f"{seen[name.lower()]} and {name} are the same name; give one of them another")
+            seen[name.lower()] = name
+        return instances
 
 
 class Environment(BaseSettings):
@@ -94,50 +115,127 @@ def load_config(path: Path | None) -> ServiceConfig:
         ConfigError: the file cannot be read, is no YAML, or has a key that is unknown or wrong.
     """
     if path is None:
-        return ServiceConfig()
-    try:
-        given = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as e:
-        raise ConfigError(f"{path}: cannot be read: {e.strerror}. Check the path given to --config.") from e
-    except (yaml.YAMLError, UnicodeDecodeError) as e:
-        raise ConfigError(f"{path}: is not valid YAML: {' '.join(str(e).split())}") from e
+        return _anchored(ServiceConfig(), Path())
+    given = _read(path)
     if not isinstance(given, dict):
         raise ConfigError(f"{path}: holds no keys; it begins with `instances:`, see docs/configuration.md.")
     try:
         config = ServiceConfig.model_validate(given)
     except ValidationError as e:
-        raise ConfigError(f"{path}: " + " ".join(_sentence(error) for error in e.errors())) from e
-    return config.model_copy(update={"workspace": _anchored(config.workspace, path.parent)})
+        sentences = " ".join(_sentence(error) for error in e.errors())
+        raise ConfigError(f"{path}: {' '.join(sentences.split())}") from e
+    return _anchored(config, path.parent)
 
 
-def _anchored(workspace: WorkspaceConfig, folder: Path) -> WorkspaceConfig:
-    template = workspace.template and (folder / workspace.template.expanduser()).resolve()
+def secrets(environment: Environment, config: ServiceConfig | None = None) -> tuple[str, ...]:
+    """The secrets that this process knows: those of the environment, and the modules' options that are called so."""
+    given = [value.get_secret_value() for _, value in environment if isinstance(value, SecretStr)]
+    for instance in config.instances.values() if config else ():
+        for module in instance.modules():
+            options = module.config.items()
+            given += [value for name, value in options if isinstance(value, str) and _SECRET_OPTION.search(str(name))]
+    return tuple(given)
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML whose every fault is a `YAMLError` with its place, and in which no key stands twice."""
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, LookupError, AttributeError, TypeError) as e:  # a 13th month, a number of 5000 digits
+            problem = "found a value that cannot be read; put it into quotes"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from e
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node: yaml.MappingNode = super().compose_mapping_node(anchor)
+        seen: set[str] = set()
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if key.value in seen:
+                raise yaml.constructor.ConstructorError(None, None, "found a key for the second time", key.start_mark)
+            seen.add(key.value)
+        return node
+
+
+def _read(path: Path) -> Any:
+    try:
+        return _Loader(path.read_text(encoding="utf-8")).get_single_data()
+    except OSError as e:
+        raise ConfigError(f"{path}: cannot be read: {e.strerror}. Check the path given to --config.") from e
+    except yaml.MarkedYAMLError as e:
+        # Without the excerpt of the file that PyYAML adds.
+        where = f" (line {e.problem_mark.line + 1}, column {e.problem_mark.column + 1})" if e.problem_mark else ""
+        raise ConfigError(f"{path}: is not valid YAML: {e.problem or e.context}{where}.") from e
+    except (yaml.YAMLError, UnicodeDecodeError) as e:
+        raise ConfigError(f"{path}: is not valid YAML: {' '.join(str(e).split())}.") from e
+    except RecursionError as e:
+        raise ConfigError(f"{path}: is nested too deeply to be read.") from e
+
+
+def _anchored(config: ServiceConfig, folder: Path) -> ServiceConfig:
+    root = _path("root", config.workspace.root, folder)
+    template = config.workspace.template and _path("template", config.workspace.template, folder)
     if template is not None and not template.is_dir():
         raise ConfigError(f"workspace.template: there is no folder {template}.")
-    return WorkspaceConfig(root=(folder / workspace.root.expanduser()).resolve(), template=template)
+    return config.model_copy(update={"workspace": WorkspaceConfig(root=root, template=template)})
+
+
+def _path(key: str, given: Path, folder: Path) -> Path:
+    try:
+        path = (folder / given.expanduser()).resolve()
+        path.exists()  # raises where no file can be called so
+    except (OSError, RuntimeError, ValueError) as e:
+        reason = (e.strerror if isinstance(e, OSError) else None) or str(e).rstrip(".")
+        raise ConfigError(f"workspace.{key}: this path cannot be used: {reason}. Write another one.") from e
+    return path
+
+
+# By the kinds of error that pydantic tells. What was given is never repeated: it may be a token in the wrong place.
+_WRONG = {
+    "missing": "is missing",
+    "invalid_key": "is a key that is not text; put it into quotes",
+    "string_type": "must be text; put it into quotes",
+    "path_type": "must be text: the path of a folder",
+    "tuple_type": "must be a list, such as `[one, two]`",
+    "dict_type": "must be a mapping, with lines such as `key: value`",
+    "model_type": "must be a mapping, with lines such as `key: value`",
+    "too_short": "must have at least one entry",
+    "string_too_short": "must not be empty",
+    "string_too_long": "must have at most {max_length} characters",
+    "string_pattern_mismatch": "must be an emoji code such as `:owl:`, in quotes",
+    "literal_error": "must be {expected}",
+    "value_error": "{error}",
+}
 
 
 def _sentence(error: Any) -> str:
-    key = ".".join(str(part) for part in error["loc"])
+    loc = error["loc"]
+    key = ".".join(str(part) for part in loc if part != "[key]")
     if error["type"] == "extra_forbidden":
-        return f"{key}: unknown key; {_siblings(error['loc'])}."
-    if error["type"] == "missing":
-        return f"{key}: is missing."
-    return f"{key}: {error['msg'][0].lower()}{error['msg'][1:]} (got {error['input']!r})."
+        return f"{key}: unknown key; there are: {', '.join(_siblings(loc))}."
+    if loc[-1] == "[key]":
+        return f"{key}: {_WRONG['invalid_key']}."
+    if error["input"] is None:
+        value = "write `[]` for none" if error["type"] == "tuple_type" else "give it a value"
+        return f"{key}: is blank; {value}, or leave the key out."
+    wrong = _WRONG.get(error["type"], error["msg"][0].lower() + error["msg"][1:])
+    return f"{key}: {wrong.format(**error.get('ctx', {}))}."
 
 
-def _siblings(loc: tuple[int | str, ...]) -> str:
+def _siblings(loc: tuple[int | str, ...]) -> list[str]:
     """The keys that may stand where an unknown one stood."""
-    kinds: dict[str, type[BaseModel]] = {
-        "persona": PersonaConfig,
-        "workspace": WorkspaceConfig,
-        "log": LogConfig,
-        "providers": ModuleConfig,
-        "tools": ModuleConfig,
-        "hooks": ModuleConfig,
-        "orchestrator": ModuleConfig,
-        "context": ModuleConfig,
-    }
-    named = [kinds[part] for part in loc[:-1] if part in kinds]
-    kind = named[-1] if named else (InstanceConfig if len(loc) > 1 else ServiceConfig)
-    return "there are: " + ", ".join(kind.model_fields)
+    kind: type[BaseModel]
+    match loc[:-1]:
+        case ():
+            kind = ServiceConfig
+        case ("workspace",):
+            kind = WorkspaceConfig
+        case ("log",):
+            kind = LogConfig
+        case ("instances", _):
+            kind = InstanceConfig
+        case ("instances", _, "persona"):
+            kind = PersonaConfig
+        case _:
+            kind = ModuleConfig
+    return list(kind.model_fields)

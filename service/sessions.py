@@ -12,17 +12,16 @@ import structlog
 from connector import Refused, RunFailed, Steer
 from orchestrator_interactive import Injection, InjectionQueueFull, RunFinished
 from orchestrator_interactive.kernel import AmplifierSession, HookResult, events
-from orchestrator_interactive.kernel.errors import ModuleLoadError, ModuleNotFoundError  # noqa: A004 - the contract's name
 from service.config import ConfigError
 from service.failures import sentence
 from service.plan import mount_plan
+from service.preflight import find_problems
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
 
     from connector.protocols import ProgressCallback
-    from orchestrator_interactive.kernel.hooks import Handler
     from service.config import InstanceConfig
     from service.workspaces import Workspaces
 
@@ -83,6 +82,8 @@ class InProcessSessionManager:
             raise RunFailed(sentence(e)) from e
         finally:
             live.running = False
+            # A run that ended in its set-up has not taken its stop along.
+            live.session.coordinator.cancellation.reset()
 
     async def _initialize(self, key: tuple[str, str], session: AmplifierSession) -> None:
         try:
@@ -119,40 +120,21 @@ class InProcessSessionManager:
         token = live.session.coordinator.cancellation
         return token.request_immediate() if immediate else token.request_graceful()
 
-    def _new_session(
-        self, instance_name: str, folder: Path, on_load_failed: Handler = _log_load_failure
-    ) -> AmplifierSession:
+    def _new_session(self, instance_name: str, folder: Path) -> AmplifierSession:
         plan = mount_plan(self._instances[instance_name], self._default_provider, folder)
         session = AmplifierSession(plan)
-        session.coordinator.hooks.register(events.MODULE_LOAD_FAILED, on_load_failed)
+        session.coordinator.hooks.register(events.MODULE_LOAD_FAILED, _log_load_failure)
         return session
 
     async def _preflight(self) -> None:
         """Mount every instance once, so that a wrong configuration is told at the start and not in a thread.
 
         Raises:
-            ConfigError: a module is unknown, or does not accept its options.
+            ConfigError: the folders cannot be made; a module is unknown, of the wrong kind, or cannot be mounted.
         """
-        for name in self._instances:
+        await self._workspaces.check()
+        for name, instance in self._instances.items():
             with tempfile.TemporaryDirectory() as folder:
-                problems = await self._problems(name, Path(folder))
+                problems = await find_problems(mount_plan(instance, self._default_provider, Path(folder)))
             if problems:
-                raise ConfigError(f"instances.{name}: " + " ".join(problems))
-
-    async def _problems(self, instance_name: str, folder: Path) -> list[str]:
-        problems: list[str] = []
-
-        async def note(_event: str, data: dict[str, Any]) -> HookResult:
-            problems.append(data["error"])
-            return HookResult()
-
-        session = self._new_session(instance_name, folder, note)
-        try:
-            await session.initialize()
-        except (ModuleNotFoundError, ModuleLoadError, ValueError) as e:
-            return [str(e)]
-        finally:
-            await session.cleanup()
-        if not session.coordinator.get("providers") and not problems:
-            return ["No provider could be mounted: set ANTHROPIC_API_KEY, or name another provider."]
-        return problems
+                raise ConfigError(f"instances.{name}: {' '.join(problems)}")

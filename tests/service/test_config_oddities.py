@@ -43,13 +43,50 @@ def written(folder: Path, text: str) -> Path:
         "instances: {a: {" + PERSONA + "}}\nworkspace: {template: ~nobody-is-called-this/files}",
         "instances: {a: {" + PERSONA + '}}\nworkspace: {root: "a\\0b"}',
         "instances: {a: {" + PERSONA + '}}\nworkspace: {template: "a\\0b"}',
+        "instances: {a: {" + PERSONA + '}}\nworkspace: {root: "' + "x" * 5000 + '"}',
         "instances: {a: {" + PERSONA + "}}\nlog: null",
+        "instances: {a b: {" + PERSONA + "}}",
+        'instances: {"a\\nb": {' + PERSONA + "}}",
+        "instances: {a: {" + PERSONA + "}, a: {" + PERSONA + "}}",
+        "a: !!int ''",
+        "a: !!bool perhaps",
+        "a: !!timestamp soon",
+        "a: \x00",
     ],
 )
 def test_whatever_stands_in_the_file_it_is_told_as_a_wrong_configuration(tmp_path, text):
     with pytest.raises(ConfigError) as told:
         load_config(written(tmp_path, text))
     assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("instances: {a: {" + PERSONA + ", tools:}}", "instances.a.tools: is blank; write `[]` for none"),
+        ("instances: {a: {" + PERSONA + ", tools: x}}", "instances.a.tools: must be a list"),
+        ("instances: {a: [x]}", "instances.a: must be a mapping"),
+        ("instances: {a: {" + PERSONA + ", instructions: 7}}", "instances.a.instructions: must be text"),
+        ("instances: {1: {" + PERSONA + "}}", "instances.1: is a key that is not text; put it into quotes."),
+        ("instances: {a: {" + PERSONA + ", hooks: [7]}}", "instances.a.hooks.0: must be the name of a module"),
+        ("log: {level: loud}", "log.level: must be 'debug', 'info', 'warning' or 'error'."),
+        ("log:\n  level: info\n  level: debug", "found a key for the second time (line 3, column 3)."),
+        ("a:\n  b: 2024-13-01", "found a value that cannot be read; put it into quotes (line 2, column 6)."),
+        ("instances: {tools: {" + PERSONA + ", colour: red}}", "there are: persona, instructions"),
+        ("instances: {alpha: {" + PERSONA + "}, Alpha: {" + PERSONA + "}}", "alpha and Alpha are the same name"),
+        ("instances: {the fox: {" + PERSONA + "}}", "the name 'the fox' must be one word"),
+    ],
+)
+def test_what_is_wrong_is_told_in_the_words_of_the_file(tmp_path, text, told):
+    with pytest.raises(ConfigError) as error:
+        load_config(written(tmp_path, text))
+    assert told in str(error.value)
+
+
+def test_an_anchor_and_a_merged_key_are_fine(tmp_path):
+    text = f"instances:\n  a: &a\n    {PERSONA}\n    tools: [tool-todo]\n  b:\n    <<: *a\n    tools: []\n"
+    config = load_config(written(tmp_path, text))
+    assert [len(instance.tools) for instance in config.instances.values()] == [1, 0]
 
 
 def test_paths_are_relative_to_the_file_and_the_home_folder_is_known(tmp_path, monkeypatch):
@@ -83,6 +120,16 @@ async def test_a_module_of_another_kind_is_told_at_the_start(tmp_path, entry):
     assert ended.code == 2, ended.output
     assert "Traceback" not in ended.output
     assert entry.split(":")[0].rstrip("s") in ended.output
+
+
+@pytest.mark.parametrize("workspace", ["{root: notes/files, template: notes}", "{root: config.yaml}"])
+async def test_a_root_that_cannot_work_is_told_at_the_start(tmp_path, workspace):
+    (tmp_path / "notes").mkdir()
+    path = written(tmp_path, f"instances: {{a: {{{PERSONA}}}}}\nworkspace: {workspace}")
+    ended = await run_command("run", "--config", str(path), env={**TOKENS, "SLACK_API_URL": "http://127.0.0.1:9/"})
+    assert ended.code == 2, ended.output
+    assert "Error: workspace.root: " in ended.output
+    assert "Traceback" not in ended.output
 
 
 async def test_two_instances_whose_names_differ_only_in_case_are_told(tmp_path):

@@ -1,10 +1,16 @@
 from __future__ import annotations
 
+import asyncio
+import json
+import sys
+
 import pytest
 from anthropic_server import AnthropicServer
 from service_process import run_command
 
 from local_slack import Breaks, DropsBefore, Refuses
+from service.config import Environment, load_config, secrets
+from service.logs import hide_secrets
 
 SECRET = "sk-ant-api03-abcdefghijklmnop"
 TOKENS = {"SLACK_APP_TOKEN": "xapp-a", "SLACK_BOT_TOKEN": "xoxb-b"}
@@ -61,3 +67,52 @@ async def test_a_token_with_characters_that_no_token_has_is_one_clear_line(stage
     assert "Traceback" not in ended.output
     assert "SLACK_BOT_TOKEN" in ended.output
     assert "cret" not in ended.output.replace("secrets", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("token xoxb-1-a.", "token xoxb-…"),
+        ("\\nxoxb-1-a", "\\nxoxb-…"),
+        ("axapp-1-a", "axapp-…"),
+        ("xoxe.xoxp-1-a", "xoxe.…"),
+        ("(sk-ant-api03-x)", "(sk-ant-…)"),
+        ("does not begin with xoxb-: it", "does not begin with xoxb-: it"),
+        ("the key of another kind!", "the … kind!"),
+        ("short", "short"),
+    ],
+)
+def test_what_looks_like_a_token_and_what_is_known_is_hidden(text, left):
+    assert hide_secrets(text, ("key of another", "short")) == left
+
+
+@pytest.mark.parametrize("form", [str, json.dumps, repr, lambda text: repr(json.dumps(text))])
+def test_a_known_secret_is_hidden_in_every_form_that_logs_give_it(form):
+    secret = "s\u00e9cret of 'two'\n\"lines\""
+    assert "cret" not in hide_secrets(f"before {form(secret)} after", (secret,))
+
+
+@pytest.mark.parametrize("form", ["human", "json"])
+async def test_the_traceback_of_a_crash_shows_no_secret(form):
+    program = (
+        "from service.config import LogConfig\n"
+        "from service.logs import configure_logging\n"
+        f"configure_logging(LogConfig(format={form!r}), ('not to be read',))\n"
+        f"raise RuntimeError('\\n{SECRET} not to be read')\n"
+    )
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stderr=asyncio.subprocess.PIPE)
+    _, log = await process.communicate()
+    assert process.returncode == 1
+    assert "service.crashed" in log.decode()
+    assert "RuntimeError" in log.decode()
+    assert "abcdef" not in log.decode()
+    assert "to be read" not in log.decode()
+
+
+def test_the_keys_in_options_of_modules_are_known(tmp_path, monkeypatch):
+    monkeypatch.setenv("SLACK_APP_TOKEN", "xapp-a")
+    monkeypatch.delenv("SLACK_BOT_TOKEN", raising=False)
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    path = tmp_path / "config.yaml"
+    path.write_text(ANTHROPIC.replace("CONFIG", "{api_key: of another kind, model: claude, max_retries: 3}"))
+    assert secrets(Environment(), load_config(path)) == ("xapp-a", "of another kind")

@@ -1,14 +1,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import sys
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 from anthropic_server import AnthropicServer, Gate, error_event, message, text
 
 from connector import RunFailed, Steer
-from service.config import InstanceConfig, PersonaConfig, WorkspaceConfig
+from service.config import ConfigError, InstanceConfig, ModuleConfig, PersonaConfig, WorkspaceConfig
 from service.sessions import InProcessSessionManager
 from service.workspaces import Workspaces
 
@@ -44,9 +45,10 @@ class Ends:
 
 async def test_a_stop_of_a_run_whose_set_up_fails_does_not_stop_the_next_run(model, tmp_path):
     root = tmp_path / "files"
-    root.write_text("in the way")
     ends = Ends()
     async with manager(root) as sessions:
+        root.rmdir()
+        root.write_text("in the way")
         failing = asyncio.create_task(sessions.execute("alpha", HERE, "hello", ends.hear))
         await asyncio.sleep(0)  # it has begun: its set-up is on in a thread
         assert sessions.stop("alpha", HERE)
@@ -90,11 +92,40 @@ async def test_a_template_that_could_not_be_copied_whole_is_not_taken_for_whole_
     assert outcomes[0] == outcomes[1], "the same folder is unusable first and then fine"
 
 
-async def test_a_template_that_holds_the_root_is_not_copied_into_itself(model, tmp_path):
-    (tmp_path / "notes.md").write_text("notes")
-    async with manager(tmp_path / "files", tmp_path) as sessions:
-        for number in range(2):
-            assert await sessions.execute("alpha", f"T:C:{number}", "hello") == "fine"
+@pytest.mark.parametrize("inside", [".", "files", "far/below"])
+async def test_a_template_that_holds_the_root_is_told_at_the_start(tmp_path, inside):
+    with pytest.raises(ConfigError, match="inside workspace"):
+        await manager(tmp_path / inside, tmp_path).__aenter__()
+
+
+async def test_a_template_inside_the_root_is_copied(model, tmp_path):
+    template = tmp_path / "template"
+    template.mkdir()
+    (template / "notes.md").write_text("notes")
+    async with manager(tmp_path, template) as sessions:
+        assert await sessions.execute("alpha", HERE, "hello") == "fine"
+    assert {path.name for path in tmp_path.iterdir()} == {"template", "T-C-1.0"}
+
+
+async def test_a_root_that_cannot_be_written_to_is_told_at_the_start(tmp_path):
+    (tmp_path / "files").write_text("in the way")
+    with pytest.raises(ConfigError, match="nothing can be written to"):
+        await manager(tmp_path / "files").__aenter__()
+
+
+async def test_a_folder_is_whole_when_it_can_be_seen_and_two_may_prepare_it(tmp_path):
+    template = tmp_path / "template"
+    template.mkdir()
+    for number in range(40):
+        (template / f"{number}.md").write_text("notes")
+    workspaces = Workspaces(WorkspaceConfig(root=tmp_path / "files", template=template))
+
+    async def prepared() -> int:
+        await workspaces.prepare(HERE)
+        return len(list(workspaces.folder(HERE).iterdir()))
+
+    assert await asyncio.gather(*(prepared() for _ in range(8))) == [40] * 8
+    assert [path.name for path in (tmp_path / "files").iterdir()] == ["T-C-1.0"]
 
 
 async def test_what_was_written_during_a_run_that_fails_is_read_by_the_next_one(model, tmp_path):
@@ -119,3 +150,44 @@ async def test_two_instances_in_one_conversation_have_sessions_of_their_own_and_
             await sessions.execute(name, HERE, f"hello {name}")
     assert "hello alpha" not in str(model.bodies[-1]["messages"])
     assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.fixture
+def odd_module(tmp_path, monkeypatch) -> Callable[[str], str]:
+    """Install a module whose `mount` does this; gives its name."""
+
+    def install(body: str) -> str:
+        (tmp_path / "odd_module.py").write_text(f"async def mount(coordinator, config):\n    {body}\n")
+        info = tmp_path / "odd_module-1.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: odd-module\nVersion: 1\n")
+        (info / "entry_points.txt").write_text("[amplifier.modules]\nodd = odd_module:mount\n")
+        monkeypatch.delitem(sys.modules, "odd_module", raising=False)
+        monkeypatch.syspath_prepend(tmp_path)
+        return "odd"
+
+    return install
+
+
+@pytest.mark.parametrize("error", ["RuntimeError('on\\ntwo lines')", "KeyError()", "OSError(2, 'gone')"])
+@pytest.mark.parametrize("place", ["orchestrator", "context", "providers", "tools", "hooks"])
+async def test_whatever_a_module_raises_at_its_mount_is_told_in_one_line(tmp_path, odd_module, place, error):
+    module = ModuleConfig(module=odd_module(f"raise {error}"))
+    instance = ALPHA.model_copy(update={place: module if place in {"orchestrator", "context"} else (module,)})
+    workspaces = Workspaces(WorkspaceConfig(root=tmp_path / "files"))
+    with pytest.raises(ConfigError, match=r"^instances\.alpha: odd: .+$"):
+        await InProcessSessionManager({"alpha": instance}, "provider-demo", workspaces).__aenter__()
+
+
+async def test_a_tool_module_that_mounts_nothing_is_told_and_a_provider_without_a_key_is_not(tmp_path, odd_module):
+    odd = ModuleConfig(module=odd_module("return None"))
+    workspaces = Workspaces(WorkspaceConfig(root=tmp_path / "files"))
+    providers = (odd, ModuleConfig(module="provider-demo"))
+    async with InProcessSessionManager(
+        {"alpha": ALPHA.model_copy(update={"providers": providers})}, "provider-demo", workspaces
+    ):
+        pass
+    with pytest.raises(ConfigError, match="the module 'odd' mounts no tool"):
+        await InProcessSessionManager(
+            {"alpha": ALPHA.model_copy(update={"tools": (odd,)})}, "provider-demo", workspaces
+        ).__aenter__()

@@ -1,0 +1,86 @@
+"""Whether a mount plan can be mounted as it is meant, found out before anybody asks for an answer."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+from orchestrator_interactive.kernel import AmplifierSession, HookResult, events
+from orchestrator_interactive.kernel.loader import ModuleLoader
+
+if TYPE_CHECKING:
+    from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
+    from orchestrator_interactive.kernel.loader import Mount
+
+_SINGLE = ("orchestrator", "context")
+_MULTI = ("providers", "tools")
+
+
+async def find_problems(plan: dict[str, Any]) -> list[str]:
+    """Mount a plan and unmount it; a sentence for everything that is wrong with it."""
+    problems: list[str] = []
+
+    async def note(_event: str, data: dict[str, Any]) -> HookResult:
+        problems.append(_sentence(data["module_id"], data["error"]))
+        return HookResult()
+
+    session = AmplifierSession(plan)
+    session.loader = watched = _WatchedLoader(session.coordinator)
+    session.coordinator.hooks.register(events.MODULE_LOAD_FAILED, note)
+    try:
+        await session.initialize()
+    except Exception as e:  # noqa: BLE001 - a module is foreign code: whatever it raises is what is wrong
+        return [_sentence(watched.latest, str(e) or type(e).__name__)]
+    finally:
+        await session.cleanup()
+    problems += watched.misplaced(plan)
+    if not session.coordinator.get("providers") and not problems:
+        return ["No provider could be mounted: set ANTHROPIC_API_KEY, or name another provider."]
+    return problems
+
+
+def _sentence(module: str, error: str) -> str:
+    told = " ".join(error.split()) or "it cannot be mounted and does not say why."
+    return told if module in told else f"{module}: {told}"
+
+
+class _WatchedLoader(ModuleLoader):
+    """Notes at which points each module mounts something."""
+
+    def __init__(self, coordinator: ModuleCoordinator) -> None:
+        super().__init__(coordinator)
+        self.latest = ""
+        self._points: defaultdict[str, set[str]] = defaultdict(set)
+
+    async def load(self, module_id: str, config: dict[str, Any] | None = None, profile_source: Any = None) -> Mount:
+        self.latest = module_id
+        mount = await super().load(module_id, config, profile_source)
+
+        async def watched(coordinator: ModuleCoordinator) -> Any:
+            before = _mounted(coordinator)
+            result = await mount(coordinator)
+            self._points[module_id] |= {point for point, _ in _mounted(coordinator) - before}
+            return result
+
+        return watched
+
+    def misplaced(self, plan: dict[str, Any]) -> list[str]:
+        """A sentence for each module that stands under a key of another kind than its own."""
+        placed = [(point, plan["session"][point]["module"]) for point in _SINGLE]
+        placed += [(point, entry["module"]) for point in _MULTI for entry in plan[point]]
+        return [
+            f"{point}: the module '{module}' mounts no {point.removesuffix('s')}; it stands under the wrong key."
+            for point, module in placed
+            if module in self._points and self._is_misplaced(point, self._points[module])
+        ]
+
+    @staticmethod
+    def _is_misplaced(point: str, points: set[str]) -> bool:
+        # A provider without its key mounts nothing, and the next one is asked.
+        return point not in points and not (point == "providers" and not points)
+
+
+def _mounted(coordinator: ModuleCoordinator) -> set[tuple[str, int]]:
+    """The points at which something is mounted, with the identity of what it is."""
+    single = {(point, id(module)) for point in _SINGLE if (module := coordinator.get(point)) is not None}
+    return single | {(point, id(module)) for point in _MULTI for module in coordinator.get(point).values()}
