@@ -10,6 +10,7 @@ import structlog
 
 from connector import phrases
 from connector.execution import Execution, Inbound
+from connector.messages import is_stop_word
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,7 +67,7 @@ class Conversations:
             return
         self._remember(message.id)
         instance, prompt = routed
-        if message.is_stop_word(self._bot_user):
+        if is_stop_word(prompt):
             self._stop_by_word(message)
         elif self._closing:
             self._desk.tell(message, phrases.CLOSING)
@@ -123,7 +124,15 @@ class Conversations:
         if execution.goes_on and not self._closing:
             self._start(execution.unread, was_waiting=True)
         elif execution.unread:
-            self._leading[conversation] = execution.unread
+            self._leave(conversation, execution)
+
+    def _leave(self, conversation: str, execution: Execution) -> None:
+        """Keep what was not read for the next run; those who wrote it know."""
+        self._leading[conversation] = execution.unread
+        if not execution.unnamed:
+            return
+        last, count = execution.unnamed[-1].message, len(execution.unnamed)
+        self._desk.tell(last, phrases.CLOSING if self._closing else phrases.held_back(count))
 
     def _stop_by_word(self, message: Message) -> None:
         execution = self._active.get(message.place.conversation_id)

@@ -54,9 +54,15 @@ class Desk:
         """📨 says that a message is accepted, 👀 that the model has it before it."""
         self.spawn(self.wire.react(message.channel, message.ts, emoji))
 
+    def take_back(self, message: Message) -> None:
+        """The message is not accepted after all."""
+        self.spawn(self.wire.unreact(message.channel, message.ts, ENVELOPE))
+
     def mark_read(self, message_id: str) -> None:
-        _team, channel, ts = message_id.split(":")
-        self.spawn(self.wire.react(channel, ts, EYES))
+        """👀 on a message of ours; what a module handed to the loop has an id of another form, and no mark."""
+        match message_id.split(":"):
+            case [_team, channel, ts]:
+                self.spawn(self.wire.react(channel, ts, EYES))
 
     def tell(self, message: Message, text: str) -> None:
         """Answer a message that starts no run and goes into none."""

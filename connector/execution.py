@@ -51,6 +51,7 @@ class Execution:
         self._over = False
         self._stopper: str | None = None
         self._held_back = 0
+        self._named = 0
         self._aborted = False
         self._executing: asyncio.Task[None] | None = None
         self._status = "error"
@@ -72,11 +73,10 @@ class Execution:
         What has been written until now does not start a run by itself.
         """
         again = self._stopper is not None
+        self._held_back = len(self._arrived)
         if self._over:
-            self._held_back = len(self._arrived)
             return again or bool(self._arrived)
-        if not again:
-            self._stopper, self._held_back = user, len(self._arrived)
+        self._stopper = self._stopper or user
         # Where the session has not begun yet, it will not: see `_execute`.
         self._sessions.stop(self.first.instance.name, self.place.conversation_id, immediate=again)
         return True
@@ -93,23 +93,50 @@ class Execution:
         return list(self._arrived)
 
     @property
+    def unnamed(self) -> list[Inbound]:
+        """Those of the unread messages that no notice has spoken of."""
+        return list(self._arrived)[self._named :]
+
+    @property
     def goes_on(self) -> bool:
         """Whether what is unread starts a run by itself: after a stop, only what was written since."""
         return len(self._arrived) > self._held_back and not self._aborted
 
     async def go(self) -> None:
         """Run to the end, telling the thread how it ended."""
-        async with self.view.shown():
+        async with self.view.shown(self._last_word):
             try:
                 await self._tell(await self._execute())
             except RunFailed as e:
-                self.view.notice(phrases.failed(str(e), self._waiting))
+                self.view.notice(phrases.failed(str(e), self._name_waiting()))
             except asyncio.CancelledError:
-                self.view.notice(phrases.shut_down(self._waiting + len(self._arrived)))
-                raise
+                if self._is_cancelled():
+                    self._named = len(self._arrived)
+                    self.view.notice(phrases.shut_down(self._waiting + self._named))
+                    raise
+                log.exception("run.cancelled_inside", conversation=self.place.conversation_id)
+                self.view.notice(phrases.failed(phrases.UNEXPECTED, self._name_waiting()))
             except Exception:  # a Slack handler's border: whatever happens, the thread hears of it
                 log.exception("run.crashed", conversation=self.place.conversation_id)
-                self.view.notice(phrases.failed(phrases.UNEXPECTED, self._waiting))
+                self.view.notice(phrases.failed(phrases.UNEXPECTED, self._name_waiting()))
+
+    def _is_cancelled(self) -> bool:
+        """Whether it is we who are cancelled, rather than something inside the run."""
+        task = asyncio.current_task()
+        return self._aborted or (task is not None and task.cancelling() > 0)
+
+    def _last_word(self) -> str | None:
+        """What is to be said, when all else has been, of messages that will not be read by themselves."""
+        unnamed = self.unnamed
+        if self.goes_on or not unnamed:
+            return None
+        self._named = len(self._arrived)
+        return phrases.CLOSING if self._aborted else phrases.held_back(len(unnamed))
+
+    def _name_waiting(self) -> int:
+        """How many messages wait for the next run to take them along; they count as named."""
+        self._named = self._held_back
+        return self._waiting + self._held_back
 
     async def _execute(self) -> str:
         prompt = await self._desk.names.readable(self.first.prompt)
@@ -118,6 +145,8 @@ class Execution:
         try:
             if self._stopper is not None:
                 self._status = "cancelled"
+                self._arrived.appendleft(self.first)
+                self._held_back += 1
                 return ""
             self._executing = asyncio.current_task()
             return await self._sessions.execute(
@@ -131,7 +160,9 @@ class Execution:
         said = self.view.say(f"{answer.strip()} …" if cut and answer.strip() else answer)
         if cut:
             by = await self._desk.names.of(self._stopper) if self._stopper else None
-            self.view.notice(phrases.stopped(by or "someone", self._waiting + self._held_back))
+            self.view.notice(phrases.stopped(by or "someone", self._name_waiting()))
+        elif self._waiting:
+            self.view.notice(phrases.held_back(self._name_waiting()))
         elif not said:
             self.view.notice(phrases.NO_ANSWER)
 
@@ -152,6 +183,7 @@ class Execution:
             taken = self._sessions.inject(self.first.instance.name, self.place.conversation_id, steer)
         except Refused as e:
             self._arrived.popleft()
+            self._desk.take_back(inbound.message)
             self.view.notice(str(e))
             return True
         if taken:

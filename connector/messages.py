@@ -54,11 +54,6 @@ class Message:
     def mentions_anyone(self) -> bool:
         return "<@" in self.text
 
-    def is_stop_word(self, bot: str) -> bool:
-        """Whether it says `stop` and nothing else, with or without a mention of the bot."""
-        words = _ENTITY.sub(lambda m: "" if m[1] == f"@{bot}" else m[0], self.text)
-        return words.strip().strip("!.").lower() in _STOP_WORDS
-
 
 @dataclass(frozen=True, slots=True)
 class Reaction:
@@ -122,3 +117,8 @@ def plain_text(text: str, bot: str) -> str:
         return f"{label} ({target})" if label and label != target else target
 
     return html.unescape(_ENTITY.sub(resolved, text)).strip()
+
+
+def is_stop_word(prompt: str) -> bool:
+    """Whether a prompt says `stop`, or a word like it, and nothing else."""
+    return prompt.strip().strip("!.").lower() in _STOP_WORDS

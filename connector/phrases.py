@@ -63,7 +63,7 @@ def failed(sentence: str, waiting: int) -> str:
 
 
 def held_back(waiting: int) -> str:
-    return _with_waiting("🛑", waiting)
+    return _with_waiting("📨", waiting)
 
 
 def shut_down(unread: int) -> str:
@@ -87,7 +87,7 @@ def not_posted(error: str) -> str:
 NO_ANSWER = "I finished without anything to say."
 NOTHING_RUNS = "Nothing is running here."
 NO_TEXT = "Yes? Write what I can do for you."
-CLOSING = "The service is shutting down. Please send this again once it is back."
+CLOSING = "The service is shutting down; please send it again once it is back."
 UNEXPECTED = "Something went wrong on my side. Write again to try once more; the log of the service has the details."
 
 

@@ -15,7 +15,7 @@ from connector.phrases import Activity
 from connector.wire import SlackCallFailed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine
+    from collections.abc import AsyncIterator, Callable, Coroutine
     from typing import Any
 
     from connector.messages import Message
@@ -74,8 +74,8 @@ class View:
         self._outgoing.put_nowait(_Post(escape(text), None))
 
     @asynccontextmanager
-    async def shown(self) -> AsyncIterator[None]:
-        """Show hourglass and status; at the end post what is left to say, then take both away."""
+    async def shown(self, last_word: Callable[[], str | None]) -> AsyncIterator[None]:
+        """Show hourglass and status; at the end post what is left to say, then the last word, then take both away."""
         async with asyncio.TaskGroup() as tasks:
             hourglass = tasks.create_task(best_effort(self._wire.react(self._place.channel, self._first.ts, HOURGLASS)))
             status = tasks.create_task(self._open_status())
@@ -86,6 +86,8 @@ class View:
             finally:
                 self._outgoing.put_nowait(None)
                 await posts
+                if (word := last_word()) is not None:
+                    await best_effort(self._wire.post(self._place, word, f"{self._key}:last"))
                 updates.cancel()
                 await asyncio.wait((hourglass, status, updates))
                 await self._take_away()

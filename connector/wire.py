@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from connector.messages import Place
     from connector.protocols import Persona
 
+    Look = Callable[[], Awaitable[dict[str, Any] | None]]
+
 log = structlog.get_logger(__name__)
 
 _ATTEMPTS = 4
@@ -96,7 +98,7 @@ class Wire:
         method: str,
         arguments: dict[str, Any],
         done: tuple[str, ...] = (),
-        already: Callable[[], Awaitable[dict[str, Any] | None]] | None = None,
+        already: Look | None = None,
     ) -> dict[str, Any]:
         """Call a method, again after a failure that may pass.
 
@@ -107,22 +109,33 @@ class Wire:
             SlackCallFailed: Slack refused, or did not answer several times.
         """
         failed = limited = 0
+        in_doubt = False
         while True:
+            look = already if in_doubt else None
             try:
-                return await self._once(method, arguments)
+                return await self._attempt(method, arguments, look, send=failed < _ATTEMPTS)
             except SlackCallFailed as e:
                 if e.error in done:
                     return {}
-                if e.error not in _TRANSIENT:
-                    raise
-                if already is not None and e.error != _LIMITED and (there := await already()):
-                    return there
+                in_doubt = in_doubt or e.error != _LIMITED
                 limited, failed = (limited + 1, failed) if e.error == _LIMITED else (limited, failed + 1)
-                if failed == _ATTEMPTS or limited == _RATE_LIMITS:
+                # One round more than there are attempts: the last one may have happened, too.
+                last = _ATTEMPTS + (1 if already is not None else 0)
+                if e.error not in _TRANSIENT or failed >= last or limited > _RATE_LIMITS:
                     raise
                 delay_s = _BACKOFF_S * 2 ** max(failed - 1, 0) if e.retry_after_s is None else e.retry_after_s
                 log.info("slack.retry", method=method, error=e.error, delay_s=delay_s)
             await asyncio.sleep(delay_s)
+
+    async def _attempt(
+        self, method: str, arguments: dict[str, Any], look: Look | None, *, send: bool
+    ) -> dict[str, Any]:
+        """Look whether it has happened, where that is in doubt; else do it, if it may still be tried."""
+        if look is not None and (there := await look()):
+            return there
+        if not send:
+            raise SlackCallFailed(method, _NO_ANSWER)
+        return await self._once(method, arguments)
 
     async def _once(self, method: str, arguments: dict[str, Any]) -> dict[str, Any]:
         try:
