@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 
 _REMEMBERED = 10_000
 _STOP_REACTION = "x"
-_CLOSE_WITHIN_S = 10.0
+_CLOSE_WITHIN_S = (10.0, 2.0, 1.0)
 
 
 class Conversations:
@@ -54,11 +54,12 @@ class Conversations:
         self._closing = True
         for execution in self._active.values():
             execution.abort()
-        if self._runs:
-            await asyncio.wait(self._runs, timeout=_CLOSE_WITHIN_S)
-        for run in self._runs:
-            run.cancel()
-        await asyncio.gather(*self._runs, return_exceptions=True)
+        # A run that neither ends nor heeds being cancelled does not keep the process from ending.
+        for within_s in _CLOSE_WITHIN_S:
+            if self._runs:
+                await asyncio.wait(self._runs, timeout=within_s)
+            for run in self._runs:
+                run.cancel()
 
     def on_message(self, message: Message) -> None:
         """Take a message in; the second event of one post changes nothing."""
@@ -71,10 +72,11 @@ class Conversations:
             self._stop_by_word(message)
         elif self._closing:
             self._desk.tell(message, phrases.CLOSING)
-        elif not prompt:
+        elif not prompt and not message.files:
             self._desk.tell(message, phrases.NO_TEXT)
         else:
-            self._take(Inbound(message, instance, prompt))
+            self._router.remember(message, instance)
+            self._take(Inbound(message, instance, prompt or ", ".join(message.files)))
 
     def on_reaction(self, reaction: Reaction) -> None:
         """Stop the run whose status or starting message got an ❌."""

@@ -145,8 +145,10 @@ class Execution:
         try:
             if self._stopper is not None:
                 self._status = "cancelled"
-                self._arrived.appendleft(self.first)
-                self._held_back += 1
+                if self._was_waiting:
+                    # Its author has been told that it will be taken along; a fresh one is what was stopped.
+                    self._arrived.appendleft(self.first)
+                    self._held_back += 1
                 return ""
             self._executing = asyncio.current_task()
             return await self._sessions.execute(

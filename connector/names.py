@@ -47,8 +47,8 @@ class Names:
     async def _ask(self, user: str) -> str | None:
         try:
             profile = (await self._wire.call("users.info", {"user": user}))["user"]
-        except SlackCallFailed as e:
-            log.info("slack.no_name", user=user, error=e.error)
+        except (SlackCallFailed, KeyError) as e:
+            log.info("slack.no_name", user=user, error=str(e))
             asyncio.get_running_loop().call_later(_ASK_AGAIN_S, self._asked.pop, user, None)
             return None
         shown = profile.get("profile", {}).get("display_name")

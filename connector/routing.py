@@ -32,8 +32,7 @@ class Router:
         For us are mentions of the bot, direct messages, and what is written in a thread that an agent takes part in,
         unless it turns to another person by a mention.
         """
-        conversation = message.place.conversation_id
-        known = self._conversations.get(conversation)
+        known = self._conversations.get(message.place.conversation_id)
         mentioned = message.mentions(self._bot_user)
         if not mentioned and not message.direct and (known is None or message.mentions_anyone()):
             return None
@@ -41,9 +40,11 @@ class Router:
         addressed = self._addressed(prompt)
         if addressed is not None:
             known, prompt = addressed
-        instance = known or self._default
-        self._conversations[conversation] = instance
-        return instance, prompt or ", ".join(message.files)
+        return known or self._default, prompt
+
+    def remember(self, message: Message, instance: Instance) -> None:
+        """Let the conversation go on with this instance."""
+        self._conversations[message.place.conversation_id] = instance
 
     def _addressed(self, prompt: str) -> tuple[Instance, str] | None:
         """The instance that a message names first: `beta: look at this`, `@beta look at this`."""

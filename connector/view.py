@@ -96,8 +96,8 @@ class View:
         ts = None
         try:
             ts = await self._wire.post(self._place, self._next_phrase(), f"{self._key}:status")
-        except SlackCallFailed as e:
-            log.warning("status.not_posted", conversation=self._place.conversation_id, error=str(e))
+        except Exception:  # a Slack handler's border: a run goes on without its status
+            log.exception("status.not_posted", conversation=self._place.conversation_id)
         finally:
             self._status_ts.set_result(ts)
 
@@ -126,6 +126,9 @@ class View:
             except SlackCallFailed as e:
                 log.exception("answer.not_posted", conversation=self._place.conversation_id, part=number, error=e.error)
                 await self._post_instead(post, number, e.error)
+            except Exception:  # a Slack handler's border: the texts after it are posted all the same
+                log.exception("answer.not_posted", conversation=self._place.conversation_id, part=number)
+                await self._post_instead(post, number, "an unexpected error")
 
     async def _post_instead(self, post: _Post, number: int, error: str) -> None:
         """Shorter pieces of a text that Slack calls too long; else a sentence, so that nobody waits for nothing."""
@@ -147,3 +150,5 @@ async def best_effort(call: Coroutine[Any, Any, object]) -> None:
         await call
     except SlackCallFailed as e:
         log.warning("slack.call_failed", error=str(e))
+    except Exception:  # a Slack handler's border: what decorates a run may not end it
+        log.exception("slack.call_crashed")

@@ -56,14 +56,15 @@ async def _until_signalled() -> AsyncIterator[asyncio.Event]:
     """
     ended, loop, body = _Ended(), asyncio.get_running_loop(), asyncio.current_task()
 
-    def end(number: signal.Signals) -> None:
-        loop.remove_signal_handler(number)
+    def end() -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
         ended.set()
         if not ended.awaited and body is not None:
             body.cancel()
 
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, end, number)
+        loop.add_signal_handler(number, end)
     try:
         yield ended
     except asyncio.CancelledError:
