@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Self
 
-import structlog
-
 from connector.names import Names
-from connector.wire import SlackCallFailed
+from connector.view import best_effort
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -16,8 +14,6 @@ if TYPE_CHECKING:
 
     from connector.messages import Message
     from connector.wire import Wire
-
-log = structlog.get_logger(__name__)
 
 ENVELOPE = "incoming_envelope"
 EYES = "eyes"
@@ -46,7 +42,7 @@ class Desk:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def spawn(self, coroutine: Coroutine[Any, Any, object]) -> None:
-        task = asyncio.create_task(_contained(coroutine))
+        task = asyncio.create_task(best_effort(coroutine))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -67,12 +63,3 @@ class Desk:
     def tell(self, message: Message, text: str) -> None:
         """Answer a message that starts no run and goes into none."""
         self.spawn(self.wire.post(message.place, text, f"{message.id}:reply"))
-
-
-async def _contained(coroutine: Coroutine[Any, Any, object]) -> None:
-    try:
-        await coroutine
-    except SlackCallFailed as e:
-        log.warning("slack.call_failed", error=str(e))
-    except Exception:  # a Slack handler's border: one task may not take the others down
-        log.exception("slack.task_failed")

@@ -145,7 +145,7 @@ class View:
 
 
 async def best_effort(call: Coroutine[Any, Any, object]) -> None:
-    """Await a call to Slack that only decorates; a failure is logged and changes nothing else."""
+    """Await a call to Slack whose failure is logged and changes nothing else."""
     try:
         await call
     except SlackCallFailed as e:
