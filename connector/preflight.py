@@ -5,7 +5,7 @@ The Socket Mode client would retry a wrong one silently for ever.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from connector.wire import SlackCallFailed
@@ -35,8 +35,8 @@ class ConnectionRefused(Exception):  # noqa: N818 - what Slack did
 class SlackAccess:
     """The way into a workspace. `api_url` ends with a slash, as in `https://slack.com/api/`."""
 
-    app_token: str
-    bot_token: str
+    app_token: str = field(repr=False)
+    bot_token: str = field(repr=False)
     api_url: str
 
 

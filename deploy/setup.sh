@@ -41,11 +41,11 @@ venv() {
         echo "Python 3.11 or newer is needed; $python is $("$python" -V). Name another one with PYTHON=..." >&2
         exit 1
     fi
-    if [ ! -x .venv/bin/pip ] || [ "$(cat .venv/place 2>/dev/null)" != "$PWD" ] || ! .venv/bin/python -c ''; then
+    if [ ! -x .venv/bin/pip ] || [ "$(cat .venv/place 2>/dev/null)" != "$(pwd -P)" ] || ! .venv/bin/python -c ''; then
         "$python" -c 'import ensurepip, venv' 2>/dev/null || apt "$(basename "$python")-venv"
         rm -rf .venv
         "$python" -m venv .venv
-        pwd >.venv/place
+        pwd -P >.venv/place
     fi
     echo "Installing the Python packages of $1 ..."
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r "$1"
