@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.injection import Injection, InjectionError, InjectionQueueFull, RunFinished
+from orchestrator_interactive.kernel.interop import at_home
 from orchestrator_interactive.loop import INJECTION_APPLIED, NAME, InteractiveOrchestrator
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ __all__ = ["Injection", "InjectionError", "InjectionQueueFull", "InteractiveOrch
 
 async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> None:
     """Mount `loop-interactive`; its options are those of `LoopOptions`."""
+    coordinator = at_home(coordinator)
     orchestrator = InteractiveOrchestrator(config)
     await coordinator.mount("orchestrator", orchestrator)
     coordinator.register_capability("orchestrator.inject_message", orchestrator.inject_message)

@@ -6,28 +6,38 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import structlog
+
 from orchestrator_interactive.kernel import events
 from orchestrator_interactive.kernel.errors import LLMTimeoutError, ProviderUnavailableError
 from orchestrator_interactive.kernel.stream import ResponseStream
 from orchestrator_interactive.rows import assistant_row
-from orchestrator_interactive.run import RunStopped, injected_row
+from orchestrator_interactive.run import RunStopped, changed, injected_row, lasting_rows
 from orchestrator_interactive.work import Work
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.interfaces import Provider
     from orchestrator_interactive.kernel.messages import ChatRequest, ChatResponse, ContentBlock
+    from orchestrator_interactive.kernel.models import HookResult
     from orchestrator_interactive.requests import RequestBuilder
     from orchestrator_interactive.run import Run
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """Whom a run asks, and how patiently: `stall_timeout_s` is how long a call may be silent, in seconds."""
+    """Whom a run asks, and how patiently: `stall_timeout_s` is how long a call may be silent, in seconds.
+
+    It is `None` for a provider that is silent until it has its whole answer. `model` is the one that it asks unless it
+    is told another, where it says so.
+    """
 
     name: str
     provider: Provider
+    model: str | None
     requests: RequestBuilder
-    stall_timeout_s: float
+    stall_timeout_s: float | None
 
 
 async def ask(run: Run, model: Model, *, tools_allowed: bool) -> ChatResponse:
@@ -46,25 +56,33 @@ async def ask(run: Run, model: Model, *, tools_allowed: bool) -> ChatResponse:
         wish = await run.consult(events.PROVIDER_RESPONSE, payload)
     except RunStopped:
         await _keep(run, stream.kept(response.content))
-    changed: ChatResponse = (wish.data or {}).get("response", response)
-    return changed
+    return changed(wish, "response", response)
 
 
 async def _request(run: Run, model: Model, *, tools_allowed: bool) -> ChatRequest:
     rows = await run.context.get_messages_for_request(provider=model.provider)
-    payload = {"provider": model.name, "messages": rows, "model": None}
+    payload = {"provider": model.name, "messages": rows, "model": model.model}
     wish = await run.consult(events.PROVIDER_REQUEST, payload)
-    modified = (wish.data or {}).get("messages")
-    if wish.action == "inject_context" and not wish.ephemeral:
-        # The injection stands in the context by now; modified rows do not know of it.
-        rows = (
-            await run.context.get_messages_for_request(provider=model.provider)
-            if modified is None
-            else [*modified, injected_row(wish)]
-        )
-    elif modified is not None:
-        rows = modified
-    return model.requests.build(*_with_remarks(run, rows), tools_allowed=tools_allowed)
+    modified = _changed_rows(wish, rows)
+    lasting = lasting_rows(wish)
+    if lasting and modified is rows:
+        rows = await run.context.get_messages_for_request(provider=model.provider)
+    else:
+        # The injections stand in the context by now; modified rows do not know of them.
+        rows = [*modified, *lasting]
+    request = model.requests.build(*_with_remarks(run, rows), tools_allowed=tools_allowed)
+    chosen = changed(wish, "model", model.model or "")
+    if chosen != (model.model or ""):
+        request.model = chosen
+    return request
+
+
+def _changed_rows(wish: HookResult, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    modified = changed(wish, "messages", rows)
+    if modified is rows or all(isinstance(row, dict) and row.get("role") for row in modified):
+        return modified
+    log.warning("hook.modified_to_nonsense", hook=wish.hook_name, part="messages", problem="a row without a role")
+    return rows
 
 
 def _with_remarks(run: Run, rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -72,7 +90,7 @@ def _with_remarks(run: Run, rows: list[dict[str, Any]]) -> tuple[list[dict[str, 
     after = []
     for remark in run.take_remarks():
         if remark.append_to_last_tool_result and rows and rows[-1]["role"] == "tool":
-            last = {**rows[-1], "content": f"{rows[-1]['content']}\n\n{remark.context_injection}"}
+            last = {**rows[-1], "content": f"{rows[-1]['content']}\n\n{remark.content}"}
             rows = [*rows[:-1], last]
         else:
             after.append(injected_row(remark))
@@ -93,13 +111,13 @@ async def _call(run: Run, model: Model, request: ChatRequest, stream: ResponseSt
     try:
         return _answer(model, work, watchdog)
     except Exception as e:
-        await run.hooks.emit(events.PROVIDER_ERROR, {"provider": model.name, "error": e})
+        await run.announce(events.PROVIDER_ERROR, {"provider": model.name, "error": e})
         raise
 
 
 def _answer(model: Model, work: Work[ChatResponse], watchdog: _Watchdog) -> ChatResponse:
     if watchdog.barked:
-        raise LLMTimeoutError(f"The model was silent for {model.stall_timeout_s:g} seconds.", provider=model.name)
+        raise LLMTimeoutError(f"The model was silent for {model.stall_timeout_s or 0:g} seconds.", provider=model.name)
     if work.task.cancelled():
         raise ProviderUnavailableError("The call to the model was cancelled.", provider=model.name)
     return work.task.result()
@@ -114,20 +132,23 @@ async def _keep(run: Run, kept: list[ContentBlock]) -> NoReturn:
 class _Watchdog:
     """Cuts a model call whose stream has been silent for too long."""
 
-    def __init__(self, work: Work[ChatResponse], stream: ResponseStream, timeout_s: float) -> None:
+    def __init__(self, work: Work[ChatResponse], stream: ResponseStream, timeout_s: float | None) -> None:
         self._work, self._stream, self._timeout_s = work, stream, timeout_s
         self.barked = False
-        self._loop = asyncio.get_running_loop()
-        self._heard = stream.pieces
-        self._timer = self._loop.call_later(timeout_s, self._look)
+        self._heard = -1
+        self._timer: asyncio.TimerHandle | None = None
+        self._look()
 
     def disarm(self) -> None:
-        self._timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
 
     def _look(self) -> None:
+        if self._timeout_s is None:
+            return
         if self._stream.pieces == self._heard:
             self.barked = True
             self._work.cut()
         else:
             self._heard = self._stream.pieces
-            self._timer = self._loop.call_later(self._timeout_s, self._look)
+            self._timer = asyncio.get_running_loop().call_later(self._timeout_s, self._look)

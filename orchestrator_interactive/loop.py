@@ -12,11 +12,12 @@ from orchestrator_interactive.asking import Model, ask
 from orchestrator_interactive.injection import Injection, InjectionQueue, injection_row, notice_row
 from orchestrator_interactive.kernel import events
 from orchestrator_interactive.kernel.cancellation import CancellationToken
+from orchestrator_interactive.kernel.interop import GuestProvider, at_home, own_hooks, own_provider, own_tool
 from orchestrator_interactive.kernel.messages import ToolCallBlock
 from orchestrator_interactive.options import Options, read
 from orchestrator_interactive.requests import RequestBuilder
 from orchestrator_interactive.rows import assistant_row, user_row
-from orchestrator_interactive.run import Run, RunDenied, RunStopped
+from orchestrator_interactive.run import Run, RunDenied, RunStopped, changed
 from orchestrator_interactive.tools import ToolBatch
 from orchestrator_interactive.work import one_by_one, to_the_end
 
@@ -113,8 +114,10 @@ class InteractiveOrchestrator:
         """
         if self._running is not None:
             raise RuntimeError("This orchestrator is running; inject the message instead.")
-        token = coordinator.cancellation if coordinator else CancellationToken()
-        run = Run(context, tools, hooks, coordinator, token, on_progress)
+        home = at_home(coordinator) if coordinator else None
+        token = home.cancellation if home else CancellationToken()
+        own_tools = {name: own_tool(tool) for name, tool in tools.items()}
+        run = Run(context, own_tools, own_hooks(hooks), home, token, on_progress)
         self._running = run
         self._queue.open()
         outcome = Outcome("", "error")
@@ -138,7 +141,7 @@ class InteractiveOrchestrator:
         except RunDenied as e:
             return Outcome(f"Operation denied: {e}", "incomplete")
         except RunStopped as e:
-            await run.hooks.emit(events.CANCEL_REQUESTED, {"immediate": run.stop.is_immediate})
+            await run.announce(events.CANCEL_REQUESTED, {"immediate": run.stop.is_immediate})
             return Outcome(e.text, "cancelled")
 
     async def _loop(self, run: Run, model: Model) -> str:
@@ -178,7 +181,7 @@ class InteractiveOrchestrator:
         try:
             if run.coordinator is not None:
                 run.coordinator.reset_turn()
-            await run.hooks.emit(events.EXECUTION_START, {"prompt": prompt})
+            await run.announce(events.EXECUTION_START, {"prompt": prompt})
             await run.progress("executing", prompt=prompt)
             wish = await run.consult(events.PROMPT_SUBMIT, {"prompt": prompt})
             await self._tell_notices(run)
@@ -186,7 +189,7 @@ class InteractiveOrchestrator:
             self._queue.restore(leading)
             raise
         await self._take_in(run, leading)
-        await run.context.add_message(user_row((wish.data or {}).get("prompt", prompt)))
+        await run.context.add_message(user_row(changed(wish, "prompt", prompt)))
 
     async def _tell_notices(self, run: Run) -> None:
         async def commit() -> None:
@@ -224,15 +227,17 @@ class InteractiveOrchestrator:
             "count": len(injections),
             "ids": [injection.id for injection in injections],
         }
-        await run.hooks.emit(INJECTION_APPLIED, data)
+        await run.announce(INJECTION_APPLIED, data)
         await run.progress(INJECTION_APPLIED, **data)
 
     def _model(self, run: Run, providers: dict[str, Provider]) -> Model:
         name = self._options.default_provider or next(iter(providers), "")
         if name not in providers:
             raise RuntimeError(f"There is no provider '{name}'. Mounted: {', '.join(providers) or 'none'}.")
-        requests = RequestBuilder(providers[name], run.tools)
-        return Model(name, providers[name], requests, self._options.stall_timeout_s)
+        provider = own_provider(providers[name])
+        patience_s = None if isinstance(provider, GuestProvider) else self._options.stall_timeout_s
+        model = provider.get_info().defaults.get("model")
+        return Model(name, provider, model, RequestBuilder(provider, run.tools), patience_s)
 
     async def _report_end(self, run: Run, outcome: Outcome) -> None:
         ended = {"cancelled": "cancelled", "error": "error"}.get(outcome.status, "completed")
@@ -241,8 +246,8 @@ class InteractiveOrchestrator:
         complete = {"orchestrator": NAME, "turn_count": run.iterations, "status": status}
         await one_by_one(
             (
-                run.hooks.emit(events.EXECUTION_END, {"response": response, "status": ended}),
-                run.hooks.emit(events.ORCHESTRATOR_COMPLETE, complete),
+                run.announce(events.EXECUTION_END, {"response": response, "status": ended}),
+                run.announce(events.ORCHESTRATOR_COMPLETE, complete),
                 run.progress("complete", iterations=run.iterations, status=outcome.status, waiting=len(self._queue)),
             )
         )

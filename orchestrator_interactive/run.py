@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
+from pydantic import BaseModel, ValidationError
 
 from orchestrator_interactive.kernel.hooks import CONTINUE
+from orchestrator_interactive.kernel.interop import own
 from orchestrator_interactive.work import Work
 
 if TYPE_CHECKING:
@@ -15,9 +17,11 @@ if TYPE_CHECKING:
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
     from orchestrator_interactive.kernel.hooks import HookRegistry
     from orchestrator_interactive.kernel.interfaces import ContextManager, ProgressCallback, Tool
-    from orchestrator_interactive.kernel.models import HookResult
+    from orchestrator_interactive.kernel.models import ContextInjection, HookResult
 
 log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
 
 
 class RunStopped(Exception):  # noqa: N818 - a stop is no error
@@ -43,13 +47,13 @@ class Run:
     stop: CancellationToken
     on_progress: ProgressCallback | None
     iterations: int = 0
-    _remarks: list[HookResult] = field(default_factory=list)
+    _remarks: list[ContextInjection] = field(default_factory=list)
 
     def check_stop(self) -> None:
         if self.stop.is_cancelled:
             raise RunStopped
 
-    def take_remarks(self) -> list[HookResult]:
+    def take_remarks(self) -> list[ContextInjection]:
         """The ephemeral injections for the next request."""
         remarks, self._remarks = self._remarks, []
         return remarks
@@ -78,6 +82,16 @@ class Run:
         self.check_stop()
         return work.task.result()
 
+    async def announce(self, event: str, data: dict[str, Any]) -> None:
+        """Tell the hooks what has happened. They may inject and show something; for a no it is too late."""
+        if not self.hooks.listens(event):
+            return
+        wish = await self.hooks.emit(event, data)
+        if wish.action in {"deny", "ask_user"}:
+            log.info("hook.denied_too_late", hook=wish.hook_name, hook_event=event)
+            wish = wish.model_copy(update={"action": "continue"})
+        await self.route(wish, event)
+
     async def _consult(self, event: str, data: dict[str, Any]) -> HookResult:
         return await self.route(await self.hooks.emit(event, data), event)
 
@@ -99,14 +113,37 @@ class Run:
                 return result.model_copy(update={"action": "continue"})
         elif result.action == "ask_user":
             raise RunDenied("Nobody can be asked here.")
-        elif result.action == "inject_context" and not result.ephemeral:
-            await self.context.add_message(injected_row(result))
+        else:
+            for row in lasting_rows(result):
+                await self.context.add_message(row)
         if result.action == "deny":
             raise RunDenied(result.reason or "A hook denied it.")
-        if result.action == "inject_context" and result.ephemeral:
-            self._remarks.append(result)
+        self._remarks += [injection for injection in result.injections() if injection.ephemeral]
         return result
 
 
-def injected_row(result: HookResult) -> dict[str, Any]:
-    return {"role": result.context_injection_role, "content": result.context_injection or ""}
+def lasting_rows(wish: HookResult) -> list[dict[str, Any]]:
+    """The rows that a wish to inject adds to the conversation."""
+    return [injected_row(injection) for injection in wish.injections() if not injection.ephemeral]
+
+
+def injected_row(injection: ContextInjection) -> dict[str, Any]:
+    return {"role": injection.role, "content": injection.content}
+
+
+def changed(wish: HookResult, key: str, given: T) -> T:
+    """What the hooks made of a part of an event; what has the wrong form is logged and left as it was."""
+    value = (wish.data or {}).get(key, given)
+    if value is given:
+        return given
+    kind, value = type(given), own(value)
+    try:
+        if issubclass(kind, BaseModel) and isinstance(value, dict):
+            value = kind.model_validate(value)
+        if isinstance(value, kind):
+            return value
+        problem = f"{type(value).__name__} in place of {kind.__name__}"
+    except ValidationError as e:
+        problem = str(e)
+    log.warning("hook.modified_to_nonsense", hook=wish.hook_name, part=key, problem=problem)
+    return given

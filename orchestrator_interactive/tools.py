@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import structlog
 
 from orchestrator_interactive.kernel import events
+from orchestrator_interactive.kernel.interop import own
 from orchestrator_interactive.kernel.models import HookResult, ToolResult
 from orchestrator_interactive.rows import tool_row
-from orchestrator_interactive.run import RunDenied
+from orchestrator_interactive.run import RunDenied, changed
 from orchestrator_interactive.work import HEED_WITHIN_S, Work, to_the_end
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class ToolUse:
             async with asyncio.timeout(HEED_WITHIN_S):
                 if self._reached == "running" and self.result is not None:
                     payload = self._payload(tool_result=self.result, error=self.result.error)
-                    await self._run.hooks.emit(events.TOOL_ERROR, payload)
+                    await self._run.announce(events.TOOL_ERROR, payload)
                 if self._reached in ("announced", "running", "known"):
                     await self._report_end()
         except TimeoutError:
@@ -89,8 +90,7 @@ class ToolUse:
 
     async def _prepare(self) -> None:
         result = await self._consult(events.TOOL_PRE, self._payload())
-        if result.data is not None:
-            self._input = result.data.get("tool_input", self._input)
+        self._input = changed(result, "tool_input", self._input)
 
     async def _announce(self, tool: Tool) -> None:
         self.stage, self._announced_at = "announced", time.monotonic()
@@ -106,7 +106,7 @@ class ToolUse:
         except RunDenied as e:
             self.result = _failure(f"The result was withheld: {e}")
         else:
-            self.result = _as_result((wish.data or {}).get("tool_result", result))
+            self.result = _changed_result(wish, result)
         self.stage = "reported"
         await self._report_end()
 
@@ -201,9 +201,16 @@ def _note_crash(use: ToolUse, work: Work[None]) -> None:
 
 
 def _as_result(returned: Any) -> ToolResult:
-    """A `ToolResult` of ours or of the same form; anything else a tool returns is its output."""
-    result: ToolResult = returned if hasattr(returned, "get_serialized_output") else ToolResult(output=returned)
-    return result
+    """A `ToolResult`; anything else that a tool returns is its output."""
+    result = own(returned)
+    return result if isinstance(result, ToolResult) else ToolResult(output=result)
+
+
+def _changed_result(wish: HookResult, result: ToolResult) -> ToolResult:
+    """What the hooks made of a result; a text in its place is its output."""
+    if isinstance(text := (wish.data or {}).get("tool_result"), str):
+        return result.model_copy(update={"output": text})
+    return changed(wish, "tool_result", result)
 
 
 def _written_down(result: ToolResult) -> tuple[str, bool]:

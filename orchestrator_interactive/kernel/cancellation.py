@@ -7,8 +7,12 @@ from contextlib import contextmanager
 from enum import Enum
 from typing import TYPE_CHECKING
 
+import structlog
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator
+
+log = structlog.get_logger(__name__)
 
 
 class CancellationState(Enum):
@@ -28,6 +32,8 @@ class CancellationToken:
         self._state = CancellationState.NONE
         self._watchers: dict[object, Callable[[], object]] = {}
         self._children: set[CancellationToken] = set()
+        self._callbacks: list[Callable[[], Awaitable[None]]] = []
+        self._tools: dict[str, str] = {}
 
     @property
     def state(self) -> str:
@@ -55,6 +61,33 @@ class CancellationToken:
 
     def reset(self) -> None:
         self._state = CancellationState.NONE
+
+    @property
+    def running_tools(self) -> set[str]:
+        """The ids of the tool calls that an orchestrator has reported as running."""
+        return set(self._tools)
+
+    @property
+    def running_tool_names(self) -> list[str]:
+        return list(self._tools.values())
+
+    def register_tool_start(self, tool_call_id: str, tool_name: str) -> None:
+        self._tools[tool_call_id] = tool_name
+
+    def register_tool_complete(self, tool_call_id: str) -> None:
+        self._tools.pop(tool_call_id, None)
+
+    def on_cancel(self, callback: Callable[[], Awaitable[None]]) -> None:
+        """Have `callback` awaited when the session is asked to cancel (`ModuleCoordinator.request_cancel`)."""
+        self._callbacks.append(callback)
+
+    async def trigger_callbacks(self) -> None:
+        """Await every callback of `on_cancel`; one that fails is logged."""
+        for callback in list(self._callbacks):
+            try:
+                await callback()
+            except Exception:  # one listener may not keep the others from being told
+                log.exception("cancellation.callback_failed")
 
     def register_child(self, child: CancellationToken) -> None:
         """Make a child session's token follow this one."""

@@ -81,13 +81,16 @@ class ModuleCoordinator:
 
     @property
     def injection_budget_per_turn(self) -> int | None:
-        """Tokens that hooks may inject in one turn; `None` is unlimited."""
+        """Tokens that hooks may inject in one turn; `None` is unlimited. Past it a warning is logged."""
         budget: int | None = (self.config.get("session") or {}).get("injection_budget_per_turn")
         return budget
 
     @property
     def injection_size_limit(self) -> int | None:
-        """Bytes (UTF-8) of one injection; `None` is unlimited."""
+        """Bytes (UTF-8) of one injection; `None` is unlimited.
+
+        The document's example compares it with `len(content)`, which counts characters; the limit is in bytes.
+        """
         limit: int | None = (self.config.get("session") or {}).get("injection_size_limit")
         return limit
 
@@ -185,9 +188,26 @@ class ModuleCoordinator:
         """Begin a new turn of the injection budget."""
         self._hook_results.reset_turn()
 
+    @property
+    def _current_turn_injections(self) -> int:
+        """Tokens that hooks have injected in this turn, about: the document's name for it."""
+        return self._hook_results.injected_tokens
+
     async def process_hook_result(self, result: HookResult, event: str, hook_name: str = "unknown") -> HookResult:
-        """Route what a hook wants to context, approvals and display. See `HookResultProcessor.process`."""
+        """Route what a hook wants to context, approvals and display. See `HookResultProcessor.process`.
+
+        The document's orchestrator example loops over what `emit` returns and looks for an action `modify_input`; by
+        its text `emit` gives one result (`emit_and_collect` one per handler), and input changes by `modify`.
+        """
         return await self._hook_results.process(result, event, hook_name)
+
+    async def request_cancel(self, immediate: bool = False) -> None:
+        """Stop what runs in this session, as the cancellation token does, and call those who asked to be told."""
+        if immediate:
+            self.cancellation.request_immediate()
+        else:
+            self.cancellation.request_graceful()
+        await self.cancellation.trigger_callbacks()
 
     def _resolve(self, mount_point: str, name: str | None) -> tuple[str, str | None]:
         if mount_point == "session":

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from orchestrator_interactive.kernel.errors import ApprovalTimeoutError
+from orchestrator_interactive.kernel.interop import own
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
-    from orchestrator_interactive.kernel.models import HookResult
+    from orchestrator_interactive.kernel.models import ContextInjection, HookResult
 
 log = structlog.get_logger(__name__)
 
@@ -24,47 +27,59 @@ class HookResultProcessor:
 
     def __init__(self, coordinator: ModuleCoordinator) -> None:
         self._coordinator = coordinator
-        self._injected_tokens = 0
+        self.injected_tokens = 0
         self._always: set[str] = set()
 
     def reset_turn(self) -> None:
-        self._injected_tokens = 0
+        self.injected_tokens = 0
 
     async def process(self, result: HookResult, event: str, hook_name: str) -> HookResult:
         """Do what the result asks for and return what is left for the orchestrator to honour.
 
         `ask_user` comes back as `continue` or `deny`; everything else unchanged. Ephemeral injections are left to the
-        orchestrator, which alone knows the next request.
+        orchestrator, which alone knows the next request. What fails is logged, and the rest is done all the same.
 
         Raises:
-            ValueError: an injection is larger than `injection_size_limit`.
+            ValueError: an injection is larger than `injection_size_limit`; the rest has been done.
         """
-        if result.action == "inject_context" and result.context_injection:
-            await self._inject(result, event, hook_name)
+        result = own(result)
+        too_large = await self._inject_all(result.injections(), event, hook_name)
         if result.user_message:
             await self._show(result, hook_name)
         if result.suppress_output:
             log.debug("hook.output_suppressed", hook=hook_name, hook_event=event)
         if result.action == "ask_user":
-            return await self._ask(result, hook_name)
+            result = await self._ask(result, hook_name)
+        if too_large:
+            raise ValueError(" ".join(too_large))
         return result
 
-    async def _inject(self, result: HookResult, event: str, hook_name: str) -> None:
-        text = result.context_injection or ""
-        size, limit = len(text.encode()), self._coordinator.injection_size_limit
-        if limit is not None and size > limit:
-            raise ValueError(
-                f"Context injection of {size} bytes by hook '{hook_name}' exceeds the limit of {limit} bytes."
-            )
-        self._injected_tokens += len(text) // _CHARS_PER_TOKEN
+    async def _inject_all(self, injections: list[ContextInjection], event: str, hook_name: str) -> list[str]:
+        """Inject what may be; returns a sentence for each one that is too large."""
+        too_large: list[str] = []
+        for injection in injections:
+            source = injection.hook_name if injection.hook_name != "unknown" else hook_name
+            size, limit = len(injection.content.encode(errors="replace")), self._coordinator.injection_size_limit
+            if limit is not None and size > limit:
+                too_large.append(f"The context injection of {size} bytes by hook '{source}' exceeds {limit} bytes.")
+            else:
+                await self._inject(injection, event, source)
+        return too_large
+
+    async def _inject(self, injection: ContextInjection, event: str, source: str) -> None:
+        self.injected_tokens += len(injection.content) // _CHARS_PER_TOKEN
         budget = self._coordinator.injection_budget_per_turn
-        if budget is not None and self._injected_tokens > budget:
-            log.warning("hook.injection_budget", hook=hook_name, tokens=self._injected_tokens, budget=budget)
-        context = self._coordinator.get("context")
-        if context is None or result.ephemeral:
+        if budget is not None and self.injected_tokens > budget:
+            log.warning("hook.injection_budget", hook=source, tokens=self.injected_tokens, budget=budget)
+        if injection.ephemeral:
             return
-        provenance = {"source": "hook", "hook_name": hook_name, "event": event}
-        await context.add_message({"role": result.context_injection_role, "content": text, "metadata": provenance})
+        context = self._coordinator.get("context")
+        if context is None:
+            log.error("hook.injection_lost", hook=source, hook_event=event, reason="no context is mounted")
+            return
+        provenance = {"source": "hook", "hook_name": source, "event": event}
+        row = {"role": injection.role, "content": injection.content, "metadata": provenance}
+        await _or_log("hook.injection_lost", context.add_message(row), hook=source, hook_event=event)
 
     async def _show(self, result: HookResult, hook_name: str) -> None:
         display, source = self._coordinator.display_system, result.user_message_source or hook_name
@@ -84,30 +99,45 @@ class HookResultProcessor:
             return _allowed(result)
         approvals = self._coordinator.approval_system
         if approvals is None:
+            log.warning("approval.nobody_to_ask", hook=hook_name)
             return _denied(result, f"Nobody can be asked here: {prompt}")
         options = result.approval_options or ["Allow", "Deny"]
+        asked = approvals.request_approval(prompt, options, result.approval_timeout, result.approval_default)
         try:
             async with asyncio.timeout(result.approval_timeout):
-                answer = await approvals.request_approval(
-                    prompt, options, result.approval_timeout, result.approval_default
-                )
+                answer = await asked
         except (TimeoutError, ApprovalTimeoutError):
             log.info("approval.timeout", hook=hook_name, default=result.approval_default)
-            if result.approval_default == "allow":
-                return _allowed(result)
-            return _denied(result, f"Approval timeout - denied by default: {prompt}")
-        if answer == "Allow always":
+            return _by_default(result, f"Approval timeout - denied by default: {prompt}")
+        except Exception as e:  # whoever asks people may fail
+            log.exception("approval.failed", hook=hook_name, default=result.approval_default)
+            return _by_default(result, f"Approval failed ({e or type(e).__name__}) - denied by default: {prompt}")
+        return self._decided(result, prompt, answer)
+
+    def _decided(self, result: HookResult, prompt: str, answer: Any) -> HookResult:
+        """An option that begins with "Allow" allows; every other one denies, an unexpected one too."""
+        chosen = answer.strip().lower() if isinstance(answer, str) else ""
+        if not chosen.startswith(("allow", "deny")):
+            log.warning("approval.unexpected_answer", answer=answer)
+        if chosen == "allow always":
             self._always.add(prompt)
-        return _allowed(result) if answer.lower().startswith("allow") else _denied(result, f"User denied: {prompt}")
+        return _allowed(result) if chosen.startswith("allow") else _denied(result, f"User denied: {prompt}")
+
+
+async def _or_log(failure: str, wish: Awaitable[object], **where: str) -> None:
+    try:
+        await wish
+    except Exception:  # one part of a hook's result may not keep the others from being done
+        log.exception(failure, **where)
+
+
+def _by_default(result: HookResult, reason: str) -> HookResult:
+    return _allowed(result) if result.approval_default == "allow" else _denied(result, reason)
 
 
 def _allowed(result: HookResult) -> HookResult:
-    return _decided(result, action="continue")
+    return result.model_copy(update={"action": "continue"})
 
 
 def _denied(result: HookResult, reason: str) -> HookResult:
-    return _decided(result, action="deny", reason=reason)
-
-
-def _decided(result: HookResult, **update: Any) -> HookResult:
-    return result.model_copy(update=update)
+    return result.model_copy(update={"action": "deny", "reason": reason})

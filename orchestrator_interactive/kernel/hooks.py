@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from bisect import insort
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -10,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from orchestrator_interactive.kernel.interop import own
 from orchestrator_interactive.kernel.models import HookAction, HookResult
+from orchestrator_interactive.kernel.time_limit import within
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -21,6 +24,9 @@ log = structlog.get_logger(__name__)
 
 CONTINUE = HookResult()
 _WEIGHT: dict[HookAction, int] = {"continue": 0, "modify": 1, "inject_context": 2, "ask_user": 3, "deny": 4}
+
+# A hook may itself wait for a person, for as long as an approval does by default.
+_TIMEOUT_S = 300.0
 
 
 @dataclass(order=True, slots=True)
@@ -34,16 +40,24 @@ class _Registration:
 class HookRegistry:
     """Handlers per event, lowest priority number first, then in order of registration.
 
-    A handler that raises or returns something else than a `HookResult` is logged and counts as "continue".
+    A handler that raises, takes longer than `timeout_s` seconds or returns something else than a `HookResult` is
+    logged and counts as "continue".
     """
 
-    def __init__(self) -> None:
+    def __init__(self, timeout_s: float = _TIMEOUT_S) -> None:
+        self.timeout_s = timeout_s
         self._handlers: defaultdict[str, list[_Registration]] = defaultdict(list)
         self._defaults: dict[str, Any] = {}
         self._count = 0
 
     def register(self, event: str, handler: Handler, priority: int = 0, name: str | None = None) -> Callable[[], None]:
-        """Listen to an event. Returns the function that ends it."""
+        """Listen to an event. Returns the function that ends it.
+
+        Raises:
+            ValueError: `event` is blank.
+            TypeError: `event` is no text, `handler` cannot be called, or `priority` is no whole number.
+        """
+        _check(event, handler, priority)
         self._count += 1
         given: str = name or getattr(handler, "__name__", None) or type(handler).__name__
         registration = _Registration(priority, self._count, given, handler)
@@ -70,22 +84,29 @@ class HookRegistry:
         events = [event] if event is not None else [e for e, rows in self._handlers.items() if rows]
         return {e: [r.name for r in self._handlers.get(e, ())] for e in events}
 
-    async def emit(self, event: str, data: dict[str, Any]) -> HookResult:
-        """Ask every handler in turn; a deny ends the round.
+    def listens(self, event: str) -> bool:
+        """Whether anyone would hear of this event."""
+        return bool(self._handlers.get(event))
 
-        Of several wishes the strongest wins: deny > ask_user > inject_context > modify > continue. Texts to inject are
-        joined. `data` of the result holds the event data after all modifications, whatever the action.
+    async def emit(self, event: str, data: dict[str, Any] | None = None) -> HookResult:
+        """Ask every handler in turn; a deny ends the round. There is one result, whatever the number of handlers.
+
+        Of several wishes the strongest wins: deny > ask_user > inject_context > modify > continue. Texts to inject
+        are all kept. `data` of the result holds the event data after all modifications, whatever the action.
         """
         registrations = self._handlers.get(event)
         if not registrations:
             return CONTINUE
-        current = {**self._defaults, **data}
+        current = {**self._defaults, **(data or {})}
         strongest, modified = CONTINUE, False
-        for registration in list(registrations):
-            result = await self._call(registration, event, current)
+        for registration in tuple(registrations):
+            result = await self._ask(registration, event, current, self.timeout_s)
+            if result is None or _asks_nothing(result):
+                continue
+            result = _named(result, registration)
             if result.action == "modify" and result.data is not None:
                 current, modified = {**current, **result.data}, True
-            strongest = _combine(strongest, result)
+            strongest = _combined(strongest, result, event)
             if strongest.action == "deny":
                 break
         return strongest.model_copy(update={"data": current}) if modified else strongest
@@ -93,47 +114,93 @@ class HookRegistry:
     async def emit_and_collect(
         self,
         event: str,
-        data: dict[str, Any],
+        data: dict[str, Any] | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - the contract's name
     ) -> list[HookResult]:
-        """Every handler's own answer, in order; one that takes longer than `timeout` seconds is left out."""
-        results = []
-        for registration in list(self._handlers.get(event, ())):
-            try:
-                async with asyncio.timeout(timeout):
-                    results.append(await self._call(registration, event, {**self._defaults, **data}))
-            except TimeoutError:
-                log.warning("hook.timeout", hook=registration.name, hook_event=event, timeout_s=timeout)
-        return results
+        """Every handler's own answer, in order, with its `hook_name`; `timeout` is in seconds and per handler.
 
-    def listens(self, event: str) -> bool:
-        """Whether anyone would hear of this event."""
-        return bool(self._handlers.get(event))
+        One that takes longer is left out.
+        """
+        limit_s = self.timeout_s if timeout is None else timeout
+        given = {**self._defaults, **(data or {})}
+        answers = []
+        for registration in tuple(self._handlers.get(event, ())):
+            answer = await self._ask(registration, event, dict(given), limit_s)
+            if answer is not None:
+                answers.append(_named(answer, registration))
+        return answers
 
-    async def _call(self, registration: _Registration, event: str, data: dict[str, Any]) -> HookResult:
+    async def _ask(
+        self, registration: _Registration, event: str, data: dict[str, Any], timeout_s: float
+    ) -> HookResult | None:
+        """The handler's answer; `None` where it took too long."""
+        name = registration.name
         try:
-            result = await registration.handler(event, data)
+            answer: Any = registration.handler(event, data)
+            if inspect.isawaitable(answer):
+                answer = await within(timeout_s, answer)
+        except TimeoutError as e:
+            # A handler may raise one of its own.
+            log.warning("hook.timeout", hook=name, hook_event=event, timeout_s=timeout_s, error=str(e) or None)
+            return None
+        except asyncio.CancelledError:
+            if _somebody_cancels():
+                raise
+            log.exception("hook.failed", hook=name, hook_event=event)
+            return CONTINUE
         except Exception:  # an event sink may not break the run
-            log.exception("hook.failed", hook=registration.name, hook_event=event)
+            log.exception("hook.failed", hook=name, hook_event=event)
             return CONTINUE
-        if result is None:
-            return CONTINUE
-        if not isinstance(result, HookResult):
-            log.warning("hook.nonsense", hook=registration.name, hook_event=event, got=type(result).__name__)
-            return CONTINUE
-        if result.action == "inject_context" and not result.context_injection:
-            result = result.model_copy(update={"action": "continue"})
-        return result.model_copy(update={"hook_name": registration.name})
+        return _understood(answer, name, event)
 
 
-def _combine(one: HookResult, other: HookResult) -> HookResult:
+def _check(event: str, handler: Handler, priority: int) -> None:
+    if not isinstance(event, str):
+        raise TypeError(f"event must be the name of an event, not {event!r}.")
+    if not event.strip():
+        raise ValueError("event is blank; name the event to listen to, such as 'tool:pre'.")
+    if not callable(handler):
+        raise TypeError(f"handler must be a function `async (event, data) -> HookResult`, not {handler!r}.")
+    if not isinstance(priority, int):
+        raise TypeError(f"priority must be a whole number (lower is earlier), not {priority!r}.")
+
+
+def _somebody_cancels() -> bool:
+    """Whether the task is being cancelled, rather than a handler having raised the error itself."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _understood(answer: Any, name: str, event: str) -> HookResult:
+    if answer is None:
+        return CONTINUE
+    result = own(answer)
+    if not isinstance(result, HookResult):
+        log.warning("hook.nonsense", hook=name, hook_event=event, got=type(answer).__name__)
+        return CONTINUE
+    if result.action == "inject_context" and not result.injections():
+        return result.model_copy(update={"action": "continue"})
+    return result
+
+
+def _asks_nothing(result: HookResult) -> bool:
+    return result.action == "continue" and not result.user_message and not result.suppress_output
+
+
+def _named(result: HookResult, registration: _Registration) -> HookResult:
+    return result.model_copy(update={"hook_name": registration.name})
+
+
+def _combined(one: HookResult, other: HookResult, event: str) -> HookResult:
     """The stronger wish, with the texts and the messages to the user of both."""
-    if other is CONTINUE:
-        return one
     stronger, weaker = (other, one) if _WEIGHT[other.action] > _WEIGHT[one.action] else (one, other)
     update: dict[str, Any] = {}
     if one.action == other.action == "inject_context":
-        update["context_injection"] = f"{one.context_injection}\n\n{other.context_injection}"
+        both = [*_placed(one, event), *_placed(other, event)]
+        update["context_injections"] = both
+        update["context_injection"] = "\n\n".join(injection.content for injection in both)
+    if weaker.suppress_output:
+        update["suppress_output"] = True
     if weaker.user_message and not stronger.user_message:
         update["user_message"] = weaker.user_message
         update["user_message_level"] = weaker.user_message_level
@@ -141,3 +208,7 @@ def _combine(one: HookResult, other: HookResult) -> HookResult:
     elif weaker.user_message:
         update["user_message"] = f"{one.user_message}\n{other.user_message}"
     return stronger.model_copy(update=update) if update else stronger
+
+
+def _placed(result: HookResult, event: str) -> list[Any]:
+    return [injection.model_copy(update={"event": event}) for injection in result.injections()]

@@ -4,30 +4,57 @@ from __future__ import annotations
 
 import importlib
 import sys
+from dataclasses import dataclass
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel.errors import ModuleLoadError, ModuleNotFoundError  # noqa: A004 - the contract's name
+from orchestrator_interactive.kernel.interop import own_error
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from pathlib import Path
+    from collections.abc import Awaitable, Callable, Sequence
 
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
 
-    Mount = Callable[[ModuleCoordinator], Awaitable[Any]]
+    MountFunction = Callable[..., Awaitable[Any]]
+    Ready = Callable[[ModuleCoordinator], Awaitable[None]]
 
 ENTRY_POINT_GROUP = "amplifier.modules"
 
 
-class ModuleLoader:
-    """Loads modules through the mounted `module-source-resolver`, or from entry points where there is none."""
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A module that was found, with its configuration: call it with a coordinator.
 
-    def __init__(self, coordinator: ModuleCoordinator | None = None) -> None:
+    `on_session_ready` is the module's function of that name, for when all modules are mounted.
+    """
+
+    function: MountFunction
+    config: dict[str, Any]
+    on_session_ready: Ready | None = None
+
+    @classmethod
+    def of(cls, function: MountFunction, config: dict[str, Any] | None) -> Mount:
+        home = sys.modules.get(getattr(function, "__module__", ""))
+        return cls(function, config or {}, getattr(home, "on_session_ready", None))
+
+    async def __call__(self, coordinator: ModuleCoordinator) -> Any:
+        return await self.function(coordinator, self.config)
+
+
+class ModuleLoader:
+    """Loads modules: from the mounted `module-source-resolver`, else from entry points, else from `search_paths`.
+
+    A resolver that does not know a module leaves it to the others, unless the plan says where the module comes from.
+    """
+
+    def __init__(self, coordinator: ModuleCoordinator | None = None, search_paths: Sequence[Path] = ()) -> None:
         self.coordinator = coordinator
+        self._search_paths = search_paths
 
     async def load(self, module_id: str, config: dict[str, Any] | None = None, profile_source: Any = None) -> Mount:
-        """Return the function that mounts the module with this configuration.
+        """Return the module, ready to mount with this configuration; `profile_source` is the plan's `source`.
 
         Raises:
             ModuleNotFoundError: no such module; the message says where it was looked for.
@@ -35,45 +62,71 @@ class ModuleLoader:
         """
         resolver = self.coordinator.get("module-source-resolver") if self.coordinator else None
         if resolver is None:
-            mount = find_entry_point(module_id)
-        else:
-            mount = _import_from(resolver.resolve(module_id, profile_source).resolve(), module_id)
+            return Mount.of(self._direct(module_id), config)
+        try:
+            path = resolver.resolve(module_id, profile_source).resolve()
+        except OSError as e:
+            raise ModuleLoadError(f"Module '{module_id}' cannot be read from its source: {e}") from e
+        except Exception as e:
+            told = own_error(e)
+            if not isinstance(told, ModuleNotFoundError):
+                raise
+            if profile_source is not None:
+                raise told from e
+            return Mount.of(self._direct(module_id, f"{type(resolver).__name__}: {e} "), config)
+        return Mount.of(import_from(path, module_id), config)
 
-        async def mount_with_config(coordinator: ModuleCoordinator) -> Any:
-            return await mount(coordinator, config or {})
+    def _direct(self, module_id: str, tried: str = "") -> MountFunction:
+        found = {entry.name: entry for entry in entry_points(group=ENTRY_POINT_GROUP)}
+        if module_id in found:
+            return _loaded(found[module_id], module_id)
+        for folder in self._search_paths:
+            for name in (f"amplifier-module-{module_id}", package_of(module_id)):
+                if (folder / name).is_dir():
+                    return import_from(folder / name if "-" in name else folder, module_id)
+        looked_in = "".join(f" Not in {folder} either." for folder in self._search_paths)
+        raise ModuleNotFoundError(
+            f"There is no module '{module_id}'. {tried}Installed modules: {', '.join(sorted(found)) or 'none'}."
+            f"{looked_in} Check the name, or install the package that declares it in the entry point group "
+            f"'{ENTRY_POINT_GROUP}'."
+        )
 
-        return mount_with_config
+
+def package_of(module_id: str) -> str:
+    """The package that holds a module, by the ecosystem's convention."""
+    return "amplifier_module_" + module_id.replace("-", "_")
 
 
-def find_entry_point(module_id: str) -> Callable[..., Awaitable[Any]]:
-    """The `mount` function that an installed package declares for a module id.
+def import_from(path: Path, module_id: str) -> MountFunction:
+    """The `mount` of the package for this module in a folder, which may be the package itself.
 
     Raises:
-        ModuleNotFoundError: no installed package declares it.
-        ModuleLoadError: the package that declares it cannot be imported.
+        ModuleLoadError: there is none, it cannot be imported, or something else of its name is loaded already.
     """
-    found = {entry.name: entry for entry in entry_points(group=ENTRY_POINT_GROUP)}
-    if module_id not in found:
-        raise ModuleNotFoundError(
-            f"There is no module '{module_id}'. Installed modules: {', '.join(sorted(found)) or 'none'}. "
-            f"Check the name, or install the package that declares it in the entry point group '{ENTRY_POINT_GROUP}'."
-        )
+    path = Path(path)
+    is_package = (path / "__init__.py").exists()
+    root, name = (path.parent, path.name) if is_package else (path, package_of(module_id))
+    if str(root) not in sys.path:
+        sys.path.insert(0, str(root))
     try:
-        mount: Callable[..., Awaitable[Any]] = found[module_id].load()
-    except (ImportError, AttributeError) as e:
-        raise ModuleLoadError(f"Module '{module_id}' ({found[module_id].value}) cannot be imported: {e}") from e
+        module = importlib.import_module(name)
+    except Exception as e:  # a module is foreign code: whatever it raises, it cannot be imported
+        raise ModuleLoadError(f"Module '{module_id}': '{name}' cannot be imported from {root}: {e}") from e
+    loaded_from = Path(getattr(module, "__file__", None) or "/").resolve()
+    if not loaded_from.is_relative_to(root.resolve()):
+        raise ModuleLoadError(
+            f"Module '{module_id}': a package '{name}' is loaded from {loaded_from.parent} already, so the one in "
+            f"{root} cannot be. Give it another name, or use one of the two."
+        )
+    mount: MountFunction | None = getattr(module, "mount", None)
+    if mount is None:
+        raise ModuleLoadError(f"Module '{module_id}': '{name}' in {root} has no mount() function.")
     return mount
 
 
-def _import_from(path: Path, module_id: str) -> Callable[..., Awaitable[Any]]:
-    name = "amplifier_module_" + module_id.replace("-", "_")
-    if str(path) not in sys.path:
-        sys.path.insert(0, str(path))
+def _loaded(entry: Any, module_id: str) -> MountFunction:
     try:
-        module = importlib.import_module(name)
-    except ImportError as e:
-        raise ModuleLoadError(f"Module '{module_id}': '{name}' cannot be imported from {path}: {e}") from e
-    mount: Callable[..., Awaitable[Any]] | None = getattr(module, "mount", None)
-    if mount is None:
-        raise ModuleLoadError(f"Module '{module_id}': '{name}' in {path} has no mount() function.")
+        mount: MountFunction = entry.load()
+    except Exception as e:  # a module is foreign code: whatever it raises, it cannot be imported
+        raise ModuleLoadError(f"Module '{module_id}' ({entry.value}) cannot be imported: {e}") from e
     return mount

@@ -51,12 +51,24 @@ InjectionRole = Literal["system", "user", "assistant"]
 Level = Literal["info", "warning", "error"]
 
 
+class ContextInjection(BaseModel):
+    """One text that a hook wants the model to read, with the role and the place it is to have."""
+
+    content: str
+    role: InjectionRole = "system"
+    ephemeral: bool = False
+    append_to_last_tool_result: bool = False
+    hook_name: str = "unknown"
+    event: str = ""
+
+
 class HookResult(BaseModel):
     """What a hook wants done. `approval_timeout` is in seconds.
 
-    `modify` carries the changed event data in `data`; the next handlers see it. `ephemeral` injections are part of
-    the next request only and never of the history; `append_to_last_tool_result` puts one at the end of the last tool
-    result of that request. The registry fills in `hook_name`.
+    `context_injection` counts with the action `inject_context` only. `modify` carries the changed event data in
+    `data`; the next handlers see it. `ephemeral` injections are part of the next request only and never of the
+    history; `append_to_last_tool_result` puts one at the end of the last tool result of that request. The registry
+    fills in `hook_name`, and `context_injections` where several hooks inject.
     """
 
     action: HookAction = "continue"
@@ -66,6 +78,7 @@ class HookResult(BaseModel):
     context_injection_role: InjectionRole = "system"
     ephemeral: bool = False
     append_to_last_tool_result: bool = False
+    context_injections: list[ContextInjection] = Field(default_factory=list)
     approval_prompt: str | None = None
     approval_options: list[str] | None = None
     approval_timeout: float = 300.0
@@ -75,6 +88,21 @@ class HookResult(BaseModel):
     user_message_level: Level = "info"
     user_message_source: str | None = None
     hook_name: str = "unknown"
+
+    def injections(self) -> list[ContextInjection]:
+        """What is to be injected, in order: nothing unless that is the action."""
+        if self.action != "inject_context":
+            return []
+        if self.context_injections or not self.context_injection:
+            return self.context_injections
+        one = ContextInjection(
+            content=self.context_injection,
+            role=self.context_injection_role,
+            ephemeral=self.ephemeral,
+            append_to_last_tool_result=self.append_to_last_tool_result,
+            hook_name=self.hook_name,
+        )
+        return [one]
 
 
 class ModelInfo(BaseModel):

@@ -3,41 +3,48 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import structlog
 
 from orchestrator_interactive.kernel import events
 from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
-from orchestrator_interactive.kernel.errors import ModuleLoadError
+from orchestrator_interactive.kernel.interfaces import ContextManager, Orchestrator, Provider, Tool
 from orchestrator_interactive.kernel.loader import ModuleLoader
 from orchestrator_interactive.kernel.models import SessionStatus
+from orchestrator_interactive.kernel.plan import MountPlan, merged
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from orchestrator_interactive.kernel.interfaces import ApprovalSystem, DisplaySystem
+    from orchestrator_interactive.kernel.loader import Ready
+    from orchestrator_interactive.kernel.plan import ModuleSpec
 
 log = structlog.get_logger(__name__)
 
 
-class _ModuleSpec(NamedTuple):
-    module: str
-    config: dict[str, Any]
-    source: Any
+_CONTRACTS: dict[str, type] = {
+    "orchestrator": Orchestrator,
+    "context": ContextManager,
+    "providers": Provider,
+    "tools": Tool,
+}
 
 
 class AmplifierSession:
     """Everything an agent needs for one conversation.
 
     Args:
-        config: the mount plan: `session.orchestrator`, `session.context`, `providers`, `tools`, `hooks`.
+        config: the mount plan: `session.orchestrator`, `session.context`, `providers`, `tools`, `hooks`; besides, in
+            `session`, `injection_budget_per_turn` (tokens), `injection_size_limit` (bytes), `hook_timeout_s`.
         parent_id: the session this one was forked from.
         is_resumed: whether it continues an earlier one; decides between `session:start` and `session:resume`.
 
     Raises:
-        ValueError: the mount plan names no orchestrator or no context.
+        ValueError: the mount plan names no orchestrator or no context, or has a part of the wrong form.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - the signature is the contract's
@@ -50,9 +57,7 @@ class AmplifierSession:
         display_system: DisplaySystem | None = None,
         is_resumed: bool = False,
     ) -> None:
-        for required in ("orchestrator", "context"):
-            if not (config.get("session") or {}).get(required):
-                raise ValueError(f"The configuration must specify session.{required}.")
+        plan = MountPlan.read(config)
         self.config = config
         self.session_id = session_id or str(uuid.uuid4())
         self.parent_id = parent_id
@@ -61,9 +66,14 @@ class AmplifierSession:
         self._initialized = False
         self._initializing = asyncio.Lock()
         self._running = False
-        self._left_out: list[str] = []
+        self._prompts = 0
+        self._begun_at = time.monotonic()
+        self._left_out: list[tuple[ModuleSpec, Exception]] = []
+        self._ready: list[tuple[str, Ready]] = []
         self.coordinator = ModuleCoordinator(self, approval_system, display_system)
         self.coordinator.hooks.set_default_fields(session_id=self.session_id, parent_id=parent_id)
+        if plan.hook_timeout_s is not None:
+            self.coordinator.hooks.timeout_s = plan.hook_timeout_s
         self.loader = loader or ModuleLoader(self.coordinator)
 
     async def initialize(self) -> None:
@@ -77,12 +87,13 @@ class AmplifierSession:
         async with self._initializing:
             if self._initialized:
                 return
-            plan = self.config["session"]
-            for required in ("orchestrator", "context"):
-                await self._mount(_spec(plan[required], self.config.get(required) or {}))
-            for kind in ("providers", "tools", "hooks"):
-                for entry in self.config.get(kind) or ():
-                    await self._mount_optional(kind, entry)
+            plan = MountPlan.read(self.config)
+            self.coordinator.register_contributor("observability.events", "kernel", lambda: list(events.ALL_EVENTS))
+            for spec in plan.required:
+                await self._mount(spec)
+            for spec in plan.optional:
+                await self._mount_or_leave_out(spec)
+            await self._tell()
             self._initialized = True
             await self._emit_start()
 
@@ -92,11 +103,15 @@ class AmplifierSession:
         Cancelling the task that awaits this cancels the loop and everything it started.
 
         Raises:
+            TypeError: the prompt is no text.
             RuntimeError: no orchestrator, context or provider is mounted, or a prompt is running already.
         """
+        if not isinstance(prompt, str):
+            raise TypeError(f"prompt must be text, not {type(prompt).__name__}.")
         if self._running:
             raise RuntimeError("This session is running; inject the message instead.")
         self._running = True
+        self._prompts += 1
         try:
             await self.initialize()
             self.status.status = "running"
@@ -117,7 +132,7 @@ class AmplifierSession:
         mounted = {point: self.coordinator.get(point) for point in ("orchestrator", "context", "providers")}
         for point, module in mounted.items():
             if not module:
-                why = " ".join(self._left_out) or "The mount plan names none."
+                why = " ".join(f"{spec.module}: {e}" for spec, e in self._left_out) or "The mount plan names none."
                 raise RuntimeError(f"Nothing is mounted at '{point}'. {why}")
         answer: str = await mounted["orchestrator"].execute(
             prompt,
@@ -132,10 +147,14 @@ class AmplifierSession:
 
     async def cleanup(self) -> None:
         """End the session: `session:end`, then the modules' clean-ups, last mounted first."""
-        if self._initialized:
-            payload = {"session_id": self.session_id, "status": self.status.status}
-            await self.coordinator.hooks.emit(events.SESSION_END, payload)
-        await self.coordinator.cleanup()
+        was_initialized, self._initialized = self._initialized, False
+        try:
+            if was_initialized:
+                stats = {"prompts": self._prompts, "duration_s": round(time.monotonic() - self._begun_at, 3)}
+                payload = {"session_id": self.session_id, "status": self.status.status, "stats": stats}
+                await self.coordinator.hooks.emit(events.SESSION_END, payload)
+        finally:
+            await self.coordinator.cleanup()
 
     async def __aenter__(self) -> Self:
         await self.initialize()
@@ -146,31 +165,56 @@ class AmplifierSession:
     ) -> None:
         await self.cleanup()
 
-    async def _mount(self, spec: _ModuleSpec) -> None:
+    async def _mount(self, spec: ModuleSpec) -> None:
         mount = await self.loader.load(spec.module, spec.config, spec.source)
-        result = await mount(self.coordinator)
-        if callable(result) and not self._is_mounted(result):
-            self.coordinator.register_cleanup(result)
+        before = self._mounted_at(spec.point)
+        returned = await mount(self.coordinator)
+        mounted = self._mounted_at(spec.point)
+        if id(returned) not in mounted:
+            self._keep(spec, returned, mounted_itself=mounted != before)
+        if ready := getattr(mount, "on_session_ready", None):
+            self._ready.append((spec.module, ready))
 
-    async def _mount_optional(self, kind: str, entry: Any) -> None:
+    def _keep(self, spec: ModuleSpec, returned: Any, *, mounted_itself: bool) -> None:
+        """What `mount` returned is the module, to be mounted if it has not done so; or its clean-up; or nothing."""
+        contract = _CONTRACTS.get(spec.point)
+        if contract is not None and isinstance(returned, contract):
+            if not mounted_itself:
+                self.coordinator.mount(spec.point, returned)
+        elif callable(returned):
+            self.coordinator.register_cleanup(returned)
+        elif returned is not None:
+            log.warning("module.returned_nonsense", module=spec.module, got=type(returned).__name__)
+
+    def _mounted_at(self, point: str) -> list[int]:
+        """The identities of what is mounted there."""
+        mounted = self.coordinator.get(point)
+        return [id(module) for module in mounted.values()] if isinstance(mounted, dict) else [id(mounted)]
+
+    async def _mount_or_leave_out(self, spec: ModuleSpec) -> None:
         try:
-            await self._mount(_spec(entry, {}))
+            await self._mount(spec)
         except Exception as e:  # one module may not take the session down
-            module = entry.get("module") if isinstance(entry, dict) else entry
-            log.debug("module.load_failed", kind=kind, module=module, exc_info=True)
-            self._left_out.append(f"{module}: {e}")
-            payload = {"module_type": kind.removesuffix("s"), "module_id": module, "error": str(e)}
-            await self.coordinator.hooks.emit(events.MODULE_LOAD_FAILED, payload)
+            log.debug("module.load_failed", kind=spec.point, module=spec.module, exc_info=True)
+            self._left_out.append((spec, e))
 
-    def _is_mounted(self, candidate: Any) -> bool:
-        singles = [self.coordinator.get(point) for point in ("orchestrator", "context")]
-        multis = [m for point in ("providers", "tools") for m in self.coordinator.get(point).values()]
-        return any(candidate is module for module in (*singles, *multis))
+    async def _tell(self) -> None:
+        """Tell the modules that all are mounted, and whoever listens which are not."""
+        emit = self.coordinator.hooks.emit
+        for spec, e in self._left_out:
+            kind, error = spec.point.removesuffix("s"), str(e) or type(e).__name__
+            await emit(events.MODULE_LOAD_FAILED, {"module_type": kind, "module_id": spec.module, "error": error})
+        for module, ready in self._ready:
+            try:
+                await ready(self.coordinator)
+            except Exception as e:  # one module may not take the session down
+                log.warning("module.on_session_ready_failed", module=module, exc_info=True)
+                await emit(events.MODULE_ON_SESSION_READY_FAILED, {"module_id": module, "error": str(e)})
 
     async def _emit_start(self) -> None:
         payload = {"session_id": self.session_id, "parent_id": self.parent_id, "config": self.config}
         if self.parent_id is not None:
-            await self.coordinator.hooks.emit(events.SESSION_FORK, payload)
+            await self.coordinator.hooks.emit(events.SESSION_FORK, {**payload, "parent": self.parent_id})
         name = events.SESSION_RESUME if self._is_resumed else events.SESSION_START
         await self.coordinator.hooks.emit(name, payload)
 
@@ -184,17 +228,5 @@ class AmplifierSession:
         await self.coordinator.hooks.emit(events.CANCEL_COMPLETED, {"was_immediate": was_immediate})
 
     def _merge_configs(self, base: dict[str, Any], overlay: dict[str, Any]) -> dict[str, Any]:
-        """Lay one configuration over another, dictionary by dictionary; lists and scalars are replaced."""
-        merged = dict(base)
-        for key, value in overlay.items():
-            both = isinstance(merged.get(key), dict) and isinstance(value, dict)
-            merged[key] = self._merge_configs(merged[key], value) if both else value
-        return merged
-
-
-def _spec(entry: str | dict[str, Any], fallback: dict[str, Any]) -> _ModuleSpec:
-    if isinstance(entry, str):
-        return _ModuleSpec(entry, fallback.get("config", {}), None)
-    if not entry.get("module"):
-        raise ModuleLoadError(f"An entry of the mount plan names no module: {entry}.")
-    return _ModuleSpec(entry["module"], entry.get("config", fallback.get("config", {})), entry.get("source"))
+        """Lay an agent's configuration over another, for a child session. See `plan.merged`."""
+        return merged(base, overlay)

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from orchestrator_interactive.injection import NOTICE_PREFIX, PREFIX
 from orchestrator_interactive.kernel import events
+from orchestrator_interactive.kernel.interop import at_home
 from orchestrator_interactive.options import Options, read
 from orchestrator_interactive.rows import call_ids
 
@@ -216,6 +217,7 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> Simpl
     Raises:
         ValueError: the configuration has an unknown option or a value out of range.
     """
+    coordinator = at_home(coordinator)
     options = read(ContextOptions, config, "context-simple")
     coordinator.register_contributor(
         "observability.events", "context-simple", lambda: [events.CONTEXT_PRE_COMPACT, events.CONTEXT_POST_COMPACT]

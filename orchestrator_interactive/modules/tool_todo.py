@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from orchestrator_interactive.kernel.interop import at_home
 from orchestrator_interactive.kernel.models import ToolResult
 from orchestrator_interactive.options import Options, read, schema
 
@@ -98,6 +99,7 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> TodoT
         ValueError: the configuration has an option; there are none.
     """
     read(TodoOptions, config, "tool-todo")
+    coordinator = at_home(coordinator)
     tool = TodoTool()
     await coordinator.mount("tools", tool, name=tool.name)
     coordinator.register_capability("todo.items", tool.items)

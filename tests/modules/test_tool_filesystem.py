@@ -74,9 +74,22 @@ async def test_it_mounts_four_tools_and_makes_the_folder(root: Path) -> None:
         assert tool.side_effect_free is (name != "write_file")
 
 
-async def test_without_a_root_it_says_what_to_do() -> None:
-    with pytest.raises(ValueError, match=r"tool-filesystem: 'root' is missing. It is: the workspace folder"):
-        await tool_filesystem.mount(a_coordinator(), {})
+async def test_without_a_root_it_works_in_the_sessions_folder(root: Path) -> None:
+    coordinator = a_coordinator()
+    coordinator.register_capability("session.working_dir", str(root))
+    await tool_filesystem.mount(coordinator, {})
+    said(await coordinator.get("tools", "write_file").execute({"path": "here.md", "content": "x"}))
+    assert names_in(root) == ["here.md"]
+
+
+async def test_without_a_root_and_a_sessions_folder_it_works_where_the_process_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    coordinator = a_coordinator()
+    await tool_filesystem.mount(coordinator, {})
+    said(await coordinator.get("tools", "write_file").execute({"path": "here.md", "content": "x"}))
+    assert "here.md" in names_in(tmp_path)
 
 
 async def test_an_unknown_option_is_named(root: Path) -> None:

@@ -61,9 +61,20 @@ async def test_an_optional_module_that_fails_is_reported_and_left_out() -> None:
     assert await session.execute("hello") == "hello"
 
 
-async def test_an_entry_without_a_module_is_left_out() -> None:
-    session = _session({"tools": [{"config": {}}]})
-    assert await session.execute("hello") == "hello"
+@pytest.mark.parametrize(
+    ("plan", "told"),
+    [
+        ({"tools": [{"config": {}}]}, r"tools\[0\] names no module"),
+        ({"tools": "tool-todo"}, "tools must be a list"),
+        ({"providers": [7]}, r"providers\[0\] must be a mapping"),
+        ({"hooks": [{"module": "h", "config": "loud"}]}, r"hooks\[0\].config must be a mapping"),
+        ({"session": "loop-interactive"}, "session must be a mapping"),
+        ({"session": {"orchestrator": "o"}}, "session.context"),
+    ],
+)
+def test_a_plan_of_the_wrong_form_is_refused_by_name(plan: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        AmplifierSession({"session": {"orchestrator": "o", "context": "c"}, **plan})
 
 
 @pytest.mark.parametrize("section", ["providers", "tools", "hooks", "orchestrator", "context"])

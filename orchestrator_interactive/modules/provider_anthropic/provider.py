@@ -13,7 +13,8 @@ from httpx2 import Timeout
 
 from orchestrator_interactive.kernel.errors import LLMError, LLMTimeoutError
 from orchestrator_interactive.kernel.events import PROVIDER_RETRY
-from orchestrator_interactive.kernel.messages import ChatRequest, ToolCall, ToolCallBlock
+from orchestrator_interactive.kernel.interop import bilingual
+from orchestrator_interactive.kernel.messages import ToolCall, ToolCallBlock
 from orchestrator_interactive.kernel.models import ModelInfo, ProviderInfo
 from orchestrator_interactive.modules.provider_anthropic.convert import wire_request
 from orchestrator_interactive.modules.provider_anthropic.errors import FAILURES, broken_off, kernel_error
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from anthropic.types import ModelInfo as ApiModel
 
     from orchestrator_interactive.kernel.hooks import HookRegistry
-    from orchestrator_interactive.kernel.messages import ChatResponse
+    from orchestrator_interactive.kernel.messages import ChatRequest, ChatResponse
     from orchestrator_interactive.kernel.stream import ResponseStream
     from orchestrator_interactive.modules.provider_anthropic.config import AnthropicConfig
     from orchestrator_interactive.modules.provider_anthropic.convert import WireRequest
@@ -75,6 +76,7 @@ class AnthropicProvider:
         except FAILURES as e:
             raise self._kernel_error(e, self._config.model) from e
 
+    @bilingual
     async def complete(self, request: ChatRequest, **kwargs: Any) -> ChatResponse:
         """Ask Claude; `stream=` takes a `ResponseStream` that is fed while the answer arrives.
 
@@ -84,8 +86,6 @@ class AnthropicProvider:
         Raises:
             LLMError: one of the kernel's family, when repeating does not help.
         """
-        if not isinstance(request, ChatRequest):  # amplifier-core's own, when mounted in one of its sessions
-            request = ChatRequest.model_validate(request.model_dump())
         wire = wire_request(request, self._config)
         async with _deadline(request.timeout, wire.model):
             return await self._with_retries(wire, kwargs.get("stream"))

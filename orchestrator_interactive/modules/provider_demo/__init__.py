@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from orchestrator_interactive.kernel.interop import at_home
 from orchestrator_interactive.modules.provider_demo.plan import plan
 from orchestrator_interactive.modules.provider_demo.provider import DemoOptions, DemoProvider
 from orchestrator_interactive.options import read
@@ -25,5 +26,5 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> DemoP
         ValueError: the configuration has an unknown option or a value out of range.
     """
     provider = DemoProvider(read(DemoOptions, config, "provider-demo"))
-    await coordinator.mount("providers", provider, name=provider.name)
+    await at_home(coordinator).mount("providers", provider, name=provider.name)
     return provider

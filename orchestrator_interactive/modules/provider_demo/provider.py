@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from orchestrator_interactive.kernel.errors import AuthenticationError, ProviderUnavailableError, RateLimitError
+from orchestrator_interactive.kernel.interop import bilingual
 from orchestrator_interactive.kernel.messages import ChatResponse, TextBlock, ToolCall, ToolCallBlock, Usage
 from orchestrator_interactive.kernel.models import ModelInfo, ProviderInfo
 from orchestrator_interactive.modules.provider_demo.conversation import task_of
@@ -62,6 +63,7 @@ class DemoProvider:
             )
         ]
 
+    @bilingual
     async def complete(self, request: ChatRequest, **kwargs: Any) -> ChatResponse:
         """Answer; with `stream=` (a `ResponseStream`), word by word. Of `tool_choice` only `"none"` is understood.
 

@@ -1,0 +1,58 @@
+"""A time limit that costs nothing until something waits."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Coroutine, Generator
+
+T = TypeVar("T")
+
+
+async def within(timeout_s: float, awaitable: Awaitable[T]) -> T:
+    """Await something for at most `timeout_s` seconds.
+
+    A timer costs several times what a short handler does, and most handlers never wait: a coroutine gets its timer
+    when it waits for the first time.
+
+    Raises:
+        TimeoutError: it took longer; it was cancelled.
+    """
+    if not asyncio.iscoroutine(awaitable):
+        async with asyncio.timeout(timeout_s):
+            return await awaitable
+    try:
+        waits_for = awaitable.send(None)
+    except StopIteration as finished:
+        result: T = finished.value
+        return result
+    async with asyncio.timeout(timeout_s):
+        return await _Begun(awaitable, waits_for)
+
+
+class _Begun(Generic[T]):
+    """The rest of a coroutine that has begun and waits for something: what `await` does (PEP 380), from there on."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T], waits_for: Any) -> None:
+        self._coroutine = coroutine
+        self._waits_for = waits_for
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        waits_for = self._waits_for
+        while True:
+            thrown: BaseException | None = None
+            sent = None
+            try:
+                sent = yield waits_for
+            except GeneratorExit:
+                self._coroutine.close()
+                raise
+            except BaseException as e:  # noqa: BLE001 - whatever it is, it is the coroutine's to handle
+                thrown = e
+            try:
+                waits_for = self._coroutine.send(sent) if thrown is None else self._coroutine.throw(thrown)
+            except StopIteration as finished:
+                result: T = finished.value
+                return result
