@@ -7,7 +7,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 _DEFAULT_WORKSPACES = Path("~/.local/share/amplifier-slack/workspaces")
@@ -25,11 +34,23 @@ class _Part(BaseModel):
 
 
 class ModuleConfig(_Part):
-    """A module of the mount plan: its name and its own options."""
+    """A module of the mount plan: its name and its own options; `source` is a path, for one that is not installed."""
 
     module: str = Field(min_length=1)
     source: str | None = None
     config: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("source")
+    @classmethod
+    def _on_this_machine(cls, source: str | None, info: ValidationInfo) -> str | None:
+        if source is None:
+            return None
+        if "://" in source or source.startswith("git@"):
+            raise ValueError("must be a path on this machine; fetch the module first, then name its folder")
+        path = (info.context or {}).get("folder", Path()) / Path(source).expanduser()
+        if not path.exists():
+            raise ValueError(f"there is nothing at {path}")
+        return str(path.resolve())
 
     @model_validator(mode="before")
     @classmethod
@@ -120,7 +141,7 @@ def load_config(path: Path | None) -> ServiceConfig:
     if not isinstance(given, dict):
         raise ConfigError(f"{path}: holds no keys; it begins with `instances:`, see docs/configuration.md.")
     try:
-        config = ServiceConfig.model_validate(given)
+        config = ServiceConfig.model_validate(given, context={"folder": path.parent})
     except ValidationError as e:
         sentences = " ".join(_sentence(error) for error in e.errors())
         raise ConfigError(f"{path}: {' '.join(sentences.split())}") from e

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel import AmplifierSession, HookResult, events
 from orchestrator_interactive.kernel.loader import ModuleLoader
+from service.sources import LocalSources
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
@@ -25,6 +27,7 @@ async def find_problems(plan: dict[str, Any]) -> list[str]:
         return HookResult()
 
     session = AmplifierSession(plan)
+    session.coordinator.mount("module-source-resolver", LocalSources())
     session.loader = watched = _WatchedLoader(session.coordinator)
     session.coordinator.hooks.register(events.MODULE_LOAD_FAILED, note)
     try:
@@ -54,15 +57,15 @@ class _WatchedLoader(ModuleLoader):
 
     async def load(self, module_id: str, config: dict[str, Any] | None = None, profile_source: Any = None) -> Mount:
         self.latest = module_id
-        mount = await super().load(module_id, config, profile_source)
+        found = await super().load(module_id, config, profile_source)
 
-        async def watched(coordinator: ModuleCoordinator) -> Any:
+        async def watched(coordinator: ModuleCoordinator, config: dict[str, Any]) -> Any:
             before = _mounted(coordinator)
-            result = await mount(coordinator)
+            result = await found.function(coordinator, config)
             self._points[module_id] |= {point for point, _ in _mounted(coordinator) - before}
             return result
 
-        return watched
+        return replace(found, function=watched)
 
     def misplaced(self, plan: dict[str, Any]) -> list[str]:
         """A sentence for each module that stands under a key of another kind than its own."""

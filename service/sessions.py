@@ -16,6 +16,7 @@ from service.config import ConfigError
 from service.failures import sentence
 from service.plan import mount_plan
 from service.preflight import find_problems
+from service.sources import LocalSources
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -123,6 +124,7 @@ class InProcessSessionManager:
     def _new_session(self, instance_name: str, folder: Path) -> AmplifierSession:
         plan = mount_plan(self._instances[instance_name], self._default_provider, folder)
         session = AmplifierSession(plan)
+        session.coordinator.mount("module-source-resolver", LocalSources())
         session.coordinator.hooks.register(events.MODULE_LOAD_FAILED, _log_load_failure)
         return session
 
