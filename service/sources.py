@@ -26,7 +26,7 @@ class LocalSources:
             ModuleNotFoundError: the plan gives none, or there is nothing at that path.
         """
         if profile_hint is None:
-            raise ModuleNotFoundError(f"The plan gives no source for '{module_id}'.")
+            raise ModuleNotFoundError("The plan gives no `source` for it.")
         path = Path(profile_hint)
         if not path.exists():
             raise ModuleNotFoundError(f"The source of '{module_id}' is gone: there is nothing at {path}.")

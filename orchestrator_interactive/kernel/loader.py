@@ -73,7 +73,7 @@ class ModuleLoader:
                 raise
             if profile_source is not None:
                 raise told from e
-            return Mount.of(self._direct(module_id, f"{type(resolver).__name__}: {e} "), config)
+            return Mount.of(self._direct(module_id, f"{e} "), config)
         return Mount.of(import_from(path, module_id), config)
 
     def _direct(self, module_id: str, tried: str = "") -> MountFunction:

@@ -83,8 +83,23 @@ async def test_an_unknown_module_is_told_with_the_modules_that_there_are(tmp_pat
     entry = where.replace("M", "provider-nowhere")
     path.write_text(f"instances: {{a: {{persona: {{name: A, emoji: ':owl:'}}, {entry}}}}}")
     line = one_line(await run_command("run", "--config", str(path), env=TOKENS), 2)
-    assert "There is no module 'provider-nowhere'. Installed modules: " in line
+    assert "There is no module 'provider-nowhere'. The plan gives no `source` for it. Installed modules: " in line
     assert "provider-demo" in line
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("nowhere", "tools.0.source: there is nothing at "),
+        ("git+https://host/module", "tools.0.source: must be a path on this machine"),
+    ],
+)
+async def test_a_source_that_leads_nowhere_is_told(tmp_path, source, told):
+    path = tmp_path / "config.yaml"
+    path.write_text(
+        f"instances: {{a: {{persona: {{name: A, emoji: ':owl:'}}, tools: [{{module: t, source: {source}}}]}}}}"
+    )
+    assert f"instances.a.{told}" in one_line(await run_command("run", "--config", str(path), env=TOKENS), 2)
 
 
 async def test_an_unknown_option_of_a_module_is_told(tmp_path):
