@@ -52,8 +52,12 @@ class ModuleCoordinator:
         self.display_system = display_system
         self.hooks = HookRegistry()
         self.cancellation = CancellationToken()
-        self._single: dict[str, Any] = dict.fromkeys(_SINGLE)
-        self._multi: dict[str, dict[str, Any]] = {point: {} for point in _MULTI}
+        # Under this name amplifier_core's modules look things up directly.
+        self.mount_points: dict[str, Any] = {
+            **dict.fromkeys(_SINGLE),
+            **{point: {} for point in _MULTI},
+            "hooks": self.hooks,
+        }
         self._capabilities: dict[str, Any] = {}
         self._contributors: defaultdict[str, list[tuple[str, Callable[[], Any]]]] = defaultdict(list)
         self._cleanups: list[Callable[[], Any]] = []
@@ -103,18 +107,15 @@ class ModuleCoordinator:
             ValueError: unknown mount point, hooks, or a name that is neither given nor known to the module.
         """
         point, name = self._resolve(mount_point, name)
-        if point in self._single:
-            if self._single[point] is not None:
-                log.warning("module.replaced", mount_point=point)
-            self._single[point] = module
-        else:
-            name = name or getattr(module, "name", None)
-            if not name:
+        holder, key = self.mount_points, point
+        if point in _MULTI:
+            holder, key = self.mount_points[point], name or getattr(module, "name", None) or ""
+            if not key:
                 raise ValueError(f"Name required to mount at '{point}': pass name=… or give the module a `name`.")
-            if name in self._multi[point]:
-                log.warning("module.replaced", mount_point=point, name=name)
-            self._multi[point][name] = module
-        log.debug("module.mounted", mount_point=point, name=name, module=type(module).__name__)
+        if holder.get(key) is not None:
+            log.warning("module.replaced", mount_point=point, name=key)
+        holder[key] = module
+        log.debug("module.mounted", mount_point=point, name=key, module=type(module).__name__)
         return _DONE
 
     def unmount(self, mount_point: str, name: str | None = None) -> Awaitable[None]:
@@ -124,14 +125,14 @@ class ModuleCoordinator:
             ValueError: unknown mount point, missing name, or nothing of that name mounted.
         """
         point, name = self._resolve(mount_point, name)
-        if point in self._single:
-            self._single[point] = None
+        if point in _SINGLE:
+            self.mount_points[point] = None
         elif not name:
             raise ValueError(f"Name required to unmount from '{point}'.")
-        elif name not in self._multi[point]:
+        elif name not in self.mount_points[point]:
             raise ValueError(f"Nothing named '{name}' is mounted at '{point}'.")
         else:
-            del self._multi[point][name]
+            del self.mount_points[point][name]
         log.debug("module.unmounted", mount_point=point, name=name)
         return _DONE
 
@@ -140,12 +141,13 @@ class ModuleCoordinator:
         if mount_point == "hooks":
             return self.hooks
         point, name = self._resolve(mount_point, name)
-        if point in self._single:
-            return self._single[point]
-        return self._multi[point] if name is None else self._multi[point].get(name)
+        mounted = self.mount_points[point]
+        return mounted if point in _SINGLE or name is None else mounted.get(name)
 
     def register_capability(self, name: str, value: Any) -> None:
+        """Offer something to the other modules; a later value of the same name replaces it."""
         self._capabilities[name] = value
+        log.debug("capability.registered", name=name)
 
     def get_capability(self, name: str) -> Any | None:
         return self._capabilities.get(name)
@@ -211,12 +213,12 @@ class ModuleCoordinator:
 
     def _resolve(self, mount_point: str, name: str | None) -> tuple[str, str | None]:
         if mount_point == "session":
-            if name not in self._single:
+            if name not in _SINGLE:
                 raise ValueError(f"The alias 'session' takes name='orchestrator' or 'context', not {name!r}.")
             return name, None
         if mount_point == "hooks":
             raise ValueError("Hooks are not mounted: register handlers with coordinator.hooks.register(…).")
-        if mount_point not in self._single and mount_point not in self._multi:
+        if mount_point not in self.mount_points:
             known = ", ".join((*_SINGLE, *_MULTI))
             raise ValueError(f"Unknown mount point '{mount_point}'. There are: {known}.")
         return mount_point, name

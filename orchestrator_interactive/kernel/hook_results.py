@@ -10,12 +10,13 @@ import structlog
 
 from orchestrator_interactive.kernel.errors import ApprovalTimeoutError
 from orchestrator_interactive.kernel.interop import own
+from orchestrator_interactive.kernel.models import HookResult
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
-    from orchestrator_interactive.kernel.models import ContextInjection, HookResult
+    from orchestrator_interactive.kernel.models import ContextInjection
 
 log = structlog.get_logger(__name__)
 
@@ -41,8 +42,11 @@ class HookResultProcessor:
 
         Raises:
             ValueError: an injection is larger than `injection_size_limit`; the rest has been done.
+            TypeError: `result` is no HookResult.
         """
         result = own(result)
+        if not isinstance(result, HookResult):
+            raise TypeError(f"result must be a HookResult, not {type(result).__name__}.")
         too_large = await self._inject_all(result.injections(), event, hook_name)
         if result.user_message:
             await self._show(result, hook_name)
@@ -101,11 +105,10 @@ class HookResultProcessor:
         if approvals is None:
             log.warning("approval.nobody_to_ask", hook=hook_name)
             return _denied(result, f"Nobody can be asked here: {prompt}")
-        options = result.approval_options or ["Allow", "Deny"]
-        asked = approvals.request_approval(prompt, options, result.approval_timeout, result.approval_default)
+        options, timeout_s = result.approval_options or ["Allow", "Deny"], result.approval_timeout
         try:
-            async with asyncio.timeout(result.approval_timeout):
-                answer = await asked
+            async with asyncio.timeout(timeout_s):
+                answer = await approvals.request_approval(prompt, options, timeout_s, result.approval_default)
         except (TimeoutError, ApprovalTimeoutError):
             log.info("approval.timeout", hook=hook_name, default=result.approval_default)
             return _by_default(result, f"Approval timeout - denied by default: {prompt}")
