@@ -23,8 +23,8 @@ format: .venv/dev.done
 	$(RUN) ruff format .
 	$(RUN) ruff check --fix .
 
-bench:
-	@echo "No benchmarks yet."
+bench: .venv/dev.done
+	@$(RUN) benchmarks
 
 lock: .venv/dev.done
 	deploy/setup.sh lock

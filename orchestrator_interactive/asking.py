@@ -90,11 +90,16 @@ def _with_remarks(run: Run, rows: list[dict[str, Any]]) -> tuple[list[dict[str, 
     after = []
     for remark in run.take_remarks():
         if remark.append_to_last_tool_result and rows and rows[-1]["role"] == "tool":
-            last = {**rows[-1], "content": f"{rows[-1]['content']}\n\n{remark.content}"}
-            rows = [*rows[:-1], last]
+            rows = [*rows[:-1], _ending_with(rows[-1], remark.content)]
         else:
             after.append(injected_row(remark))
     return rows, after
+
+
+def _ending_with(row: dict[str, Any], remark: str) -> dict[str, Any]:
+    said = row["content"]
+    ended = [*said, {"type": "text", "text": remark}] if isinstance(said, list) else f"{said}\n\n{remark}"
+    return {**row, "content": ended}
 
 
 async def _call(run: Run, model: Model, request: ChatRequest, stream: ResponseStream) -> ChatResponse:

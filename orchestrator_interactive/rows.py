@@ -33,8 +33,9 @@ def assistant_row(content: Iterable[ContentBlock], calls: Iterable[ToolCall] = (
     return row
 
 
-def tool_row(call: ToolCall, text: str, *, failed: bool = False) -> dict[str, Any]:
-    row: dict[str, Any] = {"role": "tool", "tool_call_id": call.id, "name": call.name, "content": text}
+def tool_row(call: ToolCall, content: str | list[dict[str, Any]], *, failed: bool = False) -> dict[str, Any]:
+    """The result of a call: text, or blocks where there is more to it than text."""
+    row: dict[str, Any] = {"role": "tool", "tool_call_id": call.id, "name": call.name, "content": content}
     if failed:
         row["metadata"] = {"is_error": True}
     return row

@@ -70,8 +70,8 @@ class ToolUse:
         self._reached, self.stage = self.stage, "closed"
         if self.result is None:
             self.result = _failure(UNKNOWN_OUTCOME if self._reached == "running" else NOT_STARTED)
-        text, failed = _written_down(self.result)
-        return tool_row(self.call, text, failed=failed)
+        content, failed = _written_down(self.result)
+        return tool_row(self.call, content, failed=failed)
 
     async def report_cut(self) -> None:
         """Close the events of a call that was cut, as far as their listeners let us."""
@@ -213,8 +213,10 @@ def _changed_result(wish: HookResult, result: ToolResult) -> ToolResult:
     return changed(wish, "tool_result", result)
 
 
-def _written_down(result: ToolResult) -> tuple[str, bool]:
-    """The text of a result, and whether it is a failure."""
+def _written_down(result: ToolResult) -> tuple[str | list[dict[str, Any]], bool]:
+    """What the model reads of a result, and whether it is a failure."""
+    if result.content:
+        return [block.model_dump(exclude_none=True) for block in result.content], not result.success
     try:
         return result.get_serialized_output(), not result.success
     except Exception as e:  # an output of a tool's own kind may not take the run down

@@ -69,7 +69,7 @@ def configure_logging(config: LogConfig, secrets: tuple[str, ...] = ()) -> None:
             structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
         ],
         logger_factory=structlog.stdlib.LoggerFactory(),
-        wrapper_class=structlog.stdlib.BoundLogger,
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(config.level.upper())),
         cache_logger_on_first_use=True,
     )
     # Python would print the traceback itself, and nothing would be hidden in it.

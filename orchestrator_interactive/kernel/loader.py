@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 import sys
 from dataclasses import dataclass
-from importlib.metadata import entry_points
+from functools import lru_cache
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,7 +78,10 @@ class ModuleLoader:
         return Mount.of(import_from(path, module_id), config)
 
     def _direct(self, module_id: str, tried: str = "") -> MountFunction:
-        found = {entry.name: entry for entry in entry_points(group=ENTRY_POINT_GROUP)}
+        found = _installed(tuple(sys.path))
+        if module_id not in found:  # it may have been installed a moment ago
+            _installed.cache_clear()
+            found = _installed(tuple(sys.path))
         if module_id in found:
             return _loaded(found[module_id], module_id)
         for folder in self._search_paths:
@@ -90,6 +94,12 @@ class ModuleLoader:
             f"{looked_in} Check the name, or install the package that declares it in the entry point group "
             f"'{ENTRY_POINT_GROUP}'."
         )
+
+
+@lru_cache(maxsize=1)
+def _installed(_path: tuple[str, ...]) -> dict[str, EntryPoint]:
+    """The declared modules by id. It reads a file of every installed package, so it is kept for as long as the path."""
+    return {entry.name: entry for entry in entry_points(group=ENTRY_POINT_GROUP)}
 
 
 def package_of(module_id: str) -> str:

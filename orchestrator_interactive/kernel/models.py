@@ -10,7 +10,9 @@ import re
 from datetime import datetime
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
+
+from orchestrator_interactive.kernel.messages import ImageBlock, TextBlock  # noqa: TC001 - pydantic reads them
 
 # C0 and C1 control characters except tab, newline and carriage return, and lone surrogates: providers refuse them.
 _UNSENDABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -22,11 +24,15 @@ def sendable(text: str) -> str:
 
 
 class ToolResult(BaseModel):
-    """What a tool did. With `success=False` the model reads `output`, or `error["message"]` where that is empty."""
+    """What a tool did. With `success=False` the model reads `output`, or `error["message"]` where that is empty.
+
+    `content` is for results that are more than text: what stands there is read in the place of `output`.
+    """
 
     success: bool = True
     output: Any | None = None
     error: dict[str, Any] | None = None
+    content: list[TextBlock | ImageBlock] | None = None
 
     def model_post_init(self, _context: Any, /) -> None:
         if not self.success and self.output is None and self.error:
@@ -70,6 +76,8 @@ class HookResult(BaseModel):
     history; `append_to_last_tool_result` puts one at the end of the last tool result of that request. The registry
     fills in `hook_name`, and `context_injections` where several hooks inject.
     """
+
+    model_config = ConfigDict(frozen=True)
 
     action: HookAction = "continue"
     data: dict[str, Any] | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
 import uuid
 from typing import TYPE_CHECKING, Any, Self
@@ -170,20 +171,23 @@ class AmplifierSession:
         before = self._mounted_at(spec.point)
         returned = await mount(self.coordinator)
         mounted = self._mounted_at(spec.point)
-        if id(returned) not in mounted:
+        if returned is not None and id(returned) not in mounted:
             self._keep(spec, returned, mounted_itself=mounted != before)
         if ready := getattr(mount, "on_session_ready", None):
             self._ready.append((spec.module, ready))
 
     def _keep(self, spec: ModuleSpec, returned: Any, *, mounted_itself: bool) -> None:
-        """What `mount` returned is the module, to be mounted if it has not done so; or its clean-up; or nothing."""
+        """What `mount` returned is its clean-up, or the module, to be mounted if it has not done so."""
+        if inspect.isroutine(returned):  # asking a function whether it is a module takes longer than all the rest
+            self.coordinator.register_cleanup(returned)
+            return
         contract = _CONTRACTS.get(spec.point)
         if contract is not None and isinstance(returned, contract):
             if not mounted_itself:
                 self.coordinator.mount(spec.point, returned)
         elif callable(returned):
             self.coordinator.register_cleanup(returned)
-        elif returned is not None:
+        else:
             log.warning("module.returned_nonsense", module=spec.module, got=type(returned).__name__)
 
     def _mounted_at(self, point: str) -> list[int]:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from agents import acting, answer, call, echo, faults, gated, make_agent, raising, returning, say, soon, use
 
-from orchestrator_interactive.kernel import ToolResult
-from orchestrator_interactive.kernel.messages import TextBlock, ToolCall, ToolCallBlock
+from orchestrator_interactive.kernel import HookResult, ToolResult
+from orchestrator_interactive.kernel.messages import ImageBlock, TextBlock, ToolCall, ToolCallBlock
 
 
 async def _results(agent: Any) -> list[tuple[str, str]]:
@@ -162,3 +162,19 @@ async def test_the_next_run_after_a_lost_result_is_valid() -> None:
         await agent.run()
     agent.context.before = None
     assert await agent.run("again") == "ok"
+
+
+async def test_a_result_may_hold_a_picture() -> None:
+    source = {"type": "base64", "media_type": "image/png", "data": "aGk="}
+    blocks = [TextBlock(text="the plan"), ImageBlock(source=source)]
+    agent = await make_agent(call(use("give", "a")), say("ok"), tools=[returning(ToolResult(content=blocks))])
+    remark = HookResult(
+        action="inject_context", context_injection="look closely", ephemeral=True, append_to_last_tool_result=True
+    )
+    agent.on_hook("tool:post", remark)
+    await agent.run()
+    [row] = [row for row in await agent.history() if row["role"] == "tool"]
+    assert row["content"] == [{"type": "text", "text": "the plan"}, {"type": "image", "source": source}]
+    read = agent.provider.requests[1].messages[-1].content
+    assert [block.type for block in read] == ["text", "image", "text"]
+    assert read[-1].text == "look closely"

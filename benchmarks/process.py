@@ -1,0 +1,90 @@
+"""A worker as its parent sees it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from contextlib import suppress
+from typing import IO, TYPE_CHECKING, Any, Self, cast
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+
+class WorkerError(Exception):
+    """A worker ended before it was asked to; its traceback, where it has one, is on standard error."""
+
+
+class WorkerProcess:
+    """One side of a benchmark in a process of its own, which does nothing until it is asked.
+
+    Every line is JSON. The worker begins with `{"keys": [...]}`, the rows that it can measure; then each
+    `{"measure": key, "times": n}` is answered by `{"elapsed_s": s}`. It ends when its input ends.
+    """
+
+    def __init__(self, module: str, side: str) -> None:
+        self._side = side
+        self._process = subprocess.Popen(  # noqa: S603 - this interpreter, with names from the benchmark files
+            [sys.executable, "-m", "benchmarks.worker", module, side],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._requests = cast("IO[str]", self._process.stdin)
+        self._answers = cast("IO[str]", self._process.stdout)
+        self._times: dict[str, int] = {}
+
+    def __enter__(self) -> Self:
+        try:
+            self.keys = frozenset(self._answer("setting up")["keys"])
+        except BaseException:
+            self._end(kill=True)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # One that hangs would not notice that its input has ended.
+        self._end(kill=error is not None)
+
+    def mean_s(self, key: str, round_s: float) -> float:
+        """Seconds per operation, in the mean over a round that lasts about `round_s` seconds.
+
+        Raises:
+            WorkerError: the worker ended.
+        """
+        if key not in self._times:
+            self._times[key] = self._repetitions(key, round_s)
+        times = self._times[key]
+        return self._elapsed_s(key, times) / times
+
+    def _repetitions(self, key: str, round_s: float) -> int:
+        """How many operations make a round; finding out warms them up."""
+        self._elapsed_s(key, 1)  # the first one imports and fills caches
+        times, elapsed_s = 1, self._elapsed_s(key, 1)
+        while elapsed_s < round_s / 2:
+            times *= 2
+            elapsed_s = self._elapsed_s(key, times)
+        return max(1, round(times * round_s / elapsed_s))
+
+    def _elapsed_s(self, key: str, times: int) -> float:
+        with suppress(BrokenPipeError):  # why it ended is told where its answer is missing
+            self._requests.write(json.dumps({"measure": key, "times": times}) + "\n")
+            self._requests.flush()
+        elapsed_s: float = self._answer(f"measuring '{key}'")["elapsed_s"]
+        return elapsed_s
+
+    def _answer(self, doing: str) -> dict[str, Any]:
+        line = self._answers.readline()
+        if not line:
+            raise WorkerError(f"The worker of '{self._side}' ended while {doing}, with code {self._process.wait()}.")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def _end(self, *, kill: bool) -> None:
+        if kill:
+            self._process.kill()
+        with suppress(BrokenPipeError), self._process:  # leaving it closes its input and waits
+            pass

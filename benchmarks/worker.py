@@ -1,0 +1,69 @@
+"""The process that measures one side: `python -m benchmarks.worker MODULE SIDE`. `WorkerProcess` has the protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from typing import TYPE_CHECKING, Any, TextIO
+
+import uvloop
+
+from benchmarks.harness import load
+from service.config import LogConfig
+from service.logs import configure_logging
+
+if TYPE_CHECKING:
+    from benchmarks.harness import Operation, Side
+
+
+async def _serve(side: Side, answers: TextIO) -> None:
+    async with side.operations() as operations:
+        _send(answers, {"keys": list(operations)})
+        # Reading blocks the loop on purpose: while the other side is measured, nothing moves here.
+        for line in sys.stdin:
+            asked = json.loads(line)
+            elapsed_s = await _elapsed_s(operations[asked["measure"]], asked["times"])
+            _send(answers, {"elapsed_s": elapsed_s})
+
+
+async def _elapsed_s(operation: Operation, times: int) -> float:
+    gc.collect()  # what others left is not this one's cost; what it leaves itself is
+    began = time.perf_counter()
+    for _ in range(times):
+        await operation()
+    return time.perf_counter() - began
+
+
+def _send(answers: TextIO, answer: dict[str, Any]) -> None:
+    answers.write(json.dumps(answer) + "\n")
+    answers.flush()
+
+
+def main(module: str, side_name: str) -> int:
+    # Ctrl-C is for the parent, which ends this process too.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Whatever prints must not print into the answers.
+    answers, sys.stdout = sys.stdout, sys.stderr
+    # As the service logs, but for what only one of the sides would write.
+    configure_logging(LogConfig(level="warning"))
+    side = next(side for side in load(module).sides if side.name == side_name)
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_serve(side, answers))
+    except Exception:  # noqa: BLE001 - told here, because the process ends below whatever it was
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    code = main(*sys.argv[1:])
+    sys.stderr.flush()
+    # A side's native threads may crash the interpreter while it takes itself apart.
+    os._exit(code)
