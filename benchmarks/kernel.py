@@ -54,8 +54,16 @@ class Module:
     async def add_message(self, message: dict[str, Any]) -> None:
         self.last_message = message
 
+    async def execute(self, *_: Any, **__: Any) -> str:
+        return ""
+
+    async def get_messages(self, *_: Any, **__: Any) -> list[dict[str, Any]]:
+        return []
+
     async def close(self) -> None:
         pass
+
+    get_messages_for_request = set_messages = clear = get_messages
 
 
 async def load_from_memory(module_id: str, *_: Any, **__: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from orchestrator_interactive.kernel.errors import ApprovalTimeoutError
-from orchestrator_interactive.kernel.interop import own
+from orchestrator_interactive.kernel.interop import own, own_error
 from orchestrator_interactive.kernel.models import HookResult
 
 if TYPE_CHECKING:
@@ -109,10 +109,10 @@ class HookResultProcessor:
         try:
             async with asyncio.timeout(timeout_s):
                 answer = await approvals.request_approval(prompt, options, timeout_s, result.approval_default)
-        except (TimeoutError, ApprovalTimeoutError):
-            log.info("approval.timeout", hook=hook_name, default=result.approval_default)
-            return _by_default(result, f"Approval timeout - denied by default: {prompt}")
         except Exception as e:  # whoever asks people may fail
+            if isinstance(own_error(e), TimeoutError | ApprovalTimeoutError):
+                log.info("approval.timeout", hook=hook_name, default=result.approval_default)
+                return _by_default(result, f"Approval timeout - denied by default: {prompt}")
             log.exception("approval.failed", hook=hook_name, default=result.approval_default)
             return _by_default(result, f"Approval failed ({e or type(e).__name__}) - denied by default: {prompt}")
         return self._decided(result, prompt, answer)

@@ -61,21 +61,22 @@ class ModuleLoader:
             ModuleNotFoundError: no such module; the message says where it was looked for.
             ModuleLoadError: found, but it cannot be imported or has no `mount`.
         """
-        resolver = self.coordinator.get("module-source-resolver") if self.coordinator else None
+        resolver = self._resolver()
         if resolver is None:
             return Mount.of(self._direct(module_id), config)
         try:
-            path = resolver.resolve(module_id, profile_source).resolve()
-        except OSError as e:
-            raise ModuleLoadError(f"Module '{module_id}' cannot be read from its source: {e}") from e
-        except Exception as e:
-            told = own_error(e)
-            if not isinstance(told, ModuleNotFoundError):
-                raise
+            path = _path_from(resolver, module_id, profile_source)
+        except ModuleNotFoundError as e:
             if profile_source is not None:
-                raise told from e
+                raise
             return Mount.of(self._direct(module_id, f"{e} "), config)
         return Mount.of(import_from(path, module_id), config)
+
+    def _resolver(self) -> Any:
+        try:
+            return self.coordinator.get("module-source-resolver") if self.coordinator else None
+        except ValueError:  # a coordinator of others, which knows no such mount point
+            return None
 
     def _direct(self, module_id: str, tried: str = "") -> MountFunction:
         found = _installed(tuple(sys.path))
@@ -94,6 +95,22 @@ class ModuleLoader:
             f"{looked_in} Check the name, or install the package that declares it in the entry point group "
             f"'{ENTRY_POINT_GROUP}'."
         )
+
+
+def _path_from(resolver: Any, module_id: str, profile_source: Any) -> Path:
+    """Where a resolver says that a module lies; its errors are ours, whichever kernel's it raises."""
+    try:
+        source = resolver.resolve(module_id, profile_source)
+        if hasattr(source, "resolve"):
+            return Path(source.resolve())
+    except OSError as e:
+        raise ModuleLoadError(f"Module '{module_id}' cannot be read from its source: {e}") from e
+    except Exception as e:
+        told = own_error(e)
+        if told is e:
+            raise
+        raise told from e
+    raise ModuleLoadError(f"Module '{module_id}': {type(resolver).__name__} returned {source!r}, no ModuleSource.")
 
 
 @lru_cache(maxsize=1)

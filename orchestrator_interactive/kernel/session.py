@@ -12,6 +12,7 @@ import structlog
 
 from orchestrator_interactive.kernel import events
 from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
+from orchestrator_interactive.kernel.errors import ModuleLoadError
 from orchestrator_interactive.kernel.interfaces import ContextManager, Orchestrator, Provider, Tool
 from orchestrator_interactive.kernel.loader import ModuleLoader
 from orchestrator_interactive.kernel.models import SessionStatus
@@ -92,6 +93,7 @@ class AmplifierSession:
             self.coordinator.register_contributor("observability.events", "kernel", lambda: list(events.ALL_EVENTS))
             for spec in plan.required:
                 await self._mount(spec)
+                self._check_contract(spec)
             for spec in plan.optional:
                 await self._mount_or_leave_out(spec)
             await self._tell()
@@ -175,6 +177,14 @@ class AmplifierSession:
             self._keep(spec, returned, mounted_itself=mounted != before)
         if ready := getattr(mount, "on_session_ready", None):
             self._ready.append((spec.module, ready))
+
+    def _check_contract(self, spec: ModuleSpec) -> None:
+        mounted = self.coordinator.get(spec.point)
+        if mounted is not None and not isinstance(mounted, _CONTRACTS[spec.point]):
+            raise ModuleLoadError(
+                f"Module '{spec.module}' mounts a {type(mounted).__name__} as {spec.point}, which lacks methods of the "
+                f"contract (see `{_CONTRACTS[spec.point].__name__}` in kernel/interfaces.py)."
+            )
 
     def _keep(self, spec: ModuleSpec, returned: Any, *, mounted_itself: bool) -> None:
         """What `mount` returned is its clean-up, or the module, to be mounted if it has not done so."""

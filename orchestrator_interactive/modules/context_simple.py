@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import structlog
 from pydantic import Field
 
 from orchestrator_interactive.injection import NOTICE_PREFIX, PREFIX
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from orchestrator_interactive.kernel.hooks import HookRegistry
 
     Row = dict[str, Any]
+
+log = structlog.get_logger(__name__)
 
 _SAFETY_MARGIN_TOKENS = 1000
 _COMPACT_TO = 0.75  # of the threshold: with 0.8 the view shrinks to 60 % of the budget, and then rests for a while
@@ -107,7 +110,7 @@ class SimpleContext:
     def _budget(self, token_budget: int | None, provider: Any | None) -> int:
         if token_budget is not None:
             return token_budget
-        defaults = (provider.get_info().defaults if provider is not None else None) or {}
+        defaults = _defaults_of(provider)
         window, output = defaults.get("context_window"), defaults.get("max_output_tokens")
         return window - output - _SAFETY_MARGIN_TOKENS if window and output else self._options.max_tokens
 
@@ -161,6 +164,16 @@ class SimpleContext:
         places = _cut_places(self._rows)
         fitting = (i for i in places if self._tokens_before[-1] - self._tokens_before[i] <= room)
         return next(fitting, places[-1] if places else 0)
+
+
+def _defaults_of(provider: Any | None) -> dict[str, Any]:
+    if provider is None:
+        return {}
+    try:
+        return provider.get_info().defaults or {}
+    except Exception:  # a provider that cannot say how large its window is may not take the run down
+        log.exception("context.window_unknown")
+        return {}
 
 
 def begins_a_task(row: Row) -> bool:
