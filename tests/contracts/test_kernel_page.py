@@ -1,0 +1,64 @@
+"""docs/kernel.md: its example runs, and its table names the tests that there are."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from orchestrator_interactive import kernel
+
+HERE = Path(__file__).parent
+KERNEL = Path(inspect.getfile(kernel)).parent
+PAGE = (HERE.parents[1] / "docs" / "kernel.md").read_text()
+
+
+def named_in(path: Path) -> set[str]:
+    """The tests of a file, as `file::Class::name`."""
+    classes = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef)]
+    return {
+        f"{path.name}::{found.name}::{node.name}"
+        for found in classes
+        for node in found.body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
+    }
+
+
+THERE_ARE = {test for path in HERE.glob("test_*.py") if path != Path(__file__) for test in named_in(path)}
+NAMED = re.findall(r"`(test_\w+\.py::\w+::\w+)`", PAGE)
+
+
+def test_every_test_that_the_table_names_exists() -> None:
+    assert set(NAMED) - THERE_ARE == set()
+
+
+def test_every_test_is_in_the_table_once() -> None:
+    assert THERE_ARE - set(NAMED) == set()
+    assert [test for test, times in Counter(NAMED).items() if times > 1] == []
+
+
+def test_every_row_of_a_table_is_complete() -> None:
+    tables = re.findall(r"(?:^\|.*\n)+", PAGE, re.MULTILINE)
+    assert tables
+    for table in tables:
+        rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in table.splitlines()]
+        assert {len(row) for row in rows} == {len(rows[0])}
+        assert all(cell for row in rows for cell in row)
+
+
+def test_every_file_of_the_kernel_is_named() -> None:
+    named = set(re.findall(r"^\| (`.*?) \|", PAGE, re.MULTILINE))
+    files = {name for cell in named for name in re.findall(r"`([a-z_]+(?:\.py|/))`", cell)}
+    there_are = {f"{path.name}/" if path.is_dir() else path.name for path in KERNEL.iterdir()}
+    assert files == {name for name in there_are if not name.startswith("__")}
+
+
+def test_the_example_prints_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
+    [code] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    [printed] = re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)
+    exec(compile(code, "kernel.md", "exec"), {"__name__": "__main__"})  # noqa: S102 - the page's own example
+    assert capsys.readouterr().out.endswith(printed)

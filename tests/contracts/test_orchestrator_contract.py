@@ -1,0 +1,247 @@
+"""Orchestrator contract: the protocol, the flow, context, providers, and the checklist, for `loop-interactive`."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+from agents import (
+    Agent,
+    ScriptedProvider,
+    call,
+    echo,
+    fail,
+    faults,
+    make_agent,
+    never,
+    raising,
+    say,
+    soon,
+    streaming,
+    told,
+    use,
+)
+
+from orchestrator_interactive import InteractiveOrchestrator, mount
+from orchestrator_interactive.kernel import AmplifierSession, HookRegistry, HookResult, ModuleCoordinator
+from orchestrator_interactive.kernel.errors import LLMError, ProviderUnavailableError
+from orchestrator_interactive.kernel.interfaces import Orchestrator
+from orchestrator_interactive.kernel.testing import EventRecorder
+from orchestrator_interactive.modules.context_simple import ContextOptions, SimpleContext
+
+
+async def use_echo(*, rounds: int = 1, **more: Any) -> Agent:
+    """An agent that uses a tool, this many times one after the other, and then says "ok"."""
+    steps = [call(use("echo", f"c{number}", text=f"result {number}")) for number in range(rounds)]
+    return await make_agent(*steps, say("ok"), tools=[echo()], **more)
+
+
+class TestProtocolDefinition:
+    def test_the_loop_is_an_orchestrator(self) -> None:
+        assert isinstance(InteractiveOrchestrator({}), Orchestrator)
+
+    def test_execute_takes_the_contracts_arguments(self) -> None:
+        parameters = inspect.signature(InteractiveOrchestrator.execute).parameters
+        assert list(parameters)[1:6] == ["prompt", "context", "providers", "tools", "hooks"]
+        assert any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+
+    async def test_it_returns_the_final_response(self) -> None:
+        assert await (await use_echo()).run() == "ok"
+
+    async def test_the_kernel_passes_the_coordinator(self, coordinator: ModuleCoordinator) -> None:
+        class Absorbs:
+            async def execute(self, *_: Any, **kwargs: Any) -> str:
+                self.kwargs = kwargs
+                return ""
+
+        orchestrator = Absorbs()
+        agent = await make_agent()
+        await agent.coordinator.mount("orchestrator", orchestrator)
+        await agent.session.execute("go", on_progress=len)
+        assert orchestrator.kwargs == {"coordinator": agent.coordinator, "on_progress": len}
+
+    async def test_unknown_keyword_arguments_are_absorbed(self) -> None:
+        agent = await use_echo()
+        assert await soon(agent.session.execute("go", something_new=1)) == "ok"
+
+    async def test_it_runs_without_a_coordinator(self) -> None:
+        """The contract's testing section calls it with the five arguments only."""
+        hooks, tool = HookRegistry(), echo()
+        context = SimpleContext(ContextOptions(), hooks)
+        provider = ScriptedProvider(call(use("echo", "a")), say("ok"))
+        result = await InteractiveOrchestrator({}).execute(
+            prompt="Test prompt", context=context, providers={"test": provider}, tools={"echo": tool}, hooks=hooks
+        )
+        assert isinstance(result, str)
+        assert len(await context.get_messages()) > 0
+
+
+class TestExecutionFlow:
+    async def test_prompt_model_tools_model_answer(self) -> None:
+        agent = await use_echo()
+        flow: list[str] = []
+
+        async def note(event: str, _data: dict[str, Any]) -> HookResult:
+            flow.append(event)
+            return HookResult()
+
+        async def added(row: dict[str, Any]) -> None:
+            flow.append(f"add {row['role']}")
+
+        for event in ("provider:request", "provider:response", "tool:pre", "tool:post"):
+            agent.hooks.register(event, note)
+        agent.context.after = added
+        assert await agent.run() == "ok"
+        assert flow == [
+            "add user",
+            *("provider:request", "provider:response", "add assistant"),
+            *("tool:pre", "tool:post", "add tool"),
+            *("provider:request", "provider:response", "add assistant"),
+        ]
+
+    async def test_it_loops_until_a_response_has_no_tools(self) -> None:
+        agent = await use_echo(rounds=5)
+        assert await agent.run() == "ok"
+        assert len(agent.provider.requests) == 6
+
+
+class TestMountFunction:
+    async def test_mount_puts_it_at_its_mount_point(self, coordinator: ModuleCoordinator) -> None:
+        await mount(coordinator, {})
+        assert isinstance(coordinator.get("orchestrator"), Orchestrator)
+
+    async def test_the_contracts_way_to_mount_works(self, coordinator: ModuleCoordinator) -> None:
+        orchestrator = InteractiveOrchestrator({})
+        await coordinator.mount("session", orchestrator, name="orchestrator")
+        assert coordinator.get("orchestrator") is orchestrator
+
+    @pytest.mark.parametrize("config", [{"max_iterations": 0}, {"max_iterations": "many"}, {"speed": 1}], ids=str)
+    async def test_a_wrong_option_is_named(self, coordinator: ModuleCoordinator, config: dict[str, Any]) -> None:
+        with pytest.raises(ValueError, match=next(iter(config))):
+            await mount(coordinator, config)
+
+
+class TestContextManagement:
+    async def test_the_rows_have_the_contracts_form(self) -> None:
+        agent = await use_echo()
+        await agent.run("hello")
+        user, asked, result, answered = await agent.history()
+        assert user == {"role": "user", "content": "hello"}
+        assert asked["role"] == answered["role"] == "assistant"
+        assert (result["role"], result["tool_call_id"], result["content"]) == ("tool", "c0", "result 0")
+        [tool_call] = asked["tool_calls"]
+        assert (tool_call["id"], tool_call["type"]) == ("c0", "function")
+        assert tool_call["function"] == {"name": "echo", "arguments": '{"text": "result 0"}'}
+
+    async def test_every_request_is_made_of_what_the_context_gives(self) -> None:
+        agent = await use_echo()
+
+        async def only_this(**_: Any) -> list[dict[str, Any]]:
+            return [{"role": "user", "content": "compacted"}]
+
+        agent.context.get_messages_for_request = only_this
+        agent.provider.add(say("ok"))
+        await agent.run("a long story")
+        assert told(agent.provider.sent(0)) == [("user", "compacted")]
+
+    async def test_the_context_is_told_which_provider_is_asked(self) -> None:
+        agent = await use_echo()
+        inner, seen = agent.context.get_messages_for_request, []
+
+        async def note(**given: Any) -> list[dict[str, Any]]:
+            seen.append(given["provider"])
+            return await inner(**given)
+
+        agent.context.get_messages_for_request = note
+        await agent.run()
+        assert seen == [agent.provider, agent.provider]
+
+
+class TestProviderSelection:
+    async def test_the_first_provider_is_the_default(self) -> None:
+        agent = await make_agent(say("first"))
+        await agent.coordinator.mount("providers", ScriptedProvider(say("second"), name="second"))
+        assert await agent.run() == "first"
+
+    async def test_the_configured_one_is_asked(self) -> None:
+        agent = await make_agent(say("first"), default_provider="second")
+        await agent.coordinator.mount("providers", ScriptedProvider(say("second"), name="second"))
+        assert await agent.run() == "second"
+
+    async def test_one_that_is_not_mounted_is_named_with_those_that_are(self) -> None:
+        agent = await make_agent(say("first"), default_provider="absent")
+        with pytest.raises(RuntimeError, match=r"absent.*scripted"):
+            await agent.run()
+
+
+class TestConfiguration:
+    async def test_the_session_section_names_orchestrator_and_context(self, shipped_plan: dict[str, Any]) -> None:
+        async with AmplifierSession(shipped_plan) as session:
+            assert isinstance(session.coordinator.get("orchestrator"), InteractiveOrchestrator)
+            assert isinstance(session.coordinator.get("context"), SimpleContext)
+
+
+class TestObservability:
+    async def test_its_custom_events_are_contributed(self, coordinator: ModuleCoordinator) -> None:
+        await mount(coordinator, {})
+        assert await coordinator.collect_contributions("observability.events") == [["injection:applied"]]
+
+    async def test_the_standard_events_are_contributed_by_the_kernel(self, shipped_plan: dict[str, Any]) -> None:
+        async with AmplifierSession(shipped_plan) as session:
+            contributed = await session.coordinator.collect_contributions("observability.events")
+        assert {"execution:start", "execution:end", "orchestrator:complete"} <= {
+            e for each in contributed for e in each
+        }
+
+    async def test_every_event_that_the_loop_emits_is_declared(self) -> None:
+        agent, heard = await use_echo(), EventRecorder()
+        loop = InteractiveOrchestrator({})
+        loop.inject_message("by the way")
+        context = SimpleContext(ContextOptions(), heard)
+        steps = (call(use("echo", "a"), use("break", "b")), fail(ProviderUnavailableError("down")))
+        tools = {"echo": echo(), "break": raising(OSError("broken"))}
+        with pytest.raises(ProviderUnavailableError):
+            await loop.execute("go", context, {"p": ScriptedProvider(*steps)}, tools, heard)
+        contributed = await agent.coordinator.collect_contributions("observability.events")
+        emitted = {event for event, _ in heard.get_events()}
+        assert emitted - {event for each in contributed for event in each} == set()
+        assert {"tool:error", "provider:error", "injection:applied"} <= emitted
+
+
+class TestValidationChecklist:
+    """The rows that no other class of this file, of the events' or of the hooks' shows."""
+
+    async def test_handles_a_tool_that_fails(self) -> None:
+        agent = await make_agent(call(use("break", "a")), say("sorry"), tools=[raising(OSError("broken"))])
+        assert await agent.run() == "sorry"
+        assert "broken" in told(agent.provider.sent(1))[-1][1]
+
+    async def test_supports_multiple_providers(self) -> None:
+        agent = await make_agent(say("first"), default_provider="second")
+        for name in ("second", "third"):
+            await agent.coordinator.mount("providers", ScriptedProvider(say(name), name=name))
+        assert await agent.run() == "second"
+
+    async def test_implements_a_limit_of_iterations(self) -> None:
+        agent = await make_agent(
+            *(call(use("echo", f"c{number}")) for number in range(3)), say("that is all"), tools=[echo()],
+            max_iterations=3,
+        )  # fmt: skip
+        assert await agent.run() == "that is all"
+        assert agent.provider.requests[-1].tool_choice == "none"
+
+    async def test_handles_provider_errors_gracefully(self) -> None:
+        agent = await make_agent(fail(ProviderUnavailableError("down")), say("back again"))
+        with pytest.raises(LLMError, match="down"):
+            await agent.run()
+        assert faults(await agent.history()) == []
+        assert await agent.run() == "back again"
+
+    async def test_supports_streaming(self) -> None:
+        """By the protocol `complete` returns a response, not a generator: what streams goes into `stream=`."""
+        agent = await make_agent(streaming("Hello, ", "wor", then=never()))
+        run = agent.start()
+        await agent.provider.asked(1)
+        agent.stop()
+        assert await soon(run) == "Hello, wor"
