@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
+_EMPTY = ChatRequest(messages=[], stream=True)
+
 NO_RESULT = "No result was recorded: the outcome of this call is unknown."
 
 
@@ -35,13 +37,14 @@ class Transcript:
 
     def leads_to(self, rows: Sequence[dict[str, Any]]) -> bool:
         """Whether these rows begin with all that has been looked at."""
-        return list(rows[: len(self._rows)]) == self._rows
+        return rows[: len(self._rows)] == self._rows
 
     def messages(self, rows: Sequence[dict[str, Any]]) -> list[Message]:
         """The messages for these rows, which begin with all that has been looked at; a fresh list."""
-        for row in rows[len(self._rows) :]:
+        new = rows[len(self._rows) :]
+        for row in new:
             self._append(row)
-        self._rows = list(rows)
+        self._rows.extend(new)
         return self._messages + [_no_result(call_id) for call_id in self._open_calls]
 
     def _append(self, row: dict[str, Any]) -> None:
@@ -89,12 +92,12 @@ class RequestBuilder:
         messages = self._transcript.messages(rows) + [_message(row) for row in ephemeral]
         declared = self._specs if tools_allowed or self._can_choose else []
         # Everything in it has been validated when its row came in.
-        return ChatRequest.model_construct(
-            messages=messages,
-            tools=declared or None,
-            tool_choice="none" if declared and not tools_allowed else None,
-            stream=True,
-        )
+        changes = {
+            "messages": messages,
+            "tools": declared or None,
+            "tool_choice": "none" if declared and not tools_allowed else None,
+        }
+        return _EMPTY.model_copy(update=changes)
 
 
 def _message(row: dict[str, Any]) -> Message:

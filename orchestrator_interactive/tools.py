@@ -75,13 +75,14 @@ class ToolUse:
 
     async def report_cut(self) -> None:
         """Close the events of a call that was cut, as far as their listeners let us."""
+        if self._reached not in {"announced", "running", "known"}:
+            return
         try:
             async with asyncio.timeout(HEED_WITHIN_S):
                 if self._reached == "running" and self.result is not None:
                     payload = self._payload(tool_result=self.result, error=self.result.error)
                     await self._run.announce(events.TOOL_ERROR, payload)
-                if self._reached in ("announced", "running", "known"):
-                    await self._report_end()
+                await self._report_end()
         except TimeoutError:
             log.warning("tool.report_abandoned", tool=self.call.name)
 

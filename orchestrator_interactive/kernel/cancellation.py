@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from orchestrator_interactive.kernel.borders import contained
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
@@ -85,7 +87,8 @@ class CancellationToken:
         """Await every callback of `on_cancel`; one that fails is logged."""
         for callback in list(self._callbacks):
             try:
-                await callback()
+                with contained():
+                    await callback()
             except Exception:  # one listener may not keep the others from being told
                 log.exception("cancellation.callback_failed")
 
@@ -123,7 +126,10 @@ class CancellationToken:
     def _advance(self, state: CancellationState) -> bool:
         self._state = state
         for callback in list(self._watchers.values()):
-            callback()
+            try:
+                callback()
+            except Exception:  # one watcher may not keep the others, and child sessions, from stopping
+                log.exception("cancellation.watcher_failed")
         for child in list(self._children):
             self._advance_child(child)
         return True

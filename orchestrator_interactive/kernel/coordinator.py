@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from orchestrator_interactive.kernel.borders import contained
 from orchestrator_interactive.kernel.cancellation import CancellationToken
 from orchestrator_interactive.kernel.hook_results import HookResultProcessor
 from orchestrator_interactive.kernel.hooks import HookRegistry
@@ -104,13 +104,15 @@ class ModuleCoordinator:
         `mount("session", x, name="orchestrator")` is the contracts' other way to write `mount("orchestrator", x)`.
 
         Raises:
-            ValueError: unknown mount point, hooks, or a name that is neither given nor known to the module.
+            ValueError: unknown mount point, hooks, no module, or a name that is neither given nor known to the module.
         """
         point, name = self._resolve(mount_point, name)
         holder, key = self.mount_points, point
+        if module is None:
+            raise ValueError(f"module is None; to empty '{point}', unmount what is there.")
         if point in _MULTI:
             holder, key = self.mount_points[point], name or getattr(module, "name", None) or ""
-            if not key:
+            if not isinstance(key, str) or not key.strip():
                 raise ValueError(f"Name required to mount at '{point}': pass name=… or give the module a `name`.")
         if holder.get(key) is not None:
             log.warning("module.replaced", mount_point=point, name=key)
@@ -159,7 +161,7 @@ class ModuleCoordinator:
     async def collect_contributions(self, channel: str) -> list[Any]:
         """What the contributors of a channel say, in order of registration; one that fails is logged and left out."""
         collected = []
-        for name, callback in self._contributors.get(channel, ()):
+        for name, callback in tuple(self._contributors.get(channel, ())):
             try:
                 value = await _called(callback)
             except Exception:  # one contributor may not take the others down
@@ -174,17 +176,17 @@ class ModuleCoordinator:
 
     async def cleanup(self) -> None:
         """Run the clean-ups, last registered first; one that fails is logged and the others still run."""
-        cancelled: asyncio.CancelledError | None = None
+        leaving: BaseException | None = None
         while self._cleanups:
             cleanup_fn = self._cleanups.pop()
             try:
                 await _called(cleanup_fn)
-            except asyncio.CancelledError as e:
-                cancelled = e
             except Exception:  # a failed clean-up may not keep the others from running
-                log.exception("cleanup.failed", cleanup=getattr(cleanup_fn, "__qualname__", repr(cleanup_fn)))
-        if cancelled is not None:
-            raise cancelled
+                log.exception("cleanup.failed", cleanup=getattr(cleanup_fn, "__qualname__", type(cleanup_fn).__name__))
+            except BaseException as e:  # noqa: BLE001 - we are being cancelled, or the process ends: after the others
+                leaving = e
+        if leaving is not None:
+            raise leaving
 
     def reset_turn(self) -> None:
         """Begin a new turn of the injection budget."""
@@ -225,5 +227,6 @@ class ModuleCoordinator:
 
 
 async def _called(callback: Callable[[], Any]) -> Any:
-    value = callback()
-    return await value if inspect.isawaitable(value) else value
+    with contained():
+        value = callback()
+        return await value if inspect.isawaitable(value) else value

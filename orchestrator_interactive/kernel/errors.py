@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from orchestrator_interactive.kernel.models import HookResult
+
 
 class ModuleNotFoundError(Exception):  # noqa: A001 - the name is the contract's
     """No module of this name can be found; the message says where it was looked for and what to do."""
@@ -9,6 +14,14 @@ class ModuleNotFoundError(Exception):  # noqa: A001 - the name is the contract's
 
 class ModuleLoadError(Exception):
     """A module was found, and cannot be used; the message says why."""
+
+
+class InjectionTooLargeError(ValueError):
+    """A context injection is larger than the session allows. `rest` is the result without it."""
+
+    def __init__(self, message: str, rest: HookResult) -> None:
+        super().__init__(message)
+        self.rest = rest
 
 
 class ApprovalTimeoutError(Exception):

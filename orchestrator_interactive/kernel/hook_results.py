@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from orchestrator_interactive.kernel.errors import ApprovalTimeoutError
-from orchestrator_interactive.kernel.interop import own, own_error
+from orchestrator_interactive.kernel.approvals import Approvals
+from orchestrator_interactive.kernel.borders import contained
+from orchestrator_interactive.kernel.errors import InjectionTooLargeError
+from orchestrator_interactive.kernel.interop import own
 from orchestrator_interactive.kernel.models import HookResult
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
     from orchestrator_interactive.kernel.models import ContextInjection
 
@@ -24,12 +23,12 @@ _CHARS_PER_TOKEN = 4
 
 
 class HookResultProcessor:
-    """Routes hook results of one session, and keeps its injection budget and its "Allow always" answers."""
+    """Routes hook results of one session, and keeps its injection budget."""
 
     def __init__(self, coordinator: ModuleCoordinator) -> None:
         self._coordinator = coordinator
+        self._approvals = Approvals()
         self.injected_tokens = 0
-        self._always: set[str] = set()
 
     def reset_turn(self) -> None:
         self.injected_tokens = 0
@@ -41,49 +40,61 @@ class HookResultProcessor:
         orchestrator, which alone knows the next request. What fails is logged, and the rest is done all the same.
 
         Raises:
-            ValueError: an injection is larger than `injection_size_limit`; the rest has been done.
+            InjectionTooLargeError: an injection is larger than `injection_size_limit`; the rest has been done.
             TypeError: `result` is no HookResult.
         """
         result = own(result)
         if not isinstance(result, HookResult):
             raise TypeError(f"result must be a HookResult, not {type(result).__name__}.")
-        too_large = await self._inject_all(result.injections(), event, hook_name)
+        fitting, too_large = self._measured(result.injections(), hook_name)
+        for injection in fitting:
+            await self._inject(injection, event, _source(injection, hook_name))
         if result.user_message:
             await self._show(result, hook_name)
         if result.suppress_output:
             log.debug("hook.output_suppressed", hook=hook_name, hook_event=event)
         if result.action == "ask_user":
-            result = await self._ask(result, hook_name)
+            result = await self._approvals.decide(self._coordinator.approval_system, result, hook_name)
         if too_large:
-            raise ValueError(" ".join(too_large))
+            raise InjectionTooLargeError(" ".join(too_large), _with_only(result, fitting))
         return result
 
-    async def _inject_all(self, injections: list[ContextInjection], event: str, hook_name: str) -> list[str]:
-        """Inject what may be; returns a sentence for each one that is too large."""
-        too_large: list[str] = []
+    def _measured(self, injections: list[ContextInjection], hook_name: str) -> tuple[list[ContextInjection], list[str]]:
+        """The injections that fit, and a sentence for each that does not."""
+        limit = self._coordinator.injection_size_limit
+        fitting, too_large = [], []
         for injection in injections:
-            source = injection.hook_name if injection.hook_name != "unknown" else hook_name
-            size, limit = len(injection.content.encode(errors="replace")), self._coordinator.injection_size_limit
-            if limit is not None and size > limit:
-                too_large.append(f"The context injection of {size} bytes by hook '{source}' exceeds {limit} bytes.")
-            else:
-                await self._inject(injection, event, source)
-        return too_large
+            size = len(injection.content.encode(errors="replace"))
+            if limit is None or size <= limit:
+                fitting.append(injection)
+                continue
+            source = _source(injection, hook_name)
+            too_large.append(f"The context injection of {size} bytes by hook '{source}' exceeds {limit} bytes.")
+        return fitting, too_large
 
     async def _inject(self, injection: ContextInjection, event: str, source: str) -> None:
+        if not injection.ephemeral and not await self._added(injection, event, source):
+            return
         self.injected_tokens += len(injection.content) // _CHARS_PER_TOKEN
         budget = self._coordinator.injection_budget_per_turn
         if budget is not None and self.injected_tokens > budget:
             log.warning("hook.injection_budget", hook=source, tokens=self.injected_tokens, budget=budget)
-        if injection.ephemeral:
-            return
+
+    async def _added(self, injection: ContextInjection, event: str, source: str) -> bool:
+        """Whether the context took it."""
         context = self._coordinator.get("context")
         if context is None:
             log.error("hook.injection_lost", hook=source, hook_event=event, reason="no context is mounted")
-            return
+            return False
         provenance = {"source": "hook", "hook_name": source, "event": event}
         row = {"role": injection.role, "content": injection.content, "metadata": provenance}
-        await _or_log("hook.injection_lost", context.add_message(row), hook=source, hook_event=event)
+        try:
+            with contained():
+                await context.add_message(row)
+        except Exception:  # one part of a hook's result may not keep the others from being done
+            log.exception("hook.injection_lost", hook=source, hook_event=event)
+            return False
+        return True
 
     async def _show(self, result: HookResult, hook_name: str) -> None:
         display, source = self._coordinator.display_system, result.user_message_source or hook_name
@@ -91,56 +102,20 @@ class HookResultProcessor:
             log.info("hook.user_message", text=result.user_message, severity=result.user_message_level, source=source)
             return
         try:
-            shown = display.show_message(result.user_message or "", result.user_message_level, source)
-            if inspect.isawaitable(shown):
-                await shown
+            with contained():
+                shown: Any = display.show_message(result.user_message or "", result.user_message_level, source)
+                if inspect.isawaitable(shown):
+                    await shown
         except Exception:  # an event sink may not break the run
             log.exception("display.failed", source=source)
 
-    async def _ask(self, result: HookResult, hook_name: str) -> HookResult:
-        prompt = result.approval_prompt or "Allow this?"
-        if prompt in self._always:
-            return _allowed(result)
-        approvals = self._coordinator.approval_system
-        if approvals is None:
-            log.warning("approval.nobody_to_ask", hook=hook_name)
-            return _denied(result, f"Nobody can be asked here: {prompt}")
-        options, timeout_s = result.approval_options or ["Allow", "Deny"], result.approval_timeout
-        try:
-            async with asyncio.timeout(timeout_s):
-                answer = await approvals.request_approval(prompt, options, timeout_s, result.approval_default)
-        except Exception as e:  # whoever asks people may fail
-            if isinstance(own_error(e), TimeoutError | ApprovalTimeoutError):
-                log.info("approval.timeout", hook=hook_name, default=result.approval_default)
-                return _by_default(result, f"Approval timeout - denied by default: {prompt}")
-            log.exception("approval.failed", hook=hook_name, default=result.approval_default)
-            return _by_default(result, f"Approval failed ({e or type(e).__name__}) - denied by default: {prompt}")
-        return self._decided(result, prompt, answer)
 
-    def _decided(self, result: HookResult, prompt: str, answer: Any) -> HookResult:
-        """An option that begins with "Allow" allows; every other one denies, an unexpected one too."""
-        chosen = answer.strip().lower() if isinstance(answer, str) else ""
-        if not chosen.startswith(("allow", "deny")):
-            log.warning("approval.unexpected_answer", answer=answer)
-        if chosen == "allow always":
-            self._always.add(prompt)
-        return _allowed(result) if chosen.startswith("allow") else _denied(result, f"User denied: {prompt}")
+def _source(injection: ContextInjection, hook_name: str) -> str:
+    return hook_name if injection.hook_name == "unknown" else injection.hook_name
 
 
-async def _or_log(failure: str, wish: Awaitable[object], **where: str) -> None:
-    try:
-        await wish
-    except Exception:  # one part of a hook's result may not keep the others from being done
-        log.exception(failure, **where)
-
-
-def _by_default(result: HookResult, reason: str) -> HookResult:
-    return _allowed(result) if result.approval_default == "allow" else _denied(result, reason)
-
-
-def _allowed(result: HookResult) -> HookResult:
-    return result.model_copy(update={"action": "continue"})
-
-
-def _denied(result: HookResult, reason: str) -> HookResult:
-    return result.model_copy(update={"action": "deny", "reason": reason})
+def _with_only(result: HookResult, fitting: list[ContextInjection]) -> HookResult:
+    text = "\n\n".join(injection.content for injection in fitting)
+    action = "continue" if result.action == "inject_context" and not fitting else result.action
+    update = {"action": action, "context_injection": text or None, "context_injections": fitting}
+    return result.model_copy(update=update)

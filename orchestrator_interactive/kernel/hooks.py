@@ -7,10 +7,12 @@ import inspect
 from bisect import insort
 from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from orchestrator_interactive.kernel.borders import told
 from orchestrator_interactive.kernel.interop import own
 from orchestrator_interactive.kernel.models import HookAction, HookResult
 from orchestrator_interactive.kernel.time_limit import within
@@ -18,12 +20,15 @@ from orchestrator_interactive.kernel.time_limit import within
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from orchestrator_interactive.kernel.models import Level
+
     Handler = Callable[[str, dict[str, Any]], Awaitable[HookResult]]
 
 log = structlog.get_logger(__name__)
 
 CONTINUE = HookResult()
 _WEIGHT: dict[HookAction, int] = {"continue": 0, "modify": 1, "inject_context": 2, "ask_user": 3, "deny": 4}
+_SEVERITY: tuple[Level, ...] = ("info", "warning", "error")
 
 # A hook may itself wait for a person, for as long as an approval does by default.
 _TIMEOUT_S = 300.0
@@ -35,6 +40,7 @@ class _Registration:
     number: int
     name: str = field(compare=False)
     handler: Handler = field(compare=False)
+    ended: bool = field(default=False, compare=False)
 
 
 class HookRegistry:
@@ -63,18 +69,20 @@ class HookRegistry:
         registration = _Registration(priority, self._count, given, handler)
         insort(self._handlers[event], registration)
 
-        def unregister() -> None:
-            if registration in self._handlers[event]:
-                self._handlers[event].remove(registration)
-
-        return unregister
+        return partial(self._end, event, registration)
 
     on = register
 
     def unregister(self, name: str) -> None:
         """End every registration of this name."""
         for event, registrations in self._handlers.items():
-            self._handlers[event] = [r for r in registrations if r.name != name]
+            for registration in [r for r in registrations if r.name == name]:
+                self._end(event, registration)
+
+    def _end(self, event: str, registration: _Registration) -> None:
+        registration.ended = True
+        if registration in self._handlers[event]:
+            self._handlers[event].remove(registration)
 
     def set_default_fields(self, **fields: Any) -> None:
         """Fields that every event carries unless the emitter gives its own."""
@@ -92,14 +100,17 @@ class HookRegistry:
         """Ask every handler in turn; a deny ends the round. There is one result, whatever the number of handlers.
 
         Of several wishes the strongest wins: deny > ask_user > inject_context > modify > continue. Texts to inject
-        are all kept. `data` of the result holds the event data after all modifications, whatever the action.
+        are all kept, beside a question too, and two questions become one; of a deny nothing else is left. `data` of
+        the result holds the event data after all modifications, whatever the action.
         """
         registrations = self._handlers.get(event)
         if not registrations:
             return CONTINUE
-        current = {**self._defaults, **(data or {})}
+        current = self._whole(data)
         strongest, modified = CONTINUE, False
         for registration in tuple(registrations):
+            if registration.ended:  # by a handler before it
+                continue
             result = await self._ask(registration, event, current, self.timeout_s)
             if result is None or _asks_nothing(result):
                 continue
@@ -122,7 +133,7 @@ class HookRegistry:
         One that takes longer is left out.
         """
         limit_s = self.timeout_s if timeout is None else timeout
-        given = {**self._defaults, **(data or {})}
+        given = self._whole(data)
         answers = []
         for registration in tuple(self._handlers.get(event, ())):
             answer = await self._ask(registration, event, dict(given), limit_s)
@@ -130,28 +141,36 @@ class HookRegistry:
                 answers.append(_named(answer, registration))
         return answers
 
+    def _whole(self, data: dict[str, Any] | None) -> dict[str, Any]:
+        if data is None:
+            return dict(self._defaults)
+        if not isinstance(data, dict):
+            raise TypeError(f"data must be a dictionary, not {data!r}.")
+        return {**self._defaults, **data}
+
     async def _ask(
         self, registration: _Registration, event: str, data: dict[str, Any], timeout_s: float
     ) -> HookResult | None:
         """The handler's answer; `None` where it took too long."""
         name = registration.name
+        task = asyncio.current_task()
+        cancelled_before = task.cancelling() if task else 0
         try:
             answer: Any = registration.handler(event, data)
             if inspect.isawaitable(answer):
                 answer = await within(timeout_s, answer)
-        except TimeoutError as e:
+            result = _understood(answer, name, event)
+        except TimeoutError:
             # A handler may raise one of its own.
-            log.warning("hook.timeout", hook=name, hook_event=event, timeout_s=timeout_s, error=str(e) or None)
+            log.warning("hook.timeout", hook=name, hook_event=event, timeout_s=timeout_s)
             return None
-        except asyncio.CancelledError:
-            if _somebody_cancels():
-                raise
-            log.exception("hook.failed", hook=name, hook_event=event)
-            return CONTINUE
-        except Exception:  # an event sink may not break the run
-            log.exception("hook.failed", hook=name, hook_event=event)
-            return CONTINUE
-        return _understood(answer, name, event)
+        except (asyncio.CancelledError, SystemExit, Exception):  # an event sink may not break the run
+            if task is None or task.cancelling() <= cancelled_before:
+                log.exception("hook.failed", hook=name, hook_event=event)
+            result = CONTINUE
+        if task is not None and task.cancelling() > cancelled_before:
+            raise asyncio.CancelledError  # also where the handler swallowed it
+        return result
 
 
 def _check(event: str, handler: Handler, priority: int) -> None:
@@ -165,20 +184,19 @@ def _check(event: str, handler: Handler, priority: int) -> None:
         raise TypeError(f"priority must be a whole number (lower is earlier), not {priority!r}.")
 
 
-def _somebody_cancels() -> bool:
-    """Whether the task is being cancelled, rather than a handler having raised the error itself."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
-
-
 def _understood(answer: Any, name: str, event: str) -> HookResult:
-    if answer is None:
+    if answer is None or answer is CONTINUE:
         return CONTINUE
-    result = own(answer)
-    if not isinstance(result, HookResult):
-        log.warning("hook.nonsense", hook=name, hook_event=event, got=type(answer).__name__)
+    try:
+        result = own(answer)
+        if not isinstance(result, HookResult):
+            raise TypeError(f"{type(answer).__name__} is no HookResult")  # noqa: TRY301 - one place logs nonsense
+        if result.action != "continue" or result.user_message:
+            result = HookResult.model_validate(dict(result))  # pydantic's copies are not validated
+    except (TypeError, ValueError) as e:
+        log.warning("hook.nonsense", hook=name, hook_event=event, error=told(e))
         return CONTINUE
-    if result.action == "inject_context" and not result.injections():
+    if result.action == "inject_context" and not any(i.content.strip() for i in result.injections()):
         return result.model_copy(update={"action": "continue"})
     return result
 
@@ -195,7 +213,9 @@ def _combined(one: HookResult, other: HookResult, event: str) -> HookResult:
     """The stronger wish, with the texts and the messages to the user of both."""
     stronger, weaker = (other, one) if _WEIGHT[other.action] > _WEIGHT[one.action] else (one, other)
     update: dict[str, Any] = {}
-    if one.action == other.action == "inject_context":
+    if one.action == other.action == "ask_user":
+        update.update(_both_asked(one, other))
+    if stronger.action in {"inject_context", "ask_user"} and (one.injections() or other.injections()):
         both = [*_placed(one, event), *_placed(other, event)]
         update["context_injections"] = both
         update["context_injection"] = "\n\n".join(injection.content for injection in both)
@@ -207,7 +227,19 @@ def _combined(one: HookResult, other: HookResult, event: str) -> HookResult:
         update["user_message_source"] = weaker.user_message_source or weaker.hook_name
     elif weaker.user_message:
         update["user_message"] = f"{one.user_message}\n{other.user_message}"
+        update["user_message_level"] = max(one.user_message_level, other.user_message_level, key=_SEVERITY.index)
     return stronger.model_copy(update=update) if update else stronger
+
+
+def _both_asked(one: HookResult, other: HookResult) -> dict[str, Any]:
+    """Two questions at once: a yes is a yes to both, and what is the more careful holds."""
+    same = one.approval_options == other.approval_options
+    return {
+        "approval_prompt": "\n".join(prompt for prompt in (one.approval_prompt, other.approval_prompt) if prompt),
+        "approval_options": one.approval_options if same else None,
+        "approval_timeout": min(one.approval_timeout, other.approval_timeout),
+        "approval_default": "deny" if "deny" in {one.approval_default, other.approval_default} else "allow",
+    }
 
 
 def _placed(result: HookResult, event: str) -> list[Any]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import structlog
 
 from orchestrator_interactive.kernel.errors import ModuleLoadError, ModuleNotFoundError  # noqa: A004 - the contract's name
 from orchestrator_interactive.kernel.interop import own_error
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
 
     MountFunction = Callable[..., Awaitable[Any]]
     Ready = Callable[[ModuleCoordinator], Awaitable[None]]
+
+log = structlog.get_logger(__name__)
 
 ENTRY_POINT_GROUP = "amplifier.modules"
 
@@ -37,11 +42,21 @@ class Mount:
 
     @classmethod
     def of(cls, function: MountFunction, config: dict[str, Any] | None) -> Mount:
-        home = sys.modules.get(getattr(function, "__module__", ""))
-        return cls(function, config or {}, getattr(home, "on_session_ready", None))
+        return cls(function, config or {}, _ready_of(function))
 
     async def __call__(self, coordinator: ModuleCoordinator) -> Any:
         return await self.function(coordinator, self.config)
+
+
+def _ready_of(mount: MountFunction) -> Ready | None:
+    """The `on_session_ready` beside a mount function, or in the package that it is imported into."""
+    name = str(getattr(mount, "__module__", ""))
+    homes = (sys.modules.get(name), sys.modules.get(name.partition(".")[0]))
+    found = next((ready for home in homes if (ready := getattr(home, "on_session_ready", None))), None)
+    if found is not None and not inspect.iscoroutinefunction(found):
+        log.warning("module.on_session_ready_is_not_async", module=name)
+        return None
+    return found
 
 
 class ModuleLoader:
@@ -50,9 +65,11 @@ class ModuleLoader:
     A resolver that does not know a module leaves it to the others, unless the plan says where the module comes from.
     """
 
-    def __init__(self, coordinator: ModuleCoordinator | None = None, search_paths: Sequence[Path] = ()) -> None:
+    def __init__(
+        self, coordinator: ModuleCoordinator | None = None, search_paths: Sequence[Path] | None = None
+    ) -> None:
         self.coordinator = coordinator
-        self._search_paths = search_paths
+        self._search_paths = search_paths or ()
 
     async def load(self, module_id: str, config: dict[str, Any] | None = None, profile_source: Any = None) -> Mount:
         """Return the module, ready to mount with this configuration; `profile_source` is the plan's `source`.

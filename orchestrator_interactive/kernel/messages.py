@@ -25,12 +25,13 @@ class TextBlock(_Wire):
 
 
 class ThinkingBlock(_Wire):
-    """Thinking of the model. Without its `signature` it must not be sent back."""
+    """Thinking of the model. Without its `signature`, or a state in `content`, it must not be sent back."""
 
     type: Literal["thinking"] = "thinking"
     thinking: str
     signature: str | None = None
     visibility: Visibility | None = None
+    content: list[Any] | None = None
 
 
 class RedactedThinkingBlock(_Wire):

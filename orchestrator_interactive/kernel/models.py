@@ -73,8 +73,8 @@ class HookResult(BaseModel):
 
     `context_injection` counts with the action `inject_context` only. `modify` carries the changed event data in
     `data`; the next handlers see it. `ephemeral` injections are part of the next request only and never of the
-    history; `append_to_last_tool_result` puts one at the end of the last tool result of that request. The registry
-    fills in `hook_name`, and `context_injections` where several hooks inject.
+    history; `append_to_last_tool_result` puts one at the end of the tool result that this request ends with, if it
+    does. The registry fills in `hook_name`, and `context_injections` where several hooks inject.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -98,7 +98,9 @@ class HookResult(BaseModel):
     hook_name: str = "unknown"
 
     def injections(self) -> list[ContextInjection]:
-        """What is to be injected, in order: nothing unless that is the action."""
+        """What is to be injected, in order: where that is the action, or other hooks wish it beside a question."""
+        if self.action == "ask_user":
+            return self.context_injections
         if self.action != "inject_context":
             return []
         if self.context_injections or not self.context_injection:

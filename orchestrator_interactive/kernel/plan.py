@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,34 +46,61 @@ class MountPlan:
 
 
 def merged(base: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay one configuration over another.
+    """Lay one configuration over another; neither is touched or shared.
 
-    Dictionaries are merged key by key. Lists of modules are merged by module: one that both name gets both configs,
-    others are added. Everything else is replaced.
+    Dictionaries are merged key by key, save that another module does not inherit the options of the one it takes the
+    place of. The lists of modules are merged by module: one that both name gets both configs, others are added.
+    Everything else is replaced.
     """
-    result = dict(base)
+    result: dict[str, Any] = deepcopy(dict(base))
     for key, value in overlay.items():
-        result[key] = _merged_value(result.get(key), value)
+        if key in _LISTS and isinstance(value, list) and isinstance(result.get(key), list):
+            result[key] = _merged_modules(result[key], value)
+        else:
+            result[key] = _merged_value(result.get(key), value)
+    for point in _REQUIRED:
+        # The options of a module that is named by its name alone stand beside `session`.
+        if point not in overlay and _named(result, point) != _named(base, point):
+            result.pop(point, None)
+            result["session"].pop(f"{point}_source", None)
     return result
 
 
+def _named(config: Mapping[str, Any], point: str) -> Any:
+    session = config.get("session")
+    return _module_of(session.get(point)) if isinstance(session, Mapping) else None
+
+
 def _merged_value(base: Any, overlay: Any) -> Any:
-    if isinstance(base, Mapping) and isinstance(overlay, Mapping):
-        return merged(base, overlay)
-    if _lists_modules(base) and _lists_modules(overlay):
-        modules = {_module_of(entry): entry for entry in base}
-        for entry in overlay:
-            modules[_module_of(entry)] = _merged_value(modules.get(_module_of(entry)), entry)
-        return list(modules.values())
-    return overlay
+    if not isinstance(overlay, Mapping) or not isinstance(base, Mapping):
+        return deepcopy(overlay)
+    if "module" in overlay and overlay["module"] != base.get("module"):
+        return deepcopy(dict(overlay))
+    return {**base, **{key: _merged_value(base.get(key), value) for key, value in overlay.items()}}
 
 
-def _lists_modules(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(map(_module_of, value))
+def _merged_modules(base: list[Any], overlay: list[Any]) -> list[Any]:
+    """Entry for entry: the second entry of a module is laid over the second one of the same. None removes all."""
+    result = [_whole(entry) for entry in base] if overlay else []
+    taken: set[int] = set()
+    for entry in map(_whole, overlay):
+        same = (i for i, there in enumerate(result) if i not in taken and _module_of(there) == _module_of(entry))
+        place = next(same, None)
+        if place is None:
+            place = len(result)
+            result.append(deepcopy(entry))
+        else:
+            result[place] = _merged_value(result[place], entry)
+        taken.add(place)
+    return result
+
+
+def _whole(entry: Any) -> Any:
+    return {"module": entry} if isinstance(entry, str) else entry
 
 
 def _module_of(entry: Any) -> Any:
-    return entry.get("module") if isinstance(entry, Mapping) else entry if isinstance(entry, str) else None
+    return entry.get("module") if isinstance(entry, Mapping) else entry
 
 
 def _required(config: Mapping[str, Any], session: Mapping[str, Any], point: str) -> ModuleSpec:
@@ -90,13 +118,12 @@ def _listed(entries: Any, point: str) -> list[ModuleSpec]:
         return []
     if not isinstance(entries, list | tuple):
         raise ValueError(f"{point} must be a list of modules, not {type(entries).__name__}.")  # noqa: TRY004 - the contract's
-    named = [{"module": entry} if isinstance(entry, str) else entry for entry in entries]
-    return [_spec(_mapping(entry, f"{point}[{i}]"), point, f"{point}[{i}]") for i, entry in enumerate(named)]
+    return [_spec(_mapping(_whole(entry), f"{point}[{i}]"), point, f"{point}[{i}]") for i, entry in enumerate(entries)]
 
 
 def _spec(entry: Mapping[str, Any], point: str, where: str) -> ModuleSpec:
     module = entry.get("module")
-    if not isinstance(module, str) or not module:
+    if not isinstance(module, str) or not module.strip():
         raise ValueError(f"{where} names no module; give it a `module`, such as 'tool-todo'.")
     config = _mapping(entry.get("config") or {}, f"{where}.config")
     return ModuleSpec(point, module, dict(config), entry.get("source"))
@@ -109,5 +136,5 @@ def _mapping(value: Any, where: str) -> Mapping[str, Any]:
 
 
 def _check_limit(value: Any, where: str) -> None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or value < 0):
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0):
         raise ValueError(f"{where} must be a number, 0 or more, or left out for no limit; it is {value!r}.")

@@ -3,37 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import time
 import uuid
-from typing import TYPE_CHECKING, Any, Self
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import structlog
 
 from orchestrator_interactive.kernel import events
+from orchestrator_interactive.kernel.borders import told
 from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
-from orchestrator_interactive.kernel.errors import ModuleLoadError
-from orchestrator_interactive.kernel.interfaces import ContextManager, Orchestrator, Provider, Tool
+from orchestrator_interactive.kernel.interop import own_errors
 from orchestrator_interactive.kernel.loader import ModuleLoader
 from orchestrator_interactive.kernel.models import SessionStatus
+from orchestrator_interactive.kernel.mounting import Mounting
 from orchestrator_interactive.kernel.plan import MountPlan, merged
+from orchestrator_interactive.kernel.time_limit import within
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from types import TracebackType
 
     from orchestrator_interactive.kernel.interfaces import ApprovalSystem, DisplaySystem
-    from orchestrator_interactive.kernel.loader import Ready
-    from orchestrator_interactive.kernel.plan import ModuleSpec
 
 log = structlog.get_logger(__name__)
 
 
-_CONTRACTS: dict[str, type] = {
-    "orchestrator": Orchestrator,
-    "context": ContextManager,
-    "providers": Provider,
-    "tools": Tool,
-}
+# A stop is over when it is over: who is told of it last cannot hold it up.
+_LAST_WORD_S = 0.3
 
 
 class AmplifierSession:
@@ -65,40 +62,59 @@ class AmplifierSession:
         self.parent_id = parent_id
         self.status = SessionStatus(session_id=self.session_id)
         self._is_resumed = is_resumed
-        self._initialized = False
-        self._initializing = asyncio.Lock()
+        self._life: Literal["new", "ready", "ended"] = "new"
+        self._changing = asyncio.Lock()
+        self._changed_by: asyncio.Task[Any] | None = None
         self._running = False
         self._prompts = 0
         self._begun_at = time.monotonic()
-        self._left_out: list[tuple[ModuleSpec, Exception]] = []
-        self._ready: list[tuple[str, Ready]] = []
         self.coordinator = ModuleCoordinator(self, approval_system, display_system)
         self.coordinator.hooks.set_default_fields(session_id=self.session_id, parent_id=parent_id)
         if plan.hook_timeout_s is not None:
             self.coordinator.hooks.timeout_s = plan.hook_timeout_s
-        self.loader = loader or ModuleLoader(self.coordinator)
+        self.loader = ModuleLoader() if loader is None else loader
+        if getattr(self.loader, "coordinator", self) is None:
+            self.loader.coordinator = self.coordinator
 
     async def initialize(self) -> None:
-        """Mount the plan's modules.
+        """Mount the plan's modules. A session whose modules cannot be had has ended.
 
         A provider, tool or hook that fails is left out; `module:load_failed` tells of it.
 
         Raises:
             ModuleNotFoundError, ModuleLoadError: the orchestrator or the context cannot be had.
+            RuntimeError: the session has ended, or is being initialized by whoever calls this.
         """
-        async with self._initializing:
-            if self._initialized:
-                return
-            plan = MountPlan.read(self.config)
-            self.coordinator.register_contributor("observability.events", "kernel", lambda: list(events.ALL_EVENTS))
-            for spec in plan.required:
-                await self._mount(spec)
-                self._check_contract(spec)
-            for spec in plan.optional:
-                await self._mount_or_leave_out(spec)
-            await self._tell()
-            self._initialized = True
-            await self._emit_start()
+        if self._life == "ready":
+            return
+        async with self._change("initialized"):
+            if self._life == "ended":
+                raise RuntimeError("This session has ended; make a new one.")
+            if self._life == "new":
+                await self._begin()
+
+    async def _begin(self) -> None:
+        self.coordinator.register_contributor("observability.events", "kernel", lambda: list(events.ALL_EVENTS))
+        self._mounting = Mounting(self.coordinator, self.loader)
+        try:
+            await self._mounting.mount(MountPlan.read(self.config))
+        except BaseException:
+            await self._end()
+            raise
+        self._life = "ready"
+        await self._emit_start()
+
+    @asynccontextmanager
+    async def _change(self, becoming: str) -> AsyncIterator[None]:
+        """One beginning or end at a time; a module that asks for one in the middle of one would wait for itself."""
+        if self._changed_by is not None and self._changed_by is asyncio.current_task():
+            raise RuntimeError(f"This session is just being {becoming}: a module cannot ask for it in the middle.")
+        async with self._changing:
+            self._changed_by = asyncio.current_task()
+            try:
+                yield
+            finally:
+                self._changed_by = None
 
     async def execute(self, prompt: str, **kwargs: Any) -> str:
         """Run a prompt; keyword arguments go to the orchestrator. Errors keep their type.
@@ -119,40 +135,51 @@ class AmplifierSession:
             await self.initialize()
             self.status.status = "running"
             answer = await self._orchestrate(prompt, kwargs)
+            self.status.status = "completed"
         except BaseException as e:
             cancelled = isinstance(e, asyncio.CancelledError) or self.coordinator.cancellation.is_cancelled
             self.status.status = "cancelled" if cancelled else "failed"
-            self.status.last_error = {"type": type(e).__name__, "message": str(e)}
+            self.status.last_error = {"type": type(e).__name__, "message": told(e)}
             raise
         finally:
-            self._running = False
-            await self._finish_cancellation()
-        if self.status.status == "running":
-            self.status.status = "completed"
+            try:
+                await self._finish_cancellation()
+            finally:
+                self._running = False
         return answer
 
     async def _orchestrate(self, prompt: str, kwargs: dict[str, Any]) -> str:
         mounted = {point: self.coordinator.get(point) for point in ("orchestrator", "context", "providers")}
         for point, module in mounted.items():
-            if not module:
-                why = " ".join(f"{spec.module}: {e}" for spec, e in self._left_out) or "The mount plan names none."
-                raise RuntimeError(f"Nothing is mounted at '{point}'. {why}")
-        answer: str = await mounted["orchestrator"].execute(
-            prompt,
-            mounted["context"],
-            mounted["providers"],
-            self.coordinator.get("tools"),
-            self.coordinator.hooks,
-            coordinator=self.coordinator,
-            **kwargs,
-        )
+            if module is None or module == {}:
+                raise RuntimeError(f"Nothing is mounted at '{point}'. {self._mounting.why_nothing_at(point)}")
+        with own_errors():
+            answer: str = await mounted["orchestrator"].execute(
+                prompt,
+                mounted["context"],
+                mounted["providers"],
+                self.coordinator.get("tools"),
+                self.coordinator.hooks,
+                coordinator=self.coordinator,
+                **kwargs,
+            )
         return answer
 
     async def cleanup(self) -> None:
-        """End the session: `session:end`, then the modules' clean-ups, last mounted first."""
-        was_initialized, self._initialized = self._initialized, False
+        """End the session: `session:end`, then the modules' clean-ups, last mounted first. Once is enough.
+
+        Raises:
+            RuntimeError: a prompt is running, or the session is being ended by whoever calls this.
+        """
+        if self._running:
+            raise RuntimeError("A prompt is running in this session; cancel it before the clean-up.")
+        async with self._change("ended"):
+            await self._end()
+
+    async def _end(self) -> None:
+        was_ready, self._life = self._life == "ready", "ended"
         try:
-            if was_initialized:
+            if was_ready:
                 stats = {"prompts": self._prompts, "duration_s": round(time.monotonic() - self._begun_at, 3)}
                 payload = {"session_id": self.session_id, "status": self.status.status, "stats": stats}
                 await self.coordinator.hooks.emit(events.SESSION_END, payload)
@@ -160,70 +187,17 @@ class AmplifierSession:
             await self.coordinator.cleanup()
 
     async def __aenter__(self) -> Self:
-        await self.initialize()
+        try:
+            await self.initialize()
+        except BaseException:
+            await self.cleanup()
+            raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.cleanup()
-
-    async def _mount(self, spec: ModuleSpec) -> None:
-        mount = await self.loader.load(spec.module, spec.config, spec.source)
-        before = self._mounted_at(spec.point)
-        returned = await mount(self.coordinator)
-        mounted = self._mounted_at(spec.point)
-        if returned is not None and id(returned) not in mounted:
-            self._keep(spec, returned, mounted_itself=mounted != before)
-        if ready := getattr(mount, "on_session_ready", None):
-            self._ready.append((spec.module, ready))
-
-    def _check_contract(self, spec: ModuleSpec) -> None:
-        mounted = self.coordinator.get(spec.point)
-        if mounted is not None and not isinstance(mounted, _CONTRACTS[spec.point]):
-            raise ModuleLoadError(
-                f"Module '{spec.module}' mounts a {type(mounted).__name__} as {spec.point}, which lacks methods of the "
-                f"contract (see `{_CONTRACTS[spec.point].__name__}` in kernel/interfaces.py)."
-            )
-
-    def _keep(self, spec: ModuleSpec, returned: Any, *, mounted_itself: bool) -> None:
-        """What `mount` returned is its clean-up, or the module, to be mounted if it has not done so."""
-        if inspect.isroutine(returned):  # asking a function whether it is a module takes longer than all the rest
-            self.coordinator.register_cleanup(returned)
-            return
-        contract = _CONTRACTS.get(spec.point)
-        if contract is not None and isinstance(returned, contract):
-            if not mounted_itself:
-                self.coordinator.mount(spec.point, returned)
-        elif callable(returned):
-            self.coordinator.register_cleanup(returned)
-        else:
-            log.warning("module.returned_nonsense", module=spec.module, got=type(returned).__name__)
-
-    def _mounted_at(self, point: str) -> list[int]:
-        """The identities of what is mounted there."""
-        mounted = self.coordinator.get(point)
-        return [id(module) for module in mounted.values()] if isinstance(mounted, dict) else [id(mounted)]
-
-    async def _mount_or_leave_out(self, spec: ModuleSpec) -> None:
-        try:
-            await self._mount(spec)
-        except Exception as e:  # one module may not take the session down
-            log.debug("module.load_failed", kind=spec.point, module=spec.module, exc_info=True)
-            self._left_out.append((spec, e))
-
-    async def _tell(self) -> None:
-        """Tell the modules that all are mounted, and whoever listens which are not."""
-        emit = self.coordinator.hooks.emit
-        for spec, e in self._left_out:
-            kind, error = spec.point.removesuffix("s"), str(e) or type(e).__name__
-            await emit(events.MODULE_LOAD_FAILED, {"module_type": kind, "module_id": spec.module, "error": error})
-        for module, ready in self._ready:
-            try:
-                await ready(self.coordinator)
-            except Exception as e:  # one module may not take the session down
-                log.warning("module.on_session_ready_failed", module=module, exc_info=True)
-                await emit(events.MODULE_ON_SESSION_READY_FAILED, {"module_id": module, "error": str(e)})
 
     async def _emit_start(self) -> None:
         payload = {"session_id": self.session_id, "parent_id": self.parent_id, "config": self.config}
@@ -239,7 +213,11 @@ class AmplifierSession:
         self.status.status = "cancelled"
         was_immediate = token.is_immediate
         token.reset()
-        await self.coordinator.hooks.emit(events.CANCEL_COMPLETED, {"was_immediate": was_immediate})
+        payload = {"was_immediate": was_immediate}
+        try:
+            await within(_LAST_WORD_S, self.coordinator.hooks.emit(events.CANCEL_COMPLETED, payload))
+        except TimeoutError:
+            log.warning("session.cancel_completed_unheard")
 
     def _merge_configs(self, base: dict[str, Any], overlay: dict[str, Any]) -> dict[str, Any]:
         """Lay an agent's configuration over another, for a child session. See `plan.merged`."""

@@ -20,16 +20,18 @@ async def within(timeout_s: float, awaitable: Awaitable[T]) -> T:
     Raises:
         TimeoutError: it took longer; it was cancelled.
     """
-    if not asyncio.iscoroutine(awaitable):
-        async with asyncio.timeout(timeout_s):
-            return await awaitable
-    try:
-        waits_for = awaitable.send(None)
-    except StopIteration as finished:
-        result: T = finished.value
-        return result
-    async with asyncio.timeout(timeout_s):
-        return await _Begun(awaitable, waits_for)
+    if asyncio.iscoroutine(awaitable):
+        try:
+            waits_for = awaitable.send(None)
+        except StopIteration as finished:
+            result: T = finished.value
+            return result
+        awaitable = _Begun(awaitable, waits_for)
+    async with asyncio.timeout(timeout_s) as limit:
+        result = await awaitable
+    if limit.expired():
+        raise TimeoutError  # it answered its cancellation: too late
+    return result
 
 
 class _Begun(Generic[T]):

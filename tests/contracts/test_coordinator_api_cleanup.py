@@ -105,16 +105,36 @@ class TestCleanup:
         assert order == ["last", "first"]
         assert logs.tell("error", "cleanup", "fails")
 
-    async def test_one_that_is_cancelled_keeps_no_other_from_running(
+    async def test_one_that_awaits_what_it_cancelled_keeps_no_other_from_running(
         self, coordinator: ModuleCoordinator, order: list[str]
     ) -> None:
-        async def cancelled() -> None:
-            raise asyncio.CancelledError
+        task = asyncio.create_task(asyncio.Event().wait())
+
+        async def ends_its_task() -> None:
+            task.cancel()
+            await task
 
         coordinator.register_cleanup(Resource("first", order).close)
-        coordinator.register_cleanup(cancelled)
+        coordinator.register_cleanup(ends_its_task)
+        await coordinator.cleanup()
+        assert order == ["first"]
+
+    async def test_being_cancelled_is_passed_on_after_the_others(
+        self, coordinator: ModuleCoordinator, order: list[str]
+    ) -> None:
+        begun = asyncio.Event()
+
+        async def waits() -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+        coordinator.register_cleanup(Resource("first", order).close)
+        coordinator.register_cleanup(waits)
+        cleaning = asyncio.create_task(coordinator.cleanup())
+        await begun.wait()
+        cleaning.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await coordinator.cleanup()
+            await cleaning
         assert order == ["first"]
 
     async def test_each_function_runs_once(self, coordinator: ModuleCoordinator, order: list[str]) -> None:

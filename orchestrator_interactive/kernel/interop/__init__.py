@@ -6,7 +6,17 @@ nothing of it can have come our way.
 """
 
 from orchestrator_interactive.kernel.interop.abroad import at_home, bilingual, own_provider, own_tool
-from orchestrator_interactive.kernel.interop.conversion import own, own_error
+from orchestrator_interactive.kernel.interop.conversion import own, own_error, own_errors
 from orchestrator_interactive.kernel.interop.guests import GuestProvider, own_hooks
 
-__all__ = ["GuestProvider", "at_home", "bilingual", "own", "own_error", "own_hooks", "own_provider", "own_tool"]
+__all__ = [
+    "GuestProvider",
+    "at_home",
+    "bilingual",
+    "own",
+    "own_error",
+    "own_errors",
+    "own_hooks",
+    "own_provider",
+    "own_tool",
+]

@@ -76,9 +76,12 @@ class CoordinatorAbroad:
         await self._coordinator.mount(mount_point, speaks(module) if speaks else module, name=name)
 
     async def process_hook_result(self, result: HookResult, event: str, hook_name: str = "unknown") -> HookResult:
-        processed = await self._coordinator.process_hook_result(foreign(result), event, hook_name)
-        answer: HookResult = own(processed)
-        return answer
+        """As ours does it: only an answered question comes back as something else.
+
+        amplifier_core gives a lasting injection back as "continue"; whoever asked then misses it in the next request.
+        """
+        processed: HookResult = own(await self._coordinator.process_hook_result(foreign(result), event, hook_name))
+        return processed if result.action == "ask_user" else result
 
 
 class ProviderAbroad:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
@@ -10,9 +11,11 @@ from pydantic import BaseModel
 from orchestrator_interactive.kernel import errors, messages, models
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import ModuleType
 
 PACKAGE = "amplifier_core"
+KERNEL = "orchestrator_interactive.kernel."
 
 _OWN: dict[str, type[BaseModel]] = {
     kind.__name__: kind
@@ -43,10 +46,8 @@ def foreign(value: Any) -> Any:
     """amplifier_core's for a value of ours; a list, item by item; anything else as it is."""
     if isinstance(value, list):
         return [foreign(item) for item in value]
-    kind = getattr(amplifier_core(), type(value).__name__, None) if isinstance(value, BaseModel) else None
-    if kind is None or isinstance(value, kind):
-        return value
-    return kind.model_validate(value.model_dump())
+    kind = _foreign_kind(type(value))
+    return value if kind is None else kind.model_validate(value.model_dump())
 
 
 def own_error(error: Exception) -> Exception:
@@ -58,8 +59,21 @@ def own_error(error: Exception) -> Exception:
     return error
 
 
+@contextmanager
+def own_errors() -> Iterator[None]:
+    """Errors of amplifier_core come out of this as those of our family."""
+    try:
+        yield
+    except Exception as e:
+        told = own_error(e)
+        if told is e:
+            raise
+        raise told from e
+
+
 def foreign_error(error: errors.LLMError) -> Exception:
-    kind = getattr(amplifier_core(), type(error).__name__, None)
+    """amplifier_core's error for one of our family."""
+    kind = _foreign_kind(type(error))
     return error if kind is None else _restated(error, kind)
 
 
@@ -75,6 +89,13 @@ def _own_kind(kind: type) -> type[BaseModel] | None:
             (_OWN[base.__name__] for base in kind.__mro__ if _is_of(base) and base.__name__ in _OWN), None
         )
     return _SEEN[kind]
+
+
+def _foreign_kind(kind: type) -> Any:
+    """amplifier_core's class for one of ours, or for one that a module derived from it."""
+    names = (base.__name__ for base in kind.__mro__ if base.__module__.startswith(KERNEL))
+    found = (getattr(amplifier_core(), name, None) for name in names)
+    return next((kind for kind in found if kind is not None), None)
 
 
 def _is_of(kind: type) -> bool:

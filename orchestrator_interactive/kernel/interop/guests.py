@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel
-
-from orchestrator_interactive.kernel.interop.conversion import foreign, own, own_error
+from orchestrator_interactive.kernel.interop.conversion import foreign, own, own_errors
+from orchestrator_interactive.kernel.interop.event_data import as_json, changes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,13 +35,8 @@ class GuestProvider:
 
     async def complete(self, request: ChatRequest, **kwargs: Any) -> ChatResponse:
         kwargs.pop("stream", None)
-        try:
+        with own_errors():
             answer: ChatResponse = own(await self._provider.complete(foreign(request), **kwargs))
-        except Exception as e:
-            told = own_error(e)
-            if told is e:
-                raise
-            raise told from e
         return answer
 
     def parse_tool_calls(self, response: ChatResponse) -> list[ToolCall]:
@@ -67,8 +60,12 @@ class GuestHooks:
         return list_handlers is None or bool(list_handlers(event).get(event))
 
     async def emit(self, event: str, data: dict[str, Any] | None = None) -> HookResult:
-        result: HookResult = own(await self._registry.emit(event, as_json(data or {})))
-        return result if result.action == "modify" else result.model_copy(update={"data": None})
+        """As ours does it; amplifier_core's word for a modification is "continue"."""
+        sent = as_json(data or {})
+        result: HookResult = own(await self._registry.emit(event, sent))
+        changed = changes(sent, result.data)
+        action = "modify" if changed and result.action == "continue" else result.action
+        return result.model_copy(update={"action": action, "data": changed or None})
 
 
 class GuestToken:
@@ -108,13 +105,3 @@ class _Look:
     def end(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-
-
-def as_json(data: dict[str, Any]) -> dict[str, Any]:
-    """Event data as it survives JSON: models as dictionaries, errors and everything else as text."""
-    plain: dict[str, Any] = json.loads(json.dumps(data, default=_plain))
-    return plain
-
-
-def _plain(value: Any) -> Any:
-    return value.model_dump(mode="json", exclude_none=True) if isinstance(value, BaseModel) else str(value)

@@ -1,0 +1,97 @@
+"""Questions of hooks that a person decides."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from orchestrator_interactive.kernel.borders import contained, told
+from orchestrator_interactive.kernel.errors import ApprovalTimeoutError
+from orchestrator_interactive.kernel.interop import own_error
+
+if TYPE_CHECKING:
+    from orchestrator_interactive.kernel.interfaces import ApprovalSystem
+    from orchestrator_interactive.kernel.models import HookResult
+
+log = structlog.get_logger(__name__)
+
+_ALWAYS = "allow always"
+
+
+class Approvals:
+    """Puts a session's questions to its approval system, and remembers what is always allowed."""
+
+    def __init__(self) -> None:
+        self._always: set[str] = set()
+        self._left_behind: set[asyncio.Task[Any]] = set()
+
+    async def decide(self, system: ApprovalSystem | None, result: HookResult, hook_name: str) -> HookResult:
+        """Turn a question into `continue` or `deny`; nobody to ask, and nobody answering, is no.
+
+        A time-out and a failure of the system take the default that the hook gives. "Allow always", where it was
+        offered, holds for this question for the rest of the session.
+        """
+        prompt = result.approval_prompt or "Allow this?"
+        if prompt in self._always:
+            return _allowed(result)
+        if system is None:
+            log.warning("approval.nobody_to_ask", hook=hook_name)
+            return _denied(result, f"Nobody can be asked here: {prompt}")
+        options = result.approval_options or ["Allow", "Deny"]
+        try:
+            answer = await self._answer(system, prompt, options, result)
+        except (TimeoutError, ApprovalTimeoutError):
+            log.info("approval.timeout", hook=hook_name, default=result.approval_default)
+            return _by_default(result, f"Approval timeout - denied by default: {prompt}")
+        except Exception as e:  # whoever asks people may fail
+            log.exception("approval.failed", hook=hook_name, default=result.approval_default)
+            return _by_default(result, f"Approval failed ({told(e)}) - denied by default: {prompt}")
+        chosen = answer.strip().lower() if isinstance(answer, str) else ""
+        if not chosen.startswith(("allow", "deny")):
+            log.warning("approval.unexpected_answer", hook=hook_name, answer=chosen)
+        if chosen == _ALWAYS and result.approval_prompt and _ALWAYS in map(str.lower, options):
+            self._always.add(prompt)
+        return _allowed(result) if chosen.startswith("allow") else _denied(result, f"User denied: {prompt}")
+
+    async def _answer(self, system: ApprovalSystem, prompt: str, options: list[str], result: HookResult) -> Any:
+        """What the system answers in time. One that does not heed the time-out is left behind, and unheard."""
+        asking = asyncio.get_running_loop().create_task(self._asked(system, prompt, options, result))
+        self._left_behind.add(asking)
+        asking.add_done_callback(self._on_end)
+        try:
+            await asyncio.wait({asking}, timeout=result.approval_timeout)
+            if not asking.done():
+                raise TimeoutError
+        finally:
+            asking.cancel()
+        return asking.result()
+
+    async def _asked(self, system: ApprovalSystem, prompt: str, options: list[str], result: HookResult) -> Any:
+        try:
+            with contained():
+                timeout_s, default = result.approval_timeout, result.approval_default
+                return await system.request_approval(prompt, options, timeout_s, default)
+        except Exception as e:
+            own = own_error(e)
+            if own is e:
+                raise
+            raise own from e
+
+    def _on_end(self, asking: asyncio.Task[Any]) -> None:
+        self._left_behind.discard(asking)
+        if not asking.cancelled():
+            asking.exception()  # seen: it was told where it was awaited, or came too late
+
+
+def _by_default(result: HookResult, reason: str) -> HookResult:
+    return _allowed(result) if result.approval_default == "allow" else _denied(result, reason)
+
+
+def _allowed(result: HookResult) -> HookResult:
+    return result.model_copy(update={"action": "continue"})
+
+
+def _denied(result: HookResult, reason: str) -> HookResult:
+    return result.model_copy(update={"action": "deny", "reason": reason})
