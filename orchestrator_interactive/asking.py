@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import structlog
 
 from orchestrator_interactive.kernel import events
-from orchestrator_interactive.kernel.errors import LLMTimeoutError, ProviderUnavailableError
+from orchestrator_interactive.kernel.errors import LLMError, LLMTimeoutError, ProviderUnavailableError
+from orchestrator_interactive.kernel.hooks import CONTINUE
+from orchestrator_interactive.kernel.messages import ChatResponse
 from orchestrator_interactive.kernel.stream import ResponseStream
+from orchestrator_interactive.requests import unreadable
 from orchestrator_interactive.rows import assistant_row
 from orchestrator_interactive.run import RunStopped, changed, injected_row, lasting_rows
 from orchestrator_interactive.work import Work
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.interfaces import Provider
-    from orchestrator_interactive.kernel.messages import ChatRequest, ChatResponse, ContentBlock
+    from orchestrator_interactive.kernel.messages import ChatRequest, ContentBlock
     from orchestrator_interactive.kernel.models import HookResult
     from orchestrator_interactive.requests import RequestBuilder
     from orchestrator_interactive.run import Run
@@ -54,22 +58,26 @@ async def ask(run: Run, model: Model, *, tools_allowed: bool) -> ChatResponse:
     payload = {"provider": model.name, "response": response, "usage": response.usage}
     try:
         wish = await run.consult(events.PROVIDER_RESPONSE, payload)
-    except RunStopped:
-        await _keep(run, stream.kept(response.content))
+    except RunStopped as e:
+        if e.wish is None:  # a hook was still looking at the answer, and might have refused it
+            raise
+        await _keep(run, stream.kept(changed(e.wish, "response", response).content))
     return changed(wish, "response", response)
 
 
 async def _request(run: Run, model: Model, *, tools_allowed: bool) -> ChatRequest:
     rows = await run.context.get_messages_for_request(provider=model.provider)
-    payload = {"provider": model.name, "messages": rows, "model": model.model}
-    wish = await run.consult(events.PROVIDER_REQUEST, payload)
-    modified = _changed_rows(wish, rows)
-    lasting = lasting_rows(wish)
-    if lasting and modified is rows:
-        rows = await run.context.get_messages_for_request(provider=model.provider)
-    else:
-        # The injections stand in the context by now; modified rows do not know of them.
-        rows = [*modified, *lasting]
+    wish = CONTINUE
+    if run.hooks.listens(events.PROVIDER_REQUEST):
+        # The rows are the context's own: hooks get copies, and change them by saying so.
+        payload = {"provider": model.name, "messages": deepcopy(rows), "model": model.model}
+        wish = await run.consult(events.PROVIDER_REQUEST, payload)
+        modified, lasting = _changed_rows(wish, rows), lasting_rows(wish)
+        if lasting and modified is rows:
+            rows = await run.context.get_messages_for_request(provider=model.provider)
+        else:
+            # The injections stand in the context by now; modified rows do not know of them.
+            rows = [*modified, *lasting]
     request = model.requests.build(*_with_remarks(run, rows), tools_allowed=tools_allowed)
     chosen = changed(wish, "model", model.model or "")
     if chosen != (model.model or ""):
@@ -79,10 +87,12 @@ async def _request(run: Run, model: Model, *, tools_allowed: bool) -> ChatReques
 
 def _changed_rows(wish: HookResult, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     modified = changed(wish, "messages", rows)
-    if modified is rows or all(isinstance(row, dict) and row.get("role") for row in modified):
-        return modified
-    log.warning("hook.modified_to_nonsense", hook=wish.hook_name, part="messages", problem="a row without a role")
-    return rows
+    if modified is rows:
+        return rows
+    if problem := next((problem for row in modified if (problem := unreadable(row))), None):
+        log.warning("hook.modified_to_nonsense", hook=wish.hook_name, part="messages", problem=problem)
+        return rows
+    return modified
 
 
 def _with_remarks(run: Run, rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -125,7 +135,10 @@ def _answer(model: Model, work: Work[ChatResponse], watchdog: _Watchdog) -> Chat
         raise LLMTimeoutError(f"The model was silent for {model.stall_timeout_s or 0:g} seconds.", provider=model.name)
     if work.task.cancelled():
         raise ProviderUnavailableError("The call to the model was cancelled.", provider=model.name)
-    return work.task.result()
+    answer = work.task.result()
+    if not isinstance(answer, ChatResponse):
+        raise LLMError(f"The provider answered with {type(answer).__name__}, no ChatResponse.", provider=model.name)
+    return answer
 
 
 async def _keep(run: Run, kept: list[ContentBlock]) -> NoReturn:

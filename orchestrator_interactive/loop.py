@@ -128,8 +128,10 @@ class InteractiveOrchestrator:
             raise
         finally:
             self._queue.close()
-            self._running = None
-            await self._report_end(run, outcome)
+            try:
+                await self._report_end(run, outcome)
+            finally:
+                self._running = None
         return outcome.text
 
     async def _guarded(self, run: Run, providers: dict[str, Provider], prompt: str) -> Outcome:

@@ -10,12 +10,13 @@ from orchestrator_interactive.kernel.messages import ChatRequest, Message, TextB
 from orchestrator_interactive.rows import call_ids
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from orchestrator_interactive.kernel.interfaces import Provider, Tool
 
 log = structlog.get_logger(__name__)
 
+_GO_ON = Message(role="user", content="[Go on.]")
 _EMPTY = ChatRequest(messages=[], stream=True)
 
 NO_RESULT = "No result was recorded: the outcome of this call is unknown."
@@ -30,22 +31,51 @@ class Transcript:
     """
 
     def __init__(self) -> None:
+        self.problems: list[str] = []
+        self._start()
+
+    def _start(self) -> None:
         self._rows: list[dict[str, Any]] = []
         self._messages: list[Message] = []
         self._open_calls: list[str] = []
-        self.problems: list[str] = []
-
-    def leads_to(self, rows: Sequence[dict[str, Any]]) -> bool:
-        """Whether these rows begin with all that has been looked at."""
-        return rows[: len(self._rows)] == self._rows
+        self._given_up: set[str] = set()
 
     def messages(self, rows: Sequence[dict[str, Any]]) -> list[Message]:
-        """The messages for these rows, which begin with all that has been looked at; a fresh list."""
+        """The messages for these rows, in a fresh list.
+
+        Rows that do not begin with all that has been looked at (compaction, a rewind), or that bring a result which was
+        given up, are looked at from the beginning.
+        """
+        if not self._grew_to(rows):
+            self._start()
         new = rows[len(self._rows) :]
-        for row in new:
+        for row in self._results_first(new):
             self._append(row)
         self._rows.extend(new)
         return self._messages + [_no_result(call_id) for call_id in self._open_calls]
+
+    def _grew_to(self, rows: Sequence[dict[str, Any]]) -> bool:
+        if rows[: len(self._rows)] != self._rows:
+            return False
+        new = rows[len(self._rows) :] if self._given_up else ()
+        return not any(row["role"] == "tool" and row.get("tool_call_id") in self._given_up for row in new)
+
+    def _results_first(self, rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        """The rows; a result that came after something else is moved up to its call."""
+        open_calls, moved = set(self._open_calls), set[int]()
+        for at, row in enumerate(rows):
+            if row["role"] == "tool":
+                open_calls.discard(row.get("tool_call_id", ""))
+                if at not in moved:
+                    yield row
+                continue
+            for later in range(at + 1, len(rows)) if open_calls else ():
+                if rows[later]["role"] == "tool" and rows[later].get("tool_call_id") in open_calls:
+                    open_calls.discard(rows[later]["tool_call_id"])
+                    moved.add(later)
+                    yield rows[later]
+            yield row
+            open_calls = set(call_ids(row)) if row["role"] == "assistant" else set()
 
     def _append(self, row: dict[str, Any]) -> None:
         if row["role"] == "tool":
@@ -53,6 +83,7 @@ class Transcript:
             return
         for call_id in self._open_calls:
             self._problem("call without a result", call_id)
+            self._given_up.add(call_id)
             self._messages.append(_no_result(call_id))
         self._open_calls = []
         message = _message(row)
@@ -80,16 +111,16 @@ class RequestBuilder:
 
     def __init__(self, provider: Provider, tools: Mapping[str, Tool]) -> None:
         self._can_choose = "tool_choice" in provider.get_info().capabilities
-        self._specs = [_spec(name, tool) for name, tool in tools.items()]
+        self._specs = list(_specs(tools))
         self._transcript = Transcript()
 
     def build(
         self, rows: Sequence[dict[str, Any]], ephemeral: Sequence[dict[str, Any]] = (), *, tools_allowed: bool
     ) -> ChatRequest:
         """The request for these rows; `ephemeral` rows are part of this one only."""
-        if not self._transcript.leads_to(rows):
-            self._transcript = Transcript()  # compaction or a rewind
         messages = self._transcript.messages(rows) + [_message(row) for row in ephemeral]
+        if messages and messages[-1].role == "assistant":  # where hooks speak for it
+            messages.append(_GO_ON)
         declared = self._specs if tools_allowed or self._can_choose else []
         # Everything in it has been validated when its row came in.
         changes = {
@@ -98,6 +129,16 @@ class RequestBuilder:
             "tool_choice": "none" if declared and not tools_allowed else None,
         }
         return _EMPTY.model_copy(update=changes)
+
+
+def unreadable(row: Any) -> str | None:
+    """What is wrong with a row that did not come from the context; `None`: nothing."""
+    try:
+        _message(row)
+        call_ids(row)
+    except (ValueError, TypeError, KeyError, AttributeError) as e:
+        return f"{type(e).__name__}: {e}"
+    return None
 
 
 def _message(row: dict[str, Any]) -> Message:
@@ -116,6 +157,14 @@ def _is_refused(block: Any) -> bool:
 
 def _no_result(call_id: str) -> Message:
     return Message(role="tool", tool_call_id=call_id, content=NO_RESULT, metadata={"is_error": True})
+
+
+def _specs(tools: Mapping[str, Tool]) -> Iterator[ToolSpec]:
+    for name, tool in tools.items():
+        try:
+            yield _spec(name, tool)
+        except Exception:  # a tool may not take the run down: one that cannot be described is not offered
+            log.exception("tool.not_offered", tool=name)
 
 
 def _spec(name: str, tool: Tool) -> ToolSpec:

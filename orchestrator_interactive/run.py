@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import structlog
 from pydantic import BaseModel, ValidationError
 
+from orchestrator_interactive.kernel.borders import contained
+from orchestrator_interactive.kernel.errors import InjectionTooLargeError
 from orchestrator_interactive.kernel.hooks import CONTINUE
 from orchestrator_interactive.kernel.interop import own
+from orchestrator_interactive.kernel.time_limit import within
 from orchestrator_interactive.work import Work
 
 if TYPE_CHECKING:
@@ -23,13 +26,23 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
+# Longer than any watcher should take; one that hangs may not hold the run.
+_WATCHER_S = 10.0
+# Several hooks may each use up their own time.
+_LONGEST_S = 3600.0
+
 
 class RunStopped(Exception):  # noqa: N818 - a stop is no error
-    """Somebody stopped the run. `text` is what the model had said in the call that was cut."""
+    """Somebody stopped the run.
 
-    def __init__(self, text: str = "") -> None:
+    `text` is what the model had said in the call that was cut; `wish` what hooks had wished that were being asked, if
+    they had come to an end.
+    """
+
+    def __init__(self, text: str = "", wish: HookResult | None = None) -> None:
         super().__init__(text)
         self.text = text
+        self.wish = wish
 
 
 class RunDenied(Exception):  # noqa: N818 - named after the hooks' action
@@ -63,7 +76,8 @@ class Run:
         if self.on_progress is None:
             return
         try:
-            await self.on_progress(event, data)
+            with contained():
+                await within(_WATCHER_S, self.on_progress(event, data), self.stop)
         except Exception:  # an event sink may not break the run
             log.exception("progress.failed", progress_event=event)
 
@@ -79,13 +93,24 @@ class Run:
         work = Work(self._consult(event, data))
         with self.stop.watch(work.cut):
             await work.end()
-        self.check_stop()
+        if self.stop.is_cancelled:
+            answered = work.finished() and work.task.exception() is None
+            raise RunStopped(wish=work.task.result() if answered else None)
         return work.task.result()
 
     async def announce(self, event: str, data: dict[str, Any]) -> None:
-        """Tell the hooks what has happened. They may inject and show something; for a no it is too late."""
+        """Tell the hooks what has happened. They may inject and show something; for a no it is too late.
+
+        A stop is not held up by them: they get a moment, and are cut.
+        """
         if not self.hooks.listens(event):
             return
+        try:
+            await within(_LONGEST_S, self._announce(event, data), self.stop)
+        except TimeoutError:
+            log.warning("hook.cut", hook_event=event)
+
+    async def _announce(self, event: str, data: dict[str, Any]) -> None:
         wish = await self.hooks.emit(event, data)
         if wish.action in {"deny", "ask_user"}:
             log.info("hook.denied_too_late", hook=wish.hook_name, hook_event=event)
@@ -105,20 +130,29 @@ class Run:
         """
         if result is CONTINUE:
             return result
-        if self.coordinator is not None:
-            try:
-                result = await self.coordinator.process_hook_result(result, event, result.hook_name)
-            except ValueError as e:
-                log.warning("hook.injection_refused", hook=result.hook_name, hook_event=event, error=str(e))
-                return result.model_copy(update={"action": "continue"})
-        elif result.action == "ask_user":
-            raise RunDenied("Nobody can be asked here.")
-        else:
-            for row in lasting_rows(result):
-                await self.context.add_message(row)
+        wished = result.injections()
+        try:
+            result = await self._process(result, event)
+        except InjectionTooLargeError as e:
+            log.warning("hook.injection_refused", hook=result.hook_name, hook_event=event, error=str(e))
+            result = e.rest
+            wished = result.injections()
         if result.action == "deny":
             raise RunDenied(result.reason or "A hook denied it.")
-        self._remarks += [injection for injection in result.injections() if injection.ephemeral]
+        self._remarks += [injection for injection in wished if injection.ephemeral]
+        return result
+
+    async def _process(self, result: HookResult, event: str) -> HookResult:
+        if self.coordinator is not None:
+            return await self.coordinator.process_hook_result(result, event, result.hook_name)
+        if result.action == "ask_user":
+            raise RunDenied("Nobody can be asked here.")
+        for row in lasting_rows(result):
+            try:
+                with contained():
+                    await self.context.add_message(row)
+            except Exception:  # as the coordinator does
+                log.exception("hook.injection_lost", hook=result.hook_name, hook_event=event)
         return result
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Literal
 
 import structlog
 
 from orchestrator_interactive.kernel import events
+from orchestrator_interactive.kernel.borders import told
+from orchestrator_interactive.kernel.hooks import CONTINUE
 from orchestrator_interactive.kernel.interop import own
 from orchestrator_interactive.kernel.models import HookResult, ToolResult
 from orchestrator_interactive.rows import tool_row
@@ -27,6 +30,7 @@ log = structlog.get_logger(__name__)
 Stage = Literal["waiting", "announced", "running", "known", "reported", "closed"]
 
 NOT_STARTED = "Not started: the run was stopped before this call."
+UNCHECKED = "It ended; the run was stopped before its result had been checked, so the result is not shown."
 UNKNOWN_OUTCOME = "Cancelled while it was running: its outcome is unknown."
 
 
@@ -70,6 +74,8 @@ class ToolUse:
         self._reached, self.stage = self.stage, "closed"
         if self.result is None:
             self.result = _failure(UNKNOWN_OUTCOME if self._reached == "running" else NOT_STARTED)
+        elif self._reached == "known" and self._run.hooks.listens(_told_by(self.result)):
+            self.result = _failure(UNCHECKED)  # a hook might have changed or refused it
         content, failed = _written_down(self.result)
         return tool_row(self.call, content, failed=failed)
 
@@ -80,8 +86,9 @@ class ToolUse:
         try:
             async with asyncio.timeout(HEED_WITHIN_S):
                 if self._reached == "running" and self.result is not None:
+                    # A wish of theirs waits, like every other, until all calls of the batch have their results.
                     payload = self._payload(tool_result=self.result, error=self.result.error)
-                    await self._run.announce(events.TOOL_ERROR, payload)
+                    self.wishes.append((events.TOOL_ERROR, await self._run.hooks.emit(events.TOOL_ERROR, payload)))
                 await self._report_end()
         except TimeoutError:
             log.warning("tool.report_abandoned", tool=self.call.name)
@@ -90,7 +97,7 @@ class ToolUse:
         return self.stage == "closed"
 
     async def _prepare(self) -> None:
-        result = await self._consult(events.TOOL_PRE, self._payload())
+        result = await self._consult(events.TOOL_PRE)
         self._input = changed(result, "tool_input", self._input)
 
     async def _announce(self, tool: Tool) -> None:
@@ -101,9 +108,8 @@ class ToolUse:
 
     async def _finalise(self, result: ToolResult) -> None:
         self.stage = "known"
-        event = events.TOOL_POST if result.success else events.TOOL_ERROR
         try:
-            wish = await self._consult(event, self._payload(tool_result=result, error=result.error))
+            wish = await self._consult(_told_by(result), tool_result=result, error=result.error)
         except RunDenied as e:
             self.result = _failure(f"The result was withheld: {e}")
         else:
@@ -111,12 +117,18 @@ class ToolUse:
         self.stage = "reported"
         await self._report_end()
 
-    async def _consult(self, event: str, data: dict[str, Any]) -> HookResult:
-        """Ask the hooks; a wish to inject waits until every call of the batch has its result."""
-        result = await self._run.hooks.emit(event, data)
+    async def _consult(self, event: str, **more: Any) -> HookResult:
+        """Ask the hooks; what they wish to inject waits until every call of the batch has its result."""
+        if not self._run.hooks.listens(event):
+            return CONTINUE
+        result = await self._run.hooks.emit(event, self._payload(**more))
         if result.action == "inject_context":
             self.wishes.append((event, result))
             return result
+        if beside_a_question := result.injections():
+            wish = HookResult(action="inject_context", context_injections=beside_a_question)
+            self.wishes.append((event, wish))
+            result = result.model_copy(update={"context_injections": []})
         return await self._run.route(result, event)
 
     async def _report_end(self) -> None:
@@ -129,7 +141,9 @@ class ToolUse:
         )
 
     def _payload(self, **more: Any) -> dict[str, Any]:
-        return {"tool_name": self.call.name, "tool_input": self._input, "tool_call_id": self.call.id, **more}
+        # Hooks get a copy of the input: they change it by saying so.
+        given = deepcopy(self._input)
+        return {"tool_name": self.call.name, "tool_input": given, "tool_call_id": self.call.id, **more}
 
 
 class ToolBatch:
@@ -188,9 +202,9 @@ class ToolBatch:
 async def _executed(tool: Tool, arguments: dict[str, Any]) -> ToolResult:
     try:
         return _as_result(await tool.execute(arguments))
-    except Exception as e:  # a tool may not take the run down
+    except (SystemExit, Exception) as e:  # a tool may not take the run down
         log.exception("tool.failed", tool=tool.name)
-        return ToolResult(success=False, error={"message": str(e) or type(e).__name__, "type": type(e).__name__})
+        return ToolResult(success=False, error={"message": told(e), "type": type(e).__name__})
 
 
 def _note_crash(use: ToolUse, work: Work[None]) -> None:
@@ -198,7 +212,7 @@ def _note_crash(use: ToolUse, work: Work[None]) -> None:
     error = work.task.exception() if work.finished() else None
     if error is not None:
         log.error("tool.use_failed", tool=use.call.name, exc_info=error)
-        use.result = use.result or _failure(f"{type(error).__name__}: {error}")
+        use.result = use.result or _failure(f"{type(error).__name__}: {told(error)}")
 
 
 def _as_result(returned: Any) -> ToolResult:
@@ -208,9 +222,10 @@ def _as_result(returned: Any) -> ToolResult:
 
 
 def _changed_result(wish: HookResult, result: ToolResult) -> ToolResult:
-    """What the hooks made of a result; a text in its place is its output."""
-    if isinstance(text := (wish.data or {}).get("tool_result"), str):
-        return result.model_copy(update={"output": text})
+    """What the hooks made of a result; a text or other data in its place is its output."""
+    value = (wish.data or {}).get("tool_result")
+    if isinstance(value, str) or (isinstance(value, dict) and not value.keys() <= ToolResult.model_fields.keys()):
+        return result.model_copy(update={"output": value})
     return changed(wish, "tool_result", result)
 
 
@@ -234,6 +249,10 @@ def _label(tool: Tool, arguments: dict[str, Any]) -> str | None:
     except Exception:  # a tool may not take the run down
         log.exception("tool.label_failed", tool=tool.name)
         return None
+
+
+def _told_by(result: ToolResult) -> str:
+    return events.TOOL_POST if result.success else events.TOOL_ERROR
 
 
 def _failure(message: str) -> ToolResult:

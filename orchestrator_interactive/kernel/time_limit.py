@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine, Generator
 
+    from orchestrator_interactive.kernel.cancellation import CancellationToken
+
 T = TypeVar("T")
 
 
-async def within(timeout_s: float, awaitable: Awaitable[T]) -> T:
-    """Await something for at most `timeout_s` seconds.
+# What a stop leaves to those who are only told of things.
+_A_MOMENT_S = 0.3
+
+
+async def within(timeout_s: float, awaitable: Awaitable[T], stop: CancellationToken | None = None) -> T:
+    """Await something for at most `timeout_s` seconds, and for a moment only once `stop` has been requested.
 
     A timer costs several times what a short handler does, and most handlers never wait: a coroutine gets its timer
     when it waits for the first time.
@@ -28,10 +36,17 @@ async def within(timeout_s: float, awaitable: Awaitable[T]) -> T:
             return result
         awaitable = _Begun(awaitable, waits_for)
     async with asyncio.timeout(timeout_s) as limit:
-        result = await awaitable
+        with nullcontext() if stop is None else stop.watch(partial(_shorten, limit)):
+            result = await awaitable
     if limit.expired():
         raise TimeoutError  # it answered its cancellation: too late
     return result
+
+
+def _shorten(limit: asyncio.Timeout) -> None:
+    soon = asyncio.get_running_loop().time() + _A_MOMENT_S
+    if not limit.expired() and (limit.when() or soon) >= soon:
+        limit.reschedule(soon)
 
 
 class _Begun(Generic[T]):

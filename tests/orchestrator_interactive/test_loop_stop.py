@@ -22,6 +22,7 @@ from agents import (
     make_agent,
     mount_watched_context,
     never,
+    returning,
     say,
     soon,
     streaming,
@@ -257,14 +258,26 @@ async def test_a_tool_that_never_started_is_not_said_to_have_an_unknown_outcome(
     assert "unknown" not in (await _results(agent))["a"]
 
 
-async def test_a_result_that_is_known_is_kept_when_a_hook_still_looks_at_it() -> None:
-    agent = await make_agent(call(use("echo", "a", text="known")), tools=[echo()])
+async def test_a_result_that_a_hook_still_looks_at_is_not_let_past_it() -> None:
+    agent = await make_agent(call(use("give", "a")), tools=[returning("secret")])
     agent.events.listen(agent.hooks, "tool:post").hold("tool:post", asyncio.Event())
     run = agent.start()
     await agent.events.reached("tool:post")
     agent.stop(immediate=True)
     await soon(run)
-    assert await _results(agent) == {"a": "known"}
+    assert "secret" not in (await _results(agent))["a"]
+    assert "It ended" in (await _results(agent))["a"]
+    assert "secret" not in str(await agent.history())
+
+
+async def test_an_answer_that_a_hook_still_looks_at_is_not_let_past_it() -> None:
+    agent = await make_agent(say("secret"))
+    agent.events.listen(agent.hooks, "provider:response").hold("provider:response", asyncio.Event())
+    run = agent.start()
+    await agent.events.reached("provider:response")
+    agent.stop()
+    assert await soon(run) == ""
+    assert "secret" not in str(await agent.history())
 
 
 async def test_an_immediate_stop_cancels_running_tools() -> None:
@@ -384,7 +397,7 @@ async def test_a_stop_while_a_hook_looks_at_the_last_answer_takes_no_message_in(
     agent = await make_agent(say("all of it"), stop_grace_s=LONG_S)
     agent.events.listen(agent.hooks, "provider:response")
     agent.events.act_on("provider:response", lambda: [agent.inject("more"), agent.stop()])
-    assert await agent.run() == "all of it"
+    await agent.run()
     assert agent.progress.of("complete")[0].items() >= {"status": "cancelled", "waiting": 1}.items()
     await _goes_on(agent)
 

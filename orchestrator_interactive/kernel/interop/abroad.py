@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import wraps
 from typing import TYPE_CHECKING, Any, cast
 
-from orchestrator_interactive.kernel.errors import LLMError
+from orchestrator_interactive.kernel.errors import InjectionTooLargeError, LLMError
 from orchestrator_interactive.kernel.interop.conversion import (
     amplifier_core,
     foreign,
@@ -80,8 +80,13 @@ class CoordinatorAbroad:
 
         amplifier_core gives a lasting injection back as "continue"; whoever asked then misses it in the next request.
         """
-        processed: HookResult = own(await self._coordinator.process_hook_result(foreign(result), event, hook_name))
-        return processed if result.action == "ask_user" else result
+        try:
+            processed = await self._coordinator.process_hook_result(foreign(result), event, hook_name)
+        except ValueError as e:  # one is too large, and none is injected
+            update = {"action": "continue", "context_injection": None, "context_injections": []}
+            raise InjectionTooLargeError(str(e), result.model_copy(update=update)) from e
+        answered: HookResult = own(processed) if result.action == "ask_user" else result
+        return answered
 
 
 class ProviderAbroad:
