@@ -13,6 +13,7 @@ from connector import ConnectionRefused
 from service.app import serve
 from service.config import ConfigError, Environment, load_config, secrets
 from service.logs import configure_logging, hide_secrets
+from service.module_command import module
 
 
 @click.group()
@@ -46,6 +47,9 @@ def run(config_path: Path | None) -> None:
         raise _NotConfigured(hide_secrets(str(e), known)) from e
     except ConnectionRefused as e:
         raise _NotConnected(hide_secrets(str(e), known)) from e
+
+
+main.add_command(module)
 
 
 class _NotConfigured(click.ClickException):

@@ -1,0 +1,27 @@
+"""The process that a module is examined in: its order comes on stdin, and what it finds goes into a pipe."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from orchestrator_interactive.kernel.validation.examination import examine
+from orchestrator_interactive.kernel.validation.wire import packed, unpacked_order
+
+
+async def main() -> None:
+    out = Connection(int(sys.argv[1]), readable=False)
+    order = unpacked_order(sys.stdin.buffer.read())
+    # What a module keeps for its sessions, logs for instance, does not belong among the user's own.
+    os.environ["HOME"] = str(Path.cwd())
+    await examine(order, lambda message: out.send_bytes(packed(message)), Path.cwd())
+    out.send_bytes(b"")
+    # Tasks, threads and exit handlers of a module (those of amplifier-core may crash) do not decide how this ends.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,1 @@
+"""Contexts: `rules` about keeping conversations, `compaction` about showing less, `conversations` to try both with."""

@@ -1,0 +1,148 @@
+"""The examination of one module, from its import to its behaviour, in the process that the module may hang."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from orchestrator_interactive.kernel.validation import structure
+from orchestrator_interactive.kernel.validation.context.rules import examine_context
+from orchestrator_interactive.kernel.validation.hook.rules import examine_hook
+from orchestrator_interactive.kernel.validation.importing import import_module
+from orchestrator_interactive.kernel.validation.members import implements
+from orchestrator_interactive.kernel.validation.orchestrator.rules import examine_orchestrator
+from orchestrator_interactive.kernel.validation.provider.catching_server import CatchingServer
+from orchestrator_interactive.kernel.validation.provider.rules import examine_provider
+from orchestrator_interactive.kernel.validation.recognising import (
+    mount_once,
+    mounts_its_type,
+    recognise,
+    type_by_name,
+    type_it_says,
+)
+from orchestrator_interactive.kernel.validation.report import Check, Finding, Subject
+from orchestrator_interactive.kernel.validation.running import Examination, told
+from orchestrator_interactive.kernel.validation.stage import Theatre
+from orchestrator_interactive.kernel.validation.structure import Imported
+from orchestrator_interactive.kernel.validation.tool.rules import examine_tool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from orchestrator_interactive.kernel.validation.location import ModuleLocation
+    from orchestrator_interactive.kernel.validation.report import ModuleType
+    from orchestrator_interactive.kernel.validation.running import Step
+
+    Tell = Callable[[Step | Finding | Subject], None]
+
+# Some modules import a lot.
+_IMPORT_S = 60.0
+
+_BEHAVIOUR = Check(rule="its behaviour", section="Validation Checklist", fix="Correct what is raised here.")
+
+
+class _Enough(Exception):  # noqa: N818 - a stop is no error
+    """Nothing further can be looked at; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is to be validated.
+
+    Args:
+        module_type: what it is to be; found out where it is not given.
+        config: the module's configuration.
+        limit_s: how long one check may take, in seconds.
+    """
+
+    location: ModuleLocation
+    module_type: ModuleType | None = None
+    config: dict[str, Any] = field(default_factory=dict)
+    limit_s: float = 10.0
+
+
+async def examine(order: Order, tell: Tell, home: Path) -> None:
+    """Look at every rule, and tell what is found as it is found; the module's folders are made in `home`."""
+    examination = Examination(order.location, tell, order.limit_s)
+    tell(_named(order))
+    try:
+        imported = await _imported(examination)
+        with CatchingServer() as server:
+            await _examined(order, examination, imported, server, home)
+    except _Enough as e:
+        tell(Finding.not_checked(_BEHAVIOUR, str(e), "Do first what is said above, then validate again."))
+    except Exception as e:  # noqa: BLE001 - foreign code: it is told, not handled
+        tell(Finding.broken(_BEHAVIOUR, f"Looking at it raises {told(e, order.location)}."))
+
+
+async def _imported(examination: Examination) -> Imported:
+    location = examination.location
+    _require(await examination.check(structure.importable, location, _IMPORT_S), "It cannot be imported.")
+    imported = Imported(location, import_module(location))
+    for rule in structure.BEFORE_MOUNTING:
+        _require(await examination.check(rule, imported), "It cannot be mounted.")
+    if location.project is not None:
+        await examination.check(structure.is_declared, location)
+    if imported.on_session_ready is not None:
+        await examination.check(structure.ready_is_async, imported)
+    return imported
+
+
+async def _examined(
+    order: Order, examination: Examination, imported: Imported, server: CatchingServer, home: Path
+) -> None:
+    theatre = Theatre(imported.mount, imported.ready, order.config, home)
+    mounting = await mount_once(examination, theatre, server.url)
+    _require(await examination.check(structure.mounts, mounting.ended), "It cannot be mounted.")
+
+    called = type_it_says(imported.module) or type_by_name(order.location.module_id)
+    recognised = recognise(mounting, called, order.module_type)
+    if recognised is not None:
+        examination.tell(replace(_named(order), module_type=recognised.module_type, recognised_by=recognised.by))
+    _require(
+        await examination.check(mounts_its_type(recognised, configured=bool(order.config)), mounting),
+        "It has mounted nothing that could be looked at.",
+    )
+    if recognised is None:
+        return
+    theatre = mounting.theatre
+    if imported.ready is not None:
+        finding = await examination.check(structure.ready_runs, (imported, theatre))
+        theatre = theatre if finding.outcome == "passed" else theatre.unready()
+    for rule in structure.AFTER_MOUNTING:
+        _require(await examination.check(rule, theatre), "It cannot be mounted anew for every check.")
+    await _examine_type(recognised.module_type, examination, theatre, server)
+
+
+async def _examine_type(
+    module_type: ModuleType, examination: Examination, theatre: Theatre, server: CatchingServer
+) -> None:
+    if module_type == "hook":
+        await examine_hook(examination, theatre)
+        return
+    async with theatre.stage() as stage:
+        finding = await examination.check(implements(module_type), stage.all(module_type))
+    _require(finding, "It lacks what the protocol asks for.")
+    match module_type:
+        case "orchestrator":
+            await examine_orchestrator(examination, theatre)
+        case "context":
+            await examine_context(examination, theatre)
+        case "provider":
+            await examine_provider(examination, theatre, server)
+        case "tool":
+            await examine_tool(examination, theatre)
+
+
+def _named(order: Order) -> Subject:
+    """The module, and what it is going to be as far as that is known before it is imported."""
+    path, name = str(order.location.path), order.location.module_id
+    if order.module_type is not None:
+        return Subject(path, name, order.module_type, "as you asked")
+    return Subject(path, name, type_by_name(name), "by its name")
+
+
+def _require(finding: Finding, otherwise: str) -> None:
+    if finding.outcome in {"failed", "not checked"}:
+        raise _Enough(otherwise)

@@ -1,0 +1,186 @@
+"""The rules for tools: they say what they take, and whatever they are given they answer with a result."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from orchestrator_interactive.kernel.validation.report import Check
+from orchestrator_interactive.kernel.validation.running import (
+    UNASKED,
+    Cancelled,
+    Hung,
+    NotChecked,
+    Raised,
+    Returned,
+    kind,
+    rule,
+    told,
+)
+from orchestrator_interactive.kernel.validation.stage import called
+from orchestrator_interactive.kernel.validation.tool.inputs import Execution, Tried, inputs
+from orchestrator_interactive.kernel.validation.tool.schemas import SCHEMA_RULES, required_by, schema_of
+
+if TYPE_CHECKING:
+    from orchestrator_interactive.kernel.validation.running import Examination, Problems, Rule
+    from orchestrator_interactive.kernel.validation.stage import Theatre
+
+_SNAKE_CASE = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+
+
+async def examine_tool(examination: Examination, theatre: Theatre) -> None:
+    """Call every tool with nothing and with values of the wrong types, and look at the rules."""
+    async with theatre.stage() as stage:
+        tools = {mounted.name: mounted.instance for mounted in stage.all("tool")}
+        schemas = {name: schema_of(tool) for name, tool in tools.items()}
+        executions = []
+        for name, tool in tools.items():
+            for words, given in inputs(schemas[name]):
+                call = called(partial(tool.execute, dict(given)))
+                ended = await examination.perform(f"{name}: execute() with {words}", call)
+                executions.append(Execution(name, given, words, ended))
+        tried = Tried(examination.location, tools, schemas, tuple(executions))
+        await examination.check_all(RULES, tried)
+
+
+@rule(
+    Check(
+        rule="the name is short and in snake_case",
+        section="Name and Description",
+        fix="Use lower-case words joined by underscores, such as `read_file`.",
+        required=False,
+    )
+)
+def name_in_snake_case(tried: Tried) -> Problems:
+    return [
+        f"A tool is called '{tool.name}'."
+        for tool in tried.tools.values()
+        if not _SNAKE_CASE.fullmatch(tool.name) or len(tool.name) > 64  # what the models' services take
+    ]
+
+
+@rule(
+    Check(
+        rule="execute() does not raise, whatever it is given",
+        section="execute() Method",
+        fix="Check the input first, and return ToolResult(success=False, error={'message': …}) for what goes wrong.",
+    )
+)
+def does_not_raise(tried: Tried) -> Problems:
+    problems = []
+    for execution in tried.executions:
+        match execution.ended:
+            case Raised(error=error):
+                problems.append(f"{execution} raises {told(error, tried.location)}.")
+            case Cancelled():
+                problems.append(f"{execution} {UNASKED}.")
+    return problems
+
+
+@rule(
+    Check(
+        rule="execute() ends in time",
+        section="execute() Method",
+        fix="Limit what can take long, and await it; a tool that waits for ever stops the agent.",
+    )
+)
+def ends_in_time(tried: Tried) -> Problems:
+    return [
+        f"{execution} does not end within {execution.ended.limit_s:g} seconds."
+        for execution in tried.executions
+        if isinstance(execution.ended, Hung)
+    ]
+
+
+@rule(
+    Check(
+        rule="execute() returns a ToolResult",
+        section="execute() Method",
+        fix="Return ToolResult(success=True, output=…), or success=False with an error.",
+    )
+)
+def returns_a_result(tried: Tried) -> Problems:
+    return [
+        f"{execution} returns {kind(execution.ended.value)}."
+        for execution in tried.executions
+        if isinstance(execution.ended, Returned) and execution.result is None
+    ]
+
+
+@rule(
+    Check(
+        rule="an input without what the schema requires fails",
+        section="execute() Method",
+        fix="Return ToolResult(success=False, error={'message': 'path is required'}) where something is missing.",
+    )
+)
+def missing_input_fails(tried: Tried) -> Problems:
+    asked = [
+        execution
+        for execution in tried.executions
+        if not execution.given and required_by(tried.schemas[execution.tool]) and execution.result is not None
+    ]
+    if not asked:
+        raise NotChecked("No tool requires anything by its schema.", "Name in 'required' what it cannot do without.")
+    return [
+        f"{execution} succeeds, though its schema requires {', '.join(required_by(tried.schemas[execution.tool]))}."
+        for execution in asked
+        if execution.result is not None and execution.result.success
+    ]
+
+
+@rule(
+    Check(
+        rule="a failure says what is wrong",
+        section="execute() Method",
+        fix="Put a sentence for the model into error['message'].",
+        required=False,
+    )
+)
+def failures_speak(tried: Tried) -> Problems:
+    return [
+        f"{execution} fails, and neither its error['message'] nor its output says why."
+        for execution in tried.executions
+        if (result := execution.result) is not None
+        and not result.success
+        and not (result.error or {}).get("message")
+        and not result.output
+    ]
+
+
+@rule(
+    Check(
+        rule="the output can be given to a model",
+        section="ToolResult (Output)",
+        fix="Put into `output` a text, or lists and dictionaries of texts and numbers.",
+    )
+)
+def output_is_plain(tried: Tried) -> Problems:
+    results = [(execution, execution.result) for execution in tried.executions if execution.result is not None]
+    return [
+        f"{execution} gives an output that cannot be written as JSON: {problem}."
+        for execution, result in results
+        if (problem := _not_json(result.output))
+    ]
+
+
+def _not_json(output: Any) -> str:
+    try:
+        json.dumps(output)
+    except (TypeError, ValueError) as e:
+        return str(e)
+    return ""
+
+
+RULES: tuple[Rule[Tried], ...] = (
+    name_in_snake_case,
+    *SCHEMA_RULES,
+    does_not_raise,
+    ends_in_time,
+    returns_a_result,
+    missing_input_fails,
+    failures_speak,
+    output_is_plain,
+)

@@ -1,0 +1,65 @@
+"""Example modules, and what becomes of them when a rule is broken."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from orchestrator_interactive.kernel.validation import Finding, Report, Subject, locate
+from orchestrator_interactive.kernel.validation.examination import Order, examine
+
+if TYPE_CHECKING:
+    from orchestrator_interactive.kernel.validation import ModuleType
+    from orchestrator_interactive.kernel.validation.running import Rule, Step
+
+EXAMPLES = Path(__file__).parent.parent / "validation" / "examples"
+
+
+class Broken(NamedTuple):
+    """A change to an example module, the rules that it breaks, and what the first of them says.
+
+    `limit_s` is how long a check may take: short where the change is one that takes for ever.
+    """
+
+    old: str
+    new: str
+    rules: tuple[Rule[Any], ...]
+    said: str
+    limit_s: float = 5.0
+
+
+class Examiner(NamedTuple):
+    """Examines modules in this process, where a test is quick."""
+
+    folder: Path
+
+    async def examine(
+        self,
+        path: Path,
+        module_type: ModuleType | None = None,
+        config: dict[str, Any] | None = None,
+        limit_s: float = 5.0,
+    ) -> Report:
+        findings: list[Finding] = []
+        subjects: list[Subject] = []
+
+        def tell(message: Step | Finding | Subject) -> None:
+            if isinstance(message, Finding):
+                findings.append(message)
+            elif isinstance(message, Subject):
+                subjects.append(message)
+
+        home = self.folder / "home"
+        home.mkdir()
+        await examine(Order(locate(path), module_type, config or {}, limit_s), tell, home)
+        return Report(subjects[-1], tuple(findings))
+
+    def changed(self, example: str, *changes: tuple[str, str], folder: Path = EXAMPLES) -> Path:
+        """An example with something replaced, everywhere where it stands; it must stand there."""
+        source = (folder / f"{example}.py").read_text()
+        for old, new in changes:
+            assert old in source
+            source = source.replace(old, new)
+        path = self.folder / f"{example}.py"
+        path.write_text(source)
+        return path

@@ -1,0 +1,111 @@
+"""`amplifier-slack module validate`, as it is typed."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+from example_modules import EXAMPLES
+from service_process import run_command
+
+from service.cli import main
+
+TOOL = str(EXAMPLES / "tool_words.py")
+
+
+async def test_a_module_that_passes_ends_with_0():
+    ended = await run_command("module", "validate", TOOL)
+    assert ended.code == 0
+    lines = ended.output.splitlines()
+    assert lines[:2] == [f"Module tool-words in {TOOL}", "Type: tool (found out: it mounts at 'tools')."]
+    assert lines[-1] == "Passed: 20 of 20 checks passed."
+    assert "\x1b" not in ended.output
+
+
+async def test_a_module_that_fails_ends_with_1(examiner):
+    failure = 'ToolResult(success=False, error={"message": "text is required, and must be a text."})'
+    path = examiner.changed("tool_words", (f"return {failure}", "raise ValueError"))
+    ended = await run_command("module", "validate", str(path), "--type", "tool")
+    assert ended.code == 1
+    assert "Type: tool (as you asked)." in ended.output
+    assert "  failed       execute() does not raise, whatever it is given\n" in ended.output
+    assert "(Tool Contract: execute() Method)" in ended.output
+    assert ended.output.splitlines()[-1].startswith("Failed: ")
+
+
+async def test_a_module_that_shows_nothing_ends_with_2(examiner):
+    path = examiner.changed("provider_web", ('if not config.get("api_key"):', 'if not config.get("account"):'))
+    ended = await run_command("module", "validate", str(path))
+    assert ended.code == 2
+    assert "fix: Give with --config what it needs." in ended.output
+    assert ended.output.splitlines()[-1].startswith("Not validated: ")
+    assert (await run_command("module", "validate", str(path), "--config", "{account: mine}")).code == 0
+    config = path.with_name("config.yaml")
+    config.write_text("account: mine\n")
+    assert (await run_command("module", "validate", str(path), "--config", str(config))).code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([TOOL, "--config", "config-that-is-not-there.yaml"], "--config is neither a file with options nor options"),
+        ([TOOL, "--config", "[a, b]"], "--config is neither a file with options nor options themselves."),
+        ([TOOL, "--config", "{1: one}"], "--config is neither a file with options nor options themselves."),
+        ([TOOL, "--config", "{a: [}"], "--config cannot be read as YAML"),
+        ([TOOL, "--config", "{a: 2024-13-45}"], "--config cannot be read as YAML"),
+        ([TOOL, "--config", "{a: *b}"], "--config cannot be read as YAML"),
+        ([TOOL, "--config", "x" * 5000], "--config is neither a file"),
+        ([TOOL, "--config", f"{EXAMPLES}"], "--config is neither a file"),
+    ],
+)
+def test_a_config_that_cannot_be_used_ends_with_2_and_a_sentence(arguments, said):
+    ended = CliRunner().invoke(main, ["module", "validate", *arguments])
+    assert ended.exit_code == 2
+    assert said in ended.output
+    assert len([line for line in ended.output.splitlines() if line.startswith("Error: ")]) == 1
+
+
+async def test_a_path_that_leads_nowhere_ends_with_2_and_a_sentence():
+    ended = await run_command("module", "validate", "nowhere/at/all")
+    assert ended.code == 2
+    assert ended.output == "Error: There is nothing at nowhere/at/all. Check the path.\n"
+
+
+async def test_a_config_that_is_no_text_is_told(tmp_path):
+    (tmp_path / "config.yaml").write_bytes(b"\xff\xfe\x00")
+    ended = await run_command("module", "validate", TOOL, "--config", str(tmp_path / "config.yaml"))
+    assert ended.code == 2
+    assert "is no text file" in ended.output
+
+
+async def test_an_unknown_type_is_refused_with_those_that_there_are():
+    ended = await run_command("module", "validate", TOOL, "--type", "agent")
+    assert ended.code == 2
+    assert "'orchestrator', 'context', 'provider', 'tool', 'hook'" in ended.output
+
+
+async def test_a_module_that_hangs_does_not_hang_the_command(examiner):
+    execute = "    async def execute(self, input):  # noqa: A002 - the name is the contract's\n"
+    path = examiner.changed("tool_words", (execute, execute + "        while True:\n            pass\n"))
+    ended = await run_command("module", "validate", str(path), "--time-limit", "0.2")
+    assert ended.code == 1
+    assert "It blocks the process for more than 0.2 seconds" in ended.output
+
+
+async def test_secrets_of_the_configuration_are_not_repeated(examiner):
+    mount = "async def mount(coordinator, config):\n"
+    path = examiner.changed("tool_words", (mount, mount + "    raise ValueError(f'{config} is wrong')\n"))
+    config = "{api_key: opensesame-1234567, nested: [{password: hush-hush-hush-1}]}"
+    ended = await run_command("module", "validate", str(path), "--config", config)
+    assert ended.code == 1
+    assert "It raises ValueError" in ended.output
+    assert "opensesame" not in ended.output
+    assert "hush" not in ended.output
+
+
+async def test_of_a_project_with_several_modules_one_has_to_be_chosen(tmp_path):
+    (tmp_path / "pyproject.toml").write_text(
+        '[project]\nname = "two"\n[project.entry-points."amplifier.modules"]\na = "a:mount"\nb = "b:mount"\n'
+    )
+    ended = await run_command("module", "validate", str(tmp_path))
+    assert ended.code == 2
+    assert "Give the package or the file of one of them." in ended.output

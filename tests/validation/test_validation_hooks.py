@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import pytest
+from example_modules import Broken
+
+from orchestrator_interactive.kernel.validation.hook import rules
+
+_FIRST = '    given = data.get("tool_input")\n    path = given.get("path") if isinstance(given, dict) else None\n'
+
+BROKEN = {
+    "a plain function": Broken(
+        "async def guard", "def guard", (rules.handlers_are_async,), "guard: it is a plain function."
+    ),
+    "a handler with a parameter too many": Broken(
+        "async def __call__(self, event, data)",
+        "async def __call__(self, event, data, session=None, *, more)",
+        (rules.handlers_are_async, rules.takes_what_is_agreed, rules.does_not_raise),
+        "remark: it cannot be called with (event, data): missing a required argument: 'more'.",
+    ),
+    "a result that is read as a dictionary": Broken(
+        _FIRST,
+        _FIRST + '    result = data.get("tool_result")\n    wrong = result and "output" in result.keys()\n',
+        (rules.takes_what_is_agreed, rules.does_not_raise),
+        "guard at tool:post, given what the contract says, raises AttributeError: 'ToolResult' object",
+    ),
+    "data that has to be there": Broken(
+        _FIRST,
+        '    given = data["tool_input"]\n    path = given.get("path") if isinstance(given, dict) else None\n',
+        (rules.does_not_raise,),
+        "guard at tool:pre, given {}, raises KeyError: 'tool_input' (hooks_guard.py, line 7).",
+    ),
+    "data of a type that it has to be": Broken(
+        " if isinstance(given, dict) else None",
+        " if given else None",
+        (rules.does_not_raise,),
+        "guard at tool:pre, given values of the wrong types, raises AttributeError",
+    ),
+    "no result": Broken(
+        "    return HookResult()\n",
+        "    return None\n",
+        (rules.returns_a_result,),
+        "guard at tool:pre, given what the contract says, returns None.",
+    ),
+    "a result of another kind": Broken(
+        "    return HookResult()\n", '    return {"action": "continue"}\n', (rules.returns_a_result,), "returns a dict."
+    ),
+    "a modification of nothing": Broken(
+        "    return HookResult()\n",
+        '    return HookResult(action="modify")\n',
+        (rules.results_are_complete,),
+        "wants to modify and gives no data.",
+    ),
+    "an injection of nothing": Broken(
+        ", context_injection=self.text",
+        "",
+        (rules.results_are_complete,),
+        "remark at tool:error, given what the contract says, wants to inject_context and gives no context_injection.",
+    ),
+    "a question without words": Broken(
+        "    return HookResult()\n",
+        '    return HookResult(action="ask_user")\n',
+        (rules.results_are_complete,),
+        "wants to ask_user and gives no approval_prompt.",
+    ),
+    "a handler that waits for ever": Broken(
+        _FIRST,
+        _FIRST + "    import asyncio\n    await asyncio.Event().wait()\n",
+        (rules.answers_in_time,),
+        "guard at tool:pre, given what the contract says, does not answer within 0.3 seconds.",
+        limit_s=0.3,
+    ),
+    "no clean-up": Broken(
+        "    return unregister\n",
+        "",
+        (rules.cleans_up,),
+        "mount() returns no clean-up, and registers none.",
+    ),
+    "a clean-up that forgets": Broken(
+        "for each in handlers:",
+        "for each in handlers[:2]:",
+        (rules.cleans_up,),
+        "After the clean-up remark still listens to tool:error.",
+    ),
+    "an early priority": Broken(
+        "priority=20", "priority=0", (rules.has_a_usual_priority,), "guard listens to tool:pre with priority 0."
+    ),
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
+async def test_a_hook_that_breaks_a_rule_is_told_so(check_broken, broken):
+    await check_broken("hooks_guard", broken)
+
+
+def test_every_rule_for_hooks_has_been_seen_broken():
+    assert {broken.rules[0] for broken in BROKEN.values()} == set(rules.RULES)
+
+
+async def test_a_hook_that_registers_nothing_is_told_so(examiner):
+    path = examiner.changed("hooks_guard", ("coordinator.hooks.register", "(lambda *_, **__: print)"))
+    [finding] = (await examiner.examine(path)).of("failed")
+    assert finding.check.rule == "it registers handlers"
+    assert finding.problem == "mount() mounts nothing and registers no handler; it returns a function."
+
+
+async def test_a_hook_may_register_when_the_session_is_ready_and_clean_up_through_the_coordinator(examiner):
+    path = examiner.changed(
+        "hooks_guard",
+        ("async def mount(coordinator, config):", "async def on_session_ready(coordinator):\n    config = {}"),
+        (
+            "    return unregister\n",
+            "    coordinator.register_cleanup(unregister)\n\n\nasync def mount(c, config): ...\n",
+        ),
+    )
+    report = await examiner.examine(path)
+    assert report.passed
+    assert report.complete
+    assert not report.of("warning")

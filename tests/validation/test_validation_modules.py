@@ -1,0 +1,108 @@
+"""The modules of this project, and modules that were written for amplifier_core."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import orchestrator_interactive
+from orchestrator_interactive.kernel.validation import validate
+
+OURS = Path(orchestrator_interactive.__file__).parent
+FOREIGN = Path(__file__).parent / "foreign"
+
+MODULES = {
+    "loop-interactive": (OURS, {}),
+    "context-simple": (OURS / "modules" / "context_simple.py", {}),
+    "provider-anthropic": (OURS / "modules" / "provider_anthropic", {}),
+    "provider-demo": (OURS / "modules" / "provider_demo", {"think_s": 0, "word_s": 0}),
+    "tool-filesystem": (OURS / "modules" / "tool_filesystem", {}),
+    "tool-todo": (OURS / "modules" / "tool_todo.py", {}),
+}
+
+
+@pytest.mark.parametrize("module_id", MODULES)
+def test_every_module_of_this_project_keeps_to_its_contract(module_id):
+    path, config = MODULES[module_id]
+    report = validate(path, config=config)
+    assert report.subject.name == module_id
+    assert report.complete
+    assert not (*report.of("failed"), *report.of("warning"))
+
+
+@pytest.mark.parametrize(
+    ("name", "module_type", "warnings"),
+    [
+        ("tool_upper", "tool", []),
+        ("hooks_audit", "hook", []),
+        ("provider_strict", "provider", []),
+        ("context_foreign", "context", []),
+        # It leaves ephemeral texts to its kernel, which keeps them for nobody.
+        ("loop_foreign", "orchestrator", ["an ephemeral injection is in the next request only"]),
+    ],
+)
+def test_a_module_written_for_amplifier_core_keeps_to_its_contract(name, module_type, warnings):
+    report = validate(FOREIGN / f"{name}.py")
+    assert report.subject.module_type == module_type
+    assert report.complete
+    assert not report.of("failed")
+    assert [finding.check.rule for finding in report.of("warning")] == warnings
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "rule", "said"),
+    [
+        (
+            "tool_upper",
+            (
+                'return ToolResult(success=False, error={"message": "text is required"})',
+                "return ToolResult(success=True)",
+            ),
+            "an input without what the schema requires fails",
+            "succeeds, though its schema requires text.",
+        ),
+        (
+            "hooks_audit",
+            (
+                'return HookResult(action="continue")',
+                'return HookResult(action="modify")',
+            ),
+            "what its results ask for is complete",
+            "wants to modify and gives no data.",
+        ),
+        (
+            "provider_strict",
+            (
+                "raise InvalidRequestError(answer",
+                "raise RuntimeError(answer",
+            ),
+            "a refusal of its service becomes an LLMError",
+            "After HTTP status 400 it raises",
+        ),
+        (
+            "provider_strict",
+            (
+                '"signature": block.signature',
+                '"signed": True',
+            ),
+            "what it sends contains the signature of earlier thinking",
+            "is not in the request's body.",
+        ),
+        (
+            "provider_strict",
+            (
+                'thinking["signature"]),',
+                "None),",
+            ),
+            "complete() keeps the thinking of an answer, with its signature",
+            "is not in the response.",
+        ),
+    ],
+)
+def test_what_a_module_written_for_amplifier_core_breaks_is_told(examiner, name, change, rule, said):
+    path = examiner.changed(name, change, folder=FOREIGN)
+    report = validate(path)
+    found = {finding.check.rule: finding.problem for finding in (*report.of("failed"), *report.of("warning"))}
+    assert set(found) == {rule}
+    assert said in found[rule]

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import pytest
+from example_modules import Broken
+
+from orchestrator_interactive.kernel.validation.tool import rules, schemas
+
+_EXECUTE = """        text = input.get("text")
+        if not isinstance(text, str):
+            return ToolResult(success=False, error={"message": "text is required, and must be a text."})
+"""
+_SCHEMA = '"properties": {"text": {"type": "string"}, "lines": {"type": "boolean"}},'
+
+BROKEN = {
+    "a capital in the name": Broken(
+        'name = "count_words"', 'name = "countWords"', (rules.name_in_snake_case,), "A tool is called 'countWords'."
+    ),
+    "no schema": Broken(
+        "get_schema", "schema", (schemas.has_schema,), "count_words has neither get_schema() nor input_schema."
+    ),
+    "a schema of another type": Broken(
+        '"type": "object"', '"type": "string"', (schemas.schema_is_an_object,), "its 'type' is 'string', not 'object'."
+    ),
+    "a schema that is a text": Broken(
+        'return {\n            "type"', 'return "{}" and "schema" or {"type"', (schemas.schema_is_an_object,), "a str"
+    ),
+    "a schema that raises": Broken(
+        "    def get_schema(self):\n",
+        "    def get_schema(self):\n        raise KeyError('text')\n",
+        (schemas.schema_is_an_object,),
+        "asking for it raises KeyError: 'text' (tool_words.py, line 11).",
+    ),
+    "properties that are a list": Broken(
+        _SCHEMA, '"properties": ["text"],', (schemas.schema_is_an_object,), "its 'properties' are a list"
+    ),
+    "a property that is a text": Broken(
+        '{"type": "string"}', '"string"', (schemas.schema_is_an_object,), "its property 'text' is a str."
+    ),
+    "required names that are a text": Broken(
+        '["text"]', '"text"', (schemas.schema_is_an_object,), "its 'required' is a str, not a list."
+    ),
+    "a required name that is no property": Broken(
+        '["text"]', '["text", "words"]', (schemas.schema_is_an_object,), "it requires 'words'"
+    ),
+    "a schema that JSON cannot hold": Broken(
+        '{"type": "boolean"}', '{"type": {"boolean"}}', (schemas.schema_is_an_object,), "cannot be written as JSON"
+    ),
+    "nothing is checked": Broken(
+        _EXECUTE,
+        '        text = input["text"]\n',
+        (rules.does_not_raise,),
+        "count_words: execute() with {} raises KeyError: 'text' (tool_words.py, line 18).",
+    ),
+    "wrong types are not expected": Broken(
+        "if not isinstance(text, str):",
+        "if text is None:",
+        (rules.does_not_raise,),
+        "with values of the wrong types raises AttributeError: 'list' object has no attribute 'split'",
+    ),
+    "it ends with a cancellation": Broken(
+        _EXECUTE,
+        "        import asyncio\n        raise asyncio.CancelledError\n",
+        (rules.does_not_raise,),
+        "with {} ends with a CancelledError though nobody cancelled it.",
+    ),
+    "it exits": Broken(_EXECUTE, "        raise SystemExit(3)\n", (rules.does_not_raise,), "raises SystemExit: 3"),
+    "it waits for ever": Broken(
+        _EXECUTE,
+        "        import asyncio\n        await asyncio.Event().wait()\n",
+        (rules.ends_in_time,),
+        "count_words: execute() with {} does not end within 0.3 seconds.",
+        limit_s=0.3,
+    ),
+    "it returns a text": Broken(
+        _EXECUTE, '        return "no text"\n', (rules.returns_a_result,), "execute() with {} returns a str."
+    ),
+    "it returns nothing": Broken(_EXECUTE, "        return\n", (rules.returns_a_result,), "with {} returns None."),
+    "what is missing is no failure": Broken(
+        "if not isinstance(text, str):\n            return ToolResult(success=False, error={",
+        "if not isinstance(text, str):\n            return ToolResult(output={",
+        (rules.missing_input_fails,),
+        "count_words: execute() with {} succeeds, though its schema requires text.",
+    ),
+    "a failure without a word": Broken(
+        ', error={"message": "text is required, and must be a text."}',
+        "",
+        (rules.failures_speak,),
+        "fails, and neither its error['message'] nor its output says why.",
+    ),
+    "an output that is an object": Broken(
+        "success=False, error=",
+        "success=False, output=object(), error=",
+        (rules.output_is_plain,),
+        "Object of type object",
+    ),
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
+async def test_a_tool_that_breaks_a_rule_is_told_so(check_broken, broken):
+    await check_broken("tool_words", broken)
+
+
+def test_every_rule_for_tools_has_been_seen_broken():
+    assert {broken.rules[0] for broken in BROKEN.values()} == set(rules.RULES)
+
+
+async def test_a_tool_works_in_an_empty_folder_of_its_own(examiner):
+    told = '{"message": __import__("os").listdir() + [__import__("os").getcwd(), object()]}'
+    path = examiner.changed("tool_words", ('{"message": "text is required, and must be a text."}', told))
+    [finding] = (await examiner.examine(path)).of("failed")
+    assert "cannot be written as JSON" in finding.problem
+
+
+async def test_of_several_tools_the_one_that_is_wrong_is_named(examiner):
+    mount = "    await coordinator.mount('tools', tool, name=tool.name)\n"
+    other = "    other = CountWords()\n    other.name = 'other'\n    other.execute = None\n"
+    second = "    await coordinator.mount('tools', other, name='other')\n"
+    path = examiner.changed(
+        "tool_words", ('    await coordinator.mount("tools", tool, name=tool.name)\n', mount + other + second)
+    )
+    problems = [finding.problem for finding in (await examiner.examine(path)).of("failed")]
+    assert problems == ["other: Its execute is no method but None."]
+
+
+async def test_a_tool_may_give_its_schema_as_a_property(examiner):
+    path = examiner.changed("tool_words", ("    def get_schema", "    @property\n    def input_schema"))
+    report = await examiner.examine(path)
+    assert report.passed
+    assert not report.of("warning")
