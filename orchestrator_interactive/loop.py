@@ -235,7 +235,12 @@ class InteractiveOrchestrator:
     def _model(self, run: Run, providers: dict[str, Provider]) -> Model:
         name = self._options.default_provider or next(iter(providers), "")
         if name not in providers:
-            raise RuntimeError(f"There is no provider '{name}'. Mounted: {', '.join(providers) or 'none'}.")
+            asked = (
+                f"There is no provider '{name}'. Mounted: {', '.join(providers)}."
+                if name
+                else "No provider is mounted."
+            )
+            raise RuntimeError(asked)
         provider = own_provider(providers[name])
         patience_s = None if isinstance(provider, GuestProvider) else self._options.stall_timeout_s
         model = provider.get_info().defaults.get("model")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import builtins
 import inspect
 import sys
 from dataclasses import dataclass
@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from orchestrator_interactive.kernel.borders import contained, told
 from orchestrator_interactive.kernel.errors import ModuleLoadError, ModuleNotFoundError  # noqa: A004 - the contract's name
+from orchestrator_interactive.kernel.importing import import_mount
 from orchestrator_interactive.kernel.interop import own_error
+from orchestrator_interactive.kernel.location import ENTRY_POINT_GROUP, locate, package_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -25,8 +28,6 @@ if TYPE_CHECKING:
     Ready = Callable[[ModuleCoordinator], Awaitable[None]]
 
 log = structlog.get_logger(__name__)
-
-ENTRY_POINT_GROUP = "amplifier.modules"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,16 @@ class Mount:
         return cls(function, config or {}, _ready_of(function))
 
     async def __call__(self, coordinator: ModuleCoordinator) -> Any:
-        return await self.function(coordinator, self.config)
+        """Mount it.
+
+        Raises:
+            ModuleLoadError: its `mount` is not async.
+        """
+        mounting: Any = self.function(coordinator, self.config)
+        if not inspect.isawaitable(mounting):
+            name = getattr(self.function, "__module__", "")
+            raise ModuleLoadError(f"The mount() of '{name}' must be async: `async def mount(coordinator, config)`.")
+        return await mounting
 
 
 def _ready_of(mount: MountFunction) -> Ready | None:
@@ -66,10 +76,10 @@ class ModuleLoader:
     """
 
     def __init__(
-        self, coordinator: ModuleCoordinator | None = None, search_paths: Sequence[Path] | None = None
+        self, coordinator: ModuleCoordinator | None = None, search_paths: Sequence[Path | str] | None = None
     ) -> None:
         self.coordinator = coordinator
-        self._search_paths = search_paths or ()
+        self._search_paths = [Path(folder) for folder in search_paths or ()]
 
     async def load(self, module_id: str, config: dict[str, Any] | None = None, profile_source: Any = None) -> Mount:
         """Return the module, ready to mount with this configuration; `profile_source` is the plan's `source`.
@@ -78,11 +88,13 @@ class ModuleLoader:
             ModuleNotFoundError: no such module; the message says where it was looked for.
             ModuleLoadError: found, but it cannot be imported or has no `mount`.
         """
+        if not isinstance(module_id, str) or not module_id.strip():
+            raise ModuleNotFoundError(f"module_id must be the name of a module, not {module_id!r}.")
         resolver = self._resolver()
         if resolver is None:
             return Mount.of(self._direct(module_id), config)
         try:
-            path = _path_from(resolver, module_id, profile_source)
+            path = await _path_from(resolver, module_id, profile_source)
         except ModuleNotFoundError as e:
             if profile_source is not None:
                 raise
@@ -105,7 +117,7 @@ class ModuleLoader:
         for folder in self._search_paths:
             for name in (f"amplifier-module-{module_id}", package_of(module_id)):
                 if (folder / name).is_dir():
-                    return import_from(folder / name if "-" in name else folder, module_id)
+                    return import_from(folder / name, module_id)
         looked_in = "".join(f" Not in {folder} either." for folder in self._search_paths)
         raise ModuleNotFoundError(
             f"There is no module '{module_id}'. {tried}Installed modules: {', '.join(sorted(found)) or 'none'}."
@@ -114,20 +126,24 @@ class ModuleLoader:
         )
 
 
-def _path_from(resolver: Any, module_id: str, profile_source: Any) -> Path:
-    """Where a resolver says that a module lies; its errors are ours, whichever kernel's it raises."""
+async def _path_from(resolver: Any, module_id: str, profile_source: Any) -> Path:
+    """Where a resolver says that a module lies; its errors are ours, whichever kernel's it raises.
+
+    Resolvers of the ecosystem that fetch a module have an `async_resolve`.
+    """
+    name = type(resolver).__name__
     try:
-        source = resolver.resolve(module_id, profile_source)
-        if hasattr(source, "resolve"):
-            return Path(source.resolve())
-    except OSError as e:
-        raise ModuleLoadError(f"Module '{module_id}' cannot be read from its source: {e}") from e
-    except Exception as e:
-        told = own_error(e)
-        if told is e:
-            raise
-        raise told from e
-    raise ModuleLoadError(f"Module '{module_id}': {type(resolver).__name__} returned {source!r}, no ModuleSource.")
+        with contained():
+            source = getattr(resolver, "async_resolve", resolver.resolve)(module_id, profile_source)
+            source = await source if inspect.isawaitable(source) else source
+            if hasattr(source, "resolve"):
+                return Path(source.resolve())
+    except Exception as e:  # a resolver is foreign code
+        error = own_error(e)
+        if isinstance(error, ModuleNotFoundError | builtins.ModuleNotFoundError):
+            raise ModuleNotFoundError(told(error)) from e
+        raise ModuleLoadError(f"Module '{module_id}': {name} cannot tell where it lies: {told(error)}") from e
+    raise ModuleLoadError(f"Module '{module_id}': {name} returned {type(source).__name__}, no ModuleSource.")
 
 
 @lru_cache(maxsize=1)
@@ -136,41 +152,25 @@ def _installed(_path: tuple[str, ...]) -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in entry_points(group=ENTRY_POINT_GROUP)}
 
 
-def package_of(module_id: str) -> str:
-    """The package that holds a module, by the ecosystem's convention."""
-    return "amplifier_module_" + module_id.replace("-", "_")
-
-
 def import_from(path: Path, module_id: str) -> MountFunction:
-    """The `mount` of the package for this module in a folder, which may be the package itself.
+    """The `mount` of the module that lies at a path: a project, a package, or a Python file.
 
     Raises:
         ModuleLoadError: there is none, it cannot be imported, or something else of its name is loaded already.
     """
-    path = Path(path)
-    is_package = (path / "__init__.py").exists()
-    root, name = (path.parent, path.name) if is_package else (path, package_of(module_id))
-    if str(root) not in sys.path:
-        sys.path.insert(0, str(root))
     try:
-        module = importlib.import_module(name)
-    except Exception as e:  # a module is foreign code: whatever it raises, it cannot be imported
-        raise ModuleLoadError(f"Module '{module_id}': '{name}' cannot be imported from {root}: {e}") from e
-    loaded_from = Path(getattr(module, "__file__", None) or "/").resolve()
-    if not loaded_from.is_relative_to(root.resolve()):
-        raise ModuleLoadError(
-            f"Module '{module_id}': a package '{name}' is loaded from {loaded_from.parent} already, so the one in "
-            f"{root} cannot be. Give it another name, or use one of the two."
-        )
-    mount: MountFunction | None = getattr(module, "mount", None)
-    if mount is None:
-        raise ModuleLoadError(f"Module '{module_id}': '{name}' in {root} has no mount() function.")
-    return mount
+        return import_mount(locate(path, module_id))
+    except (ModuleNotFoundError, ModuleLoadError) as e:
+        raise ModuleLoadError(f"Module '{module_id}' cannot be imported: {e}") from e
 
 
 def _loaded(entry: Any, module_id: str) -> MountFunction:
     try:
         mount: MountFunction = entry.load()
-    except Exception as e:  # a module is foreign code: whatever it raises, it cannot be imported
-        raise ModuleLoadError(f"Module '{module_id}' ({entry.value}) cannot be imported: {e}") from e
+    except (SystemExit, Exception) as e:  # a module is foreign code: whatever it raises, it cannot be imported
+        raise ModuleLoadError(f"Module '{module_id}' ({entry.value}) cannot be imported: {told(e)}") from e
+    if not callable(mount):
+        raise ModuleLoadError(
+            f"Module '{module_id}': its entry point '{entry.value}' leads to no function; write 'package:mount'."
+        )
     return mount

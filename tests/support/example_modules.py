@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from orchestrator_interactive.kernel.validation import Finding, Report, Subject, locate
+from orchestrator_interactive.kernel.location import locate
+from orchestrator_interactive.kernel.validation import Finding, Report, Subject
 from orchestrator_interactive.kernel.validation.examination import Order, examine
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ import sys
 import pytest
 
 from orchestrator_interactive.kernel.errors import ModuleLoadError, ModuleNotFoundError  # noqa: A004 - the contract's name
-from orchestrator_interactive.kernel.validation import import_module, import_mount, locate
+from orchestrator_interactive.kernel.importing import import_module, import_mount
+from orchestrator_interactive.kernel.location import locate
 
 _MOUNT = "async def mount(coordinator, config): ...\n"
 

@@ -83,7 +83,7 @@ class CoordinatorAbroad:
         try:
             processed = await self._coordinator.process_hook_result(foreign(result), event, hook_name)
         except ValueError as e:  # one is too large, and none is injected
-            update = {"action": "continue", "context_injection": None, "context_injections": []}
+            update: dict[str, Any] = {"action": "continue", "context_injection": None, "context_injections": []}
             raise InjectionTooLargeError(str(e), result.model_copy(update=update)) from e
         answered: HookResult = own(processed) if result.action == "ask_user" else result
         return answered

@@ -1,14 +1,11 @@
 """Whether a module keeps to the contract of its type, in its structure and in its behaviour.
 
-`validate` is the door. `location` and `importing` find a module by its path, and can be used by themselves. `report`
-is the vocabulary: a `Check` is one rule of a contract, a `Finding` what became of it, a `Report` all of them, and
-`text` writes that down. A module is examined in a process of its own: `validating` starts it and listens, `__main__`
-is its main function, `wire` what they tell each other. There, `examination` goes from `structure` and `members` to
-the rules for the type; `stage` gives a module a session, `running` the time limits.
+`validate` is the door. `report` is the vocabulary: a `Check` is one rule of a contract, a `Finding` what became of it,
+a `Report` all of them, and `text` writes that down. A module is examined in a process of its own: `validating` starts
+it and listens, `__main__` is its main function, `wire` what they tell each other. There, `examination` goes from
+`structure` and `members` to the rules for the type; `stage` gives a module a session, `running` the time limits.
 """
 
-from orchestrator_interactive.kernel.validation.importing import import_module, import_mount
-from orchestrator_interactive.kernel.validation.location import EntryPoint, ModuleLocation, locate
 from orchestrator_interactive.kernel.validation.report import (
     MODULE_TYPES,
     Check,
@@ -25,16 +22,11 @@ __all__ = [
     "MODULE_TYPES",
     "TIME_LIMIT_S",
     "Check",
-    "EntryPoint",
     "Finding",
-    "ModuleLocation",
     "ModuleType",
     "Outcome",
     "Report",
     "Subject",
-    "import_module",
-    "import_mount",
-    "locate",
     "rendered",
     "validate",
 ]

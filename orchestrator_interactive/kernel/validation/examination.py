@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from orchestrator_interactive.kernel.importing import import_module
 from orchestrator_interactive.kernel.validation import structure
 from orchestrator_interactive.kernel.validation.context.rules import examine_context
 from orchestrator_interactive.kernel.validation.hook.rules import examine_hook
-from orchestrator_interactive.kernel.validation.importing import import_module
 from orchestrator_interactive.kernel.validation.members import implements
 from orchestrator_interactive.kernel.validation.orchestrator.rules import examine_orchestrator
 from orchestrator_interactive.kernel.validation.provider.catching_server import CatchingServer
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from orchestrator_interactive.kernel.validation.location import ModuleLocation
+    from orchestrator_interactive.kernel.location import ModuleLocation
     from orchestrator_interactive.kernel.validation.report import ModuleType
     from orchestrator_interactive.kernel.validation.running import Step
 

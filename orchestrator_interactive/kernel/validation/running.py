@@ -7,13 +7,13 @@ import inspect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from orchestrator_interactive.kernel.validation.importing import line_in
+from orchestrator_interactive.kernel.importing import line_in
 from orchestrator_interactive.kernel.validation.report import Check, Finding
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable
 
-    from orchestrator_interactive.kernel.validation.location import ModuleLocation
+    from orchestrator_interactive.kernel.location import ModuleLocation
     from orchestrator_interactive.kernel.validation.report import Subject
 
 S = TypeVar("S")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from orchestrator_interactive.kernel import events
 from orchestrator_interactive.kernel.hooks import HookRegistry
 from orchestrator_interactive.kernel.testing import TestCoordinator
 from orchestrator_interactive.kernel.validation.running import HEED_WITHIN_S, ending
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 
     from orchestrator_interactive.kernel.hooks import Handler
+    from orchestrator_interactive.kernel.importing import MountFunction
     from orchestrator_interactive.kernel.models import HookResult
-    from orchestrator_interactive.kernel.validation.importing import MountFunction
     from orchestrator_interactive.kernel.validation.report import ModuleType
 
     Ready = Callable[[Any], Coroutine[Any, Any, None]]
@@ -102,6 +103,8 @@ class RecordingCoordinator(TestCoordinator):
         self.recording.set_default_fields(session_id=self.session_id, parent_id=self.parent_id)
         self.hooks = self.recording
         self.cleanups: list[Callable[[], Any]] = []
+        # As a session does.
+        self.register_contributor("observability.events", "kernel", lambda: list(events.ALL_EVENTS))
 
     def register_cleanup(self, cleanup_fn: Callable[[], Any]) -> None:
         self.cleanups.append(cleanup_fn)

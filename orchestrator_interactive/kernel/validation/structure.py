@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel.errors import ModuleLoadError
-from orchestrator_interactive.kernel.validation.importing import import_module
-from orchestrator_interactive.kernel.validation.location import ENTRY_POINT_GROUP, ModuleLocation
+from orchestrator_interactive.kernel.importing import import_module
+from orchestrator_interactive.kernel.location import ENTRY_POINT_GROUP, ModuleLocation
 from orchestrator_interactive.kernel.validation.report import Check
 from orchestrator_interactive.kernel.validation.running import UNASKED, Hung, Raised, Returned, rule
 from orchestrator_interactive.kernel.validation.stage import called

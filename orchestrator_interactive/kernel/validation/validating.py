@@ -12,8 +12,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from orchestrator_interactive.kernel.location import locate
 from orchestrator_interactive.kernel.validation.examination import Order
-from orchestrator_interactive.kernel.validation.location import locate
 from orchestrator_interactive.kernel.validation.report import Check, Finding, Report, Subject
 from orchestrator_interactive.kernel.validation.running import HEED_WITHIN_S, Step, shortened
 from orchestrator_interactive.kernel.validation.wire import packed_order, unpacked

@@ -7,8 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from orchestrator_interactive.kernel.location import EntryPoint, ModuleLocation
 from orchestrator_interactive.kernel.validation.examination import Order
-from orchestrator_interactive.kernel.validation.location import EntryPoint, ModuleLocation
 from orchestrator_interactive.kernel.validation.report import Check, Finding, Subject
 from orchestrator_interactive.kernel.validation.running import Step
 

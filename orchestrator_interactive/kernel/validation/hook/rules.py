@@ -25,7 +25,7 @@ from orchestrator_interactive.kernel.validation.running import (
 from orchestrator_interactive.kernel.validation.stage import called
 
 if TYPE_CHECKING:
-    from orchestrator_interactive.kernel.validation.location import ModuleLocation
+    from orchestrator_interactive.kernel.location import ModuleLocation
     from orchestrator_interactive.kernel.validation.running import Ending, Examination, Problems, Rule
     from orchestrator_interactive.kernel.validation.stage import Registration, Theatre
 

@@ -29,7 +29,7 @@ from orchestrator_interactive.kernel.validation.running import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from orchestrator_interactive.kernel.validation.location import ModuleLocation
+    from orchestrator_interactive.kernel.location import ModuleLocation
     from orchestrator_interactive.kernel.validation.orchestrator.scenarios import Scenario
     from orchestrator_interactive.kernel.validation.orchestrator.script import Request
     from orchestrator_interactive.kernel.validation.running import Ending, Examination

@@ -32,7 +32,7 @@ from orchestrator_interactive.kernel.validation.stage import called
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from orchestrator_interactive.kernel.validation.location import ModuleLocation
+    from orchestrator_interactive.kernel.location import ModuleLocation
     from orchestrator_interactive.kernel.validation.provider.catching_server import CatchingServer, Caught
     from orchestrator_interactive.kernel.validation.running import Ending, Examination
     from orchestrator_interactive.kernel.validation.stage import Mounted

@@ -12,7 +12,7 @@ from orchestrator_interactive.kernel.validation.running import Returned
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from orchestrator_interactive.kernel.validation.location import ModuleLocation
+    from orchestrator_interactive.kernel.location import ModuleLocation
     from orchestrator_interactive.kernel.validation.running import Ending
 
 # By the type that a schema asks for, what is none of it. A number where JSON has one passes for a text in many tools.

@@ -11,7 +11,7 @@ from orchestrator_interactive.kernel.validation.running import NotChecked, kind,
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from orchestrator_interactive.kernel.validation.location import ModuleLocation
+    from orchestrator_interactive.kernel.location import ModuleLocation
     from orchestrator_interactive.kernel.validation.running import Problems, Rule
     from orchestrator_interactive.kernel.validation.tool.inputs import Tried
 

@@ -8,13 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from orchestrator_interactive.kernel.borders import told
 from orchestrator_interactive.kernel.errors import ModuleLoadError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from types import ModuleType
 
-    from orchestrator_interactive.kernel.validation.location import ModuleLocation
+    from orchestrator_interactive.kernel.location import ModuleLocation
 
     MountFunction = Callable[..., Awaitable[Any]]
 
@@ -34,7 +35,7 @@ def import_mount(location: ModuleLocation) -> MountFunction:
 def import_module(location: ModuleLocation) -> ModuleType:
     """The Python module at a location.
 
-    Its folder leads `sys.path` while it is imported, and stays at the end of it afterwards.
+    Its folder leads `sys.path` while it is imported, and stays at the end of it if that worked.
 
     Raises:
         ModuleLoadError: it raises while it is imported, or a module of its name from elsewhere is in the way.
@@ -57,8 +58,8 @@ def _leading(folder: str) -> Iterator[None]:
         yield
     finally:
         sys.path.remove(folder)
-        if folder not in sys.path:
-            sys.path.append(folder)  # what is imported later, inside functions, is found as well
+    if folder not in sys.path:
+        sys.path.append(folder)  # what is imported later, inside functions, is found as well
 
 
 def _refuse_another(name: str, location: ModuleLocation) -> None:
@@ -67,7 +68,9 @@ def _refuse_another(name: str, location: ModuleLocation) -> None:
         return
     file = getattr(loaded, "__file__", None)
     places = [file] if file else list(getattr(loaded, "__path__", ()))
-    if not any(Path(place).resolve().is_relative_to(location.root) for place in places):
+    here = location.root.joinpath(*name.split("."))
+    of_this_name = {here, here / "__init__.py", here.with_suffix(".py")}
+    if of_this_name.isdisjoint(Path(place).resolve() for place in places):
         raise ModuleLoadError(
             f"A module called '{name}' is there already ({file or 'part of Python'}), so the one in {location.root} "
             "cannot be imported. Give it another name."
@@ -75,8 +78,8 @@ def _refuse_another(name: str, location: ModuleLocation) -> None:
 
 
 def _named(error: BaseException) -> str:
-    said = " ".join(str(error).split())
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+    said, kind = " ".join(told(error).split()), type(error).__name__
+    return kind if said == kind else f"{kind}: {said}"
 
 
 def _where(error: BaseException, location: ModuleLocation) -> str:

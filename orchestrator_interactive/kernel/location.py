@@ -61,15 +61,22 @@ class ModuleLocation:
         return self.name.rpartition(".")[2].removeprefix(PACKAGE_PREFIX).replace("_", "-")
 
 
-def locate(path: Path) -> ModuleLocation:
+def package_of(module_id: str) -> str:
+    """The package that holds a module, by the ecosystem's convention."""
+    return PACKAGE_PREFIX + module_id.replace("-", "_")
+
+
+def locate(path: Path, module_id: str | None = None) -> ModuleLocation:
     """Find the module at a path: a project folder, a package folder, or a Python file.
+
+    Of several modules in a project it is the one called `module_id`, if one of them is.
 
     Raises:
         ModuleNotFoundError: nothing is there, there is no module in it, or more than one; the message says what to do.
     """
     found = path.expanduser().resolve()
     if found.is_dir():
-        return _in_folder(found, path)
+        return _in_folder(found, path, module_id)
     if not found.exists():
         raise ModuleNotFoundError(f"There is nothing at {path}. Check the path.")
     if found.suffix != ".py":
@@ -79,9 +86,10 @@ def locate(path: Path) -> ModuleLocation:
     return _of_file(found, path)
 
 
-def _in_folder(folder: Path, asked: Path) -> ModuleLocation:
+def _in_folder(folder: Path, asked: Path, module_id: str | None) -> ModuleLocation:
     if (folder / _PROJECT_FILE).is_file() and (declared := declared_in(folder / _PROJECT_FILE)):
-        return _declared(folder, _only_one(declared, asked), asked)
+        wanted = tuple(entry for entry in declared if entry.module_id == module_id)
+        return _declared(folder, _only_one(wanted or declared, asked), asked)
     if (folder / "__init__.py").is_file():
         return _of_file(folder / "__init__.py", asked)
     packages = sorted(
@@ -92,6 +100,9 @@ def _in_folder(folder: Path, asked: Path) -> ModuleLocation:
             f"There is no module in {asked}. A module is a project whose {_PROJECT_FILE} declares an entry point in "
             f"the group '{ENTRY_POINT_GROUP}', a package (a folder with an __init__.py), or a Python file."
         )
+    packages = [
+        package for package in packages if module_id and package.parent.name == package_of(module_id)
+    ] or packages
     if len(packages) > 1:
         raise ModuleNotFoundError(_several((str(package.parent) for package in packages), asked))
     return _of_file(packages[0], asked)

@@ -1,0 +1,40 @@
+"""`provider-parrot`: a model that says again what it was told last."""
+
+from typing import Any
+
+from orchestrator_interactive.kernel import ModelInfo, ModuleCoordinator, ProviderInfo, ResponseStream
+from orchestrator_interactive.kernel.interop import at_home, bilingual
+from orchestrator_interactive.kernel.messages import ChatRequest, ChatResponse, TextBlock, ToolCall, Usage
+
+WINDOW, OUTPUT = 100_000, 4_000
+
+
+class ParrotProvider:
+    name = "parrot"
+
+    def get_info(self) -> ProviderInfo:
+        defaults = {"model": "parrot-1", "context_window": WINDOW, "max_output_tokens": OUTPUT}
+        return ProviderInfo(id="parrot", display_name="Parrot", defaults=defaults)
+
+    async def list_models(self) -> list[ModelInfo]:
+        return [ModelInfo(id="parrot-1", display_name="Parrot", context_window=WINDOW, max_output_tokens=OUTPUT)]
+
+    @bilingual
+    async def complete(self, request: ChatRequest, **kwargs: Any) -> ChatResponse:
+        stream: ResponseStream = kwargs.get("stream") or ResponseStream()
+        heard = next(str(message.content) for message in reversed(request.messages) if message.role == "user")
+        for piece in heard.splitlines(keepends=True):
+            stream.text(piece)
+        block = TextBlock(text=heard)
+        stream.block(block)
+        usage = Usage(input_tokens=len(heard), output_tokens=len(heard), total_tokens=2 * len(heard))
+        return ChatResponse(content=[block], usage=usage, finish_reason="end_turn")
+
+    def parse_tool_calls(self, response: ChatResponse) -> list[ToolCall]:
+        return response.tool_calls or []
+
+
+async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> ParrotProvider:
+    provider = ParrotProvider()
+    await at_home(coordinator).mount("providers", provider)
+    return provider

@@ -1,0 +1,216 @@
+"""Values and errors on their way to amplifier-core and back: nothing is lost, nothing is added."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import amplifier_core
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orchestrator_interactive.kernel import errors, messages, models
+from orchestrator_interactive.kernel.interop import own, own_error
+from orchestrator_interactive.kernel.interop.conversion import foreign, foreign_error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+text = st.text(max_size=8)
+numbers = st.integers(0, 10**9)
+scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | text
+values = st.recursive(scalars, lambda v: st.lists(v, max_size=3) | st.dictionaries(text, v, max_size=3), max_leaves=5)
+objects = st.dictionaries(text, values, max_size=3)
+visibility = st.sampled_from(["internal", "developer", "user", None])
+# Fields that neither side knows, as providers add them.
+extras = st.dictionaries(st.sampled_from(["x_vendor", "cache_control"]), values, max_size=2)
+
+
+def maybe(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.none() | strategy
+
+
+def made(kind: Callable[..., Any], **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Objects of a class, with some of its optional fields left out."""
+    return st.fixed_dictionaries({}, optional=fields).map(lambda given: kind(**given))
+
+
+def extended(kind: Callable[..., Any], **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Objects of a class that keeps what it does not know."""
+    return st.builds(lambda more, given: kind(**more, **given), extras, st.fixed_dictionaries(fields))
+
+
+def blocks(side: Any) -> st.SearchStrategy[Any]:
+    return st.one_of(
+        extended(side.TextBlock, text=text, visibility=visibility),
+        extended(side.ThinkingBlock, thinking=text, signature=maybe(text), visibility=visibility),
+        extended(side.ThinkingBlock, thinking=text, content=maybe(st.lists(values, max_size=2))),
+        extended(side.RedactedThinkingBlock, data=text),
+        extended(side.ToolCallBlock, id=text, name=text, input=objects, visibility=visibility),
+        extended(side.ToolResultBlock, tool_call_id=text, output=values),
+        extended(side.ImageBlock, source=objects),
+        extended(side.ReasoningBlock, content=st.lists(values, max_size=2), summary=st.lists(values, max_size=2)),
+    )
+
+
+def a_message(side: Any) -> st.SearchStrategy[Any]:
+    roles = st.sampled_from(["system", "developer", "user", "assistant", "function", "tool"])
+    content = text | st.lists(blocks(side), max_size=3)
+    return extended(
+        side.Message, role=roles, content=content, name=maybe(text), tool_call_id=maybe(text), metadata=maybe(objects)
+    )
+
+
+def a_request(side: Any) -> st.SearchStrategy[Any]:
+    return extended(
+        side.ChatRequest,
+        messages=st.lists(a_message(side), max_size=3),
+        tools=maybe(
+            st.lists(extended(side.ToolSpec, name=text, parameters=objects, description=maybe(text)), max_size=2)
+        ),
+        temperature=maybe(st.floats(0, 1)),
+        max_output_tokens=maybe(numbers),
+        stream=maybe(st.booleans()),
+        metadata=maybe(objects),
+        model=maybe(text),
+        tool_choice=maybe(text | objects),
+        stop=maybe(st.lists(text, max_size=2)),
+        timeout=maybe(st.floats(0, 1e6)),
+    )
+
+
+def a_response(side: Any) -> st.SearchStrategy[Any]:
+    cost = maybe(st.decimals(0, 100, places=6))
+    usage = extended(
+        side.Usage,
+        **dict.fromkeys(["input_tokens", "output_tokens", "total_tokens"], numbers),
+        cache_read_tokens=maybe(numbers),
+        cost_usd=cost,
+    )
+    degradation = st.fixed_dictionaries({"requested": text, "actual": text, "reason": text})
+    return extended(
+        side.ChatResponse,
+        content=st.lists(blocks(side), max_size=3),
+        tool_calls=maybe(st.lists(extended(side.ToolCall, id=text, name=text, arguments=objects), max_size=2)),
+        usage=maybe(usage),
+        degradation=maybe(degradation),
+        finish_reason=maybe(text),
+        metadata=maybe(objects),
+    )
+
+
+def a_tool_result(side: Any) -> st.SearchStrategy[Any]:
+    said = st.builds(lambda text: {"type": "text", "text": text}, st.text(min_size=1, max_size=8))
+    return made(
+        side.ToolResult,
+        success=st.booleans(),
+        output=values | st.binary(max_size=4) | st.tuples(values),
+        error=maybe(objects),
+        content=maybe(st.lists(said, min_size=1, max_size=2)),
+    )
+
+
+def a_hook_result(side: Any) -> st.SearchStrategy[Any]:
+    role = st.sampled_from(["system", "user", "assistant"])
+    injection = made(
+        lambda **f: side.ContextInjection(content="x", **f), role=role, ephemeral=st.booleans(), event=text
+    )
+    return made(
+        side.HookResult,
+        action=st.sampled_from(["continue", "deny", "modify", "inject_context", "ask_user"]),
+        data=maybe(objects),
+        reason=maybe(text),
+        context_injection=maybe(text),
+        context_injection_role=role,
+        ephemeral=st.booleans(),
+        append_to_last_tool_result=st.booleans(),
+        context_injections=st.lists(injection, max_size=2),
+        approval_prompt=maybe(text),
+        approval_options=maybe(st.lists(text, max_size=3)),
+        approval_timeout=st.floats(0, 1e6),
+        approval_default=st.sampled_from(["allow", "deny"]),
+        suppress_output=st.booleans(),
+        user_message=maybe(text),
+        user_message_level=st.sampled_from(["info", "warning", "error"]),
+        user_message_source=maybe(text),
+    )
+
+
+def there_and_back(value: Any) -> Any:
+    abroad = foreign(value)
+    assert type(abroad) is getattr(amplifier_core, type(value).__name__)
+    assert foreign(abroad) is abroad
+    return own(abroad)
+
+
+def here_and_back(value: Any) -> Any:
+    home = own(value)
+    assert type(home).__module__.startswith("orchestrator_interactive.")
+    assert own(home) is home
+    return foreign(home)
+
+
+OURS = st.one_of(
+    a_message(messages), a_request(messages), a_response(messages), a_tool_result(models), a_hook_result(models)
+)
+THEIRS = st.one_of(*(kind(amplifier_core) for kind in (a_message, a_request, a_response, a_tool_result, a_hook_result)))
+
+
+@settings(deadline=None)
+@given(OURS)
+def test_what_goes_there_comes_back_as_it_was(value: Any) -> None:
+    assert there_and_back(value) == value
+
+
+@settings(deadline=None)
+@given(THEIRS)
+def test_what_comes_here_goes_back_as_it_was(value: Any) -> None:
+    assert here_and_back(value) == value
+
+
+@settings(deadline=None)
+@given(st.lists(blocks(messages), max_size=3))
+def test_a_list_is_turned_item_by_item(content: list[Any]) -> None:
+    assert [own(block) for block in foreign(content)] == content
+
+
+@pytest.mark.parametrize("value", [None, "text", 7, {"role": "user"}, object(), amplifier_core.TextBlock])
+def test_what_belongs_to_neither_stays_what_it_is(value: Any) -> None:
+    assert own(value) is value
+    assert foreign(value) is value
+
+
+def test_a_class_that_a_module_derives_is_turned_as_the_one_it_derives_from() -> None:
+    ours = type("MyResult", (models.ToolResult,), {})(output=1)
+    theirs = type("MyResult", (amplifier_core.ToolResult,), {})(output=1)
+    assert type(foreign(ours)) is amplifier_core.ToolResult
+    assert type(own(theirs)) is models.ToolResult
+
+
+FAMILY = [
+    errors.LLMError,
+    errors.RateLimitError,
+    errors.AuthenticationError,
+    errors.ContextLengthError,
+    errors.ContentFilterError,
+    errors.InvalidRequestError,
+    errors.ProviderUnavailableError,
+    errors.LLMTimeoutError,
+]
+
+
+@pytest.mark.parametrize("kind", FAMILY)
+@pytest.mark.parametrize("retryable", [None, True, False])
+def test_errors_keep_their_kind_and_what_they_know(kind: type[errors.LLMError], retryable: bool | None) -> None:
+    error = kind("No.", provider="p", model="m", status_code=418, retryable=retryable, retry_after=2.5)
+    abroad = foreign_error(error)
+    assert type(abroad) is getattr(amplifier_core, kind.__name__)
+    back = own_error(abroad)
+    assert type(back) is kind
+    assert str(abroad) == str(back) == "No."
+    assert vars(back) == vars(error)
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), errors.RateLimitError("no"), TimeoutError()])
+def test_other_errors_are_left_alone(error: Exception) -> None:
+    assert own_error(error) is error

@@ -1,0 +1,231 @@
+"""Modules that were written against amplifier-core, in a session of ours: mounted as they are, and at work."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import amplifier_core
+import pytest
+from agents import Recorder, faults, soon, text_of, told
+from amplifier_core.module_sources import ModuleNotFoundError as CoreModuleNotFoundError
+from amplifier_core.module_sources import ModuleSource
+from amplifier_core.validation import (
+    ContextValidator,
+    HookValidator,
+    OrchestratorValidator,
+    ProviderValidator,
+    ToolValidator,
+)
+
+from orchestrator_interactive.kernel import AmplifierSession
+from orchestrator_interactive.kernel.errors import AuthenticationError, LLMError, RateLimitError
+from orchestrator_interactive.kernel.interop import own_error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Make = Callable[..., Any]
+
+DEMO = {"module": "provider-demo", "config": {"think_s": 0, "word_s": 0}}
+LEDGER = {"module": "tool-ledger"}
+
+
+def strict(*script: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"module": "provider-strict", "config": {"script": list(script)}}]
+
+
+def ledger(call_id: str, **given: Any) -> dict[str, Any]:
+    return {"id": call_id, "name": "ledger", "input": given}
+
+
+@pytest.mark.parametrize(
+    ("validator", "name"),
+    [
+        (ProviderValidator, "provider_strict"),
+        (ToolValidator, "tool_ledger"),
+        (ToolValidator, "tool_census"),
+        (HookValidator, "hooks_guard"),
+        (ContextValidator, "context_scroll"),
+        (OrchestratorValidator, "loop_plain"),
+    ],
+)
+async def test_the_guests_are_what_amplifier_core_calls_modules(guests: Path, validator: Any, name: str) -> None:
+    result = await validator().validate(guests / f"amplifier_module_{name}")
+    assert result.passed, result.checks
+
+
+class TestAProvider:
+    async def test_it_reads_and_writes_nothing_but_its_own_types(self, host: Make) -> None:
+        """It refuses every stranger among the requests and the rows of the conversation."""
+        session = await host(
+            providers=strict(
+                {"think": "Hm.", "say": "I look.", "call": [ledger("a", action="add", entry="milk")]}, {"say": "Done."}
+            ),
+            tools=[LEDGER],
+        )
+        assert await soon(session.execute("add milk")) == "Done."
+        _, second = session.coordinator.get("providers", "strict").requests
+        assert [message.role for message in second.messages] == ["user", "assistant", "tool"]
+        thought, text, call = second.messages[1].content
+        assert (thought.thinking, thought.signature) == ("Hm.", "signed by strict")
+        assert text.text == "I look."
+        assert (call.id, call.name, call.input) == ("a", "ledger", {"action": "add", "entry": "milk"})
+        assert second.messages[2].tool_call_id == "a"
+        assert [spec.name for spec in second.tools] == ["ledger"]
+
+    async def test_its_usage_and_its_answer_reach_the_hooks_in_our_types(self, host: Make) -> None:
+        session = await host(providers=strict({"say": "Done."}))
+        heard = Recorder().listen(session.coordinator.hooks, "provider:response")
+        await soon(session.execute("go"))
+        (data,) = heard.of("provider:response")
+        assert data["response"].text == "Done."
+        assert data["usage"].total_tokens == 10
+
+    async def test_its_rate_limit_arrives_as_ours(self, host: Make) -> None:
+        session = await host(providers=strict({"retry_after": 7}, {"say": "Here."}))
+        heard = Recorder().listen(session.coordinator.hooks, "provider:error")
+        with pytest.raises(RateLimitError) as caught:
+            await soon(session.execute("one"))
+        error = caught.value
+        assert (error.provider, error.status_code, error.retry_after, error.retryable) == ("strict", 429, 7, True)
+        assert isinstance(error.__cause__, amplifier_core.RateLimitError)
+        assert heard.of("provider:error")[0]["error"] is error
+        assert await soon(session.execute("two")) == "Here."
+
+    async def test_it_tells_the_context_how_large_its_window_is(self, host: Make) -> None:
+        session = await host(session={"context": "context-scroll"}, providers=strict({"say": "Done."}))
+        await soon(session.execute("go"))
+        assert session.coordinator.get("context").windows == [100_000]
+
+    @pytest.mark.parametrize(
+        ("theirs", "ours"),
+        [
+            (amplifier_core.QuotaExceededError("Spent."), RateLimitError),
+            (amplifier_core.AccessDeniedError("No."), AuthenticationError),
+            (amplifier_core.StreamError("Cut."), LLMError),
+            (type("Mine", (amplifier_core.RateLimitError,), {})("Slow."), RateLimitError),
+        ],
+    )
+    def test_errors_that_only_it_knows_become_the_nearest_of_ours(self, theirs: Any, ours: type[LLMError]) -> None:
+        error = own_error(theirs)
+        assert type(error) is ours
+        assert (str(error), error.retryable) == (str(theirs), theirs.retryable)  # type: ignore[attr-defined]
+
+
+class TestATool:
+    async def test_every_form_of_its_result_is_read(self, host: Make) -> None:
+        calls = [
+            ledger("a", action="add", entry="milk"),
+            ledger("b", action="list"),
+            ledger("c", action="burn"),
+            ledger("d", action="picture"),
+        ]
+        session = await host(providers=strict({"call": calls}, {"say": "Done."}), tools=[LEDGER])
+        assert await soon(session.execute("go")) == "Done."
+        rows = await session.coordinator.get("context").get_messages()
+        added, listed, burnt, seen = [row for row in rows if row["role"] == "tool"]
+        assert added["content"] == '{"entries": ["milk"], "last": null}'
+        assert listed["content"] == "milk"
+        assert (burnt["content"], burnt["metadata"]) == ("I cannot do 'burn'.", {"is_error": True})
+        assert [block["type"] for block in seen["content"]] == ["text", "image"]
+        assert faults(rows) == []
+
+    async def test_our_provider_calls_it(self, host: Make) -> None:
+        todo_like = {"module": "tool-todo"}
+        session = await host(providers=[DEMO], tools=[LEDGER, todo_like])
+        assert "buy cake" in await soon(session.execute("todo: buy cake"))
+        assert sorted(session.coordinator.get("tools")) == ["ledger", "todo"]
+
+
+class TestAContext:
+    async def test_it_keeps_the_conversation(self, host: Make) -> None:
+        session = await host(
+            session={"context": {"module": "context-scroll", "config": {"longest": 3}}},
+            providers=strict(
+                {"call": [ledger("a", action="list")]}, {"call": [ledger("b", action="list")]}, {"say": "Done."}
+            ),
+            tools=[LEDGER],
+        )
+        assert await soon(session.execute("go")) == "Done."
+        context = session.coordinator.get("context")
+        assert [row["role"] for row in await context.get_messages()] == [
+            *("user", "assistant", "tool", "assistant", "tool", "assistant")
+        ]
+        last = session.coordinator.get("providers", "strict").requests[-1]
+        assert [message.tool_call_id for message in last.messages if message.role == "tool"] == ["b"]
+
+    async def test_it_takes_what_people_write_meanwhile(self, host: Make) -> None:
+        session = await host(session={"context": "context-scroll"}, providers=strict({"say": "One."}, {"say": "Two."}))
+        inject = session.coordinator.get_capability("orchestrator.inject_message")
+
+        async def steer(_event: str, _data: dict[str, Any]) -> None:
+            unregister()
+            inject("and this")
+
+        unregister = session.coordinator.hooks.register("provider:response", steer)
+        assert await soon(session.execute("go")) == "Two."
+        rows = await session.coordinator.get("context").get_messages()
+        assert [role for role, _ in told(rows)] == ["user", "assistant", "user", "assistant"]
+        assert "and this" in text_of(rows[2])
+
+
+class TestOnSessionReady:
+    async def test_it_comes_when_every_module_is_mounted(self, host: Make) -> None:
+        session = await host(providers=strict(), tools=[{"module": "tool-census"}, LEDGER, {"module": "tool-todo"}])
+        assert session.coordinator.get("tools", "census").tools == ["census", "ledger", "todo"]
+
+    async def test_one_that_fails_is_left_alone(self, host: Make) -> None:
+        census = {"module": "tool-census", "config": {"fails": True}}
+        session = await host(providers=strict({"say": "Done."}), tools=[census, LEDGER])
+        assert await soon(session.execute("go")) == "Done."
+
+
+class Shelf:
+    """A resolver as applications of amplifier-core write them: it knows the guests, and nothing else."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.asked: list[tuple[str, Any]] = []
+
+    def resolve(self, module_id: str, source_hint: Any = None, profile_hint: Any = None) -> ModuleSource:
+        self.asked.append((module_id, source_hint or profile_hint))
+        if not (self.folder / f"amplifier_module_{module_id.replace('-', '_')}").is_dir():
+            raise CoreModuleNotFoundError(f"No {module_id} on this shelf.")
+        return OnTheShelf(self.folder)
+
+
+class OnTheShelf(ModuleSource):
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def resolve(self) -> Path:
+        return self.folder
+
+
+async def test_a_resolver_finds_them_and_leaves_the_others_to_the_entry_points(guests: Path) -> None:
+    plan = {
+        "session": {"orchestrator": "loop-interactive", "context": {"module": "context-scroll", "source": "shelf:2"}},
+        "providers": strict({"say": "Done."}),
+    }
+    session = AmplifierSession(plan)
+    shelf = Shelf(guests)
+    session.coordinator.mount("module-source-resolver", shelf)
+    async with session:
+        assert await soon(session.execute("go")) == "Done."
+    assert shelf.asked == [("loop-interactive", None), ("context-scroll", "shelf:2"), ("provider-strict", None)]
+
+
+async def test_guests_and_ours_meet_in_a_session_of_amplifier_core_too(
+    abroad: Make, guests: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its loader finds modules on the path. Our loop asks its provider, uses its tool, and keeps its context."""
+    monkeypatch.setattr(sys, "path", [str(guests), *sys.path])
+    script = strict({"think": "Hm.", "call": [ledger("a", action="add", entry="milk")]}, {"say": "Done."})
+    plan = {"providers": script, "tools": [LEDGER, {"module": "tool-todo"}]}
+    session = await abroad(plan=plan, context="context-scroll")
+    assert await session.run("add milk") == "Done."
+    assert faults(await session.rows()) == []
+    _, second = session.coordinator.get("providers", "strict").requests
+    assert second.messages[1].content[0].signature == "signed by strict"

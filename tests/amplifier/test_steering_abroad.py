@@ -1,0 +1,77 @@
+"""Messages into a run of our loop in a session of amplifier-core, through the capabilities of its coordinator."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from agents import after, call, faults, gated, say, soon, text_of, use
+
+from orchestrator_interactive.injection import NOTICE_PREFIX, PREFIX, RunFinished
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Make = Callable[..., Any]
+
+
+async def test_a_message_during_a_tool_is_in_the_next_request_after_the_result(abroad: Make) -> None:
+    gate = asyncio.Event()
+    tool = gated(gate)
+    session = await abroad(call(use("wait", "a", text="result")), say("Done."), tools=[tool])
+    run = session.start()
+    await tool.started()
+    session.capability("orchestrator.inject_message")("also check the budget")
+    gate.set()
+    assert await soon(run) == "Done."
+    assert [text_of(row) for row in session.provider.sent()] == [
+        "go",
+        "",
+        "result",
+        f"{PREFIX}\n- also check the budget",
+    ]
+    (applied,) = session.events.of("injection:applied")
+    assert (applied["count"], applied["messages"]) == (1, ["also check the budget"])
+
+
+async def test_messages_during_an_answer_come_after_it_in_one_row(abroad: Make) -> None:
+    gate = asyncio.Event()
+    session = await abroad(after(gate, say("First.")), say("Second."))
+    run = session.start()
+    await session.provider.asked(1)
+    for text in ("one", "two"):
+        session.capability("orchestrator.inject_message")(text)
+    gate.set()
+    assert await soon(run) == "Second."
+    rows = await session.rows()
+    assert [text_of(row) for row in rows] == ["go", "First.", f"{PREFIX}\n- one\n- two", "Second."]
+    assert faults(rows) == []
+    assert session.provider.prefix_breaks() == []
+
+
+async def test_a_message_after_the_run_is_refused_and_blank_ones_always(abroad: Make) -> None:
+    session = await abroad(say("Done."))
+    await session.run()
+    inject = session.capability("orchestrator.inject_message")
+    with pytest.raises(RunFinished):
+        inject("too late")
+    with pytest.raises(ValueError, match="needs some text"):
+        inject("  ")
+
+
+async def test_a_notice_waits_for_the_next_run(abroad: Make) -> None:
+    session = await abroad(say("One."), say("Two."))
+    session.capability("orchestrator.notify")("The build is green.")
+    await session.run("1")
+    session.capability("orchestrator.notify")("The build is red.")
+    await session.run("2")
+    texts = [text_of(row) for row in await session.rows()]
+    assert texts == [
+        f"{NOTICE_PREFIX}\n- The build is green.",
+        "1",
+        "One.",
+        f"{NOTICE_PREFIX}\n- The build is red.",
+        "2",
+        "Two.",
+    ]
