@@ -2,6 +2,7 @@
 PYTHON ?= python3
 PORT ?= 8040
 RUN := .venv/bin/python -m
+SIDE_BY_SIDE := -n auto --maxprocesses 4 --dist loadfile
 
 .PHONY: play test check format bench lock clean moved
 
@@ -10,14 +11,14 @@ play: .venv/runtime.done
 
 test: .venv/dev.done
 	@deploy/setup.sh system
-	$(RUN) pytest
+	$(RUN) pytest $(SIDE_BY_SIDE)
 
 check: .venv/dev.done
 	$(RUN) ruff format --check .
 	$(RUN) ruff check .
 	$(RUN) mypy
 	.venv/bin/python .venv/bin/lint-imports
-	$(RUN) pytest -m "not browser"
+	$(RUN) pytest $(SIDE_BY_SIDE) -m "not browser"
 
 format: .venv/dev.done
 	$(RUN) ruff format .

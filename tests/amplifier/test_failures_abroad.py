@@ -76,7 +76,7 @@ async def test_a_provider_that_has_no_key_is_left_out(abroad: Make, monkeypatch:
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     session = await abroad(plan={"providers": [{"module": "provider-anthropic"}]})
     assert session.coordinator.mount_points["providers"] == {}
-    with pytest.raises(RuntimeError, match="There is no provider"):
+    with pytest.raises(RuntimeError, match="No provider is mounted"):
         await session.run()
 
 

@@ -32,6 +32,8 @@ MOUNT_POINTS: Mapping[ModuleType, str] = {
     "tool": "tools",
 }
 
+_OF_THE_KERNEL = list(events.ALL_EVENTS)
+
 # The methods by which an instance that nobody has mounted is known; the first type that fits is it.
 _METHODS: Mapping[ModuleType, tuple[str, ...]] = {
     "provider": ("complete", "parse_tool_calls"),
@@ -104,7 +106,7 @@ class RecordingCoordinator(TestCoordinator):
         self.hooks = self.recording
         self.cleanups: list[Callable[[], Any]] = []
         # As a session does.
-        self.register_contributor("observability.events", "kernel", lambda: list(events.ALL_EVENTS))
+        self.register_contributor("observability.events", "kernel", lambda: _OF_THE_KERNEL)
 
     def register_cleanup(self, cleanup_fn: Callable[[], Any]) -> None:
         self.cleanups.append(cleanup_fn)
@@ -152,8 +154,9 @@ class Stage:
         return [*returned, *reversed(self.coordinator.cleanups)]
 
     async def contributed_events(self) -> set[str]:
-        """The event names that are announced on `observability.events`."""
+        """The event names that the module announces on `observability.events`."""
         collected = await self.coordinator.collect_contributions("observability.events")
+        collected.remove(_OF_THE_KERNEL)
         return {name for names in collected for name in ([names] if isinstance(names, str) else names)}
 
 
