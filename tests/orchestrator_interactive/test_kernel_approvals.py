@@ -1,0 +1,133 @@
+"""Questions that a person decides, where the answer is odd, late, missing or remembered."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from agents import soon
+
+from orchestrator_interactive.kernel import HookResult
+from orchestrator_interactive.kernel.testing import MockApprovalSystem, TestCoordinator
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+ASK = HookResult(action="ask_user", approval_prompt="May it?")
+QUICK = ASK.model_copy(update={"approval_timeout": 0.01})
+
+
+class Asks:
+    """An approval system that answers as a function says."""
+
+    def __init__(self, answer: Callable[[], Awaitable[str]]) -> None:
+        self._answer = answer
+
+    async def request_approval(self, *_question: Any) -> str:
+        return await self._answer()
+
+
+async def _decided(approvals: Any, *questions: HookResult) -> list[str]:
+    coordinator = TestCoordinator()
+    coordinator.approval_system = approvals
+    return [(await soon(coordinator.process_hook_result(question, "e", "h"))).action for question in questions]
+
+
+@pytest.mark.parametrize("answer", ["ALLOW", " allow\n", "Allow, but be careful"])
+async def test_case_and_what_surrounds_an_allow_do_not_matter(answer: str) -> None:
+    assert await _decided(MockApprovalSystem(answer), ASK) == ["continue"]
+
+
+@pytest.mark.parametrize("answer", [True, ["Allow"], b"Allow", "Do not allow"], ids=repr)
+async def test_what_does_not_begin_with_allow_is_a_no(answer: Any) -> None:
+    assert await _decided(MockApprovalSystem(answer), ASK) == ["deny"]
+
+
+async def test_an_answer_after_the_time_is_up_is_not_heard() -> None:
+    async def too_late() -> str:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return "Allow"
+        return "unreachable"
+
+    assert await _decided(Asks(too_late), QUICK) == ["deny"]
+
+
+async def test_a_system_that_heeds_no_time_limit_is_left_behind() -> None:
+    release, ended = asyncio.Event(), asyncio.Event()
+
+    async def deaf() -> str:
+        while not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                continue
+        ended.set()
+        return "Allow"
+
+    assert await _decided(Asks(deaf), QUICK) == ["deny"]
+    release.set()
+    await soon(ended.wait())
+
+
+@pytest.mark.parametrize("timeout_s", [0, -1])
+@pytest.mark.parametrize(("default", "action"), [("allow", "continue"), ("deny", "deny")])
+async def test_where_there_is_no_time_to_wait_the_default_counts(timeout_s: float, default: str, action: str) -> None:
+    async def thinks() -> str:
+        await asyncio.Event().wait()
+        return "unreachable"
+
+    ask = ASK.model_copy(update={"approval_timeout": timeout_s, "approval_default": default})
+    assert await _decided(Asks(thinks), ask) == [action]
+
+
+async def test_a_question_may_wait_for_ever() -> None:
+    async def takes_a_while() -> str:
+        await asyncio.sleep(0)
+        return "Allow"
+
+    assert await _decided(Asks(takes_a_while), ASK.model_copy(update={"approval_timeout": math.inf})) == ["continue"]
+
+
+async def test_a_failure_without_words_is_named_by_its_kind() -> None:
+    async def fails() -> str:
+        raise ConnectionError
+
+    coordinator = TestCoordinator()
+    coordinator.approval_system = Asks(fails)
+    assert "ConnectionError" in (await coordinator.process_hook_result(ASK, "e", "h")).reason
+
+
+@pytest.mark.parametrize("offered", ["Allow always", "allow ALWAYS"])
+async def test_always_is_remembered_where_it_was_offered_in_whatever_case(offered: str) -> None:
+    approvals = MockApprovalSystem("Allow Always ")
+    ask = ASK.model_copy(update={"approval_options": [offered, "Deny"]})
+    assert await _decided(approvals, ask, ask) == ["continue", "continue"]
+    assert len(approvals.requests) == 1
+
+
+@pytest.mark.parametrize("options", [None, ["Allow", "Deny"]])
+async def test_always_is_not_remembered_where_it_was_not_offered(options: list[str] | None) -> None:
+    approvals = MockApprovalSystem("Allow always")
+    ask = ASK.model_copy(update={"approval_options": options})
+    assert await _decided(approvals, ask, ask) == ["continue", "continue"]
+    assert len(approvals.requests) == 2
+
+
+async def test_always_does_not_hold_for_questions_without_words() -> None:
+    approvals = MockApprovalSystem("Allow always")
+    wordless = HookResult(action="ask_user", approval_options=["Allow always", "Deny"])
+    await _decided(approvals, wordless, wordless)
+    assert len(approvals.requests) == 2
+
+
+async def test_a_no_is_not_remembered() -> None:
+    answers = iter(["Deny", "Allow"])
+
+    async def changes_its_mind() -> str:
+        return next(answers)
+
+    assert await _decided(Asks(changes_its_mind), ASK, ASK) == ["deny", "continue"]

@@ -1,0 +1,250 @@
+"""Hook handlers of every kind, hook results of every kind, and what several of them make together."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from typing import Any
+
+import pytest
+from agents import soon
+from pydantic import BaseModel
+from structlog.testing import capture_logs
+
+from orchestrator_interactive.kernel import HookRegistry, HookResult
+
+DENY = HookResult(action="deny", reason="no")
+INJECT = HookResult(action="inject_context")
+
+
+@pytest.fixture
+def hooks() -> HookRegistry:
+    return HookRegistry()
+
+
+def _answering(hooks: HookRegistry, *answers: Any) -> HookRegistry:
+    """Handlers named 0, 1, 2, …, each with its answer."""
+    for number, answer in enumerate(answers):
+
+        async def handler(_event: str, _data: dict[str, Any], answer: Any = answer) -> Any:
+            return answer
+
+        hooks.register("e", handler, name=str(number))
+    return hooks
+
+
+class _NoMore(HookResult):
+    """A result of a later version, with an action that is not known here."""
+
+    action: str = "quarantine"
+
+
+class _Lookalike:
+    """Calls itself amplifier_core's, and is not."""
+
+    action = "deny"
+
+
+class _LookalikeModel(BaseModel):
+    action: str = "veto"
+
+
+for _lookalike in (_Lookalike, _LookalikeModel):
+    _lookalike.__name__, _lookalike.__module__ = "HookResult", "amplifier_core.models"
+
+ODD = {
+    "an unknown action": HookResult.model_construct(action="block"),
+    "no action": HookResult().model_copy(update={"action": None}),
+    "an action of a later version": _NoMore(),
+    "data in a list": HookResult(action="modify").model_copy(update={"data": ["not", "a", "dict"]}),
+    "a number to inject": INJECT.model_copy(update={"context_injection": 5}),
+    "an unknown role": INJECT.model_copy(update={"context_injection": "x", "context_injection_role": "tool"}),
+    "injections of text": INJECT.model_copy(update={"context_injections": ["text"]}),
+    "a number to show": HookResult(user_message="x").model_copy(update={"user_message": 5}),
+    "the class": HookResult,
+    "a lookalike": _Lookalike(),
+    "a model that looks alike": _LookalikeModel(),
+}
+
+
+@pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
+async def test_a_result_with_odd_values_is_logged_and_leaves_the_others_alone(hooks: HookRegistry, odd: Any) -> None:
+    with capture_logs() as logs:
+        assert (await _answering(hooks, odd).emit("e", {})).action == "continue"
+    assert [entry["hook"] for entry in logs if entry["event"] in {"hook.nonsense", "hook.failed"}] == ["0"]
+    assert (await _answering(hooks, DENY).emit("e", {})).reason == "no"
+
+
+@pytest.mark.parametrize("text", [" ", "\n\n", "\t"], ids=repr)
+async def test_a_blank_injection_is_nothing(hooks: HookRegistry, text: str) -> None:
+    result = await _answering(hooks, INJECT.model_copy(update={"context_injection": text})).emit("e", {})
+    assert (result.action, result.injections()) == ("continue", [])
+
+
+async def test_whatever_can_be_called_is_a_handler(hooks: HookRegistry) -> None:
+    def says(word: str) -> HookResult:
+        return HookResult(action="modify", data={word: True})
+
+    class Says:
+        async def __call__(self, _event: str, _data: dict[str, Any]) -> HookResult:
+            return says("object")
+
+        async def method(self, _event: str, _data: dict[str, Any]) -> HookResult:
+            return says("method")
+
+    async def with_more(word: str, _event: str, _data: dict[str, Any]) -> HookResult:
+        return says(word)
+
+    def with_future(_event: str, _data: dict[str, Any]) -> asyncio.Future[HookResult]:
+        future = asyncio.get_running_loop().create_future()
+        future.set_result(says("future"))
+        return future
+
+    partial = functools.partial(with_more, "partial")
+    for handler in (Says(), Says().method, partial, with_future, lambda _event, _data: says("sync")):
+        hooks.register("e", handler)
+    assert set((await hooks.emit("e", {})).data or {}) == {"object", "method", "partial", "future", "sync"}
+
+
+async def test_a_handler_that_is_registered_meanwhile_waits_for_the_next_round(hooks: HookRegistry) -> None:
+    heard: list[str] = []
+
+    async def late(_event: str, _data: dict[str, Any]) -> None:
+        heard.append("late")
+
+    async def registers(_event: str, _data: dict[str, Any]) -> None:
+        hooks.register("e", late, priority=9)
+
+    end = hooks.register("e", registers)
+    await hooks.emit("e", {})
+    assert heard == []
+    end()
+    await hooks.emit("e", {})
+    assert heard == ["late"]
+
+
+async def test_a_handler_that_was_ended_meanwhile_is_not_asked_any_more(hooks: HookRegistry) -> None:
+    async def ends_the_other(_event: str, _data: dict[str, Any]) -> None:
+        end()
+
+    hooks.register("e", ends_the_other)
+    end = hooks.register("e", lambda _event, _data: DENY)
+    assert (await hooks.emit("e", {})).action == "continue"
+
+
+async def test_ending_what_its_name_has_ended_does_nothing(hooks: HookRegistry) -> None:
+    async def handler(_event: str, _data: dict[str, Any]) -> None: ...
+
+    ends = [hooks.register("e", handler, name="same") for _ in range(2)]
+    hooks.unregister("same")
+    hooks.register("e", handler, name="another")
+    for end in ends:
+        end()
+    assert hooks.list_handlers("e") == {"e": ["another"]}
+
+
+async def test_a_handler_may_emit_the_event_it_hears(hooks: HookRegistry) -> None:
+    depths: list[int] = []
+
+    async def goes_deeper(_event: str, data: dict[str, Any]) -> HookResult:
+        depths.append(data["depth"])
+        if data["depth"] < 3:
+            await hooks.emit("e", {"depth": data["depth"] + 1})
+        return HookResult(action="modify", data={"depth": data["depth"] * 10})
+
+    hooks.register("e", goes_deeper)
+    assert (await hooks.emit("e", {"depth": 1})).data == {"depth": 10}
+    assert depths == [1, 2, 3]
+
+
+async def test_rounds_at_the_same_time_do_not_mix(hooks: HookRegistry) -> None:
+    async def counts(_event: str, data: dict[str, Any]) -> HookResult:
+        await asyncio.sleep(0)
+        return HookResult(action="modify", data={"n": data["n"] + 1})
+
+    hooks.register("e", counts)
+    hooks.register("e", counts)
+    results = await asyncio.gather(*(hooks.emit("e", {"n": n}) for n in (0, 10, 20)))
+    assert [result.data for result in results] == [{"n": 2}, {"n": 12}, {"n": 22}]
+
+
+async def test_of_two_questions_one_is_made_that_asks_both_and_is_as_careful_as_either(hooks: HookRegistry) -> None:
+    one = HookResult(
+        action="ask_user",
+        approval_prompt="Network?",
+        approval_options=["Allow always", "Deny"],
+        approval_timeout=9,
+        approval_default="allow",
+    )
+    other = HookResult(action="ask_user", approval_prompt="Delete?", approval_timeout=60)
+    result = await _answering(hooks, one, other).emit("e", {})
+    assert result.approval_prompt == "Network?\nDelete?"
+    assert (result.approval_options, result.approval_timeout, result.approval_default) == (None, 9, "deny")
+
+
+@pytest.mark.parametrize("question_first", [True, False])
+async def test_what_is_to_be_injected_is_kept_beside_a_question(hooks: HookRegistry, *, question_first: bool) -> None:
+    answers = [INJECT.model_copy(update={"context_injection": "3 issues"}), HookResult(action="ask_user")]
+    result = await _answering(hooks, *sorted(answers, key=lambda a: a.action, reverse=not question_first)).emit("e", {})
+    assert result.action == "ask_user"
+    assert [(i.content, i.event) for i in result.injections()] == [("3 issues", "e")]
+
+
+async def test_of_a_no_nothing_else_is_left(hooks: HookRegistry) -> None:
+    result = await _answering(hooks, INJECT.model_copy(update={"context_injection": "3 issues"}), DENY).emit("e", {})
+    assert (result.action, result.injections()) == ("deny", [])
+
+
+@pytest.mark.parametrize("stronger_first", [True, False])
+async def test_messages_for_the_user_are_joined_under_the_graver_level(
+    hooks: HookRegistry, *, stronger_first: bool
+) -> None:
+    answers = [
+        HookResult(user_message="The disk is full.", user_message_level="error"),
+        HookResult(action="modify", data={}, user_message="Tidied up."),
+    ]
+    if stronger_first:
+        answers.reverse()
+    result = await _answering(hooks, *answers).emit("e", {})
+    assert result.user_message == "\n".join(answer.user_message or "" for answer in answers)
+    assert result.user_message_level == "error"
+
+
+async def test_a_weaker_wish_keeps_its_message_with_its_source_and_its_quiet(hooks: HookRegistry) -> None:
+    quiet = HookResult(user_message="look", user_message_level="warning", suppress_output=True)
+    result = await _answering(hooks, quiet, HookResult(action="ask_user", approval_prompt="May it?")).emit("e", {})
+    assert (result.user_message, result.user_message_level, result.user_message_source) == ("look", "warning", "0")
+    assert result.suppress_output
+
+
+async def test_in_a_collection_every_handler_sees_what_was_emitted(hooks: HookRegistry) -> None:
+    seen: list[dict[str, Any]] = []
+
+    async def changes(_event: str, data: dict[str, Any]) -> None:
+        seen.append(dict(data))
+        data["a"] = 2
+
+    hooks.set_default_fields(session_id="s")
+    hooks.register("e", changes)
+    hooks.register("e", changes)
+    data = {"a": 1}
+    await hooks.emit_and_collect("e", data)
+    assert seen == [{"session_id": "s", "a": 1}] * 2
+    assert data == {"a": 1}
+
+
+@pytest.mark.parametrize("timeout_s", [0, None], ids=["none to wait", "the registry's"])
+async def test_a_collection_has_what_comes_in_time(timeout_s: float | None) -> None:
+    async def hangs(_event: str, _data: dict[str, Any]) -> None:
+        await asyncio.Event().wait()
+
+    hooks = _answering(HookRegistry(timeout_s=0.01), DENY)
+    hooks.register("e", hangs)
+    results = await soon(hooks.emit_and_collect("e", {}, timeout=timeout_s))
+    assert [result.action for result in results] == ["deny"]
+
+
+@pytest.mark.parametrize("data", ["text", 5, [1]], ids=repr)
+async def test_event_data_that_is_no_dictionary_is_named(hooks: HookRegistry, data: Any) -> None:
+    with pytest.raises(TypeError, match="data"):
+        await _answering(hooks, None).emit("e", data)
