@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from orchestrator_interactive.kernel.importing import line_in
 from orchestrator_interactive.kernel.validation.report import Check, Finding
@@ -52,6 +52,13 @@ class Hung:
 
 
 Ending = Returned | Raised | Cancelled | Hung
+
+
+class Call(Protocol):
+    """A call of the module's code; as text, what was called."""
+
+    @property
+    def ended(self) -> Ending: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +172,18 @@ async def _contained(coroutine: Coroutine[Any, Any, Any]) -> Ending:
 async def _looked(rule: Rule[S], subject: S) -> Problems:
     found = rule.look(subject)
     return await found if inspect.isawaitable(found) else found
+
+
+def raising(calls: Iterable[Call], location: ModuleLocation) -> Problems:
+    """A sentence for each call that raised, or was cancelled by itself."""
+    problems = []
+    for call in calls:
+        match call.ended:
+            case Raised(error=error):
+                problems.append(f"{call} raises {told(error, location)}.")
+            case Cancelled():
+                problems.append(f"{call} {UNASKED}.")
+    return problems
 
 
 def told(error: BaseException, location: ModuleLocation) -> str:

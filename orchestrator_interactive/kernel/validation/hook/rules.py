@@ -13,14 +13,11 @@ from orchestrator_interactive.kernel.testing import MockContextManager
 from orchestrator_interactive.kernel.validation.hook.payloads import contract_payload, odd_payloads
 from orchestrator_interactive.kernel.validation.report import Check
 from orchestrator_interactive.kernel.validation.running import (
-    UNASKED,
-    Cancelled,
     Hung,
-    Raised,
     Returned,
     kind,
+    raising,
     rule,
-    told,
 )
 from orchestrator_interactive.kernel.validation.stage import called
 
@@ -130,14 +127,7 @@ def does_not_raise(heard: Heard) -> Problems:
 
 
 def _raised(heard: Heard, *, as_agreed: bool) -> Problems:
-    problems = []
-    for answer in (answer for answer in heard.answers if answer.as_agreed == as_agreed):
-        match answer.ended:
-            case Raised(error=error):
-                problems.append(f"{answer} raises {told(error, heard.location)}.")
-            case Cancelled():
-                problems.append(f"{answer} {UNASKED}.")
-    return problems
+    return raising((answer for answer in heard.answers if answer.as_agreed == as_agreed), heard.location)
 
 
 @rule(

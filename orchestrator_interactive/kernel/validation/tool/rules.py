@@ -9,15 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel.validation.report import Check
 from orchestrator_interactive.kernel.validation.running import (
-    UNASKED,
-    Cancelled,
     Hung,
     NotChecked,
-    Raised,
     Returned,
     kind,
+    raising,
     rule,
-    told,
 )
 from orchestrator_interactive.kernel.validation.stage import called
 from orchestrator_interactive.kernel.validation.tool.inputs import Execution, Tried, inputs
@@ -69,14 +66,7 @@ def name_in_snake_case(tried: Tried) -> Problems:
     )
 )
 def does_not_raise(tried: Tried) -> Problems:
-    problems = []
-    for execution in tried.executions:
-        match execution.ended:
-            case Raised(error=error):
-                problems.append(f"{execution} raises {told(error, tried.location)}.")
-            case Cancelled():
-                problems.append(f"{execution} {UNASKED}.")
-    return problems
+    return raising(tried.executions, tried.location)
 
 
 @rule(
