@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pkgutil
+from importlib import import_module
 from importlib.util import find_spec
 
 import click
@@ -23,14 +24,22 @@ _MACHINERY = {"__main__", "harness", "process", "table", "worker"}
 def main(modules: tuple[str, ...], processes: int, rounds: int, round_ms: float) -> None:
     """Measure what the benchmark MODULES declare (all of this folder if none is named) and print a table for each."""
     effort = Effort(processes, rounds, round_ms / 1000)
-    for module in modules or _all():
-        if find_spec(module) is None:
-            raise click.BadParameter(f"there is no '{module}'; here are: {', '.join(_all())}")
+    for name in modules or _all():
+        module = next(filter(_is_benchmark, (f"benchmarks.{name}", name)), None)
+        if module is None:
+            raise click.BadParameter(f"there is no '{name}'; here are: {', '.join(_all())}")
         try:
             results = measure(module, effort)
         except WorkerError as e:
             raise click.ClickException(str(e)) from e
         click.echo(rendered(load(module), results, effort) + "\n")
+
+
+def _is_benchmark(module: str) -> bool:
+    try:
+        return find_spec(module) is not None and hasattr(import_module(module), "BENCHMARK")
+    except ImportError:
+        return False
 
 
 def _all() -> list[str]:

@@ -79,9 +79,9 @@ async def _request(run: Run, model: Model, *, tools_allowed: bool) -> ChatReques
             # The injections stand in the context by now; modified rows do not know of them.
             rows = [*modified, *lasting]
     request = model.requests.build(*_with_remarks(run, rows), tools_allowed=tools_allowed)
-    chosen = changed(wish, "model", model.model or "")
-    if chosen != (model.model or ""):
-        request.model = chosen
+    if wish.data and wish.data.get("model") is not None:
+        chosen = changed(wish, "model", model.model or "")
+        request.model = chosen if chosen != model.model else None
     return request
 
 
@@ -113,7 +113,7 @@ def _ending_with(row: dict[str, Any], remark: str) -> dict[str, Any]:
 
 
 async def _call(run: Run, model: Model, request: ChatRequest, stream: ResponseStream) -> ChatResponse:
-    work = Work(model.provider.complete(request, stream=stream))
+    work = Work(_completed(model, request, stream))
     watchdog = _Watchdog(work, stream, model.stall_timeout_s)
     try:
         with run.stop.watch(work.cut):
@@ -128,6 +128,13 @@ async def _call(run: Run, model: Model, request: ChatRequest, stream: ResponseSt
     except Exception as e:
         await run.announce(events.PROVIDER_ERROR, {"provider": model.name, "error": e})
         raise
+
+
+async def _completed(model: Model, request: ChatRequest, stream: ResponseStream) -> ChatResponse:
+    try:
+        return await model.provider.complete(request, stream=stream)
+    except SystemExit as e:  # a provider may not end the process
+        raise ProviderUnavailableError("The provider tried to end the process.", provider=model.name) from e
 
 
 def _answer(model: Model, work: Work[ChatResponse], watchdog: _Watchdog) -> ChatResponse:

@@ -163,7 +163,7 @@ def _specs(tools: Mapping[str, Tool]) -> Iterator[ToolSpec]:
     for name, tool in tools.items():
         try:
             yield _spec(name, tool)
-        except Exception:  # a tool may not take the run down: one that cannot be described is not offered
+        except (SystemExit, Exception):  # a tool may not take the run down: one that cannot be described is not offered
             log.exception("tool.not_offered", tool=name)
 
 

@@ -65,7 +65,11 @@ class ToolUse:
         if self._run.stop.is_cancelled:
             return
         self.stage = "running"
-        self.result = await _executed(tool, self._input)
+        self._run.stop.register_tool_start(self.call.id, self.call.name)
+        try:
+            self.result = await _executed(tool, self._input)
+        finally:
+            self._run.stop.register_tool_complete(self.call.id)
         if not self._is_closed():
             await self._finalise(self.result)
 
@@ -246,7 +250,7 @@ def _label(tool: Tool, arguments: dict[str, Any]) -> str | None:
         return None
     try:
         return str(label(arguments))
-    except Exception:  # a tool may not take the run down
+    except (asyncio.CancelledError, SystemExit, Exception):  # a tool may not take the run down
         log.exception("tool.label_failed", tool=tool.name)
         return None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
 from pydantic import (
@@ -18,6 +18,9 @@ from pydantic import (
     model_validator,
 )
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _DEFAULT_WORKSPACES = Path("~/.local/share/amplifier-slack/workspaces")
 # What a message can name as the one it is for.
@@ -49,7 +52,9 @@ class ModuleConfig(_Part):
             raise ValueError("must be a path on this machine; fetch the module first, then name its folder")
         path = (info.context or {}).get("folder", Path()) / Path(source).expanduser()
         if not path.exists():
-            raise ValueError(f"there is nothing at {path}")
+            raise ValueError(
+                f"there is nothing at {path.absolute()}; write the path of the module's project, package or file"
+            )
         return str(path.resolve())
 
     @model_validator(mode="before")
@@ -65,6 +70,14 @@ class PersonaConfig(_Part):
     emoji: str = Field(pattern=r"^:[a-z0-9_+'-]+:$")
 
 
+class SessionConfig(_Part):
+    """Limits on what hooks may do in a conversation: their time, and how much they may tell the model."""
+
+    hook_timeout_s: float | None = Field(default=None, gt=0)
+    injection_size_limit: int | None = Field(default=None, ge=0)
+    injection_budget_per_turn: int | None = Field(default=None, ge=0)
+
+
 class InstanceConfig(_Part):
     """One agent. Without `providers` it runs on Anthropic where a key is set, else on the offline demo."""
 
@@ -78,6 +91,7 @@ class InstanceConfig(_Part):
     hooks: tuple[ModuleConfig, ...] = ()
     orchestrator: ModuleConfig = ModuleConfig(module="loop-interactive")
     context: ModuleConfig = ModuleConfig(module="context-simple")
+    session: SessionConfig = SessionConfig()
 
     def modules(self) -> tuple[ModuleConfig, ...]:
         return (self.orchestrator, self.context, *(self.providers or ()), *self.tools, *self.hooks)
@@ -153,9 +167,21 @@ def secrets(environment: Environment, config: ServiceConfig | None = None) -> tu
     given = [value.get_secret_value() for _, value in environment if isinstance(value, SecretStr)]
     for instance in config.instances.values() if config else ():
         for module in instance.modules():
-            options = module.config.items()
-            given += [value for name, value in options if isinstance(value, str) and _SECRET_OPTION.search(str(name))]
+            given += secret_options(module.config)
     return tuple(given)
+
+
+def secret_options(value: Any, name: str = "") -> Iterator[str]:
+    """The texts in the options of a module that are called as secrets are, however deep."""
+    match value:
+        case dict():
+            for key, item in value.items():
+                yield from secret_options(item, str(key))
+        case list():
+            for item in value:
+                yield from secret_options(item, name)
+        case str() if _SECRET_OPTION.search(name):
+            yield value
 
 
 class _Loader(yaml.SafeLoader):
@@ -225,6 +251,13 @@ _WRONG = {
     "string_too_long": "must have at most {max_length} characters",
     "string_pattern_mismatch": "must be an emoji code such as `:owl:`, in quotes",
     "literal_error": "must be {expected}",
+    "greater_than": "must be more than {gt}",
+    "greater_than_equal": "must be {ge} or more",
+    "float_parsing": "must be a number",
+    "float_type": "must be a number",
+    "int_parsing": "must be a whole number",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
     "value_error": "{error}",
 }
 
@@ -257,6 +290,8 @@ def _siblings(loc: tuple[int | str, ...]) -> list[str]:
             kind = InstanceConfig
         case ("instances", _, "persona"):
             kind = PersonaConfig
+        case ("instances", _, "session"):
+            kind = SessionConfig
         case _:
             kind = ModuleConfig
     return list(kind.model_fields)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,16 +11,13 @@ import yaml
 from orchestrator_interactive.kernel.errors import ModuleNotFoundError  # noqa: A004 - the contract's name
 from orchestrator_interactive.kernel.validation import MODULE_TYPES, TIME_LIMIT_S, rendered
 from orchestrator_interactive.kernel.validation import validate as validated
-from service.config import Environment, secrets
+from service.config import Environment, secret_options, secrets
 from service.logs import hide_secrets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from orchestrator_interactive.kernel.validation import ModuleType, Outcome
 
 _COLOURS: dict[Outcome, str] = {"passed": "green", "failed": "red", "warning": "yellow", "not checked": "cyan"}
-_SECRET_OPTION = re.compile(r"(key|token|secret|password)$", re.IGNORECASE)
 _FAILED, _UNUSABLE = 1, 2
 
 
@@ -59,7 +55,7 @@ def validate(
         report = validated(path, module_type, options, time_limit_s)
     except ModuleNotFoundError as e:
         raise _Unusable(str(e)) from e
-    hidden = (*secrets(Environment()), *_secrets(options))
+    hidden = (*secrets(Environment()), *secret_options(options))
     click.echo(hide_secrets(rendered(report, _painted), hidden))
     context.exit(_FAILED if not report.passed else 0 if report.complete else _UNUSABLE)
 
@@ -97,16 +93,3 @@ def _text(given: str) -> str:
         raise _Unusable(f"--config: {given} is no text file. Give the path of a YAML file.") from e
     except (OSError, RuntimeError, ValueError):  # no file can be called so
         return given
-
-
-def _secrets(value: Any, name: str = "") -> Iterator[str]:
-    """The texts that are called as secrets are, however deep."""
-    match value:
-        case dict():
-            for key, item in value.items():
-                yield from _secrets(item, str(key))
-        case list():
-            for item in value:
-                yield from _secrets(item, name)
-        case str() if _SECRET_OPTION.search(name):
-            yield value

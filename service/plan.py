@@ -17,6 +17,7 @@ def mount_plan(instance: InstanceConfig, default_provider: str, workspace: Path)
         "session": {
             "orchestrator": _entry(instance.orchestrator),
             "context": _entry(instance.context, _if_simple(instance)),
+            **instance.session.model_dump(exclude_none=True),
         },
         "providers": providers,
         "tools": [_entry(tool, _rooted(tool, workspace)) for tool in instance.tools],

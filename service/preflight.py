@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 _SINGLE = ("orchestrator", "context")
 _MULTI = ("providers", "tools")
+_WHERE_IT_STANDS = "where it stands"
 
 
 async def find_problems(plan: dict[str, Any]) -> list[str]:
@@ -61,8 +63,11 @@ class _WatchedLoader(ModuleLoader):
 
         async def watched(coordinator: ModuleCoordinator, config: dict[str, Any]) -> Any:
             before = _mounted(coordinator)
-            result = await found.function(coordinator, config)
-            self._points[module_id] |= {point for point, _ in _mounted(coordinator) - before}
+            result = await replace(found, config=config)(coordinator)
+            new = {point for point, _ in _mounted(coordinator) - before}
+            if not new and result is not None and not inspect.isroutine(result):
+                new = {_WHERE_IT_STANDS}  # what is only returned, the session mounts there
+            self._points[module_id] |= new
             return result
 
         return replace(found, function=watched)
@@ -70,20 +75,30 @@ class _WatchedLoader(ModuleLoader):
     def misplaced(self, plan: dict[str, Any]) -> list[str]:
         """A sentence for each module that stands under a key of another kind than its own."""
         placed = [(point, plan["session"][point]["module"]) for point in _SINGLE]
-        placed += [(point, entry["module"]) for point in _MULTI for entry in plan[point]]
+        placed += [(point, entry["module"]) for point in (*_MULTI, "hooks") for entry in plan[point]]
         return [
-            f"{point}: the module '{module}' mounts no {point.removesuffix('s')}; it stands under the wrong key."
+            f"{point}: the module '{module}' {_wrong(point, self._points[module])}"
             for point, module in placed
-            if module in self._points and self._is_misplaced(point, self._points[module])
+            if module in self._points and _is_misplaced(point, self._points[module])
         ]
 
-    @staticmethod
-    def _is_misplaced(point: str, points: set[str]) -> bool:
-        # A provider without its key mounts nothing, and the next one is asked.
-        return point not in points and not (point == "providers" and not points)
+
+def _is_misplaced(point: str, points: set[str]) -> bool:
+    if point == "hooks":  # one may register its handlers when the session is ready
+        return bool(points) and point not in points
+    # A provider without its key mounts nothing, and the next one is asked.
+    return points.isdisjoint({point, _WHERE_IT_STANDS}) and not (point == "providers" and not points)
+
+
+def _wrong(point: str, points: set[str]) -> str:
+    if not points:
+        return "mounts nothing; see what it needs in its `config`."
+    what = "registers no handler" if point == "hooks" else f"mounts no {point.removesuffix('s')}"
+    return f"{what}; it stands under the wrong key."
 
 
 def _mounted(coordinator: ModuleCoordinator) -> set[tuple[str, int]]:
     """The points at which something is mounted, with the identity of what it is."""
     single = {(point, id(module)) for point in _SINGLE if (module := coordinator.get(point)) is not None}
-    return single | {(point, id(module)) for point in _MULTI for module in coordinator.get(point).values()}
+    handlers = {("hooks", hash((event, *names))) for event, names in coordinator.hooks.list_handlers().items()}
+    return single | handlers | {(point, id(module)) for point in _MULTI for module in coordinator.get(point).values()}

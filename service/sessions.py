@@ -56,8 +56,11 @@ class InProcessSessionManager:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for live in self._live.values():
-            await live.session.cleanup()
+        for (instance, conversation), live in self._live.items():
+            try:
+                await live.session.cleanup()
+            except Exception:  # one session may not keep the others from ending
+                log.exception("session.cleanup_failed", instance=instance, conversation=conversation)
 
     async def execute(
         self, instance_name: str, conversation_id: str, prompt: str, on_progress: ProgressCallback | None = None

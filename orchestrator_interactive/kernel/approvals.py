@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from orchestrator_interactive.kernel import events
 from orchestrator_interactive.kernel.borders import contained, told
 from orchestrator_interactive.kernel.errors import ApprovalTimeoutError
-from orchestrator_interactive.kernel.interop import own_error
+from orchestrator_interactive.kernel.interop import own_errors
 
 if TYPE_CHECKING:
+    from orchestrator_interactive.kernel.hooks import HookRegistry
     from orchestrator_interactive.kernel.interfaces import ApprovalSystem
     from orchestrator_interactive.kernel.models import HookResult
 
@@ -23,23 +25,36 @@ _ALWAYS = "allow always"
 class Approvals:
     """Puts a session's questions to its approval system, and remembers what is always allowed."""
 
-    def __init__(self) -> None:
-        self._always: set[str] = set()
+    def __init__(self, hooks: HookRegistry) -> None:
+        self._hooks = hooks
+        self._always: set[tuple[str, str]] = set()
         self._left_behind: set[asyncio.Task[Any]] = set()
 
-    async def decide(self, system: ApprovalSystem | None, result: HookResult, hook_name: str) -> HookResult:
+    async def decide(self, system: ApprovalSystem | None, result: HookResult, event: str, hook_name: str) -> HookResult:
         """Turn a question into `continue` or `deny`; nobody to ask, and nobody answering, is no.
 
-        A time-out and a failure of the system take the default that the hook gives. "Allow always", where it was
-        offered, holds for this question for the rest of the session.
+        A time-out and a failure of the system take the default that the hook gives. "Allow always" holds for the rest
+        of the session: for this hook's same question, as long as it offers that option. `approval:required`, and
+        `approval:granted` or `approval:denied`, tell whoever listens.
         """
+        payload = {"prompt": result.approval_prompt, "hook_name": hook_name, "event": event}
+        await self._hooks.emit(events.APPROVAL_REQUIRED, {**payload, "options": result.approval_options})
+        decided = await self._decided(system, result, hook_name)
+        granted = decided.action == "continue"
+        log.info("approval.granted" if granted else "approval.denied", hook=hook_name, hook_event=event)
+        told_as = events.APPROVAL_GRANTED if granted else events.APPROVAL_DENIED
+        await self._hooks.emit(told_as, {**payload, "reason": decided.reason})
+        return decided
+
+    async def _decided(self, system: ApprovalSystem | None, result: HookResult, hook_name: str) -> HookResult:
         prompt = result.approval_prompt or "Allow this?"
-        if prompt in self._always:
+        options = result.approval_options or ["Allow", "Deny"]
+        offers_always = bool(result.approval_prompt) and _ALWAYS in (option.lower() for option in options)
+        if offers_always and (hook_name, prompt) in self._always:
             return _allowed(result)
         if system is None:
             log.warning("approval.nobody_to_ask", hook=hook_name)
             return _denied(result, f"Nobody can be asked here: {prompt}")
-        options = result.approval_options or ["Allow", "Deny"]
         try:
             answer = await self._answer(system, prompt, options, result)
         except (TimeoutError, ApprovalTimeoutError):
@@ -51,8 +66,8 @@ class Approvals:
         chosen = answer.strip().lower() if isinstance(answer, str) else ""
         if not chosen.startswith(("allow", "deny")):
             log.warning("approval.unexpected_answer", hook=hook_name, answer=chosen)
-        if chosen == _ALWAYS and result.approval_prompt and _ALWAYS in map(str.lower, options):
-            self._always.add(prompt)
+        if chosen == _ALWAYS and offers_always:
+            self._always.add((hook_name, prompt))
         return _allowed(result) if chosen.startswith("allow") else _denied(result, f"User denied: {prompt}")
 
     async def _answer(self, system: ApprovalSystem, prompt: str, options: list[str], result: HookResult) -> Any:
@@ -69,15 +84,9 @@ class Approvals:
         return asking.result()
 
     async def _asked(self, system: ApprovalSystem, prompt: str, options: list[str], result: HookResult) -> Any:
-        try:
-            with contained():
-                timeout_s, default = result.approval_timeout, result.approval_default
-                return await system.request_approval(prompt, options, timeout_s, default)
-        except Exception as e:
-            own = own_error(e)
-            if own is e:
-                raise
-            raise own from e
+        with own_errors(), contained():
+            timeout_s, default = result.approval_timeout, result.approval_default
+            return await system.request_approval(prompt, options, timeout_s, default)
 
     def _on_end(self, asking: asyncio.Task[Any]) -> None:
         self._left_behind.discard(asking)

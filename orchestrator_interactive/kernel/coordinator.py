@@ -147,7 +147,12 @@ class ModuleCoordinator:
         return mounted if point in _SINGLE or name is None else mounted.get(name)
 
     def register_capability(self, name: str, value: Any) -> None:
-        """Offer something to the other modules; a later value of the same name replaces it."""
+        """Offer something to the other modules; a later value of the same name replaces it.
+
+        Raises:
+            ValueError: `name` is no text, or blank.
+        """
+        _check_text(name, "name")
         self._capabilities[name] = value
         log.debug("capability.registered", name=name)
 
@@ -155,7 +160,15 @@ class ModuleCoordinator:
         return self._capabilities.get(name)
 
     def register_contributor(self, channel: str, name: str, callback: Callable[[], Any]) -> None:
-        """Take part in a channel; the callback may be async, and may return `None` to say nothing."""
+        """Take part in a channel; the callback may be async, and may return `None` to say nothing.
+
+        Raises:
+            ValueError: `channel` is no text, or blank.
+            TypeError: `callback` cannot be called.
+        """
+        _check_text(channel, "channel")
+        if not callable(callback):
+            raise TypeError(f"callback must be a function that returns the contribution, not {callback!r}.")
         self._contributors[channel].append((name, callback))
 
     async def collect_contributions(self, channel: str) -> list[Any]:
@@ -171,13 +184,36 @@ class ModuleCoordinator:
                 collected.append(value)
         return collected
 
+    def checkpoint(self) -> Callable[[], Awaitable[None]]:
+        """Remember the present; what is returned takes back all that has come since, running its clean-ups."""
+        mounted = {point: dict(held) if point in _MULTI else held for point, held in self.mount_points.items()}
+        capabilities, contributors = dict(self._capabilities), {c: list(n) for c, n in self._contributors.items()}
+        cleanups, handlers = len(self._cleanups), self.hooks.mark()
+
+        async def undo() -> None:
+            self.hooks.end_since(handlers)
+            for point, held in mounted.items():
+                if point in _MULTI:
+                    self.mount_points[point].clear()
+                    self.mount_points[point].update(held)
+                else:
+                    self.mount_points[point] = held
+            self._capabilities = capabilities
+            self._contributors = defaultdict(list, contributors)
+            await self._clean_up_to(cleanups)
+
+        return undo
+
     def register_cleanup(self, cleanup_fn: Callable[[], Any]) -> None:
         self._cleanups.append(cleanup_fn)
 
     async def cleanup(self) -> None:
         """Run the clean-ups, last registered first; one that fails is logged and the others still run."""
+        await self._clean_up_to(0)
+
+    async def _clean_up_to(self, count: int) -> None:
         leaving: BaseException | None = None
-        while self._cleanups:
+        while len(self._cleanups) > count:
             cleanup_fn = self._cleanups.pop()
             try:
                 await _called(cleanup_fn)
@@ -214,6 +250,7 @@ class ModuleCoordinator:
         await self.cancellation.trigger_callbacks()
 
     def _resolve(self, mount_point: str, name: str | None) -> tuple[str, str | None]:
+        _check_text(mount_point, "mount_point")
         if mount_point == "session":
             if name not in _SINGLE:
                 raise ValueError(f"The alias 'session' takes name='orchestrator' or 'context', not {name!r}.")
@@ -224,6 +261,11 @@ class ModuleCoordinator:
             known = ", ".join((*_SINGLE, *_MULTI))
             raise ValueError(f"Unknown mount point '{mount_point}'. There are: {known}.")
         return mount_point, name
+
+
+def _check_text(value: Any, argument: str) -> None:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(f"{argument} must be a name, not {value!r}.")
 
 
 async def _called(callback: Callable[[], Any]) -> Any:

@@ -27,7 +27,7 @@ class HookResultProcessor:
 
     def __init__(self, coordinator: ModuleCoordinator) -> None:
         self._coordinator = coordinator
-        self._approvals = Approvals()
+        self._approvals = Approvals(coordinator.hooks)
         self.injected_tokens = 0
 
     def reset_turn(self) -> None:
@@ -54,7 +54,7 @@ class HookResultProcessor:
         if result.suppress_output:
             log.debug("hook.output_suppressed", hook=hook_name, hook_event=event)
         if result.action == "ask_user":
-            result = await self._approvals.decide(self._coordinator.approval_system, result, hook_name)
+            result = await self._approvals.decide(self._coordinator.approval_system, result, event, hook_name)
         if too_large:
             raise InjectionTooLargeError(" ".join(too_large), _with_only(result, fitting))
         return result
@@ -75,6 +75,14 @@ class HookResultProcessor:
     async def _inject(self, injection: ContextInjection, event: str, source: str) -> None:
         if not injection.ephemeral and not await self._added(injection, event, source):
             return
+        log.info(
+            "hook.injected",
+            hook=source,
+            hook_event=event,
+            role=injection.role,
+            size_bytes=len(injection.content.encode(errors="replace")),
+            ephemeral=injection.ephemeral,
+        )
         self.injected_tokens += len(injection.content) // _CHARS_PER_TOKEN
         budget = self._coordinator.injection_budget_per_turn
         if budget is not None and self.injected_tokens > budget:

@@ -79,6 +79,16 @@ class HookRegistry:
             for registration in [r for r in registrations if r.name == name]:
                 self._end(event, registration)
 
+    def mark(self) -> int:
+        """The present, for `end_since`."""
+        return self._count
+
+    def end_since(self, mark: int) -> None:
+        """End every registration that was made after the mark."""
+        for event, registrations in self._handlers.items():
+            for registration in [r for r in registrations if r.number > mark]:
+                self._end(event, registration)
+
     def _end(self, event: str, registration: _Registration) -> None:
         registration.ended = True
         if registration in self._handlers[event]:
@@ -211,6 +221,8 @@ def _named(result: HookResult, registration: _Registration) -> HookResult:
 
 def _combined(one: HookResult, other: HookResult, event: str) -> HookResult:
     """The stronger wish, with the texts and the messages to the user of both."""
+    if one is CONTINUE:
+        return other
     stronger, weaker = (other, one) if _WEIGHT[other.action] > _WEIGHT[one.action] else (one, other)
     update: dict[str, Any] = {}
     if one.action == other.action == "ask_user":

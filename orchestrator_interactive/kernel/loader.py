@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import inspect
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
@@ -76,10 +77,13 @@ class ModuleLoader:
     """
 
     def __init__(
-        self, coordinator: ModuleCoordinator | None = None, search_paths: Sequence[Path | str] | None = None
+        self,
+        coordinator: ModuleCoordinator | None = None,
+        search_paths: Sequence[Path | str] | Path | str | None = None,
     ) -> None:
         self.coordinator = coordinator
-        self._search_paths = [Path(folder) for folder in search_paths or ()]
+        folders = [search_paths] if isinstance(search_paths, str | Path) else search_paths or ()
+        self._search_paths = [Path(folder) for folder in folders]
 
     async def load(self, module_id: str, config: dict[str, Any] | None = None, profile_source: Any = None) -> Mount:
         """Return the module, ready to mount with this configuration; `profile_source` is the plan's `source`.
@@ -88,11 +92,16 @@ class ModuleLoader:
             ModuleNotFoundError: no such module; the message says where it was looked for.
             ModuleLoadError: found, but it cannot be imported or has no `mount`.
         """
+        if config is not None and not isinstance(config, Mapping):
+            raise ModuleLoadError(f"Module '{module_id}': config must be a mapping, not {config!r}.")
         if not isinstance(module_id, str) or not module_id.strip():
             raise ModuleNotFoundError(f"module_id must be the name of a module, not {module_id!r}.")
         resolver = self._resolver()
         if resolver is None:
-            return Mount.of(self._direct(module_id), config)
+            unread = (
+                "" if profile_source is None else f"Nothing is mounted that could read its source {profile_source!r}. "
+            )
+            return Mount.of(self._direct(module_id, unread), config)
         try:
             path = await _path_from(resolver, module_id, profile_source)
         except ModuleNotFoundError as e:

@@ -60,16 +60,14 @@ class Mounting:
         return " ".join(reasons) or "The mount plan names none."
 
     async def _mount_or_leave_out(self, spec: ModuleSpec) -> None:
-        mounted = self._coordinator.get(spec.point)
-        before = dict(mounted) if isinstance(mounted, dict) else {}
+        undo = self._coordinator.checkpoint()
         try:
             await self._mount(spec)
         except Exception as e:  # one module may not take the session down
-            log.debug("module.load_failed", kind=spec.point, module=spec.module, exc_info=True)
+            log.warning("module.load_failed", kind=spec.point, module=spec.module, error=told(e))
+            log.debug("module.load_failed_where", module=spec.module, exc_info=True)
             self._left_out.append((spec, e))
-            if isinstance(mounted, dict):  # half a module is not offered
-                mounted.clear()
-                mounted.update(before)
+            await undo()  # half a module is none
 
     async def _mount(self, spec: ModuleSpec) -> None:
         with contained():

@@ -38,8 +38,11 @@ class MountPlan:
         """
         whole = _mapping(config, "config")
         session = _mapping(whole.get("session") or {}, "session")
-        for limit in ("injection_budget_per_turn", "injection_size_limit", "hook_timeout_s"):
+        for limit in ("injection_budget_per_turn", "injection_size_limit"):
             _check_limit(session.get(limit), f"session.{limit}")
+        timeout_s = session.get("hook_timeout_s")
+        if timeout_s is not None and (not _is_number(timeout_s) or not timeout_s > 0):
+            raise ValueError(f"session.hook_timeout_s must be a number of seconds above 0; it is {timeout_s!r}.")
         required = tuple(_required(whole, session, point) for point in _REQUIRED)
         optional = tuple(spec for point in _LISTS for spec in _listed(whole.get(point), point))
         return cls(required, optional, session.get("hook_timeout_s"))
@@ -52,23 +55,31 @@ def merged(base: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any
     place of. The lists of modules are merged by module: one that both name gets both configs, others are added.
     Everything else is replaced.
     """
-    result: dict[str, Any] = deepcopy(dict(base))
+    base, overlay = _gathered(base), _gathered(overlay)
+    result: dict[str, Any] = dict(base)
     for key, value in overlay.items():
         if key in _LISTS and isinstance(value, list) and isinstance(result.get(key), list):
             result[key] = _merged_modules(result[key], value)
         else:
             result[key] = _merged_value(result.get(key), value)
-    for point in _REQUIRED:
-        # The options of a module that is named by its name alone stand beside `session`.
-        if point not in overlay and _named(result, point) != _named(base, point):
-            result.pop(point, None)
-            result["session"].pop(f"{point}_source", None)
     return result
 
 
-def _named(config: Mapping[str, Any], point: str) -> Any:
-    session = config.get("session")
-    return _module_of(session.get(point)) if isinstance(session, Mapping) else None
+def _gathered(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy in which what is said of the orchestrator and of the context in several places stands in one."""
+    result: dict[str, Any] = deepcopy(dict(config))
+    session = result.get("session")
+    for point in _REQUIRED:
+        beside = result.pop(point, None)
+        if beside is None and not isinstance(session, dict):
+            continue
+        session = result.setdefault("session", {})
+        named = {"module": entry} if isinstance(entry := session.get(point), str) else entry or {}
+        source = session.pop(f"{point}_source", None)
+        said = {**({"source": source} if source is not None else {}), **(beside or {}), **named}
+        if said:
+            session[point] = said
+    return result
 
 
 def _merged_value(base: Any, overlay: Any) -> Any:
@@ -135,6 +146,10 @@ def _mapping(value: Any, where: str) -> Mapping[str, Any]:
     return value
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def _check_limit(value: Any, where: str) -> None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0):
+    if value is not None and (not _is_number(value) or not value >= 0):
         raise ValueError(f"{where} must be a number, 0 or more, or left out for no limit; it is {value!r}.")

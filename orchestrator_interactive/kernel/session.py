@@ -57,6 +57,8 @@ class AmplifierSession:
         is_resumed: bool = False,
     ) -> None:
         plan = MountPlan.read(config)
+        if session_id is not None and not isinstance(session_id, str):
+            raise ValueError(f"session_id must be text, not {session_id!r}.")
         self.config = config
         self.session_id = session_id or str(uuid.uuid4())
         self.parent_id = parent_id
@@ -66,6 +68,7 @@ class AmplifierSession:
         self._changing = asyncio.Lock()
         self._changed_by: asyncio.Task[Any] | None = None
         self._running = False
+        self._run: asyncio.Task[Any] | None = None
         self._prompts = 0
         self._begun_at = time.monotonic()
         self.coordinator = ModuleCoordinator(self, approval_system, display_system)
@@ -129,7 +132,7 @@ class AmplifierSession:
             raise TypeError(f"prompt must be text, not {type(prompt).__name__}.")
         if self._running:
             raise RuntimeError("This session is running; inject the message instead.")
-        self._running = True
+        self._running, self._run = True, asyncio.current_task()
         self._prompts += 1
         try:
             await self.initialize()
@@ -145,7 +148,7 @@ class AmplifierSession:
             try:
                 await self._finish_cancellation()
             finally:
-                self._running = False
+                self._running, self._run = False, None
         return answer
 
     async def _orchestrate(self, prompt: str, kwargs: dict[str, Any]) -> str:
@@ -182,7 +185,7 @@ class AmplifierSession:
             if was_ready:
                 stats = {"prompts": self._prompts, "duration_s": round(time.monotonic() - self._begun_at, 3)}
                 payload = {"session_id": self.session_id, "status": self.status.status, "stats": stats}
-                await self.coordinator.hooks.emit(events.SESSION_END, payload)
+                await self._announce(events.SESSION_END, payload)
         finally:
             await self.coordinator.cleanup()
 
@@ -197,14 +200,28 @@ class AmplifierSession:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        running = self._run
+        if running is not None and running is not asyncio.current_task():
+            running.cancel()
+            await asyncio.wait({running})
         await self.cleanup()
 
     async def _emit_start(self) -> None:
         payload = {"session_id": self.session_id, "parent_id": self.parent_id, "config": self.config}
         if self.parent_id is not None:
-            await self.coordinator.hooks.emit(events.SESSION_FORK, {**payload, "parent": self.parent_id})
-        name = events.SESSION_RESUME if self._is_resumed else events.SESSION_START
-        await self.coordinator.hooks.emit(name, payload)
+            await self._announce(events.SESSION_FORK, {**payload, "parent": self.parent_id})
+        await self._announce(events.SESSION_RESUME if self._is_resumed else events.SESSION_START, payload)
+
+    async def _announce(self, event: str, payload: dict[str, Any]) -> None:
+        """Tell the hooks of it, and do what they wish; it has happened, so a no comes too late."""
+        wish = await self.coordinator.hooks.emit(event, payload)
+        if wish.action in {"deny", "ask_user"}:
+            log.info("hook.denied_too_late", hook=wish.hook_name, hook_event=event)
+            wish = wish.model_copy(update={"action": "continue"})
+        try:
+            await self.coordinator.process_hook_result(wish, event, wish.hook_name)
+        except ValueError as e:
+            log.warning("hook.injection_refused", hook=wish.hook_name, hook_event=event, error=str(e))
 
     async def _finish_cancellation(self) -> None:
         token = self.coordinator.cancellation

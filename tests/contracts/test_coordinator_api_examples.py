@@ -290,6 +290,7 @@ class TestExamplesChildSessionSpawning:
         session = AmplifierSession(shipped_plan)
         overlay = {"session": {"orchestrator": "another"}, "tools": [{"module": "tool-x"}]}
         merged = session._merge_configs(session.config, overlay)
-        assert merged["session"] == {"orchestrator": "another", "context": "context-simple"}
+        assert merged["session"]["orchestrator"] == {"module": "another"}
+        assert merged["session"]["context"] == {"module": "context-simple"}
         assert session.config["session"]["orchestrator"] == "loop-interactive"
         assert [entry["module"] for entry in session.config["tools"]] == ["tool-filesystem", "tool-todo"]

@@ -187,7 +187,7 @@ async def test_a_tool_module_that_mounts_nothing_is_told_and_a_provider_without_
         {"alpha": ALPHA.model_copy(update={"providers": providers})}, "provider-demo", workspaces
     ):
         pass
-    with pytest.raises(ConfigError, match="the module 'odd' mounts no tool"):
+    with pytest.raises(ConfigError, match="the module 'odd' mounts nothing"):
         await InProcessSessionManager(
             {"alpha": ALPHA.model_copy(update={"tools": (odd,)})}, "provider-demo", workspaces
         ).__aenter__()
