@@ -157,8 +157,8 @@ class InteractiveOrchestrator:
             answer = await ask(run, model, tools_allowed=tools_allowed)
             calls = model.provider.parse_tool_calls(answer) if tools_allowed else []
             if calls:
-                await run.context.add_message(assistant_row(answer.content, calls))
-                await ToolBatch(run, calls, self._options.stop_grace_s).go()
+                row = assistant_row(answer.content, calls)
+                await ToolBatch(run, row, calls, self._options.stop_grace_s).go()
                 must_answer = any(call.name in self._options.force_respond_tools for call in calls)
                 run.check_stop()
                 await self._take_in(run, self._queue.drain())  # injection point 3

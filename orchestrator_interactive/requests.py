@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
+_THINKING = ("thinking", "redacted_thinking")
+_ASIDE = ("system", "developer")
 _GO_ON = Message(role="user", content="[Go on.]")
 _EMPTY = ChatRequest(messages=[], stream=True)
 
@@ -119,7 +121,8 @@ class RequestBuilder:
     ) -> ChatRequest:
         """The request for these rows; `ephemeral` rows are part of this one only."""
         messages = self._transcript.messages(rows) + [_message(row) for row in ephemeral]
-        if messages and messages[-1].role == "assistant":  # where hooks speak for it
+        last = next((message for message in reversed(messages) if message.role not in _ASIDE), None)
+        if last is not None and last.role == "assistant":  # where hooks speak for it
             messages.append(_GO_ON)
         declared = self._specs if tools_allowed or self._can_choose else []
         # Everything in it has been validated when its row came in.
@@ -145,6 +148,8 @@ def _message(row: dict[str, Any]) -> Message:
     message = Message.model_validate({**row, "content": row.get("content") or ""})
     if isinstance(message.content, list):
         message.content = [block for block in message.content if not _is_refused(block)]
+        while message.role == "assistant" and message.content and message.content[-1].type in _THINKING:
+            message.content.pop()  # an answer that ends in thinking is refused
     return message
 
 

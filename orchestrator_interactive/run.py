@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from orchestrator_interactive.kernel.borders import contained
 from orchestrator_interactive.kernel.errors import InjectionTooLargeError
-from orchestrator_interactive.kernel.hooks import CONTINUE
+from orchestrator_interactive.kernel.hooks import CONTINUE, too_late_for_a_no
 from orchestrator_interactive.kernel.interop import own
 from orchestrator_interactive.kernel.time_limit import within
 from orchestrator_interactive.work import Work
@@ -111,11 +111,7 @@ class Run:
             log.warning("hook.cut", hook_event=event)
 
     async def _announce(self, event: str, data: dict[str, Any]) -> None:
-        wish = await self.hooks.emit(event, data)
-        if wish.action in {"deny", "ask_user"}:
-            log.info("hook.denied_too_late", hook=wish.hook_name, hook_event=event)
-            wish = wish.model_copy(update={"action": "continue"})
-        await self.route(wish, event)
+        await self.route(too_late_for_a_no(await self.hooks.emit(event, data), event), event)
 
     async def _consult(self, event: str, data: dict[str, Any]) -> HookResult:
         return await self.route(await self.hooks.emit(event, data), event)

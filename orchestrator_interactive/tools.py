@@ -11,15 +11,15 @@ import structlog
 
 from orchestrator_interactive.kernel import events
 from orchestrator_interactive.kernel.borders import told
-from orchestrator_interactive.kernel.hooks import CONTINUE
+from orchestrator_interactive.kernel.hooks import CONTINUE, too_late_for_a_no
 from orchestrator_interactive.kernel.interop import own
 from orchestrator_interactive.kernel.models import HookResult, ToolResult
 from orchestrator_interactive.rows import tool_row
 from orchestrator_interactive.run import RunDenied, changed
-from orchestrator_interactive.work import HEED_WITHIN_S, Work, to_the_end
+from orchestrator_interactive.work import HEED_WITHIN_S, Work
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Sequence
 
     from orchestrator_interactive.kernel.interfaces import Tool
     from orchestrator_interactive.kernel.messages import ToolCall
@@ -61,6 +61,8 @@ class ToolUse:
         except RunDenied as e:
             self.result = _failure(f"Denied: {e}")
             return
+        if self._is_closed():  # a hook was deaf to the end of the run
+            return
         await self._announce(tool)
         if self._run.stop.is_cancelled:
             return
@@ -87,15 +89,22 @@ class ToolUse:
         """Close the events of a call that was cut, as far as their listeners let us."""
         if self._reached not in {"announced", "running", "known"}:
             return
+        if self._reached == "running":
+            await self._told(self._tell_cut())
+        await self._told(self._report_end())
+
+    async def _told(self, telling: Awaitable[None]) -> None:
         try:
             async with asyncio.timeout(HEED_WITHIN_S):
-                if self._reached == "running" and self.result is not None:
-                    # A wish of theirs waits, like every other, until all calls of the batch have their results.
-                    payload = self._payload(tool_result=self.result, error=self.result.error)
-                    self.wishes.append((events.TOOL_ERROR, await self._run.hooks.emit(events.TOOL_ERROR, payload)))
-                await self._report_end()
+                await telling
         except TimeoutError:
             log.warning("tool.report_abandoned", tool=self.call.name)
+
+    async def _tell_cut(self) -> None:
+        error = self.result.error if self.result else None
+        wish = await self._run.hooks.emit(events.TOOL_ERROR, self._payload(tool_result=self.result, error=error))
+        # It waits, like every other, until all calls of the batch have their results.
+        self.wishes.append((events.TOOL_ERROR, too_late_for_a_no(wish, events.TOOL_ERROR)))
 
     def _is_closed(self) -> bool:
         return self.stage == "closed"
@@ -118,6 +127,8 @@ class ToolUse:
             self.result = _failure(f"The result was withheld: {e}")
         else:
             self.result = _changed_result(wish, result)
+        if self._is_closed():
+            return
         self.stage = "reported"
         await self._report_end()
 
@@ -153,54 +164,88 @@ class ToolUse:
 class ToolBatch:
     """The calls of one answer, side by side."""
 
-    def __init__(self, run: Run, calls: Sequence[ToolCall], stop_grace_s: float) -> None:
+    def __init__(self, run: Run, row: dict[str, Any], calls: Sequence[ToolCall], stop_grace_s: float) -> None:
         self._run = run
+        self._row = row
         self._stop_grace_s = stop_grace_s
         self._uses = [ToolUse(run, call) for call in calls]
-        self._works = [Work(use.go()) for use in self._uses]
+        self._works: list[Work[None]] = []
         self._grace: asyncio.TimerHandle | None = None
+        self._is_cut = False
+        self._collecting: Work[None] | None = None
 
     async def go(self) -> None:
-        """Add every result to the context, in call order, as early as that order allows.
+        """Commit the answer's row, then run the calls, and add every result in call order, as early as it allows.
 
         A graceful stop lets running calls go on for the grace period; an immediate one cuts them; so does cancelling
-        the caller. Whichever way it ends, each call has its result.
+        the caller. Whichever way it ends, once the row stands each call has its result.
         """
+        collecting = self._collecting = Work(self._collect())
         try:
             with self._run.stop.watch(self._on_stop):
-                await to_the_end(self._collect(), self._cut_all)
+                await collecting.end(self._cut_all)
+            collecting.task.result()
         finally:
             if self._grace is not None:
                 self._grace.cancel()
 
     def _on_stop(self) -> None:
-        for use, work in zip(self._uses, self._works, strict=True):
+        for use, work in zip(self._uses, self._works, strict=False):  # no work before the row stands
             if self._run.stop.is_immediate or use.stage in ("waiting", "announced"):
                 work.cut()
         if self._grace is None:
             self._grace = asyncio.get_running_loop().call_later(self._stop_grace_s, self._cut_all)
 
     def _cut_all(self) -> None:
+        if not self._works and not self._is_cut:
+            asyncio.get_running_loop().call_later(HEED_WITHIN_S, self._cut_writing)
+        self._is_cut = True
         for work in self._works:
             work.cut()
 
+    def _cut_writing(self) -> None:
+        # A log that hangs may not hold whoever cancels the run; whether the row stands is not known then.
+        if not self._works and self._collecting is not None:
+            self._collecting.cut()
+
+    def _start(self) -> None:
+        self._works = [Work(use.go()) for use in self._uses]
+        if self._is_cut:
+            self._cut_all()
+        elif self._run.stop.is_cancelled:
+            self._on_stop()
+
     async def _collect(self) -> None:
+        await self._run.context.add_message(self._row)
+        self._start()
+        told: list[ToolUse] = []
         try:
             for use, work in zip(self._uses, self._works, strict=True):
                 await work.end()
                 _note_crash(use, work)
-                await self._run.context.add_message(use.close())
-                await use.report_cut()
+                row = use.close()
+                told.append(use)
+                try:
+                    await self._run.context.add_message(row)
+                finally:
+                    await use.report_cut()
         except BaseException:
-            self._cut_all()
-            for work in self._works:
-                await work.end()
+            await self._abandon([use for use in self._uses if use not in told])
             raise
         for event, wish in [wish for use in self._uses for wish in use.wishes]:
             try:
                 await self._run.route(wish, event)
             except RunDenied:
                 log.info("hook.denied_too_late", hook=wish.hook_name, hook_event=event)
+
+    async def _abandon(self, rest: list[ToolUse]) -> None:
+        """End what still runs, and close its events, where the results cannot be kept."""
+        self._cut_all()
+        for work in self._works:
+            await work.end()
+        for use in rest:
+            use.close()
+            await use.report_cut()
 
 
 async def _executed(tool: Tool, arguments: dict[str, Any]) -> ToolResult:

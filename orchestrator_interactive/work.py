@@ -77,7 +77,9 @@ class Work(Generic[T]):
         """Whether it ran to its end: with a result or an error rather than cut."""
         return self.task.done() and not self.task.cancelled()
 
-    def _on_done(self, _task: asyncio.Task[T]) -> None:
+    def _on_done(self, task: asyncio.Task[T]) -> None:
+        if not task.cancelled():
+            task.exception()  # whoever was cut while waiting for it does not look any more
         if self._heed is not None:
             self._heed.cancel()
         self._release()

@@ -24,12 +24,11 @@ def contained() -> Iterator[None]:
     Raises:
         Escaped: one of the two was raised.
     """
-    task = asyncio.current_task()
-    before = task.cancelling() if task else 0
     try:
         yield
     except asyncio.CancelledError as e:
-        if task is not None and task.cancelling() > before:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
             raise
         raise Escaped("It was cancelled, though nobody had cancelled it from here.") from e
     except SystemExit as e:

@@ -169,18 +169,30 @@ class HookRegistry:
             answer: Any = registration.handler(event, data)
             if inspect.isawaitable(answer):
                 answer = await within(timeout_s, answer)
-            result = _understood(answer, name, event)
+            result: HookResult | None = _understood(answer, name, event)
         except TimeoutError:
             # A handler may raise one of its own.
             log.warning("hook.timeout", hook=name, hook_event=event, timeout_s=timeout_s)
-            return None
-        except (asyncio.CancelledError, SystemExit, Exception):  # an event sink may not break the run
-            if task is None or task.cancelling() <= cancelled_before:
-                log.exception("hook.failed", hook=name, hook_event=event)
+            result = None
+        except asyncio.CancelledError:
+            if task is not None and task.cancelling():
+                raise
+            log.exception("hook.failed", hook=name, hook_event=event)
+            result = CONTINUE
+        except (SystemExit, Exception):  # an event sink may not break the run
+            log.exception("hook.failed", hook=name, hook_event=event)
             result = CONTINUE
         if task is not None and task.cancelling() > cancelled_before:
             raise asyncio.CancelledError  # also where the handler swallowed it
         return result
+
+
+def too_late_for_a_no(wish: HookResult, event: str) -> HookResult:
+    """What is left of a wish about something that has happened."""
+    if wish.action not in {"deny", "ask_user"}:
+        return wish
+    log.info("hook.denied_too_late", hook=wish.hook_name, hook_event=event)
+    return wish.model_copy(update={"action": "inject_context" if wish.injections() else "continue"})
 
 
 def _check(event: str, handler: Handler, priority: int) -> None:

@@ -45,8 +45,8 @@ class ToolResult(BaseModel):
         """The output as the model reads it: JSON for structures, plain text otherwise; never empty."""
         if isinstance(self.output, dict | list):
             return sendable(json.dumps(self.output, default=str, ensure_ascii=False))
-        if self.output not in (None, ""):
-            return sendable(str(self.output))
+        if self.output is not None and (text := sendable(str(self.output))):
+            return text
         if self.success:
             return "Success"
         return f"Error: {(self.error or {}).get('message', 'the tool failed')}"

@@ -13,6 +13,7 @@ import structlog
 from orchestrator_interactive.kernel import events
 from orchestrator_interactive.kernel.borders import told
 from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
+from orchestrator_interactive.kernel.hooks import too_late_for_a_no
 from orchestrator_interactive.kernel.interop import own_errors
 from orchestrator_interactive.kernel.loader import ModuleLoader
 from orchestrator_interactive.kernel.models import SessionStatus
@@ -214,10 +215,7 @@ class AmplifierSession:
 
     async def _announce(self, event: str, payload: dict[str, Any]) -> None:
         """Tell the hooks of it, and do what they wish; it has happened, so a no comes too late."""
-        wish = await self.coordinator.hooks.emit(event, payload)
-        if wish.action in {"deny", "ask_user"}:
-            log.info("hook.denied_too_late", hook=wish.hook_name, hook_event=event)
-            wish = wish.model_copy(update={"action": "continue"})
+        wish = too_late_for_a_no(await self.coordinator.hooks.emit(event, payload), event)
         try:
             await self.coordinator.process_hook_result(wish, event, wish.hook_name)
         except ValueError as e:
@@ -235,6 +233,8 @@ class AmplifierSession:
             await within(_LAST_WORD_S, self.coordinator.hooks.emit(events.CANCEL_COMPLETED, payload))
         except TimeoutError:
             log.warning("session.cancel_completed_unheard")
+        finally:
+            token.reset()  # a stop that came meanwhile was meant for this run
 
     def _merge_configs(self, base: dict[str, Any], overlay: dict[str, Any]) -> dict[str, Any]:
         """Lay an agent's configuration over another, for a child session. See `plan.merged`."""
