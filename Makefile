@@ -1,10 +1,11 @@
 # Everything runs in .venv, which deploy/setup.sh makes from the lock files.
 PYTHON ?= python3
 PORT ?= 8040
+SEEDS ?= 0:10000
 RUN := .venv/bin/python -m
 SIDE_BY_SIDE := -n auto --maxprocesses 4 --dist loadfile
 
-.PHONY: play test check format bench lock clean moved
+.PHONY: play test simulate check format bench lock clean moved
 
 play: .venv/runtime.done
 	@$(RUN) local_slack --port $(PORT) --bot alpha -- .venv/bin/python -m service run --config deploy/play/config.yaml
@@ -12,6 +13,9 @@ play: .venv/runtime.done
 test: .venv/dev.done
 	@deploy/setup.sh system
 	$(RUN) pytest $(SIDE_BY_SIDE)
+
+simulate: .venv/dev.done
+	.venv/bin/python tests/simulation --seeds $(SEEDS)
 
 check: .venv/dev.done
 	$(RUN) ruff format --check .

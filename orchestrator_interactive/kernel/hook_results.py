@@ -36,8 +36,9 @@ class HookResultProcessor:
     async def process(self, result: HookResult, event: str, hook_name: str) -> HookResult:
         """Do what the result asks for and return what is left for the orchestrator to honour.
 
-        `ask_user` comes back as `continue` or `deny`; everything else unchanged. Ephemeral injections are left to the
-        orchestrator, which alone knows the next request. What fails is logged, and the rest is done all the same.
+        `ask_user` comes back as `continue` or `deny`, an injection that was lost is gone, the rest is unchanged.
+        Ephemeral injections are left to the orchestrator, which alone knows the next request. What fails is logged,
+        and the rest is done all the same.
 
         Raises:
             InjectionTooLargeError: an injection is larger than `injection_size_limit`; the rest has been done.
@@ -47,8 +48,9 @@ class HookResultProcessor:
         if not isinstance(result, HookResult):
             raise TypeError(f"result must be a HookResult, not {type(result).__name__}.")
         fitting, too_large = self._measured(result.injections(), hook_name)
-        for injection in fitting:
-            await self._inject(injection, event, _source(injection, hook_name))
+        kept = [each for each in fitting if await self._inject(each, event, _source(each, hook_name))]
+        if len(kept) < len(fitting):
+            result = _with_only(result, kept)
         if result.user_message:
             await self._show(result, hook_name)
         if result.suppress_output:
@@ -56,7 +58,7 @@ class HookResultProcessor:
         if result.action == "ask_user":
             result = await self._approvals.decide(self._coordinator.approval_system, result, event, hook_name)
         if too_large:
-            raise InjectionTooLargeError(" ".join(too_large), _with_only(result, fitting))
+            raise InjectionTooLargeError(" ".join(too_large), _with_only(result, kept))
         return result
 
     def _measured(self, injections: list[ContextInjection], hook_name: str) -> tuple[list[ContextInjection], list[str]]:
@@ -72,9 +74,10 @@ class HookResultProcessor:
             too_large.append(f"The context injection of {size} bytes by hook '{source}' exceeds {limit} bytes.")
         return fitting, too_large
 
-    async def _inject(self, injection: ContextInjection, event: str, source: str) -> None:
+    async def _inject(self, injection: ContextInjection, event: str, source: str) -> bool:
+        """Whether it is, or will be, in the conversation."""
         if not injection.ephemeral and not await self._added(injection, event, source):
-            return
+            return False
         log.info(
             "hook.injected",
             hook=source,
@@ -87,6 +90,7 @@ class HookResultProcessor:
         budget = self._coordinator.injection_budget_per_turn
         if budget is not None and self.injected_tokens > budget:
             log.warning("hook.injection_budget", hook=source, tokens=self.injected_tokens, budget=budget)
+        return True
 
     async def _added(self, injection: ContextInjection, event: str, source: str) -> bool:
         """Whether the context took it."""
@@ -122,8 +126,8 @@ def _source(injection: ContextInjection, hook_name: str) -> str:
     return hook_name if injection.hook_name == "unknown" else injection.hook_name
 
 
-def _with_only(result: HookResult, fitting: list[ContextInjection]) -> HookResult:
-    text = "\n\n".join(injection.content for injection in fitting)
-    action = "continue" if result.action == "inject_context" and not fitting else result.action
-    update = {"action": action, "context_injection": text or None, "context_injections": fitting}
+def _with_only(result: HookResult, kept: list[ContextInjection]) -> HookResult:
+    text = "\n\n".join(injection.content for injection in kept)
+    action = "continue" if result.action == "inject_context" and not kept else result.action
+    update = {"action": action, "context_injection": text or None, "context_injections": kept}
     return result.model_copy(update=update)

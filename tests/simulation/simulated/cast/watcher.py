@@ -1,0 +1,32 @@
+"""Who watches the progress of a run."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from simulated.posts import named
+from simulated.scene import Mishap
+
+if TYPE_CHECKING:
+    from simulated.judge import Judges
+    from simulated.scene import Scene
+
+
+class Watcher:
+    """Is told of progress; may take a while over it, or break."""
+
+    def __init__(self, scene: Scene, judges: Judges) -> None:
+        self._scene = scene
+        self._judges = judges
+
+    async def __call__(self, event: str, data: dict[str, Any]) -> None:
+        scene = self._scene
+        what = data.get("tool") or data.get("status") or named(data.get("ids"))
+        scene.tell("progress", f"{event} {what}".rstrip())
+        self._judges.progressed(event, data)
+        if scene.happens("slow sink", 0.3):
+            with scene.at("telling progress"):
+                await asyncio.sleep(scene.some_s(0.01, 0.3))
+        if scene.happens("broken sink", 0.1):
+            raise Mishap("the watcher broke")

@@ -1,0 +1,88 @@
+"""Conservation: what was accepted is in one committed row or still waits, in the order of acceptance."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from simulated.posts import Post, marks, text_of, words
+
+if TYPE_CHECKING:
+    from simulated.judge.runs import RunRecord
+    from simulated.scene import Scene
+
+
+class Deliveries:
+    """Follows every message from its acceptance to the row it stands in; `delivered` are their numbers, in order."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._waiting: list[Post] = []
+        self.delivered: list[int] = []
+        self._applied: list[str] = []
+
+    def accept(self, post: Post) -> None:
+        self._waiting.append(post)
+
+    def waiting(self) -> list[Post]:
+        """What was accepted and is in no row yet, oldest first."""
+        return list(self._waiting)
+
+    def has_arrived(self, post: Post) -> bool:
+        return post.number in self.delivered
+
+    def row_added(self, row: dict[str, Any]) -> None:
+        found = marks(text_of(row))
+        if found and row["role"] != "user":
+            self._scene.blame(f"Words of a person stand in a row of the role '{row['role']}': message {found[0]}.")
+        ids = (row.get("metadata") or {}).get("injections")
+        for number in found:
+            self._deliver(number, row)
+        if ids is not None and len(ids) != len(found):
+            self._scene.blame(f"A row says that it holds {len(ids)} messages; there are {len(found)}.")
+
+    def applied(self, ids: list[str]) -> None:
+        """`injection:applied` has told of these."""
+        for each in ids:
+            if each in self._applied:
+                self._scene.blame(f"injection:applied told of {each} twice.")
+            self._applied.append(each)
+
+    def run_over(self, waiting: int | None) -> None:
+        """`waiting` is how many messages the agent itself says it still holds."""
+        if waiting is not None and waiting != len(self._waiting):
+            numbers = [post.number for post in self._waiting]
+            self._scene.blame(f"The agent says that {waiting} messages wait; those not delivered are {numbers}.")
+
+    def all_over(self) -> None:
+        for post in self._waiting:
+            self._scene.blame(f"Message {post.number} was accepted, and is in no row at the end: it is lost.")
+
+    def check_prompt(self, run: RunRecord) -> None:
+        """A prompt whose run ended before it was committed is its sender's again."""
+        if run.prompt not in self._waiting:
+            return
+        self._waiting.remove(run.prompt)
+        if run.statuses.get("progress") == "success":
+            self._scene.blame(f"The run succeeded, and its prompt, message {run.prompt.number}, is in no row.")
+
+    def _deliver(self, number: int, row: dict[str, Any]) -> None:
+        if number in self.delivered:
+            self._scene.blame(f"Message {number} was delivered twice.")
+            return
+        self.delivered.append(number)
+        place = next((i for i, post in enumerate(self._waiting) if post.number == number), None)
+        if place is None:
+            self._scene.blame(f"Message {number} is in a row, and nobody accepted it.")
+            return
+        if place > 0:
+            self._scene.blame(f"Message {number} was delivered before message {self._waiting[0].number}, its elder.")
+        post = self._waiting.pop(place)
+        self._scene.count("message delivered")
+        self._check_words(post, row)
+
+    def _check_words(self, post: Post, row: dict[str, Any]) -> None:
+        if words(post.text) not in words(text_of(row)):
+            self._scene.blame(f"The words of message {post.number} were changed on the way.")
+        ids = (row.get("metadata") or {}).get("injections")
+        if ids is not None and not post.plain and post.id not in ids:
+            self._scene.blame(f"Message {post.number} is in a row that does not know its id.")

@@ -1,0 +1,224 @@
+"""One conversation: its agent, its people, its runs."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import orchestrator_interactive
+from orchestrator_interactive.kernel import AmplifierSession
+from orchestrator_interactive.modules import context_simple
+
+from .cast import Approvals, Crowd, Ear, Log, Model, Watcher, hire_hooks, hire_tools, hooks, tools
+from .cast.improvising import Improviser
+from .judge import Judges, RunRecord
+from .posts import People
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from orchestrator_interactive.kernel import ModuleCoordinator, ModuleLoader
+    from orchestrator_interactive.kernel.interfaces import ContextManager
+
+    from .posts import Post
+    from .scene import Scene
+
+    Mount = Callable[[ModuleCoordinator, dict[str, Any]], Awaitable[Any]]
+
+# Each kind of trouble is in so many of the seeds.
+FEATURES = dict.fromkeys(
+    (
+        *tools.FEATURES,
+        *hooks.FEATURES,
+        "errors",
+        "stalls",
+        "thinking",
+        "unsigned thinking",
+        "empty answers",
+        "unknown tools",
+        "many calls",
+        "disobedience",
+        "deaf model",
+        "odd texts",
+        "slow store",
+        "flaky store",
+        "slow sink",
+        "broken sink",
+        "small queue",
+        "injection limit",
+    ),
+    0.25,
+) | {"stops": 0.6, "cancels": 0.25, "kills": 0.3, "compaction": 0.35, "assistants' words from hooks": 0.1}
+# Nobody but a strict provider minds these so far.
+UNSETTLED = ("repeated call ids",)
+
+
+def _as_it_is(log: ContextManager) -> ContextManager:
+    return log
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What is tried: the loop, and what lies between it and its log. `features` are added to those of every seed."""
+
+    mount_loop: Mount = orchestrator_interactive.mount
+    wrap_log: Callable[[ContextManager], Any] = _as_it_is
+    features: frozenset[str] = frozenset()
+
+
+class World:
+    """Plays a conversation on the scene."""
+
+    def __init__(self, scene: Scene, parts: Parts) -> None:
+        chance = scene.chance
+        scene.features |= {feature for feature, often in FEATURES.items() if chance.random() < often} | parts.features
+        if "small queue" in scene.features:
+            scene.features.discard("kills")  # what waited in a queue and in a run together may not fit into one
+        self._scene = scene
+        self._parts = parts
+        self._grace_s = chance.choice([0.0, 0.5, 2.0])
+        self._stall_timeout_s = chance.choice([5.0, 120.0])
+        self._max_iterations = chance.choice([2, 5, 100])
+        self._judges = Judges(scene, self._grace_s, self._max_iterations)
+        self._people = People(scene)
+        self._watcher = Watcher(scene, self._judges)
+        self._tools = hire_tools(scene, self._judges)
+        improviser = Improviser(scene, [tool.name for tool in self._tools], self._stall_timeout_s)
+        self._model = Model(scene, self._judges, improviser)
+        self._plan = self._planned()
+        self._runs = 0
+        self._life = 0
+
+    async def play(self) -> None:
+        """All runs of the conversation; the last ones, in calm, read whatever is still waiting."""
+        await self._set_up()
+        self._crowd = Crowd(self._scene, self._judges, self._people, self._session)
+        for _ in range(self._scene.chance.choice([1, 2, 2, 3, 4])):
+            await self._run()
+            await asyncio.sleep(self._scene.some_s(0.1, 10))
+            self._crowd.act_idly()
+        self._scene.calm = True
+        await self._run()
+        while self._crowd.unread and not self._scene.blames:
+            await self._run()
+        await asyncio.sleep(3600)
+        await self._session.cleanup()
+        self._judges.all_over()
+
+    async def _set_up(self) -> None:
+        self._life += 1
+        scene, judges = self._scene, self._judges
+        approvals = Approvals(scene)
+        shelf = _Shelf({"loop": self._parts.mount_loop, "log": self._mount_log})
+        self._session = AmplifierSession(
+            self._plan,
+            loader=cast("ModuleLoader", shelf),
+            session_id="simulated",
+            approval_system=approvals,
+            display_system=approvals,
+            is_resumed=self._life > 1,
+        )
+        await self._session.initialize()
+        coordinator = self._session.coordinator
+        Ear(scene, judges).listen(coordinator.hooks)
+        hire_hooks(scene, judges, coordinator.hooks)
+        for tool in self._tools:
+            coordinator.mount("tools", tool)
+        coordinator.mount("providers", self._model)
+
+    def _planned(self) -> dict[str, Any]:
+        chance, features = self._scene.chance, self._scene.features
+        loop = {
+            "max_iterations": self._max_iterations,
+            "stop_grace_s": self._grace_s,
+            "stall_timeout_s": self._stall_timeout_s,
+            "max_waiting": 2 if "small queue" in features else 100,
+        }
+        log: dict[str, Any] = {"max_tokens": 300 if "compaction" in features else 100_000}
+        if chance.random() < 0.5:
+            log["system_prompt"] = "You are simulated."
+        session = {
+            "orchestrator": {"module": "loop", "config": loop},
+            "context": {"module": "log", "config": log},
+            "hook_timeout_s": chance.choice([1, 5, 60]),
+        }
+        if "injection limit" in features:
+            session["injection_size_limit"] = 30
+        return {"session": session}
+
+    async def _mount_log(self, coordinator: ModuleCoordinator, config: dict[str, Any]) -> None:
+        inner = await context_simple.mount(coordinator, config)
+        coordinator.unmount("context")
+        coordinator.mount("context", self._parts.wrap_log(Log(inner, self._scene, self._judges)))
+
+    async def _run(self) -> None:
+        self._runs += 1
+        run = RunRecord(self._runs, self._next_prompt(), self._life)
+        self._scene.tell(
+            "crowd", f"prompts run {run.number}{' in calm' if self._scene.calm else ''}: {run.prompt.text!r}"
+        )
+        task = self._scene.spawn(self._execute(run), f"run {run.number}", run.life)
+        self._crowd.watch(run, task)
+        killing = self._scene.spawn(self._crowd.killed.wait(), "a kill")
+        await asyncio.wait([task, killing], return_when=asyncio.FIRST_COMPLETED)
+        killing.cancel()
+        if run.killed:
+            await self._restart(run)
+        self._conclude(run)
+
+    async def _restart(self, run: RunRecord) -> None:
+        """Another process takes over: it has the rows, and is given the messages that are in none of them."""
+        self._scene.leave_all()
+        self._judges.killed(run)
+        rows = await self._session.coordinator.get("context").get_messages()
+        await self._set_up()
+        await self._session.coordinator.get("context").set_messages(rows)
+        self._crowd.meet(self._session)
+        inject: Any = self._session.coordinator.get_capability("orchestrator.inject_message")
+        for post in self._judges.deliveries.waiting():
+            inject(post.injection())
+
+    def _next_prompt(self) -> Post:
+        return self._crowd.unread.pop(0) if self._crowd.unread else self._people.write(plainly=True)
+
+    async def _execute(self, run: RunRecord) -> None:
+        run.entered = True
+        self._scene.finishing = False
+        self._judges.begin(run)
+        self._judges.accepted(run.prompt)
+        try:
+            run.answer = await self._session.execute(run.prompt.text, on_progress=self._watcher)
+        except BaseException as e:  # noqa: BLE001 - whatever it is, the judges look at it
+            run.error = e
+        run.over = True
+        self._scene.tell("run", f"returned {run.answer!r}" if run.error is None else f"raised {run.error!r}")
+        run.statuses["session"] = self._session.status.status
+        self._judges.returned(run)
+
+    def _conclude(self, run: RunRecord) -> None:
+        scene = self._scene
+        status = "killed" if run.killed else run.statuses.get("progress", "never begun")
+        scene.count(f"run ended: {status}")
+        if scene.calm and status != "success":
+            scene.blame(f"In calm the run ended with '{status}' (error: {run.error!r}).")
+        if self._judges.deliveries.has_arrived(run.prompt):
+            return
+        if (run.answer or "").startswith("Operation denied"):
+            scene.count("prompt denied")
+        else:
+            scene.count("prompt not read, given again")
+            self._crowd.unread.insert(0, run.prompt)
+
+
+class _Shelf:
+    """A module loader that has these modules at hand."""
+
+    def __init__(self, mounts: dict[str, Mount]) -> None:
+        self._mounts = mounts
+
+    async def load(self, module_id: str, config: dict[str, Any] | None = None, profile_source: Any = None) -> Any:
+        async def mount(coordinator: ModuleCoordinator) -> Any:
+            return await self._mounts[module_id](coordinator, config or {})
+
+        return mount
