@@ -30,6 +30,9 @@ log = structlog.get_logger(__name__)
 Stage = Literal["waiting", "announced", "running", "known", "reported", "closed"]
 
 NOT_STARTED = "Not started: the run was stopped before this call."
+# How long a cancelled run waits for the log to take the row that it was writing.
+_WRITTEN_WITHIN_S = 2.0
+
 UNCHECKED = "It ended; the run was stopped before its result had been checked, so the result is not shown."
 UNKNOWN_OUTCOME = "Cancelled while it was running: its outcome is unknown."
 
@@ -198,7 +201,7 @@ class ToolBatch:
 
     def _cut_all(self) -> None:
         if not self._works and not self._is_cut:
-            asyncio.get_running_loop().call_later(HEED_WITHIN_S, self._cut_writing)
+            asyncio.get_running_loop().call_later(_WRITTEN_WITHIN_S, self._cut_writing)
         self._is_cut = True
         for work in self._works:
             work.cut()

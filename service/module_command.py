@@ -31,6 +31,12 @@ def module() -> None:
 @click.option("--type", "module_type", type=click.Choice(MODULE_TYPES), help="What it is; found out otherwise.")
 @click.option("--config", metavar="YAML", help="The module's configuration: a YAML file, or YAML itself.")
 @click.option(
+    "--input",
+    "tool_input",
+    metavar="YAML",
+    help="An input to call its tool with, even if that may have side effects; of several tools, by the name of each.",
+)
+@click.option(
     "--time-limit",
     "time_limit_s",
     metavar="SECONDS",
@@ -39,25 +45,30 @@ def module() -> None:
     show_default=True,
     help="How long one check may take.",
 )
-@click.pass_context
 def validate(
-    context: click.Context, path: Path, module_type: ModuleType | None, config: str | None, time_limit_s: float
+    path: Path,
+    module_type: ModuleType | None,
+    config: str | None,
+    tool_input: str | None,
+    time_limit_s: float,
 ) -> None:
     """Check a module against the contract of its type, in its structure and in its behaviour.
 
-    PATH is a project, a package, or a Python file. The module is run: with inputs that make no sense, in an empty
-    folder, and, where it asks a service at the option `base_url`, with a server of this machine in its place.
+    PATH is a project, a package, or a Python file. The module is run in an empty folder and, where it asks a service at
+    the option `base_url`, with a server of this machine in its place. Tools are called with inputs that make no sense;
+    those that say `side_effect_free`, or that --input is for, also with inputs that do.
 
     The exit code is 0 where it passes (there may be warnings), 1 where it fails, 2 where it cannot be looked at.
     """
-    options = _options(config)
+    options = _options("--config", config) or {}
+    given = _options("--input", tool_input)
     try:
-        report = validated(path, module_type, options, time_limit_s)
+        report = validated(path, module_type, options, time_limit_s, given)
     except ModuleNotFoundError as e:
         raise _Unusable(str(e)) from e
-    hidden = (*secrets(Environment()), *secret_options(options))
+    hidden = (*secrets(Environment()), *secret_options(options), *secret_options(given))
     click.echo(hide_secrets(rendered(report, _painted), hidden))
-    context.exit(_FAILED if not report.passed else 0 if report.complete else _UNUSABLE)
+    click.get_current_context().exit(_FAILED if not report.passed else 0 if report.complete else _UNUSABLE)
 
 
 class _Unusable(click.ClickException):
@@ -68,28 +79,28 @@ def _painted(outcome: Outcome, text: str) -> str:
     return click.style(text, fg=_COLOURS[outcome])
 
 
-def _options(given: str | None) -> dict[str, Any]:
+def _options(option: str, given: str | None) -> dict[str, Any] | None:
     if given is None:
-        return {}
+        return None
     try:
-        options = yaml.safe_load(_text(given))
+        options = yaml.safe_load(_text(option, given))
     except (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as e:
         said = getattr(e, "problem", None) or type(e).__name__
-        raise _Unusable(f"--config cannot be read as YAML: {said}. Correct it, or check the path.") from e
+        raise _Unusable(f"{option} cannot be read as YAML: {said}. Correct it, or check the path.") from e
     if not isinstance(options, dict) or not all(isinstance(name, str) for name in options):
         raise _Unusable(
-            "--config is neither a file with options nor options themselves. Give the path of a YAML file that has "
+            f"{option} is neither a file with options nor options themselves. Give the path of a YAML file that has "
             "lines such as `key: value`, or YAML such as `{key: value}`."
         )
     return options
 
 
-def _text(given: str) -> str:
+def _text(option: str, given: str) -> str:
     """The content of the file of this name; where there is none, the text itself."""
     try:
         path = Path(given).expanduser()
         return path.read_text(encoding="utf-8") if path.is_file() else given
     except UnicodeDecodeError as e:
-        raise _Unusable(f"--config: {given} is no text file. Give the path of a YAML file.") from e
+        raise _Unusable(f"{option}: {given} is no text file. Give the path of a YAML file.") from e
     except (OSError, RuntimeError, ValueError):  # no file can be called so
         return given

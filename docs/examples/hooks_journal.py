@@ -22,3 +22,4 @@ async def on_session_ready(coordinator: ModuleCoordinator) -> None:
     for event in {event for events in told for event in events}:
         # Early: after a deny nobody else is asked.
         coordinator.hooks.register(event, count, priority=10, name="hooks-journal")
+    coordinator.register_cleanup(lambda: coordinator.hooks.unregister("hooks-journal"))

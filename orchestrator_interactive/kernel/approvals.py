@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
+# How long a system may take to heed that nobody waits for it any more.
+_HEED_WITHIN_S = 0.3
+
 _ALWAYS = "allow always"
 
 
@@ -80,7 +83,9 @@ class Approvals:
             if not asking.done():
                 raise TimeoutError
         finally:
-            asking.cancel()
+            if not asking.done():
+                asking.cancel()
+                await asyncio.wait({asking}, timeout=_HEED_WITHIN_S)
         return asking.result()
 
     async def _asked(self, system: ApprovalSystem, prompt: str, options: list[str], result: HookResult) -> Any:

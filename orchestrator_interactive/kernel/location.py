@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,12 +79,19 @@ def locate(path: Path, module_id: str | None = None) -> ModuleLocation:
     if found.is_dir():
         return _in_folder(found, path, module_id)
     if not found.exists():
-        raise ModuleNotFoundError(f"There is nothing at {path}. Check the path.")
+        raise ModuleNotFoundError(f"There is nothing at {path}. {_unless_installed(path)}")
     if found.suffix != ".py":
         raise ModuleNotFoundError(
             f"{path} is no Python file. Give the folder of a module's project, its package, or its file."
         )
     return _of_file(found, path)
+
+
+def _unless_installed(path: Path) -> str:
+    installed = next(iter(entry_points(group=ENTRY_POINT_GROUP, name=str(path))), None)
+    if installed is None:
+        return "Check the path."
+    return f"That is the name of an installed module, and no path. Give the path of '{installed.module}'."
 
 
 def _in_folder(folder: Path, asked: Path, module_id: str | None) -> ModuleLocation:
@@ -97,7 +105,7 @@ def _in_folder(folder: Path, asked: Path, module_id: str | None) -> ModuleLocati
     )
     if not packages:
         raise ModuleNotFoundError(
-            f"There is no module in {asked}. A module is a project whose {_PROJECT_FILE} declares an entry point in "
+            f"There is no module in {folder}. A module is a project whose {_PROJECT_FILE} declares an entry point in "
             f"the group '{ENTRY_POINT_GROUP}', a package (a folder with an __init__.py), or a Python file."
         )
     packages = [

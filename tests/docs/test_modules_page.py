@@ -15,7 +15,7 @@ from service_process import run_command
 from orchestrator_interactive.kernel import ModuleLoader
 from orchestrator_interactive.kernel.messages import ToolCall
 from orchestrator_interactive.kernel.testing import MockProvider, TestCoordinator
-from service.config import load_config
+from service.config import SessionConfig, load_config
 from service.plan import mount_plan
 from service.preflight import find_problems
 
@@ -86,6 +86,18 @@ async def test_the_configuration_can_be_served(page, tmp_path: Path) -> None:
     assert yaml.safe_load(shown)["instances"].keys() == config.instances.keys()
 
 
+def test_the_limits_of_a_session_can_be_set_as_the_page_says(page) -> None:
+    (shown,) = re.findall(r"`(session: \{[^}]+\})`", page.text)
+    given = yaml.safe_load(shown)["session"]
+    assert SessionConfig.model_validate(given).model_dump() == given
+
+
+def test_every_command_of_the_page_names_files_that_are_there(page) -> None:
+    named = re.findall(r"docs/examples/[\w/.]+", " ".join(page.blocks("sh")))
+    assert len(named) == 3
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
 @pytest.mark.parametrize("source", ["tool_workdays", "tool_workdays/amplifier_module_tool_workdays", "workdays.py"])
 async def test_a_source_is_a_project_a_package_or_a_file(tmp_path: Path, make_session, source: str) -> None:
     file = PROJECT / "amplifier_module_tool_workdays" / "__init__.py"
@@ -146,10 +158,11 @@ async def test_the_examples_pass_the_validation_and_the_page_shows_what_it_says(
     commands = [
         command.partition("amplifier-slack ")[2].split(),
         ["module", "validate", "docs/examples/hooks_office.py", "--type", "hook"],
+        ["module", "validate", "docs/examples/hooks_journal.py"],
         ["module", "validate", "docs/examples/provider_parrot.py", "--type", "provider"],
     ]
     reports = await asyncio.gather(*(run_command(*command) for command in commands))
-    assert [report.code for report in reports] == [0, 0, 0], reports
+    assert [report.code for report in reports] == [0] * len(commands), reports
     assert not any("warning" in report.output for report in reports), reports
     assert _is_an_excerpt(shown, reports[0].output), reports[0].output
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from orchestrator_interactive.kernel import AmplifierSession, HookResult, ToolResult
+import orchestrator_interactive
+from orchestrator_interactive.kernel import AmplifierSession, HookResult, ToolResult, events
 from orchestrator_interactive.kernel.errors import RateLimitError
 from orchestrator_interactive.kernel.messages import ChatResponse, TextBlock, ToolCall
 from orchestrator_interactive.kernel.models import HookAction
@@ -18,7 +20,8 @@ from orchestrator_interactive.kernel.testing import MockApprovalSystem, MockDisp
 CALL = ToolCall(id="1", name="look", arguments={"at": "the sky"})
 ENDS_THE_RUN = ("prompt:submit", "provider:request", "provider:response")
 AFTER_THE_FACT = ("execution:start", "execution:end", "orchestrator:complete", "injection:applied", "cancel:requested")
-ONLY_TOLD = ("session:start", "session:end")
+OF_THE_SESSION = ("session:start", "session:end")
+ONLY_TOLD = ("approval:required", "approval:granted")
 
 
 @dataclass
@@ -90,6 +93,7 @@ def test_the_tables_name_every_action_and_only_events_that_are_tried_here(page) 
         *ENDS_THE_RUN,
         *("tool:pre", "tool:post", "tool:error"),
         *AFTER_THE_FACT,
+        *OF_THE_SESSION,
         "provider:error",
         *ONLY_TOLD,
     }
@@ -134,7 +138,7 @@ async def test_a_deny_after_a_tool_withholds_its_result(event: str, success: boo
     assert tried.seen()[-1] == "The result was withheld: not today."
 
 
-@pytest.mark.parametrize("event", [*AFTER_THE_FACT[:4], *ONLY_TOLD])
+@pytest.mark.parametrize("event", [*AFTER_THE_FACT[:4], *OF_THE_SESSION])
 async def test_a_deny_comes_too_late_for_what_has_happened(event: str) -> None:
     tried = Tried()
     await tried.run(("tool:pre", _write(tried)), (event, HookResult(action="deny", reason="not today.")))
@@ -222,8 +226,38 @@ async def test_an_error_of_the_provider_is_told_and_stays_one(wish: HookResult) 
 
 @pytest.mark.parametrize("event", ONLY_TOLD)
 async def test_events_that_only_tell_hear_no_wish(event: str) -> None:
-    tried = await Tried().run((event, inject()))
+    ask = HookResult(action="ask_user", approval_prompt="May it look?")
+    tried = await Tried().run(("tool:pre", ask), (event, lambda *_: inject()))
+    assert tried.tool.call_count == 1
     assert "Mind the gap." not in str(tried.history)
+
+
+async def test_an_injection_at_the_start_of_the_session_stands_before_all_else() -> None:
+    tried = await Tried().run(("session:start", inject()))
+    assert tried.seen(0) == ["Mind the gap.", "Which colour?"]
+
+
+async def test_an_injection_at_the_end_of_the_session_is_the_last_row() -> None:
+    tried = await Tried().run(("session:end", inject()))
+    assert tried.history[-1]["content"] == "Mind the gap."
+
+
+@pytest.mark.parametrize("event", OF_THE_SESSION)
+async def test_people_are_told_something_at_the_start_and_at_the_end_of_a_session(event: str) -> None:
+    tried = await Tried().run((event, HookResult(action="deny", user_message="A hook was here.")))
+    assert [message for message, _, _ in tried.display.messages] == ["A hook was here."]
+
+
+def test_the_page_names_every_event_that_something_here_emits(page) -> None:
+    package = Path(orchestrator_interactive.__file__).parent
+    code = "".join(
+        path.read_text(encoding="utf-8")
+        for path in package.rglob("*.py")
+        if not {"validation", "testing"} & set(path.parts)
+    )
+    emitted = {getattr(events, name) for name in re.findall(r"\bevents\.([A-Z_]+)\b", code) if name != "ALL_EVENTS"}
+    named = set(re.findall(r"`([a-z]+:[a-z_]+)`", page.text))
+    assert emitted | {events.PROVIDER_RETRY, "injection:applied"} == named
 
 
 @pytest.mark.parametrize("event", ["prompt:submit", "provider:request"])

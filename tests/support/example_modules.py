@@ -40,6 +40,7 @@ class Examiner(NamedTuple):
         module_type: ModuleType | None = None,
         config: dict[str, Any] | None = None,
         limit_s: float = 5.0,
+        given: dict[str, Any] | None = None,
     ) -> Report:
         findings: list[Finding] = []
         subjects: list[Subject] = []
@@ -52,7 +53,7 @@ class Examiner(NamedTuple):
 
         home = self.folder / "home"
         home.mkdir()
-        await examine(Order(locate(path), module_type, config or {}, limit_s), tell, home)
+        await examine(Order(locate(path), module_type, config or {}, limit_s, given), tell, home)
         return Report(subjects[-1], tuple(findings))
 
     def changed(self, example: str, *changes: tuple[str, str], folder: Path = EXAMPLES) -> Path:

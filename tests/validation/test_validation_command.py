@@ -17,7 +17,7 @@ async def test_a_module_that_passes_ends_with_0():
     assert ended.code == 0
     lines = ended.output.splitlines()
     assert lines[:2] == [f"Module tool-words in {TOOL}", "Type: tool (found out: it mounts at 'tools')."]
-    assert lines[-1] == "Passed: 20 of 20 checks passed."
+    assert lines[-1] == "Passed: 21 of 21 checks passed."
     assert "\x1b" not in ended.output
 
 
@@ -27,7 +27,7 @@ async def test_a_module_that_fails_ends_with_1(examiner):
     ended = await run_command("module", "validate", str(path), "--type", "tool")
     assert ended.code == 1
     assert "Type: tool (as you asked)." in ended.output
-    assert "  failed       execute() does not raise, whatever it is given\n" in ended.output
+    assert "  failed       execute() does not raise, with any input that was tried\n" in ended.output
     assert "(Tool Contract: execute() Method)" in ended.output
     assert ended.output.splitlines()[-1].startswith("Failed: ")
 
@@ -44,10 +44,28 @@ async def test_a_module_that_shows_nothing_ends_with_2(examiner):
     assert (await run_command("module", "validate", str(path), "--config", str(config))).code == 0
 
 
+async def test_a_tool_with_side_effects_is_called_with_the_input_that_is_given(examiner):
+    path = str(examiner.changed("tool_words", ("side_effect_free = True", "side_effect_free = False")))
+    ended = await run_command("module", "validate", path)
+    assert ended.code == 0
+    assert "not checked  a fitting input is executed\n" in ended.output
+    assert "reason: The tool may have side effects.\n" in ended.output
+    ended = await run_command("module", "validate", path, "--input", "{text: one two}")
+    assert ended.code == 0
+    assert "passed       a fitting input is executed\n" in ended.output
+
+
+async def test_a_path_that_is_the_name_of_an_installed_module_is_told_so():
+    ended = await run_command("module", "validate", "tool-todo")
+    assert ended.code == 2
+    assert "That is the name of an installed module, and no path." in ended.output
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         ([TOOL, "--config", "config-that-is-not-there.yaml"], "--config is neither a file with options nor options"),
+        ([TOOL, "--input", "[a, b]"], "--input is neither a file with options nor options themselves."),
         ([TOOL, "--config", "[a, b]"], "--config is neither a file with options nor options themselves."),
         ([TOOL, "--config", "{1: one}"], "--config is neither a file with options nor options themselves."),
         ([TOOL, "--config", "{a: [}"], "--config cannot be read as YAML"),

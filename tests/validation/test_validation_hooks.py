@@ -81,6 +81,12 @@ BROKEN = {
         (rules.cleans_up,),
         "After the clean-up remark still listens to tool:error.",
     ),
+    "an event that is misspelt": Broken(
+        '"tool:pre", guard',
+        '"tool:before", guard',
+        (rules.knows_its_events,),
+        "guard listens to tool:before, which is no event of the kernel, and which nobody contributes here.",
+    ),
     "an early priority": Broken(
         "priority=20", "priority=0", (rules.has_a_usual_priority,), "guard listens to tool:pre with priority 0."
     ),
@@ -94,6 +100,39 @@ async def test_a_hook_that_breaks_a_rule_is_told_so(check_broken, broken):
 
 def test_every_rule_for_hooks_has_been_seen_broken():
     assert {broken.rules[0] for broken in BROKEN.values()} == set(rules.RULES)
+
+
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        ('action="deny"', "guard at tool:pre, given what the contract says, denies and gives no reason"),
+        ('action="ask_user", approval_prompt="May I?", approval_options=["Yes", "No"]', "begins with 'Allow'"),
+    ],
+)
+async def test_a_result_that_hardly_means_what_it_says_is_warned_of(examiner, result, said):
+    path = examiner.changed("hooks_guard", ("    return HookResult()\n", f"    return HookResult({result})\n"))
+    report = await examiner.examine(path)
+    [finding] = report.of("warning")
+    assert finding.check == rules.results_are_complete.check
+    assert said in finding.problem
+    assert report.passed
+
+
+@pytest.mark.parametrize("options", ["None", '["allow once", "No"]'])
+async def test_a_question_with_an_option_that_allows_is_fine(examiner, options):
+    question = f'action="ask_user", approval_prompt="May I?", approval_options={options}'
+    path = examiner.changed("hooks_guard", ("    return HookResult()\n", f"    return HookResult({question})\n"))
+    assert not (await examiner.examine(path)).of("warning")
+
+
+async def test_a_hook_may_listen_to_an_event_that_its_module_contributes(examiner):
+    contribute = 'coordinator.register_contributor("observability.events", "guard", lambda: ["guard:asked"])'
+    path = examiner.changed(
+        "hooks_guard",
+        ('"tool:pre", guard', '"guard:asked", guard'),
+        ("    handlers = [\n", f"    {contribute}\n    handlers = [\n"),
+    )
+    assert not (await examiner.examine(path)).of("warning")
 
 
 async def test_a_hook_that_registers_nothing_is_told_so(examiner):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -81,9 +82,26 @@ def test_a_package_and_a_file_in_it_are_found_by_their_dotted_name(project):
     assert import_module(location).__name__ == "outer.inner.part"
 
 
+def test_a_folder_without_a_module_is_told_by_its_whole_path(project, monkeypatch):
+    folder = project({"notes.txt": "Hello"})
+    monkeypatch.chdir(folder)
+    with pytest.raises(ModuleNotFoundError) as told:
+        locate(Path())
+    assert str(told.value).startswith(f"There is no module in {folder}. ")
+
+
+def test_the_name_of_an_installed_module_is_no_path():
+    with pytest.raises(ModuleNotFoundError) as told:
+        locate(Path("tool-todo"))
+    assert str(told.value) == (
+        "There is nothing at tool-todo. That is the name of an installed module, and no path. "
+        "Give the path of 'orchestrator_interactive.modules.tool_todo'."
+    )
+
+
 def test_the_path_is_kept_as_it_was_given(project, monkeypatch):
     monkeypatch.chdir(project({"words.py": _MOUNT}))
-    assert str(locate(__import__("pathlib").Path("words.py")).path) == "words.py"
+    assert str(locate(Path("words.py")).path) == "words.py"
 
 
 @pytest.mark.parametrize(

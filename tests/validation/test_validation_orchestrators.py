@@ -243,13 +243,13 @@ BROKEN = {
     "it does not hear a no": Broken(
         _DENY,
         "",
-        (hooks.heeds_a_denial, hooks.heeds_a_refusal, hooks.heeds_a_denied_request),
+        (hooks.heeds_a_denial, hooks.heeds_a_refusal, hooks.heeds_a_denied_request, hooks.withholds_a_denied_result),
         "In the run with a denied tool the tool runs all the same.",
     ),
     "it does not ask": Broken(
         "        result = await self.coordinator.process_hook_result(result, event, result.hook_name)\n        if",
         "        if",
-        (hooks.heeds_a_refusal,),
+        (hooks.heeds_a_refusal, hooks.withholds_a_denied_result),
         "In the run with a tool that the user refuses the tool runs all the same.",
     ),
     "it takes a question for a no": Broken(
@@ -269,6 +269,13 @@ BROKEN = {
         "        return result.get_serialized_output()\n",
         (hooks.uses_the_modified_result,),
         "The model reads the original.",
+    ),
+    "it does not hear a no to a result": Broken(
+        '            return f"Withheld: {e}"\n',
+        "            return result.get_serialized_output()\n",
+        (hooks.withholds_a_denied_result,),
+        "In the run with a denied result the model reads it all the same. "
+        "In the run with a result that the user refuses the model reads it all the same.",
     ),
     "it does not inject": Broken(
         "            self.later.append((result, event))\n",

@@ -47,7 +47,7 @@ def test_a_tool_that_heeds_no_cancellation_is_left_behind(examiner):
     path = broken(examiner, f"{loop}\n            except asyncio.CancelledError:\n                pass")
     report = validate(path, time_limit_s=0.2)
     [finding] = report.of("failed")
-    assert finding.check.rule == "execute() ends in time"
+    assert finding.check.rule == "execute() ends in time, with any input that was tried"
     assert finding == report.findings[-5]
 
 
@@ -55,6 +55,11 @@ def test_the_last_words_of_a_process_that_ends_are_told(examiner):
     path = broken(examiner, "import os, sys; print('Out of memory', file=sys.stderr, flush=True); os._exit(3)")
     [finding] = validate(path).of("failed")
     assert "It ends the process; its last words: Out of memory" in finding.problem
+
+
+def test_a_process_that_ends_without_a_word_has_no_last_words(examiner):
+    [finding] = validate(broken(examiner, "import os; os._exit(3)")).of("failed")
+    assert finding.problem.startswith("It ends the process (it was busy with ")
 
 
 def test_what_a_module_prints_does_not_come_between(examiner, capfd):
@@ -105,12 +110,13 @@ def test_a_report_names_what_is_wrong_and_what_to_do(examiner):
     path = broken(examiner, "return None")
     text = rendered(validate(path), lambda outcome, word: f"<{outcome}>{word}" if outcome == "failed" else word)
     expected = (
-        "  <failed>failed       execute() returns a ToolResult\n"
+        "  <failed>failed       execute() returns a ToolResult, with any input that was tried\n"
         "               wrong: count_words: execute() with {} returns None. "
-        "count_words: execute() with values of the wrong types returns None.\n"
+        "count_words: execute() with values of the wrong types returns None. "
+        "count_words: execute() with what its schema requires returns None. (1 more like this.)\n"
         "               fix: Return ToolResult(success=True, output=…), or success=False with an error. "
         "(Tool Contract: execute() Method)\n"
     )
     assert expected in text
     assert text.startswith(f"Module tool-words in {path}\nType: tool (found out: it mounts at 'tools').\n\nStructure\n")
-    assert text.endswith("\n\n<failed>Failed: 18 of 20 checks passed, 1 failed, 1 not checked.")
+    assert text.endswith("\n\n<failed>Failed: 18 of 21 checks passed, 1 failed, 2 not checked.")

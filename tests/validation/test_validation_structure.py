@@ -59,13 +59,13 @@ BROKEN = {
         _READY,
         _READY + "    coordinator.get('context').messages\n",
         (structure.ready_runs,),
-        "It raises AttributeError: 'NoneType' object has no attribute 'messages' (tool_words.py, line 25).",
+        "It raises AttributeError: 'NoneType' object has no attribute 'messages' (tool_words.py, line 26).",
     ),
     "a mount that raises": Broken(
         _MOUNT,
         _MOUNT + "    config['folder']\n",
         (structure.mounts,),
-        "It raises KeyError: 'folder' (tool_words.py, line 29).",
+        "It raises KeyError: 'folder' (tool_words.py, line 30).",
     ),
     "a mount that is cancelled": Broken(
         _MOUNT,

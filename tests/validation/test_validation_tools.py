@@ -28,7 +28,7 @@ BROKEN = {
         "    def get_schema(self):\n",
         "    def get_schema(self):\n        raise KeyError('text')\n",
         (schemas.schema_is_an_object,),
-        "asking for it raises KeyError: 'text' (tool_words.py, line 11).",
+        "asking for it raises KeyError: 'text' (tool_words.py, line 12).",
     ),
     "properties that are a list": Broken(
         _SCHEMA, '"properties": ["text"],', (schemas.schema_is_an_object,), "its 'properties' are a list"
@@ -49,7 +49,7 @@ BROKEN = {
         _EXECUTE,
         '        text = input["text"]\n',
         (rules.does_not_raise,),
-        "count_words: execute() with {} raises KeyError: 'text' (tool_words.py, line 18).",
+        "count_words: execute() with {} raises KeyError: 'text' (tool_words.py, line 19).",
     ),
     "wrong types are not expected": Broken(
         "if not isinstance(text, str):",
@@ -62,6 +62,24 @@ BROKEN = {
         "        import asyncio\n        raise asyncio.CancelledError\n",
         (rules.does_not_raise,),
         "with {} ends with a CancelledError though nobody cancelled it.",
+    ),
+    "it divides by zero as soon as the input is right": Broken(
+        '        return ToolResult(output={"words": len(text.split())})\n',
+        "        return 1 / 0\n",
+        (rules.does_not_raise,),
+        "count_words: execute() with what its schema requires raises ZeroDivisionError: division by zero",
+    ),
+    "it fails on what is optional": Broken(
+        '        return ToolResult(output={"words": len(text.split())})\n',
+        '        return ToolResult(output={"words": 1 / (0 if "lines" in input else 1)})\n',
+        (rules.does_not_raise,),
+        "count_words: execute() with something for every property raises ZeroDivisionError: division by zero",
+    ),
+    "it answers with an object as soon as the input is right": Broken(
+        '{"words": len(text.split())}',
+        '{"plain": object()}',
+        (rules.output_is_plain,),
+        "count_words: execute() with what its schema requires gives an output that cannot be written as JSON",
     ),
     "it exits": Broken(_EXECUTE, "        raise SystemExit(3)\n", (rules.does_not_raise,), "raises SystemExit: 3"),
     "it waits for ever": Broken(
@@ -103,6 +121,47 @@ async def test_a_tool_that_breaks_a_rule_is_told_so(check_broken, broken):
 
 def test_every_rule_for_tools_has_been_seen_broken():
     assert {broken.rules[0] for broken in BROKEN.values()} == set(rules.RULES)
+
+
+def outcome_of(report, rule):
+    [finding] = [finding for finding in report.findings if finding.check == rule.check]
+    return finding.outcome, finding.problem
+
+
+async def test_a_tool_that_may_have_side_effects_is_not_called_with_what_fits(examiner):
+    path = examiner.changed("tool_words", ("side_effect_free = True", ""), ('{"words": len(text.split())}', "object()"))
+    report = await examiner.examine(path)
+    assert report.passed
+    assert report.complete
+    assert outcome_of(report, rules.takes_a_fitting_input) == ("not checked", "The tool may have side effects.")
+    assert outcome_of(report, rules.output_is_plain) == ("not checked", "No call succeeded.")
+
+
+async def test_a_tool_that_may_have_side_effects_is_called_with_what_is_given(examiner):
+    path = examiner.changed("tool_words", ("side_effect_free = True", ""), ('{"words": len(text.split())}', "object()"))
+    report = await examiner.examine(path, given={"text": "one two"})
+    assert outcome_of(report, rules.takes_a_fitting_input) == ("passed", "")
+    assert "execute() with the input that was given" in outcome_of(report, rules.output_is_plain)[1]
+
+
+async def test_a_tool_that_refuses_what_fits_is_told_so(examiner):
+    path = examiner.changed("tool_words", ("if not isinstance(text, str):", "if text != 'something':"))
+    outcome, reason = outcome_of(await examiner.examine(path), rules.takes_a_fitting_input)
+    assert outcome == "not checked"
+    assert reason.startswith("count_words: execute() with something for every property fails: text is required")
+
+
+async def test_of_several_tools_each_has_its_own_input(examiner):
+    mount = '    await coordinator.mount("tools", tool, name=tool.name)\n'
+    other = "    other = CountWords()\n    other.name = 'other'\n    other.execute = tool.execute\n"
+    second = "    await coordinator.mount('tools', other, name='other')\n"
+    path = examiner.changed("tool_words", ("side_effect_free = True", ""), (mount, mount + other + second))
+    report = await examiner.examine(path, given={"other": {"text": "one"}})
+    assert outcome_of(report, rules.takes_a_fitting_input) == (
+        "not checked",
+        "count_words: The tool may have side effects.",
+    )
+    assert outcome_of(report, rules.output_is_plain) == ("passed", "")
 
 
 async def test_a_tool_works_in_an_empty_folder_of_its_own(examiner):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel.importing import import_module
@@ -14,13 +15,15 @@ from orchestrator_interactive.kernel.validation.orchestrator.rules import examin
 from orchestrator_interactive.kernel.validation.provider.catching_server import CatchingServer
 from orchestrator_interactive.kernel.validation.provider.rules import examine_provider
 from orchestrator_interactive.kernel.validation.recognising import (
+    also,
     mount_once,
     mounts_its_type,
+    others,
     recognise,
     type_by_name,
     type_it_says,
 )
-from orchestrator_interactive.kernel.validation.report import Check, Finding, Subject
+from orchestrator_interactive.kernel.validation.report import WITH_ARTICLE, Check, Finding, Subject
 from orchestrator_interactive.kernel.validation.running import Examination, told
 from orchestrator_interactive.kernel.validation.stage import Theatre
 from orchestrator_interactive.kernel.validation.structure import Imported
@@ -42,6 +45,9 @@ _IMPORT_S = 60.0
 _BEHAVIOUR = Check(rule="its behaviour", section="Validation Checklist", fix="Correct what is raised here.")
 
 
+_FIRST = "Do first what is said above, then validate again."
+
+
 class _Enough(Exception):  # noqa: N818 - a stop is no error
     """Nothing further can be looked at; the message says why."""
 
@@ -54,12 +60,14 @@ class Order:
         module_type: what it is to be; found out where it is not given.
         config: the module's configuration.
         limit_s: how long one check may take, in seconds.
+        given: an input that fits its tool; where it has several, by the name of each.
     """
 
     location: ModuleLocation
     module_type: ModuleType | None = None
     config: dict[str, Any] = field(default_factory=dict)
     limit_s: float = 10.0
+    given: dict[str, Any] | None = None
 
 
 async def examine(order: Order, tell: Tell, home: Path) -> None:
@@ -71,7 +79,7 @@ async def examine(order: Order, tell: Tell, home: Path) -> None:
         with CatchingServer() as server:
             await _examined(order, examination, imported, server, home)
     except _Enough as e:
-        tell(Finding.not_checked(_BEHAVIOUR, str(e), "Do first what is said above, then validate again."))
+        tell(Finding.not_checked(_BEHAVIOUR, str(e), _FIRST))
     except Exception as e:  # noqa: BLE001 - foreign code: it is told, not handled
         tell(Finding.broken(_BEHAVIOUR, f"Looking at it raises {told(e, order.location)}."))
 
@@ -98,41 +106,65 @@ async def _examined(
 
     called = type_it_says(imported.module) or type_by_name(order.location.module_id)
     recognised = recognise(mounting, called, order.module_type)
+    besides = others(mounting, recognised) if recognised else ()
     if recognised is not None:
-        examination.tell(replace(_named(order), module_type=recognised.module_type, recognised_by=recognised.by))
+        told_others = tuple((each.module_type, each.by) for each in besides)
+        known = replace(_named(order), module_type=recognised.module_type, recognised_by=recognised.by)
+        examination.tell(replace(known, others=told_others))
     _require(
         await examination.check(mounts_its_type(recognised, configured=bool(order.config)), mounting),
         "It has mounted nothing that could be looked at.",
     )
     if recognised is None:
         return
-    theatre = mounting.theatre
-    if imported.ready is not None:
-        finding = await examination.check(structure.ready_runs, (imported, theatre))
-        theatre = theatre if finding.outcome == "passed" else theatre.unready()
+    theatre = await _ready_theatre(examination, imported, mounting.theatre)
     for rule in structure.AFTER_MOUNTING:
         _require(await examination.check(rule, theatre), "It cannot be mounted anew for every check.")
-    await _examine_type(recognised.module_type, examination, theatre, server)
+    examine_as = partial(_examine_type, order, examination, theatre, server)
+    await examine_as(recognised.module_type)
+    for each in besides:
+        if order.module_type is None:
+            await examine_as(each.module_type)
+        else:
+            fix = "Validate without --type."
+            examination.tell(Finding.not_checked(_behaviour_as(each.module_type), also(each.module_type), fix))
+
+
+async def _ready_theatre(examination: Examination, imported: Imported, theatre: Theatre) -> Theatre:
+    if imported.ready is None:
+        return theatre
+    finding = await examination.check(structure.ready_runs, (imported, theatre))
+    return theatre if finding.outcome == "passed" else theatre.unready()
 
 
 async def _examine_type(
-    module_type: ModuleType, examination: Examination, theatre: Theatre, server: CatchingServer
+    order: Order, examination: Examination, theatre: Theatre, server: CatchingServer, module_type: ModuleType
 ) -> None:
-    if module_type == "hook":
-        await examine_hook(examination, theatre)
-        return
-    async with theatre.stage() as stage:
-        finding = await examination.check(implements(module_type), stage.all(module_type))
-    _require(finding, "It lacks what the protocol asks for.")
-    match module_type:
-        case "orchestrator":
-            await examine_orchestrator(examination, theatre)
-        case "context":
-            await examine_context(examination, theatre)
-        case "provider":
-            await examine_provider(examination, theatre, server)
-        case "tool":
-            await examine_tool(examination, theatre)
+    examination.module_type = module_type
+    try:
+        if module_type != "hook":
+            async with theatre.stage() as stage:
+                finding = await examination.check(implements(module_type), stage.all(module_type))
+            _require(finding, "It lacks what the protocol asks for.")
+        match module_type:
+            case "orchestrator":
+                await examine_orchestrator(examination, theatre)
+            case "context":
+                await examine_context(examination, theatre)
+            case "provider":
+                await examine_provider(examination, theatre, server)
+            case "tool":
+                await examine_tool(examination, theatre, order.given)
+            case "hook":
+                await examine_hook(examination, theatre)
+    except _Enough as e:
+        examination.tell(Finding.not_checked(_behaviour_as(module_type), str(e), _FIRST))
+    finally:
+        examination.module_type = None
+
+
+def _behaviour_as(module_type: ModuleType) -> Check:
+    return replace(_BEHAVIOUR, rule=f"its behaviour as {WITH_ARTICLE[module_type]}")
 
 
 def _named(order: Order) -> Subject:

@@ -77,6 +77,17 @@ def recognise(mounting: Mounting, called: ModuleType | None, wanted: ModuleType 
     return Recognised(called, "by its name") if called else None
 
 
+def others(mounting: Mounting, recognised: Recognised) -> tuple[Recognised, ...]:
+    """What the module also puts into a session."""
+    types = (each for each in _ORDER if each in mounting.types and each != recognised.module_type)
+    return tuple(Recognised(each, _mounts(each)) for each in types)
+
+
+def also(module_type: ModuleType) -> str:
+    """A sentence that says so."""
+    return f"It also {_MOUNTED[module_type]}."
+
+
 def _mounts(module_type: ModuleType) -> str:
     if module_type == "hook":
         return "found out: it registers handlers"

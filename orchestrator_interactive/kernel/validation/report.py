@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 ModuleType = Literal["orchestrator", "context", "provider", "tool", "hook"]
 MODULE_TYPES: tuple[ModuleType, ...] = get_args(ModuleType)
+WITH_ARTICLE: Mapping[ModuleType, str] = {
+    "orchestrator": "an orchestrator",
+    "context": "a context",
+    "provider": "a provider",
+    "tool": "a tool",
+    "hook": "a hook",
+}
 
 Part = Literal["structure", "behaviour"]
 Outcome = Literal["passed", "failed", "warning", "not checked"]
@@ -34,12 +44,16 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What became of a check. `problem` and `fix` are sentences, and blank where it passed."""
+    """What became of a check. `problem` and `fix` are sentences, and blank where it passed.
+
+    `module_type` says which contract was looked at, where the check is about what is of that type.
+    """
 
     check: Check
     outcome: Outcome
     problem: str = ""
     fix: str = ""
+    module_type: ModuleType | None = None
 
     @classmethod
     def passed(cls, check: Check) -> Finding:
@@ -56,12 +70,16 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What was validated. `recognised_by` says how its type was found; `module_type` is `None` as long as it is not."""
+    """What was validated. `recognised_by` says how its type was found; `module_type` is `None` as long as it is not.
+
+    `others` are the types of what it also puts into a session, each with how that was found.
+    """
 
     path: str
     name: str
     module_type: ModuleType | None = None
     recognised_by: str = ""
+    others: tuple[tuple[ModuleType, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

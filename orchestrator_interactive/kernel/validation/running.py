@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from orchestrator_interactive.kernel.importing import line_in
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable
 
     from orchestrator_interactive.kernel.location import ModuleLocation
-    from orchestrator_interactive.kernel.validation.report import Subject
+    from orchestrator_interactive.kernel.validation.report import ModuleType, Subject
 
 S = TypeVar("S")
 
@@ -102,7 +102,8 @@ class Step:
 class Examination:
     """One validation as it proceeds: what is begun and what is found is told at once.
 
-    A module may hang the whole process; whoever listens then knows what it did last.
+    A module may hang the whole process; whoever listens then knows what it did last. `module_type` is what is being
+    examined; each finding says so.
     """
 
     def __init__(
@@ -111,12 +112,14 @@ class Examination:
         self.location = location
         self.limit_s = limit_s
         self.tell = tell
+        self.module_type: ModuleType | None = None
 
     async def check(self, rule: Rule[S], subject: S, limit_s: float | None = None) -> Finding:
         """Look at one rule, and tell what was found."""
         limit_s = limit_s or self.limit_s
         self.tell(Step(rule.check.rule, limit_s, rule.check))
-        finding = self._judged(rule.check, await ending(_looked(rule, subject), limit_s))
+        judged = self._judged(rule.check, await ending(_looked(rule, subject), limit_s))
+        finding = replace(judged, module_type=self.module_type)
         self.tell(finding)
         return finding
 

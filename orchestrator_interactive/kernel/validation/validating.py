@@ -40,6 +40,7 @@ def validate(
     module_type: ModuleType | None = None,
     config: Mapping[str, Any] | None = None,
     time_limit_s: float = TIME_LIMIT_S,
+    tool_input: Mapping[str, Any] | None = None,
 ) -> Report:
     """Check a module against the contract of its type: its structure, and how it behaves.
 
@@ -48,11 +49,13 @@ def validate(
         module_type: what it is to be; found out where it is not given.
         config: the module's configuration, as in a mount plan; what JSON can hold.
         time_limit_s: how long one check may take, in seconds.
+        tool_input: an input to call its tool with, side effects or not; for several tools, by the name of each.
 
     Raises:
         ModuleNotFoundError: there is no module at the path, or more than one.
     """
-    order = Order(locate(Path(path)), module_type, dict(config or {}), time_limit_s)
+    given = None if tool_input is None else dict(tool_input)
+    order = Order(locate(Path(path)), module_type, dict(config or {}), time_limit_s, given)
     return _Observer(order).report()
 
 

@@ -24,6 +24,8 @@ def packed(message: Message) -> bytes:
 def unpacked(data: bytes) -> Message:
     fields: dict[str, Any] = json.loads(data)
     kind = _KINDS[fields.pop("kind")]
+    if "others" in fields:
+        fields["others"] = tuple((module_type, by) for module_type, by in fields["others"])
     if fields.get("check") is not None:
         fields["check"] = Check(**fields["check"])
     return kind(**fields)

@@ -6,6 +6,7 @@ from orchestrator_interactive.kernel.models import ToolResult
 class CountWords:
     name = "count_words"
     description = "Counts the words of a text."
+    side_effect_free = True
 
     def get_schema(self):
         return {

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from orchestrator_interactive.kernel import events
 from orchestrator_interactive.kernel.interop import own
 from orchestrator_interactive.kernel.models import HookResult
 from orchestrator_interactive.kernel.testing import MockContextManager
@@ -15,6 +16,8 @@ from orchestrator_interactive.kernel.validation.report import Check
 from orchestrator_interactive.kernel.validation.running import (
     Hung,
     Returned,
+    Tolerated,
+    in_short,
     kind,
     raising,
     rule,
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
     from orchestrator_interactive.kernel.validation.stage import Registration, Theatre
 
 _EARLIEST, _LATEST = 10, 90
+# What this project's own loop contributes, which is not there while a hook is looked at.
+_EVENTS_OF_THE_LOOP = ("injection:applied",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +50,13 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """The handlers of a module, and their answers."""
+    """The handlers of a module, their answers, and the events that the module says it emits."""
 
     location: ModuleLocation
     theatre: Theatre
     registrations: tuple[Registration, ...]
     answers: tuple[Answer, ...]
+    contributed: frozenset[str]
 
 
 async def examine_hook(examination: Examination, theatre: Theatre) -> None:
@@ -62,7 +68,8 @@ async def examine_hook(examination: Examination, theatre: Theatre) -> None:
         answers = []
         for registration in registrations:
             answers += await _answers(examination, registration)
-        heard = Heard(examination.location, theatre, registrations, tuple(answers))
+        contributed = frozenset(await stage.contributed_events())
+        heard = Heard(examination.location, theatre, registrations, tuple(answers), contributed)
         await examination.check_all(RULES, heard)
 
 
@@ -117,7 +124,7 @@ def takes_what_is_agreed(heard: Heard) -> Problems:
 
 @rule(
     Check(
-        rule="its handlers do not raise, whatever the data",
+        rule="its handlers do not raise, with any data that was tried",
         section="HookResult Actions",
         fix="Read optional data with data.get(…), check its type, and return HookResult() where you do not know it.",
     )
@@ -149,16 +156,22 @@ def returns_a_result(heard: Heard) -> Problems:
     Check(
         rule="what its results ask for is complete",
         section="HookResult Actions",
-        fix="Fill in what the action needs: `data` to modify, `context_injection` to inject, `approval_prompt` to ask.",
+        fix="Fill in what the action needs: `data` to modify, `context_injection` to inject, `approval_prompt` to ask, "
+        "with `approval_options` of which one begins with 'Allow'; a `reason` to deny.",
     )
 )
 def results_are_complete(heard: Heard) -> Problems:
-    results = [(answer, own(answer.ended.value)) for answer in heard.answers if isinstance(answer.ended, Returned)]
-    return [
+    ended = [(answer, answer.ended.value) for answer in heard.answers if isinstance(answer.ended, Returned)]
+    results = [(answer, result) for answer, value in ended if isinstance(result := own(value), HookResult)]
+    problems = [
         f"{answer} wants to {result.action} and gives no {missing}."
         for answer, result in results
-        if isinstance(result, HookResult) and (missing := _missing(result))
+        if (missing := _missing(result))
     ]
+    doubts = [f"{answer} {doubt}." for answer, result in results if (doubt := _doubt(result))]
+    if doubts and not problems:
+        raise Tolerated(in_short(doubts))
+    return problems
 
 
 def _missing(result: HookResult) -> str:
@@ -169,6 +182,16 @@ def _missing(result: HookResult) -> str:
             return "context_injection"
         case "ask_user" if not result.approval_prompt:
             return "approval_prompt"
+    return ""
+
+
+def _doubt(result: HookResult) -> str:
+    """What a result may ask for, and hardly means."""
+    if result.action == "deny" and not result.reason:
+        return "denies and gives no reason, which the model would read"
+    options = result.approval_options
+    if result.action == "ask_user" and options and not any(each.lower().startswith("allow") for each in options):
+        return f"asks with the options {options}, of which none begins with 'Allow': whatever is chosen denies"
     return ""
 
 
@@ -224,6 +247,24 @@ def has_a_usual_priority(heard: Heard) -> Problems:
     ]
 
 
+@rule(
+    Check(
+        rule="it listens to events that there are",
+        section="Event Registration",
+        fix="Correct the name; register a contributor at 'observability.events' for events of your own.",
+        required=False,
+    )
+)
+def knows_its_events(heard: Heard) -> Problems:
+    known = {*events.ALL_EVENTS, *_EVENTS_OF_THE_LOOP, *heard.contributed}
+    return [
+        f"{registration.name} listens to {registration.event}, which is no event of the kernel, and which nobody "
+        "contributes here."
+        for registration in heard.registrations
+        if registration.event not in known
+    ]
+
+
 RULES: tuple[Rule[Heard], ...] = (
     handlers_are_async,
     takes_what_is_agreed,
@@ -233,4 +274,5 @@ RULES: tuple[Rule[Heard], ...] = (
     answers_in_time,
     cleans_up,
     has_a_usual_priority,
+    knows_its_events,
 )

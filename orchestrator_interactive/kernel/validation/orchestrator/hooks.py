@@ -8,6 +8,7 @@ from orchestrator_interactive.kernel import events
 from orchestrator_interactive.kernel.validation.orchestrator.playing import as_text
 from orchestrator_interactive.kernel.validation.orchestrator.scenarios import (
     ALLOWED_PRE,
+    DENY_POST,
     DENY_PRE,
     DENY_PROMPT,
     DENY_REQUEST,
@@ -17,10 +18,12 @@ from orchestrator_interactive.kernel.validation.orchestrator.scenarios import (
     INJECTED,
     MODIFY_POST,
     MODIFY_PRE,
+    REFUSED_POST,
     REFUSED_PRE,
     REMARK_POST,
     REPLACED_INPUT,
     REPLACED_RESULT,
+    result_for,
 )
 from orchestrator_interactive.kernel.validation.report import Check
 from orchestrator_interactive.kernel.validation.running import NotChecked, rule
@@ -68,7 +71,8 @@ def _input_met(recording: Recording) -> dict[str, Any]:
     """
     given = (recording.wished_for().data or {}).get("tool_input")
     if not isinstance(given, dict):
-        raise NotChecked("tool:pre does not carry the tool's input.", "Let it carry tool_name and tool_input.")
+        event = recording.scenario.wish.event if recording.scenario.wish else "It"
+        raise NotChecked(f"{event} does not carry the tool's input.", "Let it carry tool_name and tool_input.")
     return given
 
 
@@ -112,6 +116,25 @@ def uses_the_modified_input(recordings: Recordings) -> Problems:
 def uses_the_modified_result(recordings: Recordings) -> Problems:
     later = recordings.of(MODIFY_POST).requests_after_the_wish()
     return [] if later and all(REPLACED_RESULT in request for request in later) else ["The model reads the original."]
+
+
+@rule(
+    Check(
+        rule="a denied or refused result does not reach the model",
+        section=_HOOKS,
+        fix="Where tool:post comes back with 'deny', or process_hook_result() makes that of it, add a result that says "
+        "it was withheld.",
+        required=False,
+    )
+)
+def withholds_a_denied_result(recordings: Recordings) -> Problems:
+    problems = []
+    for recording in (recordings.of(DENY_POST), recordings.of(REFUSED_POST)):
+        later = recording.requests_after_the_wish()
+        said = result_for(str(_input_met(recording).get("path")))
+        if any(said in request for request in later):
+            problems.append(f"In the run with {recording.scenario.name} the model reads it all the same.")
+    return problems
 
 
 @rule(
@@ -178,6 +201,7 @@ HOOK_RULES: tuple[Rule[Recordings], ...] = (
     heeds_an_approval,
     uses_the_modified_input,
     uses_the_modified_result,
+    withholds_a_denied_result,
     injects,
     forgets_a_remark,
     heeds_a_denied_request,

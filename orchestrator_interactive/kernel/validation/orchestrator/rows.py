@@ -13,6 +13,7 @@ from orchestrator_interactive.kernel.validation.orchestrator.scenarios import (
     PROMPT,
     SIGNATURE,
     TOOLS,
+    result_for,
 )
 from orchestrator_interactive.kernel.validation.orchestrator.script import VIEW
 from orchestrator_interactive.kernel.validation.pairs import pair_problems
@@ -77,7 +78,7 @@ def sends_the_view(recordings: Recordings) -> Problems:
 def sends_prompt_and_results(recordings: Recordings) -> Problems:
     requests = [as_text(request.messages) for request in recordings.of(TOOLS).requests]
     problems = ["A request lacks the prompt."] if any(PROMPT not in request for request in requests) else []
-    results = ("In 0.txt are apples.", "In 1.txt are apples.")
+    results = (result_for("0.txt"), result_for("1.txt"))
     return problems + [
         f"The request after the tools lacks a result: {said!r}."
         for said in results

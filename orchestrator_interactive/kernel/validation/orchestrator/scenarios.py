@@ -29,6 +29,11 @@ class Call:
     path: str = "a.txt"
 
 
+def result_for(path: str) -> str:
+    """What `echo` answers."""
+    return f"In {path} are apples."
+
+
 @dataclass(frozen=True, slots=True)
 class Say:
     text: str = ANSWER

@@ -27,6 +27,7 @@ from orchestrator_interactive.kernel.validation.orchestrator.scenarios import (
     Hold,
     Say,
     Scenario,
+    result_for,
 )
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ class ScriptedTool:
                 raise RuntimeError("The tool is broken.")
             case "held":
                 await self._script.hold()
-        return ToolResult(output=f"In {input.get('path')} are apples.")
+        return ToolResult(output=result_for(str(input.get("path"))))
 
 
 TOOLS = ("echo", "broken", "held")

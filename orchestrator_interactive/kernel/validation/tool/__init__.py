@@ -1,1 +1,4 @@
-"""Tools: `inputs` are what they are called with, `schemas` what they say they take, `rules` what must become of it."""
+"""Tools: `fitting` makes inputs from a schema, `inputs` are what they are called with, `rules` what must come of it.
+
+`schemas` has the rules for what tools say they take.
+"""

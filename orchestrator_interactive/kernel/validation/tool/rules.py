@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from functools import partial
@@ -12,6 +13,7 @@ from orchestrator_interactive.kernel.validation.running import (
     Hung,
     NotChecked,
     Returned,
+    in_short,
     kind,
     raising,
     rule,
@@ -21,25 +23,62 @@ from orchestrator_interactive.kernel.validation.tool.inputs import Execution, Tr
 from orchestrator_interactive.kernel.validation.tool.schemas import SCHEMA_RULES, required_by, schema_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from orchestrator_interactive.kernel.validation.running import Examination, Problems, Rule
     from orchestrator_interactive.kernel.validation.stage import Theatre
 
 _SNAKE_CASE = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 
 
-async def examine_tool(examination: Examination, theatre: Theatre) -> None:
-    """Call every tool with nothing and with values of the wrong types, and look at the rules."""
+async def examine_tool(examination: Examination, theatre: Theatre, given: Mapping[str, Any] | None) -> None:
+    """Call every tool with nothing, with values of the wrong types and, if it may be, with what fits; then judge.
+
+    `given` is an input that fits; where there are several tools, by the name of each.
+    """
     async with theatre.stage() as stage:
         tools = {mounted.name: mounted.instance for mounted in stage.all("tool")}
         schemas = {name: schema_of(tool) for name, tool in tools.items()}
-        executions = []
+        executions, lacking = [], {}
         for name, tool in tools.items():
-            for words, given in inputs(schemas[name]):
-                call = called(partial(tool.execute, dict(given)))
-                ended = await examination.perform(f"{name}: execute() with {words}", call)
-                executions.append(Execution(name, given, words, ended))
-        tried = Tried(examination.location, tools, schemas, tuple(executions))
-        await examination.check_all(RULES, tried)
+            wanted = inputs(tool, schemas[name], _given_to(name, tools, given), examination.location)
+            if wanted.lacking:
+                lacking[name] = wanted.lacking
+            for each in wanted.all:
+                call = called(partial(tool.execute, copy.deepcopy(dict(each.given))))
+                ended = await examination.perform(f"{name}: execute() with {each.words}", call)
+                executions.append(Execution(name, each, ended))
+        tried = Tried(examination.location, tools, schemas, tuple(executions), lacking)
+        await examination.check_all((takes_a_fitting_input, *RULES), tried)
+
+
+def _given_to(name: str, tools: Mapping[str, Any], given: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    if given is None or len(tools) == 1:
+        return given
+    of_this = given.get(name)
+    return of_this if isinstance(of_this, dict) else None
+
+
+@rule(
+    Check(
+        rule="a fitting input is executed",
+        section="execute() Method",
+        fix="",
+        required=False,
+    )
+)
+def takes_a_fitting_input(tried: Tried) -> Problems:
+    """Never broken: what a tool makes of a fitting input is for the other rules, and it may have reasons to refuse."""
+    reasons = [f"{name}: {tried.lacking[name]}" if len(tried.tools) > 1 else why for name, why in tried.lacking.items()]
+    for name in tried.tools:
+        executions = [execution for execution in tried.executions if execution.tool == name and execution.input.fits]
+        refusals = [f"{each} fails: {each.refusal}" for each in executions if each.refusal is not None]
+        if executions and len(refusals) == len(executions):
+            reasons.append(refusals[-1])
+    if reasons:
+        by_name = "by name, {name: {…}}" if len(tried.tools) > 1 else "as YAML"
+        raise NotChecked(in_short(reasons), f"Give one with --input, {by_name}; side_effect_free = True allows to try.")
+    return []
 
 
 @rule(
@@ -60,7 +99,7 @@ def name_in_snake_case(tried: Tried) -> Problems:
 
 @rule(
     Check(
-        rule="execute() does not raise, whatever it is given",
+        rule="execute() does not raise, with any input that was tried",
         section="execute() Method",
         fix="Check the input first, and return ToolResult(success=False, error={'message': …}) for what goes wrong.",
     )
@@ -71,7 +110,7 @@ def does_not_raise(tried: Tried) -> Problems:
 
 @rule(
     Check(
-        rule="execute() ends in time",
+        rule="execute() ends in time, with any input that was tried",
         section="execute() Method",
         fix="Limit what can take long, and await it; a tool that waits for ever stops the agent.",
     )
@@ -86,7 +125,7 @@ def ends_in_time(tried: Tried) -> Problems:
 
 @rule(
     Check(
-        rule="execute() returns a ToolResult",
+        rule="execute() returns a ToolResult, with any input that was tried",
         section="execute() Method",
         fix="Return ToolResult(success=True, output=…), or success=False with an error.",
     )
@@ -123,7 +162,7 @@ def missing_input_fails(tried: Tried) -> Problems:
 
 @rule(
     Check(
-        rule="a failure says what is wrong",
+        rule="a failure that was seen says what is wrong",
         section="execute() Method",
         fix="Put a sentence for the model into error['message'].",
         required=False,
@@ -142,18 +181,21 @@ def failures_speak(tried: Tried) -> Problems:
 
 @rule(
     Check(
-        rule="the output can be given to a model",
+        rule="an output that was seen can be given to a model",
         section="ToolResult (Output)",
         fix="Put into `output` a text, or lists and dictionaries of texts and numbers.",
     )
 )
 def output_is_plain(tried: Tried) -> Problems:
     results = [(execution, execution.result) for execution in tried.executions if execution.result is not None]
-    return [
+    problems = [
         f"{execution} gives an output that cannot be written as JSON: {problem}."
         for execution, result in results
         if (problem := _not_json(result.output))
     ]
+    if not problems and not any(result.success for _, result in results):
+        raise NotChecked("No call succeeded.", "Give with --input what the tool can be called with.")
+    return problems
 
 
 def _not_json(output: Any) -> str:
