@@ -126,6 +126,8 @@ class Run:
         """
         if result is CONTINUE:
             return result
+        if result.action == "ask_user" and self.stop.is_cancelled:
+            raise RunDenied("The run was stopped before anybody could be asked.")
         wished = result.injections()
         try:
             result = await self._process(result, event)
