@@ -131,3 +131,14 @@ async def test_a_no_is_not_remembered() -> None:
         return next(answers)
 
     assert await _decided(Asks(changes_its_mind), ASK, ASK) == ["deny", "continue"]
+
+
+async def test_always_holds_for_the_hook_that_asked_and_while_it_offers_it() -> None:
+    approvals = MockApprovalSystem("Allow always")
+    coordinator = TestCoordinator()
+    coordinator.approval_system = approvals
+    offering = HookResult(action="ask_user", approval_prompt="May I?", approval_options=["Allow always", "Deny"])
+    plain = HookResult(action="ask_user", approval_prompt="May I?")
+    for question, hook in ((offering, "one"), (offering, "one"), (offering, "other"), (plain, "one")):
+        await coordinator.process_hook_result(question, "tool:pre", hook)
+    assert len(approvals.requests) == 3

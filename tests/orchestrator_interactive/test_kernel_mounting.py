@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from agents import Recorder, Shelf
+from structlog.testing import capture_logs
 
 from orchestrator_interactive.kernel import AmplifierSession
 from orchestrator_interactive.kernel.testing import (
@@ -158,3 +159,24 @@ def test_nothing_cannot_be_mounted(point: str) -> None:
 def test_a_name_that_is_no_text_is_refused(name: Any) -> None:
     with pytest.raises(ValueError, match="Name required"):
         TestCoordinator().mount("tools", MockTool(), name=name)
+
+
+async def test_a_module_that_fails_halfway_leaves_nothing_behind() -> None:
+    closed: list[str] = []
+
+    async def half(coordinator: ModuleCoordinator, _config: dict[str, Any]) -> None:
+        coordinator.register_cleanup(lambda: closed.append("half"))
+        coordinator.register_capability("half", 1)
+        coordinator.register_contributor("channel", "half", lambda: "half")
+        await coordinator.mount("providers", MockProvider(name="half"))
+        raise RuntimeError("the other half is missing")
+
+    session = _session({"tools": ["half"], "providers": []}, half=half)
+    session.coordinator.register_capability("kept", 2)
+    with capture_logs() as logs:
+        await session.initialize()
+    assert [e["error"] for e in logs if e["event"] == "module.load_failed"] == ["the other half is missing"]
+    assert (session.coordinator.get_capability("half"), session.coordinator.get_capability("kept")) == (None, 2)
+    assert await session.coordinator.collect_contributions("channel") == []
+    assert session.coordinator.get("providers") == {}
+    assert closed == ["half"]

@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from agents import Recorder, ScriptedTool, Shelf, call, make_agent, never, say, soon, use
 
-from orchestrator_interactive.kernel import AmplifierSession
-from orchestrator_interactive.kernel.testing import MockContextManager, MockProvider, ScriptedOrchestrator
+from orchestrator_interactive.kernel import AmplifierSession, HookResult
+from orchestrator_interactive.kernel.testing import (
+    MockContextManager,
+    MockDisplaySystem,
+    MockProvider,
+    ScriptedOrchestrator,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -329,3 +334,36 @@ async def test_a_hook_may_run_another_session() -> None:
     outer.hooks.register("prompt:submit", asks)
     assert await outer.run() == "outer"
     assert answers == ["inner"]
+
+
+async def test_leaving_a_session_while_a_prompt_runs_ends_the_run_and_closes_everything() -> None:
+    agent = await make_agent(never())
+    closed: list[str] = []
+    agent.coordinator.register_cleanup(lambda: closed.append("closed"))
+    runs: list[asyncio.Task[str]] = []
+
+    async def body() -> None:
+        async with agent.session:
+            runs.append(agent.start())
+            await agent.provider.asked(1)
+            raise KeyError("the body's own")
+
+    with pytest.raises(KeyError, match="the body's own"):
+        await soon(body())
+    assert runs[0].cancelled()
+    assert closed == ["closed"]
+
+
+@pytest.mark.parametrize("event", ["session:start", "session:end"])
+async def test_what_hooks_wish_at_its_beginning_and_end_is_done(event: str) -> None:
+    agent = await make_agent(say("ok"), display=(display := MockDisplaySystem()))
+    session = AmplifierSession(agent.session.config, loader=agent.session.loader, display_system=display)
+    wish = HookResult(action="deny", reason="too late", user_message="hello")
+
+    async def greets(_event: str, _data: dict[str, Any]) -> HookResult:
+        return wish
+
+    session.coordinator.hooks.register(event, greets, name="greeter")
+    async with session:
+        pass
+    assert display.messages == [("hello", "info", "greeter")]
