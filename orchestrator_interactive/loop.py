@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from orchestrator_interactive.asking import Model, ask
+from orchestrator_interactive.batch import ToolBatch
 from orchestrator_interactive.injection import Injection, InjectionQueue, injection_row, notice_row
 from orchestrator_interactive.kernel import events
 from orchestrator_interactive.kernel.cancellation import CancellationToken
@@ -18,7 +19,6 @@ from orchestrator_interactive.options import Options, read
 from orchestrator_interactive.requests import RequestBuilder
 from orchestrator_interactive.rows import assistant_row, user_row
 from orchestrator_interactive.run import Run, RunDenied, RunStopped, changed
-from orchestrator_interactive.tools import ToolBatch
 from orchestrator_interactive.work import one_by_one, to_the_end
 
 if TYPE_CHECKING:

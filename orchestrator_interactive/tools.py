@@ -1,4 +1,4 @@
-"""A batch of tool calls: side by side, results in call order, and a result for every call whatever happens."""
+"""One tool call on its way: prepared, executed, finalised, and closed whatever happens."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from orchestrator_interactive.kernel.interop import own
 from orchestrator_interactive.kernel.models import HookResult, ToolResult
 from orchestrator_interactive.rows import tool_row
 from orchestrator_interactive.run import RunDenied, changed
-from orchestrator_interactive.work import HEED_WITHIN_S, Work
+from orchestrator_interactive.work import HEED_WITHIN_S
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Awaitable
 
     from orchestrator_interactive.kernel.interfaces import Tool
     from orchestrator_interactive.kernel.messages import ToolCall
@@ -30,9 +30,6 @@ log = structlog.get_logger(__name__)
 Stage = Literal["waiting", "announced", "running", "known", "reported", "closed"]
 
 NOT_STARTED = "Not started: the run was stopped before this call."
-# How long a cancelled run waits for the log to take the row that it was writing.
-_WRITTEN_WITHIN_S = 2.0
-
 UNCHECKED = "It ended; the run was stopped before its result had been checked, so the result is not shown."
 UNKNOWN_OUTCOME = "Cancelled while it was running: its outcome is unknown."
 
@@ -57,12 +54,12 @@ class ToolUse:
         tool = self._run.tools.get(self.call.name)
         if tool is None:
             known = ", ".join(sorted(self._run.tools)) or "none"
-            self.result = _failure(f"There is no tool '{self.call.name}'. Tools: {known}.")
+            self.result = failure(f"There is no tool '{self.call.name}'. Tools: {known}.")
             return
         try:
             await self._prepare()
         except RunDenied as e:
-            self.result = _failure(f"Denied: {e}")
+            self.result = failure(f"Denied: {e}")
             return
         if self._is_closed():  # a hook was deaf to the end of the run
             return
@@ -82,9 +79,9 @@ class ToolUse:
         """The call's row, whatever became of it. A tool that goes on after this is not heard any more."""
         self._reached, self.stage = self.stage, "closed"
         if self.result is None:
-            self.result = _failure(UNKNOWN_OUTCOME if self._reached == "running" else NOT_STARTED)
+            self.result = failure(UNKNOWN_OUTCOME if self._reached == "running" else NOT_STARTED)
         elif self._reached == "known" and self._run.hooks.listens(_told_by(self.result)):
-            self.result = _failure(UNCHECKED)  # a hook might have changed or refused it
+            self.result = failure(UNCHECKED)  # a hook might have changed or refused it
         content, failed = _written_down(self.result)
         return tool_row(self.call, content, failed=failed)
 
@@ -127,7 +124,7 @@ class ToolUse:
         try:
             wish = await self._consult(_told_by(result), tool_result=result, error=result.error)
         except RunDenied as e:
-            self.result = _failure(f"The result was withheld: {e}")
+            self.result = failure(f"The result was withheld: {e}")
         else:
             self.result = _changed_result(wish, result)
         if self._is_closed():
@@ -164,107 +161,12 @@ class ToolUse:
         return {"tool_name": self.call.name, "tool_input": given, "tool_call_id": self.call.id, **more}
 
 
-class ToolBatch:
-    """The calls of one answer, side by side."""
-
-    def __init__(self, run: Run, row: dict[str, Any], calls: Sequence[ToolCall], stop_grace_s: float) -> None:
-        self._run = run
-        self._row = row
-        self._stop_grace_s = stop_grace_s
-        self._uses = [ToolUse(run, call) for call in calls]
-        self._works: list[Work[None]] = []
-        self._grace: asyncio.TimerHandle | None = None
-        self._is_cut = False
-        self._collecting: Work[None] | None = None
-
-    async def go(self) -> None:
-        """Commit the answer's row, then run the calls, and add every result in call order, as early as it allows.
-
-        A graceful stop lets running calls go on for the grace period; an immediate one cuts them; so does cancelling
-        the caller. Whichever way it ends, once the row stands each call has its result.
-        """
-        collecting = self._collecting = Work(self._collect())
-        try:
-            with self._run.stop.watch(self._on_stop):
-                await collecting.end(self._cut_all)
-            collecting.task.result()
-        finally:
-            if self._grace is not None:
-                self._grace.cancel()
-
-    def _on_stop(self) -> None:
-        for use, work in zip(self._uses, self._works, strict=False):  # no work before the row stands
-            if self._run.stop.is_immediate or use.stage in ("waiting", "announced"):
-                work.cut()
-        if self._grace is None:
-            self._grace = asyncio.get_running_loop().call_later(self._stop_grace_s, self._cut_all)
-
-    def _cut_all(self) -> None:
-        if not self._works and not self._is_cut:
-            asyncio.get_running_loop().call_later(_WRITTEN_WITHIN_S, self._cut_writing)
-        self._is_cut = True
-        for work in self._works:
-            work.cut()
-
-    def _cut_writing(self) -> None:
-        # A log that hangs may not hold whoever cancels the run; whether the row stands is not known then.
-        if not self._works and self._collecting is not None:
-            self._collecting.cut()
-
-    def _start(self) -> None:
-        self._works = [Work(use.go()) for use in self._uses]
-        if self._is_cut:
-            self._cut_all()
-        elif self._run.stop.is_cancelled:
-            self._on_stop()
-
-    async def _collect(self) -> None:
-        await self._run.context.add_message(self._row)
-        self._start()
-        told: list[ToolUse] = []
-        try:
-            for use, work in zip(self._uses, self._works, strict=True):
-                await work.end()
-                _note_crash(use, work)
-                row = use.close()
-                told.append(use)
-                try:
-                    await self._run.context.add_message(row)
-                finally:
-                    await use.report_cut()
-        except BaseException:
-            await self._abandon([use for use in self._uses if use not in told])
-            raise
-        for event, wish in [wish for use in self._uses for wish in use.wishes]:
-            try:
-                await self._run.route(wish, event)
-            except RunDenied:
-                log.info("hook.denied_too_late", hook=wish.hook_name, hook_event=event)
-
-    async def _abandon(self, rest: list[ToolUse]) -> None:
-        """End what still runs, and close its events, where the results cannot be kept."""
-        self._cut_all()
-        for work in self._works:
-            await work.end()
-        for use in rest:
-            use.close()
-            await use.report_cut()
-
-
 async def _executed(tool: Tool, arguments: dict[str, Any]) -> ToolResult:
     try:
         return _as_result(await tool.execute(arguments))
     except (SystemExit, Exception) as e:  # a tool may not take the run down
         log.exception("tool.failed", tool=tool.name)
         return ToolResult(success=False, error={"message": told(e), "type": type(e).__name__})
-
-
-def _note_crash(use: ToolUse, work: Work[None]) -> None:
-    """What went wrong around a tool (a hook, an odd result) is a failed call, too."""
-    error = work.task.exception() if work.finished() else None
-    if error is not None:
-        log.error("tool.use_failed", tool=use.call.name, exc_info=error)
-        use.result = use.result or _failure(f"{type(error).__name__}: {told(error)}")
 
 
 def _as_result(returned: Any) -> ToolResult:
@@ -307,5 +209,5 @@ def _told_by(result: ToolResult) -> str:
     return events.TOOL_POST if result.success else events.TOOL_ERROR
 
 
-def _failure(message: str) -> ToolResult:
+def failure(message: str) -> ToolResult:
     return ToolResult(success=False, error={"message": message})
