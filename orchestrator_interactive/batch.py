@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from orchestrator_interactive.kernel.borders import told
-from orchestrator_interactive.run import RunDenied
+from orchestrator_interactive.run import RunDenied, RunStopped
 from orchestrator_interactive.tools import ToolUse, failure
 from orchestrator_interactive.work import Work
 
@@ -47,6 +47,8 @@ class ToolBatch:
         try:
             with self._run.stop.watch(self._on_stop):
                 await collecting.end(self._cut_all)
+            if not collecting.finished():  # a stop, while the log hung
+                raise RunStopped
             collecting.task.result()
         finally:
             if self._grace is not None:

@@ -68,7 +68,6 @@ class AmplifierSession:
         self._life: Literal["new", "ready", "ended"] = "new"
         self._changing = asyncio.Lock()
         self._changed_by: asyncio.Task[Any] | None = None
-        self._running = False
         self._run: asyncio.Task[Any] | None = None
         self._prompts = 0
         self._begun_at = time.monotonic()
@@ -131,9 +130,9 @@ class AmplifierSession:
         """
         if not isinstance(prompt, str):
             raise TypeError(f"prompt must be text, not {type(prompt).__name__}.")
-        if self._running:
+        if self._run is not None:
             raise RuntimeError("This session is running; inject the message instead.")
-        self._running, self._run = True, asyncio.current_task()
+        self._run = asyncio.current_task()
         self._prompts += 1
         try:
             await self.initialize()
@@ -149,7 +148,7 @@ class AmplifierSession:
             try:
                 await self._finish_cancellation()
             finally:
-                self._running, self._run = False, None
+                self._run = None
         return answer
 
     async def _orchestrate(self, prompt: str, kwargs: dict[str, Any]) -> str:
@@ -175,7 +174,7 @@ class AmplifierSession:
         Raises:
             RuntimeError: a prompt is running, or the session is being ended by whoever calls this.
         """
-        if self._running:
+        if self._run is not None:
             raise RuntimeError("A prompt is running in this session; cancel it before the clean-up.")
         async with self._change("ended"):
             await self._end()

@@ -516,3 +516,22 @@ async def test_a_stop_is_reported_with_its_stage() -> None:
     seen = [(name, data.get("immediate", data.get("was_immediate"))) for name, data in agent.events.seen]
     assert seen == [("cancel:requested", True), ("cancel:completed", True)]
     assert agent.session.status.status == "cancelled"
+
+
+async def test_a_stop_ends_a_run_whose_log_hangs_while_it_takes_the_calls() -> None:
+    tool = echo()
+    agent = await make_agent(call(use("echo", "a")), tools=[tool], stop_grace_s=0)
+    writing = asyncio.Event()
+
+    async def hang(row: dict[str, Any]) -> None:
+        if row["role"] == "assistant":
+            writing.set()
+            await asyncio.Event().wait()
+
+    agent.context.before = hang
+    run = agent.start()
+    await soon(writing.wait())
+    agent.stop()
+    assert await soon(run) == ""
+    assert tool.inputs == []
+    assert agent.progress.of("complete")[0]["status"] == "cancelled"
