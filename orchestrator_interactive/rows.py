@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel.messages import ToolCallBlock
+from orchestrator_interactive.kernel.models import sendable
+from orchestrator_interactive.kernel.request_check import is_plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from orchestrator_interactive.kernel.messages import ContentBlock, ToolCall
 
@@ -48,6 +51,75 @@ def call_ids(row: dict[str, Any]) -> list[str]:
     if isinstance(content, list):
         ids += [block["id"] for block in content if block.get("type") == "tool_call" and block["id"] not in ids]
     return ids
+
+
+def distinct(
+    content: Sequence[ContentBlock], calls: Sequence[ToolCall], is_used: Callable[[str], bool]
+) -> tuple[Sequence[ContentBlock], Sequence[ToolCall]]:
+    """An answer with an id of its own for each of its calls.
+
+    Some models count their calls anew in each answer, or leave the id blank; providers refuse a conversation in which
+    an id comes twice. `is_used` knows the ids of the conversation so far.
+    """
+    inside = [block.id for block in content if isinstance(block, ToolCallBlock)]
+    beside = [call.id for call in calls]
+    own_inside, own_beside = own_ids(inside, beside, is_used)
+    if (own_inside, own_beside) == (inside, beside):
+        return content, calls
+    return with_ids(content, own_inside), [
+        call.model_copy(update={"id": own}) for call, own in zip(calls, own_beside, strict=True)
+    ]
+
+
+def with_ids(content: Iterable[ContentBlock], ids: Iterable[str]) -> list[ContentBlock]:
+    """The blocks, with these ids for the calls among them."""
+    given = iter(ids)
+    return [
+        block.model_copy(update={"id": next(given)}) if isinstance(block, ToolCallBlock) else block for block in content
+    ]
+
+
+def own_ids(
+    inside: Sequence[str], beside: Sequence[str], is_used: Callable[[str], bool]
+) -> tuple[list[str], list[str]]:
+    """The ids of one answer's calls, among its blocks and beside them, each given to one call only.
+
+    The n-th call with an id among the blocks is the n-th call with that id beside them.
+    """
+    taken = {*inside, *beside}
+    own: dict[tuple[str, int], str] = {}
+    for call in (*_numbered(inside), *_numbered(beside)):
+        call_id, nth = call
+        if call not in own:
+            keeps_it = nth == 0 and is_plain(call_id) and not is_used(call_id)
+            own[call] = call_id if keeps_it else _free(call_id, lambda name: name in taken or is_used(name))
+            taken.add(own[call])
+    return [own[call] for call in _numbered(inside)], [own[call] for call in _numbered(beside)]
+
+
+def _numbered(ids: Iterable[str]) -> Iterator[tuple[str, int]]:
+    """Each id with how often it has come before."""
+    seen: Counter[str] = Counter()
+    for call_id in ids:
+        yield call_id, seen[call_id]
+        seen[call_id] += 1
+
+
+def _free(call_id: str, is_taken: Callable[[str], bool]) -> str:
+    """An id like this one that nobody has. However many are taken, few are looked at."""
+    wish = sendable(call_id).strip() or "call"
+    if not is_taken(wish):
+        return wish
+    taken, free = 1, 2
+    while is_taken(f"{wish}-{free}"):
+        taken, free = free, 2 * free
+    while free - taken > 1:
+        middle = (taken + free) // 2
+        if is_taken(f"{wish}-{middle}"):
+            taken = middle
+        else:
+            free = middle
+    return f"{wish}-{free}"
 
 
 def _wire_call(call: ToolCall) -> dict[str, Any]:

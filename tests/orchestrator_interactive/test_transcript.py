@@ -1,53 +1,39 @@
-"""Whatever rows a conversation holds, what leaves for a provider is valid, and grows at its tail only."""
+"""What becomes of the rows of a conversation on their way to a provider: read, mended, and grown at the tail."""
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
-from agents import ScriptedProvider, echo, faults, refusals
-from hypothesis import given
-from hypothesis import strategies as st
+from agents import ScriptedProvider, ScriptedTool, echo
+from structlog.testing import capture_logs
 
-from orchestrator_interactive.requests import NO_RESULT, RequestBuilder, Transcript
+from orchestrator_interactive.kernel.messages import ThinkingBlock, ToolCall, ToolCallBlock
+from orchestrator_interactive.kernel.request_check import problems_of
+from orchestrator_interactive.requests import RequestBuilder, unreadable
+from orchestrator_interactive.rows import assistant_row, tool_row, user_row
+from orchestrator_interactive.transcript import NO_RESULT, Transcript
 
 Row = dict[str, Any]
 
-IDS = st.sampled_from("abcd")
+USER = user_row("Hello")
+SIGNED = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
+HALF_A_PAIR = "\ud83d"
 
 
-def _assistant(call_ids: list[str], blocks: list[Row], *, wire: bool) -> Row:
-    content = blocks + [{"type": "tool_call", "id": i, "name": "t", "input": {}} for i in call_ids]
-    row: Row = {"role": "assistant", "content": content}
-    if wire:  # other people's contexts keep the calls beside the text only
-        function = {"name": "t", "arguments": "{}"}
-        row = {"role": "assistant", "content": "x" if blocks else None}
-        row["tool_calls"] = [{"id": i, "type": "function", "function": function} for i in call_ids]
-    return row
+def _called(*call_ids: str, name: str = "t") -> Row:
+    blocks = [{"type": "tool_call", "id": call_id, "name": name, "input": {}} for call_id in call_ids]
+    return {"role": "assistant", "content": blocks}
 
 
-def _tool(call_id: str) -> Row:
-    return {"role": "tool", "tool_call_id": call_id, "name": "t", "content": f"result of {call_id}"}
+def _beside(*call_ids: str) -> Row:
+    calls = [{"id": i, "type": "function", "function": {"name": "t", "arguments": "{}"}} for i in call_ids]
+    return {"role": "assistant", "content": None, "tool_calls": calls}
 
 
-BLOCKS = st.lists(
-    st.sampled_from(
-        [
-            {"type": "text", "text": "hello"},
-            {"type": "thinking", "thinking": "hm", "signature": "s"},
-            {"type": "thinking", "thinking": "cut"},
-        ]
-    ),
-    max_size=3,
-)
-ROWS = st.lists(
-    st.one_of(
-        st.sampled_from([{"role": "user", "content": "hi"}, {"role": "system", "content": "be good"}]),
-        st.builds(_assistant, st.lists(IDS, unique=True, max_size=3), BLOCKS, wire=st.booleans()),
-        st.builds(_tool, IDS),
-    ),
-    max_size=12,
-)
+def _result(call_id: str, content: Any = "done") -> Row:
+    return {"role": "tool", "tool_call_id": call_id, "name": "t", "content": content}
 
 
 def _sent(rows: list[Row], transcript: Transcript | None = None) -> list[Row]:
@@ -55,101 +41,240 @@ def _sent(rows: list[Row], transcript: Transcript | None = None) -> list[Row]:
     return [message.model_dump(exclude_none=True) for message in messages]
 
 
-@given(ROWS)
-def test_every_call_has_exactly_one_result_right_after_it(rows: list[Row]) -> None:
-    assert faults(_sent(rows)) == []
-
-
-@given(ROWS)
-def test_no_answer_is_empty_and_no_thinking_unsigned(rows: list[Row]) -> None:
-    sent = [row for row in _sent(rows) if row["role"] == "assistant"]
-    assert all(row["content"] or row.get("tool_calls") for row in sent)
-    blocks = [block for row in sent if isinstance(row["content"], list) for block in row["content"]]
-    assert all(block.get("signature") for block in blocks if block["type"] == "thinking")
-
-
-@given(ROWS, st.data())
-def test_growing_row_by_row_gives_the_same_as_starting_afresh(rows: list[Row], data: st.DataObject) -> None:
-    grown = Transcript()
-    cuts = sorted(data.draw(st.sets(st.integers(0, len(rows)))))
-    for cut in [*cuts, len(rows)]:
-        assert _sent(rows[:cut], grown) == _sent(rows[:cut])
-
-
-@given(ROWS, st.data())
-def test_a_valid_conversation_is_sent_as_it_is(rows: list[Row], data: st.DataObject) -> None:
-    repaired = _sent(rows)
-    transcript = Transcript()
-    cut = data.draw(st.integers(0, len(repaired)))
-    transcript.messages(repaired[:cut])
-    assert _sent(repaired, transcript) == repaired
-
-
-def test_a_call_without_a_result_gets_one_that_says_so() -> None:
-    rows = [_assistant(["a", "b"], [], wire=False), _tool("b"), {"role": "user", "content": "hi"}]
-    sent = _sent(rows)
-    assert [(row["role"], row.get("tool_call_id")) for row in sent[1:]] == [
-        ("tool", "b"),
-        ("tool", "a"),
-        ("user", None),
-    ]
-    assert sent[2]["content"] == NO_RESULT
-
-
-def test_a_result_without_a_call_is_left_out() -> None:
-    transcript = Transcript()
-    assert _sent([{"role": "user", "content": "hi"}, _tool("a")], transcript) == [{"role": "user", "content": "hi"}]
-    assert transcript.problems == ["result without a call"]
-
-
-def test_a_second_result_for_a_call_is_left_out() -> None:
-    sent = _sent([_assistant(["a"], [], wire=False), _tool("a"), _tool("a")])
-    assert [row["role"] for row in sent] == ["assistant", "tool"]
-
-
-def test_a_row_between_a_call_and_its_result_never_reaches_the_provider() -> None:
-    rows = [_assistant(["a"], [], wire=False), {"role": "user", "content": "hi"}, _tool("a")]
-    assert [row["role"] for row in _sent(rows)] == ["assistant", "tool", "user"]
-
-
-@pytest.mark.parametrize("content", [[], "", None, [{"type": "thinking", "thinking": "cut"}]])
-def test_an_answer_without_content_is_left_out(content: Any) -> None:
-    assert _sent([{"role": "assistant", "content": content}]) == []
-
-
-@pytest.mark.parametrize("text", ["", " \n"])
-def test_a_blank_text_block_is_left_out(text: str) -> None:
-    signed = {"type": "thinking", "thinking": "hm", "signature": "s"}
-    row = {"role": "assistant", "content": [signed, {"type": "text", "text": text}, {"type": "text", "text": "yes"}]}
-    request = RequestBuilder(ScriptedProvider(), {}).build([row, {"role": "user", "content": "hi"}], tools_allowed=True)
-    assert refusals(request) == []
-
-
-def test_an_answer_of_blank_text_only_is_left_out() -> None:
-    assert _sent([{"role": "assistant", "content": [{"type": "text", "text": ""}]}]) == []
-
-
-def test_the_list_is_the_callers_own() -> None:
-    transcript, rows = Transcript(), [{"role": "user", "content": "hi"}]
-    transcript.messages(rows).clear()
-    assert len(transcript.messages(rows)) == 1
-
-
-def test_rows_that_were_rewritten_begin_a_new_transcript() -> None:
-    builder = RequestBuilder(ScriptedProvider(), {})
-    builder.build([{"role": "user", "content": "one"}, {"role": "user", "content": "two"}], tools_allowed=True)
-    request = builder.build([{"role": "user", "content": "short"}], tools_allowed=True)
-    assert [message.content for message in request.messages] == ["short"]
-
-
-def test_tools_are_declared_with_their_schemas() -> None:
-    tool = echo()
-    request = RequestBuilder(ScriptedProvider(), {"echo": tool}).build([], tools_allowed=True)
-    assert [(spec.name, spec.description, spec.parameters) for spec in request.tools or ()] == [
-        ("echo", tool.description, tool.input_schema)
+def _shape(rows: list[Row]) -> list[tuple[str, str]]:
+    """The roles, each with the call that it answers or the calls that it makes."""
+    return [
+        (row["role"], row.get("tool_call_id") or ",".join(b["id"] for b in row["content"] if "input" in b))
+        for row in rows
+        if row["role"] in {"assistant", "tool"}
     ]
 
 
-def test_no_tools_are_declared_as_none() -> None:
-    request = RequestBuilder(ScriptedProvider(), {}).build([], tools_allowed=False)
-    assert (request.tools, request.tool_choice) == (None, None)
+def test_a_sound_conversation_passes_as_it_is_and_without_a_word() -> None:
+    call = ToolCall(id="a", name="t", arguments={"text": "hi"})
+    thought = ThinkingBlock(thinking="Hm.", signature="s")
+    rows = [USER, assistant_row([thought, ToolCallBlock(id="a", name="t", input={"text": "hi"})], [call])]
+    rows.append(tool_row(call, "no", failed=True))
+    with capture_logs() as logs:
+        assert _sent(rows) == rows
+    assert logs == []
+
+
+class TestCallsAndResults:
+    def test_a_call_without_a_result_gets_one_that_says_so(self) -> None:
+        sent = _sent([USER, _called("a", "b"), _result("b"), USER])
+        assert _shape(sent) == [("assistant", "a,b"), ("tool", "b"), ("tool", "a")]
+        assert (sent[3]["content"], sent[3]["metadata"]) == (NO_RESULT, {"is_error": True})
+
+    def test_a_call_whose_result_is_still_to_come_has_one_that_says_so_in_this_request_only(self) -> None:
+        transcript, rows = Transcript(), [USER, _called("a")]
+        assert _sent(rows, transcript)[-1]["content"] == NO_RESULT
+        assert _sent([*rows, _result("a")], transcript)[-1]["content"] == "done"
+
+    @pytest.mark.parametrize("calls", [_called("a"), _beside("a")])
+    def test_a_result_that_came_after_something_else_moves_up_to_its_call(self, calls: Row) -> None:
+        sent = _sent([USER, calls, {"role": "system", "content": "Mind."}, USER, _result("a")])
+        assert [row["role"] for row in sent] == ["user", "assistant", "tool", "system", "user"]
+
+    def test_a_result_that_was_given_up_takes_the_place_of_what_was_said_of_it(self) -> None:
+        transcript, rows = Transcript(), [USER, _called("a"), USER]
+        assert _sent(rows, transcript)[2]["content"] == NO_RESULT
+        sent = _sent([*rows, _result("a")], transcript)
+        assert [row["content"] for row in sent[2:]] == ["done", "Hello"]
+
+    @pytest.mark.parametrize("rows", [[_result("a")], [_called("a"), _result("a"), _result("a")]])
+    def test_a_result_without_a_call_is_left_out(self, rows: list[Row]) -> None:
+        transcript = Transcript()
+        assert _sent([USER, *rows, USER], transcript) == [USER, *rows[:-1], USER]
+        assert transcript.problems == ["result without a call"]
+
+    def test_results_in_a_message_of_the_users_become_messages_of_their_own(self) -> None:
+        nested = {"type": "tool_result", "tool_call_id": "a", "output": {"n": 1}}
+        sent = _sent([USER, _called("a"), {"role": "user", "content": [nested, {"type": "text", "text": "And?"}]}])
+        assert [row["role"] for row in sent] == ["user", "assistant", "tool", "user"]
+        assert (sent[2]["tool_call_id"], sent[2]["content"]) == ("a", [nested])
+
+    def test_a_result_in_the_old_role_is_one(self) -> None:
+        sent = _sent([USER, _called("a"), {"role": "function", "tool_call_id": "a", "content": "done"}])
+        assert sent[-1] == {"role": "tool", "tool_call_id": "a", "content": "done"}
+
+    def test_a_result_without_content_says_that_there_is_none(self) -> None:
+        assert _sent([USER, _called("a"), _result("a", " \n")])[-1]["content"] == "(no output)"
+
+
+class TestCallIds:
+    def test_an_id_that_comes_twice_in_an_answer_is_given_to_one_call_only(self) -> None:
+        sent = _sent([USER, _called("a", "a"), _result("a", "first"), _result("a", "second")])
+        assert _shape(sent) == [("assistant", "a,a-2"), ("tool", "a"), ("tool", "a-2")]
+        assert [row["content"] for row in sent[2:]] == ["first", "second"]
+
+    def test_an_id_that_comes_again_in_a_later_answer_is_another_there(self) -> None:
+        once = [_called("a"), _result("a")]
+        sent = _sent([USER, *once, *once, *once])
+        assert [call_id for _, call_id in _shape(sent)] == ["a", "a", "a-2", "a-2", "a-3", "a-3"]
+
+    def test_a_call_in_both_places_is_renamed_in_both(self) -> None:
+        both = {**_called("a", "a"), "tool_calls": _beside("a", "a")["tool_calls"]}
+        [_, sent, *_] = _sent([USER, both, _result("a"), _result("a")])
+        assert [call["id"] for call in sent["content"]] == [call["id"] for call in sent["tool_calls"]] == ["a", "a-2"]
+
+    def test_a_result_belongs_to_the_last_call_with_its_id(self) -> None:
+        sent = _sent([USER, _called("a"), USER, _called("a"), _result("a")])
+        assert [row["content"] for row in sent if row["role"] == "tool"] == [NO_RESULT, "done"]
+
+    def test_a_blank_id_becomes_one(self) -> None:
+        sent = _sent([USER, _called("", ""), _result("", "first"), {"role": "tool", "content": "second"}])
+        assert _shape(sent) == [("assistant", "call,call-2"), ("tool", "call"), ("tool", "call-2")]
+
+    def test_the_rows_keep_their_ids(self) -> None:
+        rows = [USER, _beside("a", "a"), _result("a"), _result("a")]
+        before = copy.deepcopy(rows)
+        _sent(rows)
+        assert rows == before
+
+    def test_a_builder_knows_the_ids_of_the_conversation(self) -> None:
+        builder = RequestBuilder(ScriptedProvider(), {})
+        passing = [_called("passing")]
+        builder.build([USER, _called("a", "a"), _result("a"), _result("a")], passing, tools_allowed=True)
+        assert [builder.is_used(call_id) for call_id in ("a", "a-2", "b", "passing")] == [True, True, False, False]
+
+
+class TestContent:
+    @pytest.mark.parametrize("content", [[], "", None, " \n", [{"type": "thinking", "thinking": "cut"}], [SIGNED]])
+    def test_an_answer_without_content_is_left_out(self, content: Any) -> None:
+        assert _sent([USER, {"role": "assistant", "content": content}, USER]) == [USER, USER]
+
+    def test_blank_text_and_unsigned_thinking_are_left_out_of_an_answer(self) -> None:
+        blocks = [
+            {"type": "thinking", "thinking": "cut"},
+            {"type": "text", "text": " "},
+            {"type": "text", "text": "Yes."},
+        ]
+        assert _sent([USER, {"role": "assistant", "content": blocks}, USER])[1]["content"] == [blocks[-1]]
+
+    def test_thinking_stays_before_a_call_beside_it(self) -> None:
+        [_, sent, *_] = _sent([USER, {**_beside("a"), "content": [SIGNED]}, _result("a")])
+        assert sent["content"] == [SIGNED]
+
+    def test_what_cannot_be_sent_is_taken_out_wherever_it_stands(self) -> None:
+        answer = _called("a")
+        answer["content"][0]["input"] = {"text": [f"x{HALF_A_PAIR}"], "n": float("nan")}
+        sent = _sent([user_row("Hi\x00!"), answer, _result("a", [{"type": "text", "text": "a\x07b"}])])
+        assert sent[0]["content"] == "Hi!"
+        assert sent[1]["content"][0]["input"] == {"text": ["x"], "n": "nan"}
+        assert sent[2]["content"] == [{"type": "text", "text": "ab"}]
+
+    def test_a_call_of_no_name_gets_one(self) -> None:
+        call = ToolCall(id="a", name="", arguments={})
+        sent = _sent([USER, assistant_row([], [call]), tool_row(call, "There is no tool ''.")])
+        assert sent[1]["content"][0]["name"] == sent[1]["tool_calls"][0]["function"]["name"] == "unnamed"
+        assert "name" not in sent[2]
+
+    def test_what_cannot_be_read_is_left_out_and_the_rest_stays(self) -> None:
+        transcript = Transcript()
+        blocks = [{"type": "server_tool_use", "id": "x"}, {"type": "text", "text": "Hi."}]
+        rows = [USER, {"role": "assistant", "content": blocks}, {"role": "somebody", "content": "?"}, USER]
+        assert [row["content"] for row in _sent(rows, transcript)] == ["Hello", blocks[1:], "Hello"]
+        assert transcript.problems == ["a row, or a part of one, that cannot be read"] * 2
+
+    def test_a_result_that_is_data_is_read_as_json(self) -> None:
+        assert _sent([USER, _called("a"), _result("a", {"n": 1})])[-1]["content"] == '{"n": 1}'
+
+    def test_of_the_metadata_only_a_failure_reaches_the_provider(self) -> None:
+        metadata = {"is_error": True, "whole": "long", "usage": {"input_tokens": 1}}
+        rows = [{**USER, "metadata": {"injections": ["m"]}}, _called("a"), {**_result("a"), "metadata": metadata}]
+        sent = _sent(rows)
+        assert [row.get("metadata") for row in sent] == [None, None, {"is_error": True}]
+
+
+class TestGrowing:
+    def test_the_list_is_the_callers_own(self) -> None:
+        transcript = Transcript()
+        transcript.messages([USER]).clear()
+        assert len(transcript.messages([USER])) == 1
+
+    def test_messages_of_rows_that_stay_are_not_made_again(self) -> None:
+        transcript, rows = Transcript(), [USER, _called("a"), _result("a")]
+        before = transcript.messages(rows)
+        after = transcript.messages([*rows, USER])
+        assert all(was is now for was, now in zip(before, after, strict=False))
+
+    @pytest.mark.parametrize("copied", [list, tuple, copy.deepcopy])
+    def test_rows_that_are_equal_are_the_same(self, copied: Any) -> None:
+        transcript, rows = Transcript(), [USER, _called("a"), _result("a")]
+        before = transcript.messages(rows)
+        assert [id(message) for message in transcript.messages(copied(rows))] == [id(message) for message in before]
+
+    @pytest.mark.parametrize("at", [0, 1, 2])
+    def test_a_row_that_was_replaced_in_the_middle_is_read_again(self, at: int) -> None:
+        transcript = Transcript()
+        rows = [user_row("one"), user_row("two"), user_row("three")]
+        transcript.messages(rows)
+        changed = [*rows[:at], user_row("short"), *rows[at + 1 :]]
+        assert _sent(changed, transcript) == changed
+
+    def test_fewer_rows_than_before_are_read_again(self) -> None:
+        transcript = Transcript()
+        _sent([user_row("one"), user_row("two")], transcript)
+        assert _sent([user_row("one")], transcript) == [user_row("one")]
+
+    def test_a_repair_is_logged_once_however_often_it_is_made(self) -> None:
+        transcript, rows = Transcript(), [USER, _result("a"), USER]
+        with capture_logs() as logs:
+            _sent(rows, transcript)
+            _sent(rows[1:], transcript)
+        told = {"event": "request.repaired", "log_level": "warning", "problem": "result without a call", "where": "a"}
+        assert logs == [told]
+
+
+class TestRequests:
+    def test_passing_rows_are_in_one_request_only_and_mended_too(self) -> None:
+        builder = RequestBuilder(ScriptedProvider(), {})
+        passing = [{"role": "system", "content": ""}, {"role": "assistant", "content": "I am to be brief."}]
+        request = builder.build([USER, _called("a")], passing, tools_allowed=True)
+        said = [message.content for message in request.messages[2:]]
+        assert said == [NO_RESULT, "I am to be brief.", "[Go on.]"]
+        later = builder.build([USER, _called("a"), _result("a")], tools_allowed=True)
+        assert [message.content for message in later.messages[2:]] == ["done"]
+
+    @pytest.mark.parametrize("rows", [[], [{"role": "system", "content": "Be brief."}]])
+    def test_a_request_in_which_nobody_has_spoken_says_go_on(self, rows: list[Row]) -> None:
+        request = RequestBuilder(ScriptedProvider(), {}).build(rows, tools_allowed=True)
+        assert request.messages[-1].content == "[Go on.]"
+        assert problems_of(request) == []
+
+    def test_tools_are_declared_with_their_schemas(self) -> None:
+        tool = echo()
+        request = RequestBuilder(ScriptedProvider(), {"echo": tool}).build([], tools_allowed=True)
+        assert [(spec.name, spec.description, spec.parameters) for spec in request.tools or ()] == [
+            ("echo", tool.description, tool.input_schema)
+        ]
+
+    @pytest.mark.parametrize(("can_choose", "declared", "choice"), [(True, 1, "none"), (False, 0, None)])
+    def test_where_no_tool_may_be_used_they_stay_declared_for_a_provider_that_can_choose(
+        self, can_choose: bool, declared: int, choice: str | None
+    ) -> None:
+        builder = RequestBuilder(ScriptedProvider(tool_choice=can_choose), {"echo": echo()})
+        request = builder.build([USER], tools_allowed=False)
+        assert (len(request.tools or ()), request.tool_choice) == (declared, choice)
+        assert builder.build([USER], tools_allowed=True).tool_choice is None
+
+    def test_no_tools_are_declared_as_none(self) -> None:
+        request = RequestBuilder(ScriptedProvider(), {}).build([], tools_allowed=False)
+        assert (request.tools, request.tool_choice) == (None, None)
+
+    def test_a_tool_without_a_name_is_not_offered(self) -> None:
+        builder = RequestBuilder(ScriptedProvider(), {"": ScriptedTool("", echo().execute), "echo": echo()})
+        assert [spec.name for spec in builder.build([USER], tools_allowed=True).tools or ()] == ["echo"]
+
+
+@pytest.mark.parametrize("row", [USER, _called("a"), _beside("a"), _result("a")])
+def test_a_row_in_the_contracts_form_can_be_read(row: Row) -> None:
+    assert unreadable(row) is None
+
+
+@pytest.mark.parametrize(
+    "row", [None, "text", {}, {"role": "somebody", "content": ""}, {**_beside("a"), "tool_calls": [{}]}]
+)
+def test_a_row_of_another_form_cannot(row: Any) -> None:
+    assert unreadable(row) is not None

@@ -17,6 +17,7 @@ from orchestrator_interactive.kernel.messages import (
     Usage,
 )
 from orchestrator_interactive.kernel.models import ModelInfo, ProviderInfo
+from orchestrator_interactive.kernel.request_check import check
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,7 +35,8 @@ _MAX_OUTPUT_TOKENS = 8_000
 class MockProvider:
     """A provider that answers from a list, in turn, and with its default text once the list is used up.
 
-    `requests` keeps each request as it was when it came. A `stream=` is fed before the answer is returned.
+    `requests` keeps each request as it was when it came; what a real provider would refuse is refused here, too, with
+    an `InvalidRequestError`. A `stream=` is fed before the answer is returned.
 
     Args:
         answers: each is a text, a `ToolCall`, a content block, a sequence of these, a whole `ChatResponse`, or an
@@ -85,6 +87,7 @@ class MockProvider:
 
     async def complete(self, request: ChatRequest, *, stream: ResponseStream | None = None, **_: Any) -> ChatResponse:
         self.requests.append(copy.deepcopy(request))
+        check(own(request))
         step = self._script.popleft() if self._script else _step(self.default)
         if isinstance(step, BaseException):
             raise step

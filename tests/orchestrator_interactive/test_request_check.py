@@ -1,0 +1,196 @@
+"""The one check for requests: what providers refuse is found, and what they take is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from orchestrator_interactive.kernel.errors import InvalidRequestError
+from orchestrator_interactive.kernel.messages import ChatRequest, Message, ToolSpec
+from orchestrator_interactive.kernel.request_check import RequestCheck, Rule, check, problems_of
+
+Row = dict[str, Any]
+
+HALF_A_PAIR = "\ud83d"
+USER = {"role": "user", "content": "Hello"}
+SIGNED = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
+STATEFUL = {"type": "thinking", "thinking": "Hm.", "content": ["state"]}
+IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
+TOOL = ToolSpec(name="echo", parameters={"type": "object"})
+
+
+def text(said: str) -> Row:
+    return {"type": "text", "text": said}
+
+
+def called(call_id: str, *, name: str = "echo", given: Any = None) -> Row:
+    return {"type": "tool_call", "id": call_id, "name": name, "input": given or {}}
+
+
+def beside(call_id: str, *, name: str = "echo", arguments: str = "{}") -> Row:
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def assistant(*blocks: Row, **fields: Any) -> Row:
+    return {"role": "assistant", "content": list(blocks), **fields}
+
+
+def result(call_id: str, content: Any = "done") -> Row:
+    return {"role": "tool", "tool_call_id": call_id, "name": "echo", "content": content}
+
+
+def request_of(*rows: Row, **fields: Any) -> ChatRequest:
+    return ChatRequest(messages=[Message.model_validate(row) for row in rows], **fields)
+
+
+VALID: dict[str, list[Row]] = {
+    "a question": [USER],
+    "an aside at the end": [USER, {"role": "system", "content": "Be brief."}],
+    "an answer and a question": [USER, assistant(text("Hi.")), USER],
+    "two of the user's in a row": [USER, USER],
+    "two calls, answered in another order": [USER, assistant(called("a"), called("b")), result("b"), result("a")],
+    "a call in both places": [USER, assistant(called("a"), tool_calls=[beside("a")]), result("a")],
+    "a call beside blank content": [
+        USER,
+        {"role": "assistant", "content": "", "tool_calls": [beside("a")]},
+        result("a"),
+    ],
+    "a call as the kernel has it": [
+        USER,
+        {"role": "assistant", "content": "", "tool_calls": [{"id": "a", "name": "echo", "arguments": {}}]},
+        result("a"),
+    ],
+    "signed thinking": [USER, assistant(SIGNED, text("Hi.")), USER],
+    "thinking with the provider's state": [USER, assistant(STATEFUL, text("Hi.")), USER],
+    "thinking before a call beside it": [USER, assistant(SIGNED, tool_calls=[beside("a")]), result("a")],
+    "redacted thinking": [USER, assistant({"type": "redacted_thinking", "data": "x"}, text("Hi.")), USER],
+    "images": [{"role": "user", "content": [IMAGE]}, assistant(called("a")), result("a", [text("This:"), IMAGE])],
+    "a result as a block of its own": [
+        USER,
+        assistant(called("a")),
+        result("a", [{"type": "tool_result", "tool_call_id": "a", "output": {"n": 1}}]),
+    ],
+    "lines, tabs and all scripts": [{"role": "user", "content": "a\tb\r\nc — 한국어 👩‍👩‍👧 \u200f"}],
+    "NaN as a word": [USER, assistant(called("a", given={"text": "NaN, Infinity"})), result("a")],
+}
+
+REFUSED: list[tuple[Rule, list[Row]]] = [
+    (Rule.NO_RESULT, [USER, assistant(called("a"))]),
+    (Rule.NO_RESULT, [USER, assistant(called("a")), USER]),
+    (Rule.NO_RESULT, [USER, assistant(called("a"), called("b")), result("b"), USER]),
+    (Rule.NO_RESULT, [USER, assistant(called("a")), {"role": "system", "content": "Be brief."}, result("a")]),
+    (Rule.NO_CALL, [USER, result("a")]),
+    (Rule.NO_CALL, [USER, assistant(called("a")), result("a"), result("a")]),
+    (Rule.NO_CALL, [USER, assistant(called("a")), result("a"), USER, result("a")]),
+    (Rule.NO_CALL, [USER, assistant(called("a")), result("a"), {"role": "tool", "content": "whose?"}]),
+    (Rule.CALL_ID, [USER, assistant(called("a"), called("a")), result("a"), USER]),
+    (Rule.CALL_ID, [USER, assistant(called("a")), result("a"), assistant(called("a")), result("a")]),
+    (Rule.CALL_ID, [USER, assistant(tool_calls=[beside("a"), beside("a")]), result("a"), USER]),
+    (Rule.CALL_ID, [USER, assistant(called(" ")), result(" ")]),
+    (Rule.CALL_ID, [USER, assistant(called(HALF_A_PAIR)), result(HALF_A_PAIR)]),
+    (Rule.UNREADABLE_CALL, [USER, assistant(text("Hi."), tool_calls=["a"]), USER]),
+    (Rule.UNREADABLE_CALL, [USER, assistant(text("Hi."), tool_calls={"id": "a"}), USER]),
+    (Rule.UNREADABLE_CALL, [USER, assistant(text("Hi."), tool_calls=[{"id": "a", "type": "function"}]), USER]),
+    (Rule.NAMELESS, [USER, assistant(called("a", name=" ")), result("a")]),
+    (Rule.NAMELESS, [USER, assistant(tool_calls=[beside("a", name="")]), result("a")]),
+    (Rule.NAMELESS, [{**USER, "name": ""}]),
+    (Rule.BLANK, [{"role": "user", "content": " \n"}]),
+    (Rule.BLANK, [USER, assistant(text("Hi."), text("")), USER]),
+    (Rule.BLANK, [USER, assistant(called("a")), result("a", [text(" ")])]),
+    (Rule.EMPTY, [{"role": "user", "content": ""}]),
+    (Rule.EMPTY, [USER, assistant(), USER]),
+    (Rule.EMPTY, [USER, assistant(called("a")), result("a", "")]),
+    (Rule.UNSIGNED, [USER, assistant({"type": "thinking", "thinking": "Hm."}, text("Hi.")), USER]),
+    (Rule.UNSIGNED, [USER, assistant({"type": "thinking", "thinking": "Hm.", "signature": ""}, text("Hi.")), USER]),
+    (Rule.ENDS_IN_THINKING, [USER, assistant(text("Hi."), SIGNED), USER]),
+    (Rule.ENDS_IN_THINKING, [USER, assistant({"type": "reasoning", "content": ["x"], "summary": []}), USER]),
+    (Rule.ENDS_IN_THINKING, [USER, assistant(called("a"), SIGNED, tool_calls=[beside("a")]), result("a")]),
+    (Rule.ROLE, [USER, {"role": "function", "name": "echo", "content": "done"}]),
+    (Rule.MISPLACED, [USER, assistant(text("Hi."), IMAGE), USER]),
+    (Rule.MISPLACED, [{"role": "system", "content": [IMAGE]}, USER]),
+    (Rule.MISPLACED, [{"role": "user", "content": [text("Hi."), called("a")]}]),
+    (Rule.MISPLACED, [{**USER, "tool_calls": [beside("a")]}]),
+    (Rule.MISPLACED, [{"role": "user", "content": [{"type": "tool_result", "tool_call_id": "a", "output": 1}]}]),
+    (
+        Rule.OTHER_RESULT,
+        [USER, assistant(called("a")), result("a", [{"type": "tool_result", "tool_call_id": "b", "output": 1}])],
+    ),
+    (Rule.UNSENDABLE, [{"role": "user", "content": f"Hi {HALF_A_PAIR}"}]),
+    (Rule.UNSENDABLE, [{"role": "user", "content": [text("Hi\x00")]}]),
+    (Rule.UNSENDABLE, [USER, assistant({**SIGNED, "thinking": HALF_A_PAIR}, text("Hi.")), USER]),
+    (Rule.UNSENDABLE, [USER, assistant(called("a", given={"text": [HALF_A_PAIR]})), result("a")]),
+    (Rule.UNSENDABLE, [USER, assistant(called("a", given={"n": float("nan")})), result("a")]),
+    (Rule.UNSENDABLE, [USER, assistant(called("a", given={"n": float("-inf")})), result("a")]),
+    (Rule.UNSENDABLE, [USER, assistant(tool_calls=[beside("a", arguments=HALF_A_PAIR)]), result("a")]),
+    (Rule.LAST_WORD, []),
+    (Rule.LAST_WORD, [{"role": "system", "content": "Be brief."}]),
+    (Rule.LAST_WORD, [USER, assistant(text("Hi."))]),
+    (Rule.LAST_WORD, [USER, assistant(text("Hi.")), {"role": "developer", "content": "Be brief."}]),
+]
+
+
+@pytest.mark.parametrize("rows", VALID.values(), ids=VALID.keys())
+def test_what_providers_take_has_no_problems(rows: list[Row]) -> None:
+    assert problems_of(request_of(*rows)) == []
+
+
+@pytest.mark.parametrize(("rule", "rows"), REFUSED, ids=[rule.name.lower() for rule, _ in REFUSED])
+def test_what_providers_refuse_is_found(rule: Rule, rows: list[Row]) -> None:
+    found = problems_of(request_of(*rows))
+    assert any(rule in problem for problem in found), found
+
+
+@pytest.mark.parametrize(
+    ("fields", "rule"),
+    [
+        ({"tool_choice": "none"}, Rule.TOOL_CHOICE),
+        ({"tool_choice": "none", "tools": []}, Rule.TOOL_CHOICE),
+        ({"tools": [TOOL, TOOL]}, Rule.TOOL_NAMES),
+        ({"tools": [TOOL.model_copy(update={"name": ""})]}, Rule.TOOL_NAMES),
+    ],
+)
+def test_tools_and_the_choice_among_them_belong_together(fields: dict[str, Any], rule: Rule) -> None:
+    [problem] = problems_of(request_of(USER, **fields))
+    assert rule in problem
+
+
+def test_tools_stay_declared_where_none_may_be_used() -> None:
+    assert problems_of(request_of(USER, tools=[TOOL], tool_choice="none")) == []
+
+
+def test_every_rule_has_an_example_of_what_breaks_it() -> None:
+    assert {rule for rule, _ in REFUSED} == set(Rule) - {Rule.TOOL_CHOICE, Rule.TOOL_NAMES}
+
+
+def test_a_valid_request_passes() -> None:
+    check(request_of(USER))
+
+
+def test_a_refusal_names_everything_that_is_wrong_and_where() -> None:
+    rows = [USER, assistant(called("a"), text("")), {"role": "user", "content": "Hi\x00"}]
+    with pytest.raises(InvalidRequestError) as refused:
+        check(request_of(*rows))
+    assert str(refused.value) == (
+        "A provider would refuse this request: message 1: blank text (assistant); "
+        "message 2: characters that cannot be sent (user); message 2: call without a result (a)."
+    )
+
+
+def test_looking_at_a_message_changes_nothing() -> None:
+    checking = RequestCheck()
+    checking.add(Message(role="user", content="Hello"))
+    answer = Message.model_validate(assistant(called("a")))
+    assert checking.look(answer) == checking.look(answer) == []
+    checking.add(answer)
+    assert [problem.rule for problem in checking.look(answer)] == [Rule.CALL_ID, Rule.NO_RESULT]
+
+
+def test_a_fork_goes_on_by_itself() -> None:
+    checking = RequestCheck()
+    checking.add(Message.model_validate(assistant(called("a"))))
+    fork = checking.fork()
+    fork.add(Message.model_validate(result("a")))
+    fork.add(Message.model_validate(assistant(called("b"))))
+    assert (fork.is_used("a"), fork.is_used("b"), list(fork.open)) == (True, True, ["b"])
+    assert (checking.is_used("b"), list(checking.open)) == (False, ["a"])
