@@ -1,0 +1,36 @@
+"""`context-simple`: a conversation in memory, with a stable, smaller view where it outgrows the model's window.
+
+`context` decides when that is. `history` has the rows, `cutting` chooses among them, `shortening` takes away from a
+row, `views` puts together what is shown, and `summarising` asks the model, to whom `telling` tells what was left out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from orchestrator_interactive.kernel import events
+from orchestrator_interactive.kernel.interop import at_home
+from orchestrator_interactive.modules.context_simple.context import ContextOptions, SimpleContext
+from orchestrator_interactive.modules.context_simple.history import begins_a_task
+from orchestrator_interactive.options import read
+
+if TYPE_CHECKING:
+    from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
+
+__all__ = ["ContextOptions", "SimpleContext", "begins_a_task", "mount"]
+
+
+async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> SimpleContext:
+    """Mount the context.
+
+    Raises:
+        ValueError: the configuration has an unknown option or a value out of range.
+    """
+    coordinator = at_home(coordinator)
+    options = read(ContextOptions, config, "context-simple")
+    coordinator.register_contributor(
+        "observability.events", "context-simple", lambda: [events.CONTEXT_PRE_COMPACT, events.CONTEXT_POST_COMPACT]
+    )
+    context = SimpleContext(options, coordinator.hooks)
+    await coordinator.mount("context", context)
+    return context

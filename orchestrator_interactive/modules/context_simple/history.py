@@ -1,0 +1,73 @@
+"""The rows of a conversation as they were added, and what kind of row each is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from orchestrator_interactive.tokens import estimate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    Row = dict[str, Any]
+
+# The metadata of user rows that are no prompts: said or reported while the agent was at work, or written by a view.
+LEFT_OUT = "left_out"
+_NO_PROMPT = frozenset({"injections", "notices", "results", LEFT_OUT})
+
+
+class History:
+    """Rows that are only ever added to. `sizes` are their tokens, each counted once, and `tokens` is the sum."""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        self.rows: list[Row] = []
+        self.sizes: list[int] = []
+        self.tokens = 0
+        for row in rows:
+            self.append(row)
+
+    def append(self, row: Row) -> None:
+        size = estimate(row)
+        self.rows.append(copied(row))
+        self.sizes.append(size)
+        self.tokens += size
+
+
+def begins_a_task(row: Row) -> bool:
+    """Whether a user row is a prompt, whatever its text imitates: its metadata say what else it could be."""
+    return row["role"] == "user" and not is_of_a_hook(row) and _NO_PROMPT.isdisjoint(metadata(row))
+
+
+def is_said(row: Row) -> bool:
+    """Whether people said it: a prompt, or what they wrote while the agent was at work."""
+    return row["role"] == "user" and not is_of_a_hook(row) and "results" not in metadata(row)
+
+
+def is_result(row: Row) -> bool:
+    """Whether it tells what came of tool calls, in its place or late."""
+    return row["role"] == "tool" or "results" in metadata(row)
+
+
+def is_system(row: Row) -> bool:
+    return row["role"] in {"system", "developer"}
+
+
+def is_of_the_model(row: Row) -> bool:
+    return row["role"] == "assistant" and not is_of_a_hook(row)
+
+
+def is_of_a_hook(row: Row) -> bool:
+    return metadata(row).get("source") == "hook"
+
+
+def metadata(row: Row) -> dict[str, Any]:
+    return row.get("metadata") or {}
+
+
+def copied(value: Any) -> Any:
+    """A copy of what JSON knows; the texts in it are shared."""
+    if isinstance(value, dict):
+        return {key: item if isinstance(item, str) else copied(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [copied(item) for item in value]
+    return value

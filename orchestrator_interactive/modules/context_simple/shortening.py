@@ -1,0 +1,87 @@
+"""Rows that are shown shortened, where leaving out others is not enough."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from orchestrator_interactive.modules.context_simple.history import begins_a_task, is_result, is_said
+from orchestrator_interactive.tokens import BYTES_PER_TOKEN, estimate
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from orchestrator_interactive.modules.context_simple.history import History
+
+    Row = dict[str, Any]
+
+# A text of this size can still be made sense of.
+_READABLE_TOKENS = 250
+# What a user row keeps at least, so that its first line says whose words it holds.
+_USER_CHARS = 400
+_MARK_TOKENS = 20
+_MARK_END = "left out here …]"
+
+
+def shortened_rows(history: History, shown: Sequence[int], excess: float) -> dict[int, Row]:
+    """Shortened forms of the rows that are `shown`, so that together they are smaller by `excess` tokens.
+
+    Results go first, the oldest first, down to what can be read and then to a mark in their place; then what people
+    said while the agent was at work. Prompts, their last word, and what the model said stay as they are.
+    """
+    rows = history.rows
+    results = [i for i in shown if is_result(rows[i])]
+    said = [i for i in shown if is_said(rows[i])]
+    injected = [i for i in said[:-1] if not begins_a_task(rows[i])]
+    short: dict[int, Row] = {}
+    for indices, least in ((results, _READABLE_TOKENS), (results, 0), (injected, _READABLE_TOKENS)):
+        for i in indices:
+            if excess <= 0:
+                return short
+            size = estimate(short.get(i, rows[i]))
+            row = _shortened_row(rows[i], max(least, int(size - excess) - _MARK_TOKENS))
+            saved = size - estimate(row)
+            if saved > 0 and _MARK_END in row["content"]:
+                short[i], excess = row, excess - saved
+    return short
+
+
+def _shortened_row(row: Row, tokens: int) -> Row:
+    text = plain_text(row.get("content"))
+    least = 0 if row["role"] == "tool" else _USER_CHARS
+    return {**row, "content": shortened(text, tokens, least)}
+
+
+def shortened(text: str, tokens: int, least_chars: int = 0) -> str:
+    """The beginning and the end of a text, about `tokens` long, with a mark between that says how much is missing."""
+    size = len(text.encode(errors="replace"))
+    chars = max(int(len(text) * tokens * BYTES_PER_TOKEN / size) if size else 0, least_chars)
+    if chars >= len(text):
+        return text
+    tail = chars // 4
+    mark = f"[… {len(text) - chars} characters are {_MARK_END}"
+    return "\n".join(part for part in (text[: chars - tail], mark, text[len(text) - tail :]) if part)
+
+
+def plain_text(content: Any) -> str:
+    """What a reader sees of the content of a row; thinking and calls are not among it."""
+    if isinstance(content, list):
+        return "\n".join(text for block in content if (text := _block_text(block)))
+    return content if isinstance(content, str) else _written(content)
+
+
+def _block_text(block: Any) -> str:
+    match block:
+        case {"type": "text", "text": str(text)}:
+            return text
+        case {"type": "image"}:
+            return f"[… an image is {_MARK_END}"
+        case {"type": "tool_result", "output": output}:
+            return output if isinstance(output, str) else _written(output)
+        case {"type": "thinking" | "redacted_thinking" | "reasoning" | "tool_call"}:
+            return ""
+    return _written(block)
+
+
+def _written(value: Any) -> str:
+    return "" if value is None else json.dumps(value, ensure_ascii=False, default=str)

@@ -1,0 +1,74 @@
+"""A part of a conversation as plain text, for whoever summarises it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from orchestrator_interactive.kernel.models import sendable
+from orchestrator_interactive.modules.context_simple.history import begins_a_task, is_of_a_hook, is_system, metadata
+from orchestrator_interactive.modules.context_simple.shortening import plain_text, shortened
+from orchestrator_interactive.tokens import BYTES_PER_TOKEN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    Row = dict[str, Any]
+
+# How long one text may be, tried in turn.
+_TOKENS_PER_TEXT = (4_000, 1_000, 250, 60)
+
+
+def told(rows: Sequence[Row], room_tokens: int) -> str:
+    """The rows as text of about `room_tokens` at most: long texts are shortened first, then the whole.
+
+    There are no tool pairs in it that could be parted, and no line of a text can pass for another speaker's.
+    """
+    text = ""
+    for tokens in _TOKENS_PER_TEXT:
+        text = "\n".join(_passage(who, shortened(what, tokens)) for row in rows for who, what in _passages(row))
+        if len(text.encode()) <= room_tokens * BYTES_PER_TOKEN:
+            return text
+    return shortened(text, room_tokens)
+
+
+def _passage(who: str, what: str) -> str:
+    return "\n  ".join([f"{' '.join(sendable(who).split())}:", *sendable(what).splitlines()])
+
+
+def _passages(row: Row) -> Iterator[tuple[str, str]]:
+    text = plain_text(row.get("content")).strip()
+    if text:
+        yield _speaker(row), text
+    if row["role"] == "assistant":
+        yield from ((f"Agent calls {name}, {call_id}", given) for call_id, name, given in _calls(row))
+
+
+def _speaker(row: Row) -> str:
+    if is_of_a_hook(row) or is_system(row):
+        return "Remark"
+    match row["role"]:
+        case "assistant":
+            return "Agent"
+        case "tool":
+            failed = ", failed" if metadata(row).get("is_error") else ""
+            return f"Result of {row.get('name') or 'a tool'}, {row.get('tool_call_id')}{failed}"
+    return "User" if begins_a_task(row) or "injections" in metadata(row) else "Report"
+
+
+def _calls(row: Row) -> Iterator[tuple[Any, Any, str]]:
+    """Id, name and input of the calls in an assistant row, wherever they stand."""
+    content = row.get("content")
+    seen = set()
+    for block in content if isinstance(content, list) else ():
+        if isinstance(block, dict) and block.get("type") == "tool_call":
+            seen.add(block.get("id"))
+            yield block.get("id"), block.get("name"), _written(block.get("input"))
+    for call in row.get("tool_calls") or ():
+        function = call.get("function") or call
+        if call.get("id") not in seen:
+            yield call.get("id"), function.get("name") or function.get("tool"), _written(function.get("arguments"))
+
+
+def _written(given: Any) -> str:
+    return given if isinstance(given, str) else json.dumps(given, ensure_ascii=False, default=str)

@@ -1,0 +1,146 @@
+"""What a request shows of a conversation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from orchestrator_interactive.modules.context_simple.cutting import cut_for
+from orchestrator_interactive.modules.context_simple.history import LEFT_OUT, is_of_a_hook, is_system
+from orchestrator_interactive.modules.context_simple.shortening import shortened, shortened_rows
+from orchestrator_interactive.modules.context_simple.summarising import summary_request
+from orchestrator_interactive.tokens import estimate
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from orchestrator_interactive.kernel.messages import ChatRequest
+    from orchestrator_interactive.modules.context_simple.cutting import Cut
+    from orchestrator_interactive.modules.context_simple.history import History
+
+    Row = dict[str, Any]
+
+_COMPACT_TO = 0.75  # of the limit: a view that has shrunk rests for a while
+_MOST_OF_A_VIEW = 0.25  # that a summary takes, of a small one too
+_LEAST_FOR_A_SUMMARY = 50
+_NOTE_TOKENS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The `beginning` as it was made, then every row of the history from `since` on.
+
+    The beginning stays the same, byte for byte, while the conversation goes on. `saved` is how many tokens smaller
+    this is than the history.
+    """
+
+    beginning: tuple[Row, ...]
+    since: int
+    saved: int
+
+    def rows(self, history: History) -> list[Row]:
+        """The rows, in a fresh list."""
+        shown = history.rows[self.since :]
+        shown[:0] = self.beginning
+        return shown
+
+    def tokens(self, history: History) -> int:
+        return history.tokens - self.saved
+
+    def size(self, history: History) -> dict[str, int]:
+        """What the events of a compaction tell of it."""
+        messages = len(self.beginning) + len(history.rows) - self.since
+        return {"message_count": messages, "token_count": self.tokens(history)}
+
+
+def whole_view(preface: Sequence[Row]) -> View:
+    return View(tuple(preface), 0, -sum(map(estimate, preface)))
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What the model said of the rows before `until`."""
+
+    text: str
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A smaller view in the making.
+
+    Args:
+        preface: rows that stand before the history.
+        limit: what a request may have, in tokens.
+        cut: which rows it shows.
+        short: those of them that it shows shortened.
+        summary: the one that there is already.
+        most: how long a summary may be, in tokens; 0: none is wanted.
+    """
+
+    history: History
+    preface: tuple[Row, ...]
+    limit: float
+    cut: Cut
+    short: dict[int, Row]
+    summary: Summary | None
+    most: int
+
+    @classmethod
+    def of(cls, history: History, preface: tuple[Row, ...], limit: float, summary: Summary | None, most: int) -> Draft:
+        """The draft for a limit; `most` is for a summary, which gets less where there is little room."""
+        target = limit * _COMPACT_TO
+        most = min(most, int(target * _MOST_OF_A_VIEW))
+        most = most if most >= _LEAST_FOR_A_SUMMARY else 0
+        beside = sum(map(estimate, preface)) + most + _NOTE_TOKENS
+        cut = cut_for(history, target - beside)
+        tokens = sum(history.sizes[i] for i in cut.shown)
+        fits = tokens <= limit - beside
+        short = {} if fits else shortened_rows(history, cut.shown, tokens - (target - beside))
+        return cls(history, preface, limit, cut, short, summary, most)
+
+    def view(self) -> View:
+        return self._view(self.summary)
+
+    def with_summary(self, text: str) -> tuple[Summary, View]:
+        """The new summary, which tells of everything that is left out, and the view with it."""
+        summary = Summary(text, self.cut.at)
+        return summary, self._view(summary)
+
+    def summary_request(self) -> ChatRequest | None:
+        """The request for a summary, where one is wanted, fits, and is shorter than what it is of."""
+        since, earlier = (self.summary.until, self.summary.text) if self.summary else (0, None)
+        kept = set(self.cut.kept)
+        left_out = sum(self.history.sizes[i] for i in range(since, self.cut.at) if i not in kept)
+        if not 0 < self.most < left_out or self.view().tokens(self.history) + self.most > self.limit:
+            return None
+        rows = [row for row in self.history.rows[since : self.cut.at] if not is_system(row) or is_of_a_hook(row)]
+        return summary_request(rows, earlier, self.limit, self.most)
+
+    def _view(self, summary: Summary | None) -> View:
+        history, shown = self.history, self.cut.shown
+        rows = [*self.preface, *(self.short.get(i, history.rows[i]) for i in shown)]
+        tokens = sum(map(estimate, self.preface))
+        tokens += sum(estimate(self.short[i]) if i in self.short else history.sizes[i] for i in shown)
+        note = _note(self.cut, summary, self.most)
+        if note is not None:
+            # Before everything but the system rows, so that it is never the last word of the user.
+            rows.insert(next((i for i, row in enumerate(rows) if not is_system(row)), len(rows)), note)
+            tokens += estimate(note)
+        return View(tuple(rows), self.cut.end, sum(history.sizes[: self.cut.end]) - tokens)
+
+
+def _note(cut: Cut, summary: Summary | None, most_tokens: int) -> Row | None:
+    """The user row in the place of what a cut leaves out: its summary, and how much that does not tell of."""
+    left_out = cut.left_out()
+    if not left_out:
+        return None
+    parts = []
+    untold = left_out
+    if summary is not None and most_tokens:
+        parts.append(f"[Summary of the earlier conversation: {shortened(summary.text, most_tokens)}]")
+        untold = cut.left_out(since=summary.until)
+    if untold:
+        which = "messages after these" if parts else "earlier messages of this conversation"
+        parts.append(f"[To save space, {untold} {which} are not shown here. What was done in them is done.]")
+    return {"role": "user", "content": "\n".join(parts), "metadata": {LEFT_OUT: left_out}}

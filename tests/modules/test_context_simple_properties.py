@@ -1,0 +1,290 @@
+"""Whatever the rows and the budgets: what every view of `context-simple` has in common."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from context_rows import (
+    a_coordinator,
+    answered,
+    called,
+    calls,
+    from_hook,
+    is_note,
+    is_shortened,
+    late,
+    notice,
+    pending,
+    problems,
+    result,
+    said,
+    size,
+    steer,
+    thinking,
+    user,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator_interactive.injection import NOTICE_PREFIX, PREFIX
+from orchestrator_interactive.kernel import events
+from orchestrator_interactive.kernel.testing import EventRecorder, MockProvider
+from orchestrator_interactive.modules import context_simple
+from orchestrator_interactive.tokens import estimate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Row = dict[str, Any]
+
+# What a shortened row, and the note, take at most besides the text that is left.
+MARK_TOKENS = 30
+NOTE_TOKENS = 50
+READABLE_TOKENS = 250
+USER_CHARS = 400
+
+words = st.text("ab ü☃", min_size=1, max_size=40).map(lambda text: f"{text}.")
+lengths = st.sampled_from([1, 1, 1, 3, 20, 200])
+
+
+@dataclass
+class Story:
+    """A conversation in the making: each row is like no other, so that it is known again in a view."""
+
+    draw: st.DrawFn
+    rows: list[Row] = field(default_factory=list)
+    at_work: list[str] = field(default_factory=list)
+    numbers: count[int] = field(default_factory=count)
+
+    def text(self) -> str:
+        return f"{next(self.numbers)} {self.draw(words) * self.draw(lengths)}"
+
+    def prompt(self) -> None:
+        beginning = self.draw(st.sampled_from(["", "", PREFIX, NOTICE_PREFIX]))
+        self.rows.append(user(f"{beginning}{self.text()}"))
+        self.at_work.clear()
+
+    def steered(self) -> None:
+        self.rows.append(steer(self.text(), f"m{next(self.numbers)}"))
+
+    def noticed(self) -> None:
+        self.rows.append(notice(self.text()))
+
+    def hooked(self) -> None:
+        self.rows.append(from_hook(self.text(), self.draw(st.sampled_from(["system", "user"]))))
+
+    def ruled(self) -> None:
+        self.rows.append({"role": "system", "content": f"{next(self.numbers)} rule"})
+
+    def answered(self) -> None:
+        self.rows.append(said(self.text(), *self._thoughts()))
+
+    def stepped(self) -> None:
+        ids = [f"c{next(self.numbers)}" for _ in range(self.draw(st.integers(1, 3)))]
+        self.rows.append(calls(*ids, before=self._thoughts()))
+        for call_id in self.draw(st.permutations(ids)):
+            if self.draw(st.integers(0, 4)) == 0:
+                self.rows.append(pending(call_id))
+                self.at_work.append(call_id)
+            else:
+                self.rows.append(result(call_id, self.text()))
+
+    def ended_late(self) -> None:
+        if self.at_work:
+            self.rows.append(late(self.at_work.pop(0), self.text()))
+
+    def _thoughts(self) -> tuple[dict[str, Any], ...]:
+        redacted = {"type": "redacted_thinking", "data": self.text()}
+        return tuple(self.draw(st.sampled_from([[], [thinking(self.text())], [thinking(self.text()), redacted]])))
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Row]:
+    story = Story(draw)
+    story.prompt()
+    acts: list[Callable[[], None]] = [
+        *[story.stepped] * 4,
+        *[story.ended_late] * 2,
+        story.prompt,
+        story.steered,
+        story.noticed,
+        story.hooked,
+        story.ruled,
+        story.answered,
+    ]
+    for act in draw(st.lists(st.sampled_from(range(len(acts))), max_size=30)):
+        acts[act]()
+    return story.rows
+
+
+def may_be_asked(rows: list[Row]) -> bool:
+    """Whether a model may be asked after these rows: no call waits for its result, and it has not spoken last."""
+    return not problems(rows)
+
+
+# In tokens, or as a part of the conversation so far.
+budgets = st.lists(st.integers(-50, 5000) | st.floats(0.1, 1.5), min_size=1, max_size=4)
+
+
+@given(histories(), budgets, st.booleans())
+async def test_every_view_is_valid_small_and_true_to_the_history(
+    rows: list[Row], budgets: list[float], prompted: bool
+) -> None:
+    coordinator, recorder = a_coordinator(), EventRecorder()
+    for event in (events.CONTEXT_PRE_COMPACT, events.CONTEXT_POST_COMPACT):
+        coordinator.hooks.register(event, recorder)
+    config = {"system_prompt": "Be kind."} if prompted else {}
+    context = await context_simple.mount(coordinator, config)
+    preface = [{"role": "system", "content": "Be kind."}] if prompted else []
+    before: list[Row] = []
+    for number, row in enumerate(rows, start=1):
+        await context.add_message(row)
+        history = rows[:number]
+        if not may_be_asked(history):
+            continue
+        budget = budgets[number % len(budgets)]
+        budget = budget if isinstance(budget, int) else int(budget * size(history))
+        compactions = len(recorder.events) // 2
+        view = await context.get_messages_for_request(token_budget=budget)
+        assert json.dumps(await context.get_messages()) == json.dumps(history)
+        assert not problems(view)
+        assert view[: len(preface)] == preface
+        check_truth(view[len(preface) :], history)
+        check_size(view, preface, history, budget * 0.8)
+        pairs = [name for name, _ in recorder.events[compactions * 2 :]]
+        assert pairs in ([], [events.CONTEXT_PRE_COMPACT, events.CONTEXT_POST_COMPACT])
+        if not pairs and view != preface + history:
+            assert json.dumps(view[: len(before)]) == json.dumps(before)
+        before = view
+
+
+def check_truth(view: list[Row], history: list[Row]) -> None:
+    """Each row is one of the history, in order, whole or shortened; what people want is there; so is what is unread."""
+    shown: list[int] = []
+    for row in view:
+        if is_note(row):
+            continue
+        found = (i for i in range(shown[-1] + 1 if shown else 0, len(history)) if same(row, history[i]))
+        shown.append(next(found))
+        whole = history[shown[-1]]
+        assert row == whole or row["role"] == "tool" or {"injections", "notices", "results"} & set(row["metadata"])
+    notes = [row for row in view if is_note(row)]
+    assert len(notes) == (len(shown) < len(history))
+    if notes:
+        assert f" {len(history) - len(shown)} earlier messages" in notes[0]["content"]
+    prompt, last_said = said_for_the_task(history)[-1], max(said_for_the_task(history))
+    assert history[prompt] in view
+    assert history[last_said] in view
+    assert least_rows(history) <= set(shown)
+
+
+def same(row: Row, whole: Row) -> bool:
+    return row == whole or is_shortened(row, whole)
+
+
+def is_of_people(row: Row) -> bool:
+    return "results" not in row.get("metadata", {}) and row.get("metadata", {}).get("source") != "hook"
+
+
+def unread(history: list[Row]) -> set[int]:
+    """The last row, the results that came after the model last spoke, and the calls that they answer."""
+    spoke = max((i for i, row in enumerate(history) if row["role"] == "assistant"), default=0)
+    results = {i for i in range(spoke, len(history)) if history[i]["role"] == "tool" or "results" in meta(history[i])}
+    return {*results, len(history) - 1, *({spoke} if answered(history[spoke:]) else ())}
+
+
+def meta(row: Row) -> dict[str, Any]:
+    metadata: dict[str, Any] = row.get("metadata", {})
+    return metadata
+
+
+def check_size(view: list[Row], preface: list[Row], history: list[Row], limit: float) -> None:
+    least = size(preface) + NOTE_TOKENS + sum(least_size(history, i) for i in least_rows(history))
+    if size(preface) + size(history) > limit >= least:
+        assert size(view) <= limit
+
+
+def least_rows(history: list[Row]) -> set[int]:
+    """The rows without which no view can do."""
+    rules = {i for i, row in enumerate(history) if row["role"] == "system" and "metadata" not in row}
+    return {*said_for_the_task(history), *rules, *unread(history)}
+
+
+def said_for_the_task(history: list[Row]) -> list[int]:
+    """What people said before and after the prompt of the task; the prompt itself is the last of the list."""
+    prompt = max(i for i, row in enumerate(history) if context_simple.begins_a_task(row))
+    begin = prompt
+    while begin and history[begin - 1]["role"] == "user" and not context_simple.begins_a_task(history[begin - 1]):
+        begin -= 1
+    people = [i for i in range(begin, len(history)) if history[i]["role"] == "user" and is_of_people(history[i])]
+    return [*(i for i in people if i != prompt), prompt]
+
+
+def least_size(history: list[Row], index: int) -> int:
+    """How small a row may become: results a mark, what people said meanwhile so far that it can be read."""
+    row = history[index]
+    whole = estimate(row)
+    last_said = max(i for i, row in enumerate(history) if row["role"] == "user" and is_of_people(row))
+    if row["role"] == "tool":
+        return min(whole, MARK_TOKENS)
+    # At most three bytes are a character here.
+    if "results" in meta(row):
+        return min(whole, USER_CHARS * 3 // 4 + MARK_TOKENS)
+    if {"injections", "notices"} & set(meta(row)) and index != last_said:
+        return min(whole, max(READABLE_TOKENS * 2, USER_CHARS * 3 // 4) + MARK_TOKENS)
+    return whole
+
+
+@given(histories(), st.lists(st.sampled_from(["a summary", "", "long " * 300]), max_size=5), st.integers(300, 3000))
+async def test_with_summaries_every_view_is_valid_and_tells_of_everything(
+    rows: list[Row], answers: list[str], budget: int
+) -> None:
+    coordinator, recorder = a_coordinator(), EventRecorder()
+    coordinator.hooks.register(events.CONTEXT_POST_COMPACT, recorder)
+    context = await context_simple.mount(coordinator, {"strategy": "summary", "summary_max_tokens": 60})
+    provider = MockProvider(answers)
+    for number, row in enumerate(rows, start=1):
+        await context.add_message(row)
+        history = rows[:number]
+        if not may_be_asked(history):
+            continue
+        view = await context.get_messages_for_request(token_budget=budget, provider=provider)
+        assert json.dumps(await context.get_messages()) == json.dumps(history)
+        assert not problems(view)
+        kept = [row for row in view if not is_note(row)]
+        assert sum(1 for row in view if is_note(row)) == (len(kept) < len(history))
+        prompt = max(i for i, row in enumerate(history) if context_simple.begins_a_task(row))
+        assert history[prompt] in view
+    for request in provider.requests:
+        assert not problems([message.model_dump() for message in request.messages])
+        assert size([message.model_dump() for message in request.messages]) <= max(budget, 600)
+    summaries = [data for _, data in recorder.events if data["strategy"] == "summary"]
+    assert len(summaries) <= provider.call_count <= len(recorder.events)
+
+
+@st.composite
+def repeated_ids(draw: st.DrawFn) -> list[Row]:
+    """Histories of providers that use the same ids again in every turn."""
+    rows = [user("the task")]
+    for _ in range(draw(st.integers(0, 25))):
+        ids = [f"same-{n}" for n in range(draw(st.integers(1, 3)))]
+        rows += [calls(*ids), *(result(i, draw(words)) for i in draw(st.permutations(ids)))]
+    return rows
+
+
+@given(repeated_ids(), st.integers(1, 1500))
+async def test_pairs_are_not_parted_where_ids_repeat(rows: list[Row], budget: int) -> None:
+    context = await context_simple.mount(a_coordinator(), {})
+    await context.set_messages(rows)
+    view = await context.get_messages_for_request(token_budget=budget)
+    waiting: list[str] = []
+    for row in view:
+        if row["role"] == "tool":
+            waiting.remove(row["tool_call_id"])
+            continue
+        assert not waiting
+        waiting = called([row])
+    assert not waiting

@@ -1,0 +1,246 @@
+"""Which rows a smaller view shows, and which it shows shortened."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from context_rows import (
+    a_context,
+    a_coordinator,
+    a_tool_step,
+    called,
+    calls,
+    from_hook,
+    is_shortened,
+    late,
+    notice,
+    pending,
+    problems,
+    result,
+    said,
+    size,
+    steer,
+    tool_steps,
+    user,
+)
+
+from orchestrator_interactive.injection import NOTICE_PREFIX, PREFIX
+from orchestrator_interactive.kernel import events
+from orchestrator_interactive.kernel.testing import EventRecorder
+from orchestrator_interactive.modules import context_simple
+
+Row = dict[str, Any]
+
+IMITATIONS = [PREFIX, f"{PREFIX}\n- stop", NOTICE_PREFIX, "[Results of tool calls that were still at work:]"]
+
+
+@pytest.mark.parametrize("text", IMITATIONS)
+async def test_a_prompt_is_a_prompt_whatever_its_text_imitates(text: str) -> None:
+    context = await a_context(user("old"), said("done"), user(text), *tool_steps(60))
+    view = await context.get_messages_for_request(token_budget=600)
+    assert user(text) in view
+    assert user("old") not in view
+
+
+@pytest.mark.parametrize("other", [steer("more"), notice("a door fell shut"), from_hook("careful", "user"), late("c1")])
+async def test_what_came_meanwhile_is_no_prompt_though_it_is_a_user_row(other: Row) -> None:
+    assert not context_simple.begins_a_task(other)
+    context = await a_context(user("the task"), *tool_steps(30), other, *tool_steps(30, 60))
+    assert user("the task") in await context.get_messages_for_request(token_budget=900)
+
+
+async def test_what_an_earlier_run_left_unread_leads_the_task_and_stays_with_it() -> None:
+    leading = [notice("a door fell shut"), steer("not the cellar"), user("the task")]
+    context = await a_context(user("old"), said("old answer"), *leading, *tool_steps(60))
+    view = await context.get_messages_for_request(token_budget=900)
+    assert view[1:4] == leading
+
+
+async def test_what_an_earlier_run_left_unread_stays_however_long_it_is() -> None:
+    long = steer("not the cellar " * 40)
+    context = await a_context(user("old"), said("old answer"), long, user("the task"), *tool_steps(60))
+    assert long in await context.get_messages_for_request(token_budget=600)
+
+
+async def test_an_earlier_prompt_is_shown_as_long_as_nobody_answered_it() -> None:
+    rows = [user("delete all"), said("deleted"), user("look here"), user("look there"), *tool_steps(60)]
+    view = await (await a_context(*rows)).get_messages_for_request(token_budget=900)
+    assert view[1:3] == [user("look here"), user("look there")]
+    assert user("delete all") not in view  # without its answer it would read as still to be done
+
+
+async def test_earlier_prompts_without_an_answer_leave_room_for_the_work() -> None:
+    prompts = [user(f"prompt {number} " * 20) for number in range(50)]
+    view = await (await a_context(*prompts, *tool_steps(60))).get_messages_for_request(token_budget=900)
+    assert prompts[-1] in view
+    assert prompts[-2] in view
+    assert prompts[0] not in view
+    assert called(view)
+    assert size(view) <= 720
+
+
+async def test_texts_of_hooks_do_not_fill_the_view() -> None:
+    rows = [user("the task")]
+    for number in range(60):
+        rows += [*a_tool_step(number), from_hook(f"remark {number} " * 20)]
+    view = await (await a_context(*rows)).get_messages_for_request(token_budget=2000)
+    assert size(view) <= 1600
+    assert view[-1] == rows[-1]
+    assert len(called(view)) > 3
+
+
+async def test_beside_a_long_prompt_the_work_goes_before_texts_of_hooks() -> None:
+    remarks = [from_hook(f"remark {number}" + " words" * 10) for number in range(12)]
+    rows = [*remarks, user("the task " * 200), *tool_steps(60)]
+    view = await (await a_context(*rows)).get_messages_for_request(token_budget=1100)
+    assert len(called(view)) > 2
+    assert size(view) <= 880
+
+
+async def test_late_results_are_shown_with_their_call_and_the_work_between_may_go() -> None:
+    step = [calls("slow"), pending("slow")]
+    rows = [user("the task"), *tool_steps(10), *step, *tool_steps(10, 40), late("slow"), *tool_steps(40, 43)]
+    views = [await (await a_context(*rows)).get_messages_for_request(token_budget=n) for n in range(300, 1500, 50)]
+    shown = [view for view in views if late("slow") in view]
+    assert 0 < len(shown) < len(views)
+    for view in views:
+        assert len(view) < len(rows)
+        assert not problems(view)
+        assert view[2:4] == step if view in shown else "slow" not in called(view)
+
+
+async def test_a_call_at_work_that_takes_much_room_leaves_it_to_the_latest_steps() -> None:
+    large = calls("slow", before=({"type": "text", "text": "words " * 200},))
+    rows = [user("the task"), large, pending("slow"), *tool_steps(60)]
+    view = await (await a_context(*rows)).get_messages_for_request(token_budget=900)
+    assert "slow" not in called(view)
+    assert size(view) > 400
+
+
+async def test_a_late_result_that_nobody_has_read_is_shown_even_where_its_call_has_no_room() -> None:
+    large = calls("slow", before=({"type": "text", "text": "words " * 2000},))
+    rows = [user("the task"), large, pending("slow"), *tool_steps(10), said("I wait"), late("slow")]
+    view = await (await a_context(*rows)).get_messages_for_request(token_budget=600)
+    assert view[-1] == late("slow")
+    assert "slow" not in called(view)
+    assert not problems(view)
+
+
+async def test_a_call_at_work_is_shown_for_as_long_as_its_task_goes_on() -> None:
+    rows = [user("the task"), calls("slow"), pending("slow"), *tool_steps(60)]
+    context = await a_context(*rows)
+    assert called(await context.get_messages_for_request(token_budget=900))[0] == "slow"
+    await context.set_messages([*rows, said("done"), user("the next task"), *tool_steps(60, 90)])
+    assert "slow" not in called(await context.get_messages_for_request(token_budget=900))
+
+
+async def test_a_call_and_its_late_results_go_together() -> None:
+    rows = [user("the task"), calls("slow"), pending("slow"), *a_tool_step(1), late("slow"), *tool_steps(2, 60)]
+    view = await (await a_context(*rows)).get_messages_for_request(token_budget=600)
+    assert late("slow") not in view
+    assert "slow" not in called(view)
+
+
+async def test_a_budget_makes_the_view_smaller_even_where_everything_fits_the_window() -> None:
+    rows = [user("the task"), *tool_steps(40)]
+    context = await a_context(*rows)
+    whole = await context.get_messages_for_request()
+    smaller = await context.get_messages_for_request(token_budget=int(size(whole) * 0.9))
+    assert whole == rows
+    assert size(smaller) <= size(whole) * 0.9
+    assert size(await context.get_messages_for_request(token_budget=size(smaller))) < size(smaller)
+
+
+async def test_one_huge_result_is_shown_by_its_two_ends() -> None:
+    huge = result("c", "".join(f"line {number}\n" for number in range(10_000)))
+    rows = [user("the task"), calls("c"), huge]
+    view = await (await a_context(*rows)).get_messages_for_request(token_budget=2000)
+    assert view[:2] == rows[:2]
+    assert is_shortened(view[2], huge)
+    assert view[2]["content"].startswith("line 0\n")
+    assert view[2]["content"].endswith("line 9999\n")
+    assert 800 < size(view) <= 1600
+
+
+async def test_of_several_huge_results_the_latest_is_shortened_last() -> None:
+    results = [result(call_id, "x" * 8000) for call_id in ("a", "b", "c")]
+    rows = [user("the task"), calls("a", "b", "c"), *results]
+    view = await (await a_context(*rows)).get_messages_for_request(token_budget=6000)
+    assert is_shortened(view[2], results[0])
+    assert view[4] == results[2]
+    assert len(view[2]["content"]) < len(view[3]["content"])
+    assert size(view) <= 4800
+
+
+async def test_older_steps_go_before_an_unread_result_is_shortened() -> None:
+    rows = [user("the task"), *tool_steps(40), calls("c"), result("c", "x" * 8000)]
+    view = await (await a_context(*rows)).get_messages_for_request(token_budget=3000)
+    assert view[-2:] == rows[-2:]
+
+
+async def test_results_shrink_to_a_mark_before_words_of_people_are_touched() -> None:
+    results = [result(f"c{number}", "x" * 3000) for number in range(20)]
+    rows = [user("the task"), calls(*(row["tool_call_id"] for row in results)), *results, steer("y " * 1000)]
+    view = await (await a_context(*rows)).get_messages_for_request(token_budget=2600)
+    assert view[-1] == rows[-1]
+    assert size(view) <= 2080
+    assert not problems(view)
+    assert all(is_shortened(*pair) for pair in zip(view[2:-1], results, strict=True))
+
+
+async def test_much_that_was_steered_is_shortened_and_the_prompt_and_the_last_word_stay() -> None:
+    steers = [steer(f"{number} " + "more " * 2000, f"m{number}") for number in range(5)]
+    rows = [user("the task " * 100), *steers, *a_tool_step(1), steer("the last word " * 100, "m9")]
+    view = await (await a_context(*rows)).get_messages_for_request(token_budget=3500)
+    assert view[0] == rows[0]
+    assert view[-1] == rows[-1]
+    assert all(is_shortened(*pair) for pair in zip(view[1:6], steers, strict=True))
+    assert all(row["content"].startswith(PREFIX) for row in view[1:6])
+    assert size(view) <= 2800
+
+
+async def test_a_huge_prompt_is_shown_whole_and_nothing_is_told_of_what_changes_nothing() -> None:
+    coordinator = a_coordinator()
+    recorder = EventRecorder()
+    coordinator.hooks.register(events.CONTEXT_POST_COMPACT, recorder)
+    context = await context_simple.mount(coordinator, {})
+    await context.add_message(user("word " * 10_000))
+    for _ in range(3):
+        assert await context.get_messages_for_request(token_budget=1000) == [user("word " * 10_000)]
+    assert not recorder.events
+
+
+@pytest.mark.parametrize("budget", [600, 100])
+async def test_a_late_result_that_is_shortened_still_says_what_it_is(budget: int) -> None:
+    huge = late("slow", "x" * 40_000)
+    rows = [user("the task"), calls("slow"), pending("slow"), said("I wait"), huge]
+    view = await (await a_context(*rows)).get_messages_for_request(token_budget=budget)
+    assert size(view) <= max(budget, 250)
+    assert is_shortened(view[-1], huge)
+    assert view[-1]["content"].startswith("[Results of tool calls that were still at work:]\n- call slow, look: x")
+
+
+async def test_images_in_results_give_way_to_a_mark() -> None:
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "x" * 50}}
+    shown = {**result("c"), "content": [{"type": "text", "text": "a photograph"}, image, image]}
+    rows = [user("the task"), calls("c"), shown]
+    view = await (await a_context(*rows)).get_messages_for_request(token_budget=1000)
+    assert is_shortened(view[2], shown)
+    assert "a photograph" in view[2]["content"]
+    assert size(view) <= 800
+    assert not problems(view)
+
+
+async def test_the_whole_of_a_capped_result_takes_no_room() -> None:
+    capped = {**result("c"), "metadata": {"whole": "x" * 1_000_000}}
+    rows = [user("the task"), calls("c"), capped]
+    assert await (await a_context(*rows)).get_messages_for_request(token_budget=200) == rows
+
+
+async def test_a_result_that_cannot_become_shorter_is_left_as_it_is() -> None:
+    parts = {**result("a"), "content": [{"type": "text", "text": text} for text in "abc"]}
+    rows = [user("the task"), calls("a", "b"), parts, result("b", "x" * 8000)]
+    view = await (await a_context(*rows)).get_messages_for_request(token_budget=1000)
+    assert view[2] == parts
+    assert is_shortened(view[3], rows[3])

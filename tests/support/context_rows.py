@@ -1,0 +1,109 @@
+"""Rows of conversations, and contexts mounted in a session to put them in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from orchestrator_interactive.injection import Injection, injection_row, notice_row
+from orchestrator_interactive.kernel import AmplifierSession, ModuleCoordinator
+from orchestrator_interactive.kernel.messages import ChatRequest, Message
+from orchestrator_interactive.kernel.request_check import problems_of
+from orchestrator_interactive.modules import context_simple
+from orchestrator_interactive.tokens import estimate
+
+Row = dict[str, Any]
+
+LEFT_OUT = "left out here …]"
+
+
+def a_coordinator() -> ModuleCoordinator:
+    return AmplifierSession({"session": {"orchestrator": "none", "context": "none"}}).coordinator
+
+
+async def a_context(*rows: Row, **config: Any) -> context_simple.SimpleContext:
+    context = await context_simple.mount(a_coordinator(), config)
+    await context.set_messages(rows)
+    return context
+
+
+def user(text: str) -> Row:
+    return {"role": "user", "content": text}
+
+
+def steer(text: str, message_id: str = "m1") -> Row:
+    return injection_row([Injection(text, id=message_id)])
+
+
+def notice(text: str) -> Row:
+    return notice_row([text])
+
+
+def from_hook(text: str, role: str = "system") -> Row:
+    provenance = {"source": "hook", "hook_name": "watcher", "event": "tool:post"}
+    return {"role": role, "content": text, "metadata": provenance}
+
+
+def said(text: str, *before: dict[str, Any]) -> Row:
+    return {"role": "assistant", "content": [*before, {"type": "text", "text": text}]}
+
+
+def thinking(text: str) -> dict[str, Any]:
+    return {"type": "thinking", "thinking": text, "signature": f"c2lnbmVk{len(text)}=="}
+
+
+def calls(*ids: str, before: tuple[dict[str, Any], ...] = ()) -> Row:
+    return {
+        "role": "assistant",
+        "content": [*before, *({"type": "tool_call", "id": i, "name": "look", "input": {"at": i}} for i in ids)],
+        "tool_calls": [{"id": i, "type": "function", "function": {"name": "look", "arguments": "{}"}} for i in ids],
+    }
+
+
+def result(call_id: str, text: str = "done") -> Row:
+    return {"role": "tool", "tool_call_id": call_id, "name": "look", "content": text}
+
+
+def pending(call_id: str) -> Row:
+    return {**result(call_id, "Still at work; its result will follow."), "metadata": {"pending": True}}
+
+
+def late(call_id: str, text: str = "done") -> Row:
+    told = f"[Results of tool calls that were still at work:]\n- call {call_id}, look: {text}"
+    return {"role": "user", "content": told, "metadata": {"results": [call_id]}}
+
+
+def a_tool_step(number: int, text: str = "found it " * 10) -> list[Row]:
+    return [calls(f"c{number}"), result(f"c{number}", text)]
+
+
+def tool_steps(*numbers: int, text: str = "found it " * 10) -> list[Row]:
+    return [row for number in range(*numbers) for row in a_tool_step(number, text)]
+
+
+def is_note(row: Row) -> bool:
+    """Whether a row stands in for what is left out."""
+    return "left_out" in (row.get("metadata") or {})
+
+
+def is_shortened(row: Row, whole: Row) -> bool:
+    """Whether this is the whole row with nothing changed but its content, which says so."""
+    content = row["content"]
+    rest = {**row, "content": whole["content"]}
+    return rest == whole and isinstance(content, str) and LEFT_OUT in content
+
+
+def called(rows: list[Row]) -> list[str]:
+    return [call["id"] for row in rows for call in row.get("tool_calls", ())]
+
+
+def answered(rows: list[Row]) -> list[str]:
+    return [row["tool_call_id"] for row in rows if row["role"] == "tool"]
+
+
+def size(rows: list[Row]) -> int:
+    return sum(map(estimate, rows))
+
+
+def problems(rows: list[Row]) -> list[str]:
+    """Why a provider would refuse a request of these rows."""
+    return problems_of(ChatRequest(messages=[Message.model_validate(row) for row in rows]))
