@@ -5,6 +5,7 @@ from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
 from orchestrator_interactive.kernel.hooks import HookRegistry
 from orchestrator_interactive.kernel.loader import ModuleLoader
 from orchestrator_interactive.kernel.models import HookResult, ModelInfo, ProviderInfo, ToolResult
+from orchestrator_interactive.kernel.report import report, reporting
 from orchestrator_interactive.kernel.session import AmplifierSession
 from orchestrator_interactive.kernel.stream import ResponseStream
 
@@ -19,4 +20,6 @@ __all__ = [
     "ProviderInfo",
     "ResponseStream",
     "ToolResult",
+    "report",
+    "reporting",
 ]

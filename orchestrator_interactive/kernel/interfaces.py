@@ -40,7 +40,14 @@ class Provider(Protocol):
     async def list_models(self) -> list[ModelInfo]: ...
 
     async def complete(self, request: ChatRequest, **kwargs: Any) -> ChatResponse:
-        """Ask the model. The interactive loop passes `stream=`, a `ResponseStream` to feed as the answer arrives."""
+        """Ask the model. The interactive loop passes `stream=`, a `ResponseStream` to feed as the answer arrives.
+
+        With a stream, a failed call raises at once, and the loop repeats it where the error says that this may help.
+        Without one, the provider is free to repeat it.
+
+        Raises:
+            LLMError: no answer, or only a part of it.
+        """
         ...
 
     def parse_tool_calls(self, response: ChatResponse) -> list[ToolCall]: ...
@@ -51,7 +58,9 @@ class Tool(Protocol):
     """A capability of the agent.
 
     Optional besides: `input_schema` (property) or `get_schema()`, the JSON schema of the input; `label(input)`, what a
-    person reads while it runs (`"Reading notes.md"`).
+    person reads while it runs (`"Reading notes.md"`); `side_effect_free`, that a call changes nothing, so that it may
+    begin early, come to nothing, and be repeated; `timeout_s`, how long a call may take, in seconds. Within a call,
+    `report(text)` tells people how far it is.
     """
 
     @property

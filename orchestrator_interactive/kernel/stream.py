@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from orchestrator_interactive.kernel.messages import TextBlock, ThinkingBlock, ToolCallBlock
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
     from orchestrator_interactive.kernel.messages import ContentBlock
 
 
@@ -15,11 +17,12 @@ class ResponseStream:
 
     The provider calls `text` for each piece of text and `block` for each finished block, in order, a text block's
     pieces before the block itself. Both are synchronous: token deltas cross no hook. `pieces` counts them, so that
-    silence can be told.
+    silence can be told. `on_block` gets each block, after it has been added.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, on_block: Callable[[ContentBlock], None] | None = None) -> None:
         self.pieces = 0
+        self._on_block = on_block
         self._blocks: list[ContentBlock] = []
         self._open_text: list[str] = []
 
@@ -36,17 +39,26 @@ class ResponseStream:
         if isinstance(block, TextBlock):
             self._open_text.clear()
         self._blocks.append(block)
+        if self._on_block is not None:
+            self._on_block(block)
 
-    def kept(self, complete: list[ContentBlock] | None = None) -> list[ContentBlock]:
+    def close(self) -> None:
+        """Tell of no more blocks: what a provider says after its call is over is nobody's."""
+        self._on_block = None
+
+    def kept(
+        self, complete: list[ContentBlock] | None = None, calls: Collection[str] = frozenset()
+    ) -> list[ContentBlock]:
         """The part of a cut answer that may stay in the history; `complete` is the answer if it came whole after all.
 
-        Complete blocks stay; text stays as far as it came; thinking that lacks its signature and tool calls that were
-        never started go. Thinking alone is nothing that was said, so it goes too.
+        Complete blocks stay; text stays as far as it came; thinking that lacks its signature goes, and so do tool
+        calls, but for those with an id in `calls`. Thinking alone is nothing that was said, so it goes too.
         """
-        kept = [block for block in (self._blocks if complete is None else complete) if _may_stay(block)]
+        blocks = self._blocks if complete is None else complete
+        kept = [block for block in blocks if _may_stay(block) or _is_one_of(calls, block)]
         if complete is None and (tail := "".join(self._open_text)).strip():
             kept.append(TextBlock(text=tail))
-        return kept if any(isinstance(block, TextBlock) for block in kept) else []
+        return kept if any(isinstance(block, TextBlock | ToolCallBlock) for block in kept) else []
 
 
 def _may_stay(block: ContentBlock) -> bool:
@@ -55,3 +67,7 @@ def _may_stay(block: ContentBlock) -> bool:
     if isinstance(block, ThinkingBlock):
         return block.signature is not None
     return not isinstance(block, ToolCallBlock)
+
+
+def _is_one_of(calls: Collection[str], block: ContentBlock) -> bool:
+    return isinstance(block, ToolCallBlock) and block.id in calls

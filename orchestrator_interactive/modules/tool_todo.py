@@ -57,7 +57,7 @@ class TodoTool:
         "a text and a status (pending, in_progress, done). Use it for work of several steps, and update it as you go."
     )
     input_schema = schema(_Input)
-    side_effect_free = True  # setting the same list once more, after a crash, changes nothing
+    side_effect_free = False  # people see the list: an answer that comes to nothing may not change it
 
     def __init__(self) -> None:
         self._items: tuple[TodoItem, ...] = ()

@@ -73,7 +73,7 @@ def _imports_stay_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def _is_example(module: Any) -> bool:
     name: str = module.__name__
-    return name.startswith(("amplifier_module_tool_workdays", "hooks_", "provider_parrot"))
+    return name.startswith(("amplifier_module_tool_workdays", "hooks_", "provider_parrot", "tool_checks"))
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 
 import orchestrator_interactive
 from orchestrator_interactive.kernel import AmplifierSession, HookResult, ToolResult, events
-from orchestrator_interactive.kernel.errors import RateLimitError
+from orchestrator_interactive.kernel.errors import AuthenticationError
 from orchestrator_interactive.kernel.messages import ChatResponse, TextBlock, ToolCall
 from orchestrator_interactive.kernel.models import HookAction
 from orchestrator_interactive.kernel.testing import MockApprovalSystem, MockDisplaySystem, MockProvider, MockTool
@@ -218,8 +218,8 @@ async def test_a_stop_is_told_and_stays_one(wish: HookResult) -> None:
 
 @pytest.mark.parametrize("wish", [inject(), HookResult(action="deny")])
 async def test_an_error_of_the_provider_is_told_and_stays_one(wish: HookResult) -> None:
-    tried = Tried(answers=[RateLimitError("Slow down.")])
-    with pytest.raises(RateLimitError):
+    tried = Tried(answers=[AuthenticationError("No key.")])
+    with pytest.raises(AuthenticationError):
         await tried.run(("provider:error", wish))
     assert ("Mind the gap." in str(tried.history[-1])) is (wish.action == "inject_context")
 
@@ -257,7 +257,7 @@ def test_the_page_names_every_event_that_something_here_emits(page) -> None:
     )
     emitted = {getattr(events, name) for name in re.findall(r"\bevents\.([A-Z_]+)\b", code) if name != "ALL_EVENTS"}
     named = set(re.findall(r"`([a-z]+:[a-z_]+)`", page.text))
-    assert emitted | {events.PROVIDER_RETRY, "injection:applied"} == named
+    assert emitted | {"provider:fallback", "injection:applied"} == named
 
 
 @pytest.mark.parametrize("event", ["prompt:submit", "provider:request"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,6 +19,7 @@ from anthropic_server import (
     thinking,
     tool_call,
 )
+from mounted_claude import KEY, HeardStream, MountedClaude, a_coordinator, a_request, mounted_at
 from structlog.testing import capture_logs
 
 from orchestrator_interactive.kernel.errors import (
@@ -31,8 +31,6 @@ from orchestrator_interactive.kernel.errors import (
 from orchestrator_interactive.kernel.events import PROVIDER_RETRY
 from orchestrator_interactive.kernel.interfaces import Provider
 from orchestrator_interactive.kernel.messages import (
-    ChatRequest,
-    ChatResponse,
     Message,
     RedactedThinkingBlock,
     TextBlock,
@@ -40,92 +38,15 @@ from orchestrator_interactive.kernel.messages import (
     ToolCallBlock,
     ToolSpec,
 )
-from orchestrator_interactive.kernel.models import HookResult
-from orchestrator_interactive.kernel.session import AmplifierSession
-from orchestrator_interactive.kernel.stream import ResponseStream
 from orchestrator_interactive.modules.provider_anthropic import mount
 from orchestrator_interactive.modules.provider_anthropic.clients import CLIENTS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-
-    from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
-    from orchestrator_interactive.kernel.messages import ContentBlock
-    from orchestrator_interactive.modules.provider_anthropic import AnthropicProvider
-
-KEY = "sk-ant-secret"
-
-
-class HeardStream(ResponseStream):
-    """Remembers what was handed on, and says when."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.texts: list[str] = []
-        self.handed_on: list[ContentBlock] = []
-        self.spoke = asyncio.Event()
-
-    def text(self, delta: str) -> None:
-        super().text(delta)
-        self.texts.append(delta)
-        self.spoke.set()
-
-    def block(self, block: ContentBlock) -> None:
-        super().block(block)
-        self.handed_on.append(block)
-
-
-def a_coordinator() -> ModuleCoordinator:
-    return AmplifierSession({"session": {"orchestrator": "x", "context": "y"}}).coordinator
-
-
-def a_request(**fields: Any) -> ChatRequest:
-    return ChatRequest(**{"messages": [Message(role="user", content="hello")], **fields})
-
-
-class Mounted:
-    """A provider that talks to the server, and the retries that its hooks saw."""
-
-    def __init__(self, coordinator: ModuleCoordinator) -> None:
-        self.provider: AnthropicProvider = coordinator.get("providers", "anthropic")
-        self.retries: list[dict[str, Any]] = []
-        self.retrying = asyncio.Event()
-        coordinator.hooks.register(PROVIDER_RETRY, self._remember)
-
-    async def _remember(self, _event: str, data: dict[str, Any]) -> HookResult:
-        self.retries.append(data)
-        self.retrying.set()
-        return HookResult()
-
-    async def complete(self, request: ChatRequest | None = None, **kwargs: Any) -> ChatResponse:
-        return await self.provider.complete(request or a_request(), **kwargs)
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[AnthropicServer]:
-    async with AnthropicServer() as server:
-        yield server
-
-
-@asynccontextmanager
-async def mounted_at(base_url: str, **config: Any) -> AsyncIterator[Mounted]:
-    coordinator = a_coordinator()
-    clean_up = await mount(coordinator, {"api_key": KEY, "base_url": base_url, "retry_base_delay_s": 0, **config})
-    assert clean_up is not None
-    try:
-        yield Mounted(coordinator)
-    finally:
-        await clean_up()
-
-
-@pytest.fixture
-async def mounted(server: AnthropicServer) -> AsyncIterator[Mounted]:
-    async with mounted_at(server.base_url) as mounted:
-        yield mounted
+    from collections.abc import Awaitable, Callable
 
 
 class TestMounting:
-    async def test_it_mounts_as_a_provider_under_its_name(self, mounted: Mounted) -> None:
+    async def test_it_mounts_as_a_provider_under_its_name(self, mounted: MountedClaude) -> None:
         assert isinstance(mounted.provider, Provider)
         info = mounted.provider.get_info()
         assert info.id == "anthropic"
@@ -153,7 +74,7 @@ class TestMounting:
         clean_up = await mount(coordinator)
         assert clean_up is not None
         server.reply(text("hi"))
-        await Mounted(coordinator).complete()
+        await MountedClaude(coordinator).complete()
         await clean_up()
         assert server.requests[0].headers["Authorization"] == "Bearer from-the-environment"
 
@@ -197,7 +118,7 @@ class TestMounting:
         assert client.client.is_closed()
 
     async def test_calls_one_after_the_other_use_one_connection(
-        self, server: AnthropicServer, mounted: Mounted
+        self, server: AnthropicServer, mounted: MountedClaude
     ) -> None:
         ports = []
         for _ in range(3):
@@ -208,7 +129,9 @@ class TestMounting:
 
 
 class TestAnswers:
-    async def test_all_kinds_of_blocks_come_back_in_order(self, server: AnthropicServer, mounted: Mounted) -> None:
+    async def test_all_kinds_of_blocks_come_back_in_order(
+        self, server: AnthropicServer, mounted: MountedClaude
+    ) -> None:
         server.reply(
             thinking("let me ", "see", signature="sig"),
             redacted_thinking("opaque"),
@@ -235,7 +158,7 @@ class TestAnswers:
         assert stream.texts == ["Reading ", "it."]
         assert stream.handed_on == response.content
 
-    async def test_what_came_back_can_be_sent_back(self, server: AnthropicServer, mounted: Mounted) -> None:
+    async def test_what_came_back_can_be_sent_back(self, server: AnthropicServer, mounted: MountedClaude) -> None:
         server.reply(thinking("", signature="sig"), text("hm"), tool_call("read", {"path": "ä"}, call_id="toolu_a"))
         first = await mounted.complete()
         server.reply(text("done"))
@@ -251,7 +174,9 @@ class TestAnswers:
             {"type": "tool_use", "id": "toolu_a", "name": "read", "input": {"path": "ä"}},
         ]
 
-    async def test_tokens_are_counted_cached_ones_included(self, server: AnthropicServer, mounted: Mounted) -> None:
+    async def test_tokens_are_counted_cached_ones_included(
+        self, server: AnthropicServer, mounted: MountedClaude
+    ) -> None:
         server.reply(text("hi"), usage={"cache_read_input_tokens": 100, "cache_creation_input_tokens": 20})
         usage = (await mounted.complete()).usage
         assert usage is not None
@@ -259,7 +184,7 @@ class TestAnswers:
         assert (usage.cache_read_tokens, usage.cache_write_tokens) == (100, 20)
 
     async def test_the_text_is_handed_on_while_the_answer_is_still_on_its_way(
-        self, server: AnthropicServer, mounted: Mounted
+        self, server: AnthropicServer, mounted: MountedClaude
     ) -> None:
         gate = Gate()
         server.reply(text("Hello, ", gate, "world"))
@@ -271,8 +196,26 @@ class TestAnswers:
         gate.open()
         assert (await call).text == "Hello, world"
 
+    async def test_a_block_is_handed_on_when_it_is_complete_and_not_before(
+        self, server: AnthropicServer, mounted: MountedClaude
+    ) -> None:
+        in_the_call, after_it = Gate(), Gate()
+        server.reply(
+            tool_call("read", None, '{"path": ', in_the_call, '"a.md"}', call_id="toolu_a"), text(after_it, "More.")
+        )
+        stream = HeardStream()
+        call = asyncio.create_task(mounted.complete(stream=stream))
+        await in_the_call.reached.wait()
+        assert stream.handed_on == []
+        in_the_call.open()
+        await stream.handed.wait()
+        assert stream.handed_on == [ToolCallBlock(id="toolu_a", name="read", input={"path": "a.md"})]
+        assert not call.done()
+        after_it.open()
+        assert (await call).text == "More."
+
     async def test_a_call_with_broken_input_is_dropped_and_the_answer_says_so(
-        self, server: AnthropicServer, mounted: Mounted
+        self, server: AnthropicServer, mounted: MountedClaude
     ) -> None:
         server.reply(
             text("I write it."), tool_call("write", None, '{"path": "a", "text": "Once up'), stop_reason="max_tokens"
@@ -285,7 +228,7 @@ class TestAnswers:
         assert response.degradation["requested"] == "tool calls: write"
 
     async def test_a_call_that_was_cut_before_its_input_began_is_no_call_without_arguments(
-        self, server: AnthropicServer, mounted: Mounted
+        self, server: AnthropicServer, mounted: MountedClaude
     ) -> None:
         server.reply(tool_call("delete", None, ""), stop_reason="max_tokens")
         response = await mounted.complete()
@@ -293,13 +236,15 @@ class TestAnswers:
         assert response.tool_calls is None
         assert response.degradation is not None
 
-    async def test_a_call_that_needs_no_arguments_is_a_call(self, server: AnthropicServer, mounted: Mounted) -> None:
+    async def test_a_call_that_needs_no_arguments_is_a_call(
+        self, server: AnthropicServer, mounted: MountedClaude
+    ) -> None:
         server.reply(tool_call("now", None, ""))
         response = await mounted.complete()
         assert [(call.name, call.arguments) for call in response.tool_calls or ()] == [("now", {})]
 
     async def test_a_tool_name_that_the_api_refuses_comes_back_as_it_was_declared(
-        self, server: AnthropicServer, mounted: Mounted
+        self, server: AnthropicServer, mounted: MountedClaude
     ) -> None:
         def call_the_declared_tool(body: dict[str, Any]) -> Any:
             return message(tool_call(body["tools"][0]["name"], {"x": 1}))
@@ -310,7 +255,7 @@ class TestAnswers:
         assert response.tool_calls[0].name == "files.read:ü"
 
     async def test_unknown_events_blocks_and_deltas_are_passed_over(
-        self, server: AnthropicServer, mounted: Mounted
+        self, server: AnthropicServer, mounted: MountedClaude
     ) -> None:
         server.reply_steps(
             message_start(),
@@ -333,13 +278,13 @@ class TestAnswers:
         assert stream.texts == ["be", "gin"]
 
     async def test_a_block_whose_end_a_gateway_swallowed_ends_with_the_message(
-        self, server: AnthropicServer, mounted: Mounted
+        self, server: AnthropicServer, mounted: MountedClaude
     ) -> None:
         steps = [s for s in message(text("hi")) if not (isinstance(s, dict) and s["type"] == "content_block_stop")]
         server.reply_steps(*steps)
         assert (await mounted.complete()).text == "hi"
 
-    async def test_a_refusal_is_an_answer_that_says_why(self, server: AnthropicServer, mounted: Mounted) -> None:
+    async def test_a_refusal_is_an_answer_that_says_why(self, server: AnthropicServer, mounted: MountedClaude) -> None:
         details = {"type": "refusal", "category": None, "explanation": "This is not for me."}
         ending = {
             "type": "message_delta",
@@ -355,8 +300,18 @@ class TestAnswers:
         assert response.usage is not None
         assert (response.usage.output_tokens, response.usage.reasoning_tokens) == (7, 3)
 
+    @pytest.mark.parametrize(
+        "reason", ["max_tokens", "model_context_window_exceeded", "pause_turn", "refusal", "stop_sequence"]
+    )
+    async def test_why_an_answer_ended_comes_through(
+        self, server: AnthropicServer, mounted: MountedClaude, reason: str
+    ) -> None:
+        server.reply(text("So far"), stop_reason=reason)
+        response = await mounted.complete()
+        assert (response.text, response.finish_reason) == ("So far", reason)
+
     async def test_an_answer_that_is_complete_does_not_wait_for_the_end_of_the_response(
-        self, server: AnthropicServer, mounted: Mounted
+        self, server: AnthropicServer, mounted: MountedClaude
     ) -> None:
         gate = Gate()
         server.reply_steps(*message(text("hi")), gate)
@@ -365,35 +320,9 @@ class TestAnswers:
         assert server.requests[0].left
 
 
-class TestCancelling:
-    @pytest.mark.parametrize("begun", [False, True])
-    async def test_it_closes_the_connection_at_once(
-        self, server: AnthropicServer, mounted: Mounted, begun: bool
-    ) -> None:
-        gate = Gate()
-        server.reply_steps(*([message_start()] if begun else []), gate)
-        call = asyncio.create_task(mounted.complete())
-        await gate.reached.wait()
-        call.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await call
-        await server.requests[0].ended.wait()
-        assert server.requests[0].left
-
-    async def test_it_ends_the_wait_for_the_next_try(self, server: AnthropicServer) -> None:
-        server.fail(529, "overloaded_error")
-        async with mounted_at(server.base_url, retry_base_delay_s=3600) as mounted:
-            call = asyncio.create_task(mounted.complete())
-            await mounted.retrying.wait()
-            call.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await call
-        assert len(server.requests) == 1
-
-
 class TestRetrying:
     async def test_a_failure_that_passes_is_tried_again_and_announced(
-        self, server: AnthropicServer, mounted: Mounted
+        self, server: AnthropicServer, mounted: MountedClaude
     ) -> None:
         server.fail(529, "overloaded_error", "Overloaded")
         server.fail(500)
@@ -405,7 +334,7 @@ class TestRetrying:
         assert "Overloaded" in mounted.retries[0]["error"]
 
     async def test_it_gives_up_after_the_configured_number_of_retries(
-        self, server: AnthropicServer, mounted: Mounted
+        self, server: AnthropicServer, mounted: MountedClaude
     ) -> None:
         for _ in range(4):
             server.fail(503)
@@ -416,7 +345,7 @@ class TestRetrying:
 
     @pytest.mark.parametrize(("header", "value"), [("retry-after", "0.002"), ("retry-after-ms", "2")])
     async def test_the_wait_that_the_api_asks_for_is_honoured(
-        self, server: AnthropicServer, mounted: Mounted, header: str, value: str
+        self, server: AnthropicServer, mounted: MountedClaude, header: str, value: str
     ) -> None:
         server.fail(429, "rate_limit_error", headers={header: value})
         server.reply(text("hi"))
@@ -424,7 +353,7 @@ class TestRetrying:
         assert mounted.retries[0]["delay_s"] == pytest.approx(0.002)
 
     async def test_a_wait_of_many_minutes_is_left_to_the_caller(
-        self, server: AnthropicServer, mounted: Mounted
+        self, server: AnthropicServer, mounted: MountedClaude
     ) -> None:
         server.fail(429, "rate_limit_error", headers={"retry-after": "900"})
         with pytest.raises(RateLimitError) as limited:
@@ -432,7 +361,9 @@ class TestRetrying:
         assert limited.value.retry_after == 900
         assert mounted.retries == []
 
-    async def test_what_cannot_get_better_is_not_tried_again(self, server: AnthropicServer, mounted: Mounted) -> None:
+    async def test_what_cannot_get_better_is_not_tried_again(
+        self, server: AnthropicServer, mounted: MountedClaude
+    ) -> None:
         server.fail(401, "authentication_error")
         with pytest.raises(AuthenticationError):
             await mounted.complete()
@@ -441,33 +372,42 @@ class TestRetrying:
             await mounted.complete()
         assert mounted.retries == []
 
-    async def test_a_stream_that_breaks_before_anything_was_said_is_tried_again(
-        self, server: AnthropicServer, mounted: Mounted
-    ) -> None:
+    async def test_a_broken_stream_is_asked_for_again(self, server: AnthropicServer, mounted: MountedClaude) -> None:
         server.reply_steps(message_start(), error_event("overloaded_error"))
         server.reply(thinking("hm", Cut()))
-        server.reply(text("hi"))
-        stream = HeardStream()
-        assert (await mounted.complete(stream=stream)).text == "hi"
-        assert len(mounted.retries) == 2
-        assert stream.texts == ["hi"]
-
-    async def test_a_stream_that_breaks_after_text_was_handed_on_is_not_tried_again(
-        self, server: AnthropicServer, mounted: Mounted
-    ) -> None:
-        server.reply(text("Hello, ", Cut()))
-        stream = HeardStream()
-        with pytest.raises(ProviderUnavailableError):
-            await mounted.complete(stream=stream)
-        assert mounted.retries == []
-        assert stream.kept() == [TextBlock(text="Hello, ")]
-
-    async def test_where_nobody_listens_a_broken_stream_is_simply_asked_again(
-        self, server: AnthropicServer, mounted: Mounted
-    ) -> None:
         server.reply(text("Hello, ", Cut()))
         server.reply(text("Hello, world"))
         assert (await mounted.complete()).text == "Hello, world"
+        assert len(mounted.retries) == 3
+
+
+class TestLeavingRetriesToWhoGivesTheStream:
+    async def test_a_call_that_failed_is_not_repeated(self, server: AnthropicServer, mounted: MountedClaude) -> None:
+        server.fail(429, "rate_limit_error", headers={"retry-after": "7"})
+        with pytest.raises(RateLimitError) as failed:
+            await mounted.complete(a_request(model="claude-opus-5"), stream=HeardStream())
+        assert len(server.requests) == 1
+        assert mounted.retries == []
+        error = failed.value
+        assert (error.provider, error.model, error.status_code) == ("anthropic", "claude-opus-5", 429)
+        assert (error.retryable, error.retry_after) == (True, 7)
+
+    async def test_nor_one_that_broke_in_mid_stream_and_what_was_said_stays(
+        self, server: AnthropicServer, mounted: MountedClaude
+    ) -> None:
+        server.reply(text("Hello, ", Cut()))
+        stream = HeardStream()
+        with pytest.raises(ProviderUnavailableError) as failed:
+            await mounted.complete(stream=stream)
+        assert failed.value.retryable
+        assert len(server.requests) == 1
+        assert stream.kept() == [TextBlock(text="Hello, ")]
+
+    async def test_what_cannot_get_better_says_so(self, server: AnthropicServer, mounted: MountedClaude) -> None:
+        server.fail(429, "rate_limit_error", headers={"x-should-retry": "false"})
+        with pytest.raises(RateLimitError) as failed:
+            await mounted.complete(stream=HeardStream())
+        assert not failed.value.retryable
 
 
 class TestStalling:
@@ -487,7 +427,7 @@ class TestStalling:
             assert len(mounted.retries) == 1
 
     async def test_the_time_limit_of_a_request_bounds_the_whole_call(
-        self, server: AnthropicServer, mounted: Mounted
+        self, server: AnthropicServer, mounted: MountedClaude
     ) -> None:
         server.reply(text("Hello, ", Gate()))
         with pytest.raises(LLMTimeoutError, match=r"within the 0\.05 seconds"):
@@ -495,7 +435,7 @@ class TestStalling:
 
 
 class TestModels:
-    async def test_they_are_listed_with_their_limits(self, server: AnthropicServer, mounted: Mounted) -> None:
+    async def test_they_are_listed_with_their_limits(self, server: AnthropicServer, mounted: MountedClaude) -> None:
         server.models = [
             {
                 "id": "claude-x",
@@ -519,7 +459,7 @@ class TestModels:
         assert {"thinking", "vision"} <= set(x.capabilities)
         assert (y.context_window, y.max_output_tokens) == (200_000, 8192)
 
-    async def test_a_refusal_is_an_error_of_the_kernel(self, server: AnthropicServer, mounted: Mounted) -> None:
+    async def test_a_refusal_is_an_error_of_the_kernel(self, server: AnthropicServer, mounted: MountedClaude) -> None:
         server.fail(403, "permission_error")
         with pytest.raises(AuthenticationError):
             await mounted.provider.list_models()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import socket
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from anthropic_server import AnthropicServer, Cut, error_event, message_start, text
+from mounted_claude import KEY, a_request, mounted_at
 
 from orchestrator_interactive.kernel.errors import (
     AuthenticationError,
@@ -20,34 +21,13 @@ from orchestrator_interactive.kernel.errors import (
     ProviderUnavailableError,
     RateLimitError,
 )
-from orchestrator_interactive.kernel.messages import ChatRequest, Message
-from orchestrator_interactive.kernel.session import AmplifierSession
-from orchestrator_interactive.modules.provider_anthropic import mount
 from orchestrator_interactive.modules.provider_anthropic.errors import retry_after_s
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-KEY = "sk-ant-secret"
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[AnthropicServer]:
-    async with AnthropicServer() as server:
-        yield server
 
 
 async def error_of_a_call(base_url: str, **request: Any) -> LLMError:
-    coordinator = AmplifierSession({"session": {"orchestrator": "x", "context": "y"}}).coordinator
-    clean_up = await mount(coordinator, {"api_key": KEY, "base_url": base_url, "max_retries": 0})
-    assert clean_up is not None
-    try:
+    async with mounted_at(base_url, max_retries=0) as mounted:
         with pytest.raises(LLMError) as failed:
-            await coordinator.get("providers", "anthropic").complete(
-                ChatRequest(**{"messages": [Message(role="user", content="hello")], **request})
-            )
-    finally:
-        await clean_up()
+            await mounted.complete(a_request(**request))
     assert failed.value.provider == "anthropic"
     assert KEY not in str(failed.value)
     return failed.value

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agents import ScriptedTool, returning, soon
 
 from orchestrator_interactive.kernel import AmplifierSession, ResponseStream
 from orchestrator_interactive.kernel.errors import (
@@ -17,6 +18,7 @@ from orchestrator_interactive.kernel.errors import (
 from orchestrator_interactive.kernel.interfaces import Provider
 from orchestrator_interactive.kernel.messages import (
     ChatRequest,
+    ChatResponse,
     ContentBlock,
     Message,
     TextBlock,
@@ -24,6 +26,7 @@ from orchestrator_interactive.kernel.messages import (
     ToolSpec,
 )
 from orchestrator_interactive.modules import provider_demo
+from orchestrator_interactive.results import STILL_RUNNING
 
 NOTES = Path(__file__).parents[2] / "deploy" / "play" / "notes"
 AT_ONCE = {"think_s": 0, "word_s": 0}
@@ -176,12 +179,47 @@ async def test_a_stall_lasts_until_it_is_cancelled() -> None:
         await call
 
 
-def a_session(root: Path) -> AmplifierSession:
+async def test_a_refusal_on_request_says_why() -> None:
+    response = await (await a_provider()).complete(a_request("demo: refuse"))
+    assert (response.content, response.finish_reason) == ([], "refusal")
+    assert "because you asked" in response.metadata["refusal"]
+
+
+async def test_an_answer_that_is_cut_on_request_says_so_until_all_of_it_is_there() -> None:
+    provider = await a_provider()
+    asked, go_on = a_request("demo: cut", "[Go on.]").messages
+    said: list[Message] = []
+    reasons = []
+    for _ in range(3):
+        response = await provider.complete(ChatRequest(messages=[asked, *said, *([go_on] if said else [])]))
+        said.append(Message(role="assistant", content=response.content))
+        reasons.append(response.finish_reason)
+    assert reasons == ["max_tokens", "max_tokens", "end_turn"]
+
+
+async def test_calls_are_found_in_a_part_of_an_answer_too() -> None:
+    provider = await a_provider()
+    whole = await provider.complete(a_request("search for cake"))
+    part = ChatResponse(content=whole.content, finish_reason="interrupted")
+    assert provider.parse_tool_calls(part) == provider.parse_tool_calls(whole) != []
+
+
+async def test_usage_is_an_estimate_and_costs_nothing() -> None:
+    provider = await a_provider()
+    short, long = a_request("x" * 400), a_request("x" * 4400)
+    long.messages[0].metadata = {"whole": "y" * 4000}
+    one, other = [(await provider.complete(request)).usage for request in (short, long)]
+    assert other.input_tokens - one.input_tokens == 1000
+    assert one.cost_usd == 0
+
+
+def a_session(root: Path, tools: list[dict[str, Any]] | None = None, **pace: float) -> AmplifierSession:
+    files = {"module": "tool-filesystem", "config": {"root": str(root)}}
     return AmplifierSession(
         {
             "session": {"orchestrator": "loop-interactive", "context": "context-simple"},
-            "providers": [{"module": "provider-demo", "config": AT_ONCE}],
-            "tools": [{"module": "tool-filesystem", "config": {"root": str(root)}}, {"module": "tool-todo"}],
+            "providers": [{"module": "provider-demo", "config": {**AT_ONCE, **pace}}],
+            "tools": [files, {"module": "tool-todo"}] if tools is None else tools,
         }
     )
 
@@ -209,3 +247,42 @@ async def test_a_whole_conversation_over_the_sample_notes(tmp_path: Path) -> Non
         assert {item.status for item in todos()} == {"done"}
         assert "**Saved.**" in await session.execute("save it into review.md")
     assert (root / "review.md").read_text() == review + "\n"
+
+
+async def test_an_urgent_message_cuts_its_pause_and_is_answered_at_once(tmp_path: Path) -> None:
+    async with a_session(tmp_path, think_s=0, word_s=0.001) as session:
+        steer = session.coordinator.get_capability("orchestrator.inject_message")
+
+        async def cut_in(event: str, data: dict[str, Any]) -> None:
+            if event == "thinking" and data["iteration"] == 1 and not cuts:
+                cuts.append(steer("! that's enough"))
+
+        cuts: list[Any] = []
+        answer = await soon(session.execute("take 120 seconds", on_progress=cut_in))
+    assert "“! that's enough”, at once: I stopped there" in answer
+
+
+async def test_it_waits_for_a_tool_that_is_still_at_work_and_then_goes_on(tmp_path: Path) -> None:
+    may_end = asyncio.Event()
+    said: list[str] = []
+
+    async def read(given: dict[str, Any]) -> str:
+        await may_end.wait()
+        return f"{given['path']}: bake a cake"
+
+    async def watch(event: str, data: dict[str, Any]) -> None:
+        if event == "tool:start" and data["tool"] == "read_file":
+            session.coordinator.get_capability("orchestrator.inject_message")("! also check the launch")
+        if event == "text":
+            said.append(data["text"])
+            may_end.set()
+
+    async with a_session(tmp_path, tools=[]) as session:
+        for tool in (ScriptedTool("read_file", read), returning("b.md:1: The launch is on 4 May.", "search_files")):
+            await session.coordinator.mount("tools", tool)
+        answer = await soon(session.execute("what's in a.md?", on_progress=watch))
+        rows = await session.coordinator.get("context").get_messages()
+    assert [text.partition(";")[0] for text in said] == ["I am still waiting for `read_file` of `a.md`"]
+    assert "a.md: bake a cake" in answer
+    assert "“! also check the launch”, at once: I searched for it, and found 1 line" in answer
+    assert next(row["content"] for row in rows if row["role"] == "tool") == STILL_RUNNING

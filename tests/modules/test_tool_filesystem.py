@@ -3,17 +3,17 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from orchestrator_interactive.kernel import AmplifierSession, ModuleCoordinator, ToolResult
+from orchestrator_interactive.kernel import AmplifierSession, ModuleCoordinator, ToolResult, reporting
 from orchestrator_interactive.kernel.interfaces import Tool
 from orchestrator_interactive.modules import tool_filesystem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     Run = Callable[..., Any]
 
@@ -60,6 +60,11 @@ def said(result: ToolResult) -> str:
 def refused(result: ToolResult) -> str:
     assert not result.success, result
     return str((result.error or {})["message"])
+
+
+def child_processes() -> list[str]:
+    children = (path.read_text().split() for path in Path("/proc/self/task").glob("*/children"))
+    return [pid for pids in children for pid in pids]
 
 
 async def test_it_mounts_four_tools_and_makes_the_folder(root: Path) -> None:
@@ -248,6 +253,27 @@ async def test_a_catastrophic_expression_is_ended_while_everything_else_goes_on(
     assert said(await run("read_file", path="notes.md")) == "still here"
     assert not search.done()
     assert "takes too long" in refused(await search)
+
+
+async def test_a_search_that_is_cancelled_leaves_no_process(run: Run, root: Path) -> None:
+    (root / "trap.txt").write_text("a" * 1_000 + "!")
+    search = asyncio.create_task(run("search_files", query="(a+)+$", regex=True))
+    while not child_processes():  # noqa: ASYNC110 - a process that has started tells nobody
+        await asyncio.sleep(0.001)
+    search.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await search
+    assert child_processes() == []
+
+
+@pytest.mark.parametrize("regex", [False, True])
+async def test_a_search_in_many_files_tells_how_far_it_is(run: Run, root: Path, regex: bool) -> None:
+    for number in range(1_001):
+        (root / f"{number}.md").write_text("cake" if number == 7 else "bread")
+    heard: list[str] = []
+    with reporting(heard.append):
+        assert said(await run("search_files", query="cake", regex=regex)) == "7.md:1: cake"
+    assert heard == ["500 files searched", "1,000 files searched"]
 
 
 async def test_writing_replaces_appends_and_keeps_permissions(run: Run, root: Path) -> None:

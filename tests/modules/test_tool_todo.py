@@ -23,7 +23,7 @@ async def todo(coordinator: ModuleCoordinator) -> Any:
 def test_it_mounts_as_a_tool_that_describes_itself(coordinator: ModuleCoordinator, todo: Any) -> None:
     assert coordinator.get("tools", "todo") is todo
     assert isinstance(todo, Tool)
-    assert todo.side_effect_free
+    assert not todo.side_effect_free
     assert todo.get_schema() == todo.input_schema
     assert set(todo.input_schema["properties"]) == {"action", "items"}
 

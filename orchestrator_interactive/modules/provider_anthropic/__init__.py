@@ -2,7 +2,8 @@
 
 `mount` is the module's door. `config` reads its configuration and `clients` shares HTTP clients; `convert` makes a
 request of the kernel's (`messages` the rows, `naming` the names, `model_rules` what differs between models);
-`streaming` makes an answer of events, `errors` a kernel error of whatever the SDK raises; `provider` joins them.
+`streaming` makes an answer of events (`usage` its tokens, `prices` their cost), `errors` a kernel error of whatever the
+SDK raises; `provider` joins them.
 """
 
 from __future__ import annotations

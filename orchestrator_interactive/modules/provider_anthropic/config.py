@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from orchestrator_interactive.modules.provider_anthropic.prices import Prices  # noqa: TC001 - pydantic reads it
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -18,7 +20,10 @@ LEAST_THINKING_TOKENS = 1024
 
 
 class AnthropicConfig(BaseModel):
-    """The configuration of one mounted provider; times in seconds, sizes in tokens."""
+    """The configuration of one mounted provider; times in seconds, sizes in tokens.
+
+    `prices` are those of `model`. Without them, and for every other model, the public ones count.
+    """
 
     # The inputs hold the API key: no error message may repeat them.
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
@@ -33,6 +38,7 @@ class AnthropicConfig(BaseModel):
     retry_base_delay_s: float = Field(default=1.0, ge=0)
     timeout_s: float = Field(default=60.0, gt=0)
     prompt_cache: bool = True
+    prices: Prices | None = None
 
     @classmethod
     def read(cls, config: Mapping[str, Any]) -> Self:

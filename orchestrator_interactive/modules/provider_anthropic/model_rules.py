@@ -24,7 +24,7 @@ _EFFORT_THAT_NEEDS_THINKING = ("xhigh", "max")
 
 def thinking_for(model: str, budget_tokens: int | None, effort: str | None) -> dict[str, Any] | None:
     """The `thinking` parameter; `None` leaves it out. `budget_tokens=None` asks for no thinking."""
-    family, version = _generation(model)
+    family, version = generation(model)
     if budget_tokens is None:
         return None if effort in _EFFORT_THAT_NEEDS_THINKING else _WITHOUT_THINKING.get((family, version))
     if version < _FIRST_ADAPTIVE:
@@ -34,13 +34,13 @@ def thinking_for(model: str, budget_tokens: int | None, effort: str | None) -> d
 
 def effort_for(model: str, reasoning_effort: str | None) -> str | None:
     """`output_config.effort`, where the model has it."""
-    family, version = _generation(model)
+    family, version = generation(model)
     if version < _FIRST_ADAPTIVE and (family, version) != ("opus", (4, 5)):
         return None
     return _EFFORT.get(reasoning_effort or "")
 
 
-def _generation(model: str) -> tuple[str, tuple[int, int]]:
+def generation(model: str) -> tuple[str, tuple[int, int]]:
     """Family and version; a name that says nothing counts as newer than all that are known."""
     if found := _NAME.fullmatch(model):
         return found[1], (int(found[2]), int(found[3] or 0))

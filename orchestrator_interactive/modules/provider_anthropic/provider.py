@@ -80,15 +80,16 @@ class AnthropicProvider:
     async def complete(self, request: ChatRequest, **kwargs: Any) -> ChatResponse:
         """Ask Claude; `stream=` takes a `ResponseStream` that is fed while the answer arrives.
 
-        A failed call is repeated as long as nothing of its answer has been handed on to `stream`: said twice is worse
-        than said too late. `request.timeout` bounds the whole, retries included.
+        With a `stream`, a failed call raises at once: whoever fed people with what had come decides about asking again.
+        Without one, it is repeated here as long as that may help. `request.timeout` bounds the whole, retries included.
 
         Raises:
-            LLMError: one of the kernel's family, when repeating does not help.
+            LLMError: one of the kernel's family; it says whether, and when, the same request may succeed.
         """
         wire = wire_request(request, self._config)
+        stream: ResponseStream | None = kwargs.get("stream")
         async with _deadline(request.timeout, wire.model):
-            return await self._with_retries(wire, kwargs.get("stream"))
+            return await (self._with_retries(wire) if stream is None else self._ask(wire, stream))
 
     def parse_tool_calls(self, response: ChatResponse) -> list[ToolCall]:
         if response.tool_calls is not None:
@@ -96,24 +97,20 @@ class AnthropicProvider:
         calls = [block for block in response.content if isinstance(block, ToolCallBlock)]
         return [ToolCall(id=call.id, name=call.name, arguments=call.input) for call in calls]
 
-    async def _with_retries(self, wire: WireRequest, sink: ResponseStream | None) -> ChatResponse:
+    async def _with_retries(self, wire: WireRequest) -> ChatResponse:
         for attempt in count(1):
-            answer = Answer(wire, sink)
             try:
-                await self._ask(wire, answer)
+                return await self._ask(wire, None)
             except LLMError as error:
                 delay_s = self._delay_s(error, attempt)
-                if answer.handed_on or delay_s is None:
+                if delay_s is None:
                     raise
                 await self._announce_retry(wire.model, attempt, delay_s, error)
                 await asyncio.sleep(delay_s)
-                if sink is not None:
-                    sink.alive()
-            else:
-                return answer.response()
         raise AssertionError  # pragma: no cover - count() has no end
 
-    async def _ask(self, wire: WireRequest, answer: Answer) -> None:
+    async def _ask(self, wire: WireRequest, stream: ResponseStream | None) -> ChatResponse:
+        answer = Answer(wire, stream, self._config.prices if wire.model == self._config.model else None)
         timeout = Timeout(self._config.timeout_s, connect=_CONNECT_TIMEOUT_S)
         try:
             async with asyncio.timeout(None) as tail:
@@ -127,6 +124,7 @@ class AnthropicProvider:
                 raise self._kernel_error(e, wire.model) from e
         if not answer.complete:
             raise broken_off(wire.model)
+        return answer.response()
 
     def _delay_s(self, error: LLMError, attempt: int) -> float | None:
         """How long to wait before asking again; `None`: asking again is no use."""

@@ -12,8 +12,8 @@ from orchestrator_interactive.kernel.messages import (
     ThinkingBlock,
     ToolCall,
     ToolCallBlock,
-    Usage,
 )
+from orchestrator_interactive.modules.provider_anthropic.usage import usage_of
 
 if TYPE_CHECKING:
     from anthropic.types import Message, MessageDeltaUsage, RawContentBlockStartEvent, RawMessageDeltaEvent
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from orchestrator_interactive.kernel.messages import ContentBlock
     from orchestrator_interactive.kernel.stream import ResponseStream
     from orchestrator_interactive.modules.provider_anthropic.convert import WireRequest
+    from orchestrator_interactive.modules.provider_anthropic.prices import Prices
 
 _CUT = ("max_tokens", "model_context_window_exceeded")
 
@@ -46,11 +47,11 @@ class Answer:
     it could neither be run nor be sent back. `degradation` then says so.
     """
 
-    def __init__(self, request: WireRequest, sink: ResponseStream | None) -> None:
+    def __init__(self, request: WireRequest, sink: ResponseStream | None, prices: Prices | None) -> None:
         self.complete = False
-        self.handed_on = False
         self._request = request
         self._sink = sink
+        self._prices = prices
         self._open: dict[int, _OpenBlock] = {}
         self._content: list[ContentBlock] = []
         self._dropped: list[str] = []
@@ -94,7 +95,7 @@ class Answer:
         return ChatResponse(
             content=self._content,
             tool_calls=[ToolCall(id=call.id, name=call.name, arguments=call.input) for call in calls] or None,
-            usage=self._tokens(),
+            usage=usage_of(self._usage, self._request.model, self._prices),
             finish_reason=stop_reason,
             degradation=self._degradation(),
             metadata=self._metadata(),
@@ -124,7 +125,6 @@ class Answer:
     def _say(self, block: _OpenBlock, text: str) -> None:
         block.pieces.append(text)
         if self._sink is not None and block.start.type == "text":
-            self.handed_on = True
             self._sink.text(text)
 
     def _end(self, block: _OpenBlock) -> None:
@@ -133,7 +133,6 @@ class Answer:
             return
         self._content.append(finished)
         if self._sink is not None:
-            self.handed_on = True
             self._sink.block(finished)
 
     def _finished(self, block: _OpenBlock) -> ContentBlock | None:
@@ -172,22 +171,6 @@ class Answer:
     def _count(self, usage: StartUsage | MessageDeltaUsage | None) -> None:
         # The last event's figures are cumulative, but it may leave some out.
         self._usage |= {key: value for key, value in (vars(usage) if usage else {}).items() if value is not None}
-
-    def _tokens(self) -> Usage:
-        """The tokens of the call; `input_tokens` are all that were read, cached or not, as the kernel counts them."""
-        cache_read = self._usage.get("cache_read_input_tokens")
-        cache_write = self._usage.get("cache_creation_input_tokens")
-        read = self._usage.get("input_tokens", 0) + (cache_read or 0) + (cache_write or 0)
-        written = self._usage.get("output_tokens", 0)
-        details = self._usage.get("output_tokens_details")
-        return Usage(
-            input_tokens=read,
-            output_tokens=written,
-            total_tokens=read + written,
-            reasoning_tokens=getattr(details, "thinking_tokens", None),
-            cache_read_tokens=cache_read,
-            cache_write_tokens=cache_write,
-        )
 
     def _degradation(self) -> dict[str, Any] | None:
         if not self._dropped:

@@ -9,6 +9,7 @@ from orchestrator_interactive.modules.provider_demo.reports import (
     counted,
     excerpt,
     failures,
+    named,
     review,
     search_results,
     sentence,
@@ -16,9 +17,10 @@ from orchestrator_interactive.modules.provider_demo.reports import (
 from orchestrator_interactive.modules.provider_demo.subject import hits, longest_word, search_call
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable, Sequence
 
-    from orchestrator_interactive.modules.provider_demo.conversation import Task, Wrote
+    from orchestrator_interactive.modules.provider_demo.conversation import Task
+    from orchestrator_interactive.modules.provider_demo.rows import Used, Wrote
     from orchestrator_interactive.modules.provider_demo.subject import Subject
 
 _ABOUT_ME = (
@@ -29,7 +31,8 @@ _ABOUT_ME = (
     "- “search for launch”, “what's in `roadmap.md`?”\n"
     "- “todo: buy cake, call the printers”\n"
     "- “save it into `review.md`”\n"
-    "- “take 30 seconds”, and write on while I am busy: “also check the budget”, or “that's enough”\n"
+    "- “take 30 seconds”, and write on while I am busy: “also check the budget”, or “that's enough”; what begins with "
+    "“!” I read at once\n"
     "- “my name is …”, and later “what's my name?”"
 )
 
@@ -43,6 +46,24 @@ def answer(subject: Subject, tool_names: Collection[str]) -> str:
         _in_between(subject),
         _outlook(subject),
     ]
+    return _joined(parts)
+
+
+def while_waiting(subject: Subject) -> str:
+    """What is said while tools are still at work: which, and what came of messages in between. See LEADS."""
+    awaited = " and ".join(named(use) for use in subject.task.pending)
+    queries = dict.fromkeys(wish.query for _, wish in subject.wishes if isinstance(wish, intents.Search))
+    found = [search_results(subject, query) for query in queries if hits(subject.task, query)]
+    return _joined([f"I am still waiting for {awaited}; then I go on.", *found, _in_between(subject)])
+
+
+def afterwards(uses: Sequence[Used]) -> str:
+    """What is said of results that came when the answer had been given."""
+    lines = [f"- {named(use)} {'failed' if use.failed else 'is done'}: {_short(use.output)}" for use in uses]
+    return "\n".join(("**The rest has come in.** I had answered without it:", *lines))
+
+
+def _joined(parts: Iterable[str]) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
@@ -84,6 +105,8 @@ def _in_words(subject: Subject, intent: intents.Intent) -> str:
 
 def _written(task: Task, write: intents.Write) -> str:
     done = [use for use in task.used if use.name == "write_file" and use.input.get("path") == write.path]
+    if done and done[-1].is_pending:
+        return f"`{write.path}` is still being written."
     if done:
         return "" if done[-1].failed else f"**Saved.** {sentence(done[-1].output)}"
     if not (write.content or task.last_answer):
@@ -92,7 +115,7 @@ def _written(task: Task, write: intents.Write) -> str:
 
 
 def _todo(task: Task, todo: intents.Todo) -> str:
-    shown = [use for use in task.used if use.name == "todo" and not use.failed]
+    shown = [use for use in task.used if use.name == "todo" and use.succeeded]
     if shown:
         return f"**The to-do list**\n{shown[-1].output}"
     if any(use.name == "todo" for use in task.used):
@@ -122,7 +145,10 @@ def _known_name(task: Task) -> str | None:
 def _in_between(subject: Subject) -> str:
     if not subject.wishes:
         return ""
-    lines = [f"- “{_one_line(wrote.line)}”: {_done_about(subject, wrote, wish)}" for wrote, wish in subject.wishes]
+    lines = [
+        f"- “{_one_line(wrote.line)}”{', at once' if wrote.is_urgent else ''}: {_done_about(subject, wrote, wish)}"
+        for wrote, wish in subject.wishes
+    ]
     return "\n".join(("**While I was working you also wrote:**", *lines))
 
 
@@ -142,8 +168,10 @@ def _done_about(subject: Subject, wrote: Wrote, wish: intents.Intent) -> str:
 
 def _about_files(subject: Subject, wish: intents.Read | intents.Write) -> str:
     if isinstance(wish, intents.Write):
-        done = any(use.name == "write_file" and not use.failed for use in subject.task.used)
+        done = any(use.name == "write_file" and use.succeeded for use in subject.task.used)
         return f"I wrote `{wish.path}`." if done else "I could not write it."
+    if any(use.input.get("path") in wish.paths for use in subject.task.pending):
+        return "I am reading it."
     if all(subject.text_of(path) is None for path in wish.paths):
         return "I could not read it."
     return "I read it:\n" + "\n".join(f"  {_indented(excerpt(subject, path))}" for path in wish.paths)
@@ -153,6 +181,8 @@ def _about_search(task: Task, query: str) -> str:
     if found := hits(task, query) or hits(task, longest_word(query)):
         return f"I searched for it, and found {counted(len(found), 'line')}; see above."
     result = task.result(*search_call(query))
+    if result is not None and result.is_pending:
+        return "I am searching for it."
     if result is None or result.failed:
         return "I could not search for it."
     return "I searched for it, and found nothing."

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel.messages import TextBlock, ToolCallBlock
 from orchestrator_interactive.modules.provider_demo import intents
-from orchestrator_interactive.modules.provider_demo.answers import answer
-from orchestrator_interactive.modules.provider_demo.conversation import PAUSE, task_of
+from orchestrator_interactive.modules.provider_demo.answers import afterwards, answer, while_waiting
+from orchestrator_interactive.modules.provider_demo.conversation import task_of
+from orchestrator_interactive.modules.provider_demo.rows import PAUSE, Said
 from orchestrator_interactive.modules.provider_demo.subject import (
     hits,
     listed_files,
@@ -28,14 +29,26 @@ if TYPE_CHECKING:
     Call = tuple[str, dict[str, Any]]
 
 _CALL_ID = re.compile(r"demo-(\d+)")
+# Both sentences for a pause have so many: the part that was said tells how much of the pause is over.
+_PAUSE_WORDS = 10
+_MOST_WORDS = 15
+_LONG_ANSWER = (
+    "This answer is longer than a model may write at once. The demo breaks it off after fifteen words and says that it "
+    "was cut; then it is asked to go on, until all of it is there: you should read it in one piece."
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One answer of the model. Its first paragraph takes `wait_s` seconds where the user asked for time."""
+    """One answer of the model. Its first paragraph takes `wait_s` seconds where the user asked for time.
+
+    `refusal` is the explanation of one whose `finish_reason` is `"refusal"`.
+    """
 
     blocks: list[ContentBlock]
     wait_s: float = 0.0
+    finish_reason: str = "end_turn"
+    refusal: str | None = None
 
 
 def plan(messages: Sequence[Message], tool_names: Collection[str]) -> list[ContentBlock]:
@@ -46,34 +59,72 @@ def plan(messages: Sequence[Message], tool_names: Collection[str]) -> list[Conte
 def next_step(messages: Sequence[Message], tool_names: Collection[str]) -> Step:
     """The next answer: tool calls as long as there is something to find out or to do, then text."""
     task = task_of(messages)
+    if played := _played(task):
+        return played
+    if task.afterwards:
+        return Step([TextBlock(text=afterwards(task.afterwards))])
     subject = subject_of(task)
     if calls := _next_calls(subject, tool_names):
         lead = _lead(subject, calls)
         first = _last_call_number(messages) + 1
         blocks: list[ContentBlock] = [TextBlock(text=lead)] if lead else []
         blocks += [ToolCallBlock(id=f"demo-{n}", name=call[0], input=call[1]) for n, call in enumerate(calls, first)]
-        return Step(blocks)
-    wait_s = 0.0 if subject.is_to_answer_now else intents.wait_s(task.prompt)
-    pause = f"{PAUSE}{wait_s:g} seconds, as you asked.\n\n" if wait_s else ""
+        return Step(blocks, finish_reason="tool_use")
+    if task.pending and not subject.is_to_answer_now:
+        return Step([TextBlock(text=while_waiting(subject))])
+    pause, wait_s = _pause(subject)
     return Step([TextBlock(text=pause + answer(subject, tool_names))], wait_s)
+
+
+def _pause(subject: Subject) -> tuple[str, float]:
+    """What is said during the pause that the user asked for, and how long it takes; one that was cut goes on."""
+    if subject.is_to_answer_now:
+        return "", 0.0
+    wished_s = left_s = intents.wait_s(subject.task.prompt)
+    for said in subject.task.cut_pauses:
+        left_s *= max(0, _PAUSE_WORDS - len(said.split())) / _PAUSE_WORDS
+    if left_s == wished_s:
+        return (f"{PAUSE}{wished_s:g} seconds, as you asked.\n\n" if wished_s else ""), wished_s
+    return (f"{PAUSE}{left_s:.0f} seconds are still left.\n\n", left_s) if left_s >= 2 else ("", 0.0)
+
+
+def _played(task: Task) -> Step | None:
+    """An answer that ends as the prompt wants it to, so that people see what comes of it."""
+    match "" if task.wrote else task.prompt.strip():
+        case "demo: refuse":
+            return Step([], finish_reason="refusal", refusal="The demo refuses because you asked for it.")
+        case "demo: cut":
+            said = sum(len(step.text.split()) for step in task.steps if isinstance(step, Said))
+            words = _LONG_ANSWER.split()[said:]
+            piece, is_cut = words[:_MOST_WORDS], len(words) > _MOST_WORDS
+            text = " ".join(piece) + (" " if is_cut else "")
+            return Step([TextBlock(text=text)], finish_reason="max_tokens" if is_cut else "end_turn")
+    return None
 
 
 def _next_calls(subject: Subject, tool_names: Collection[str]) -> list[Call]:
     """What was written in between comes first; after it, unless that was a wish for an answer, the task itself."""
     task = subject.task
     wishes = [wish for _, wish in subject.wishes if not isinstance(wish, intents.Review)]
-    calls = [call for wish in wishes for call in _pending(task, wish, tool_names)]
+    calls = [call for wish in wishes for call in _not_called(task, wish, tool_names)]
     if not calls and not subject.is_to_answer_now:
-        calls = _pending(task, subject.intent, tool_names)
+        calls = _not_called(task, subject.intent, tool_names)
     return [call for i, call in enumerate(calls) if call not in calls[:i]]
 
 
-def _pending(task: Task, intent: intents.Intent, tool_names: Collection[str]) -> list[Call]:
-    """What has not been called yet of the first round that is not complete."""
+def _not_called(task: Task, intent: intents.Intent, tool_names: Collection[str]) -> list[Call]:
+    """What has not been called yet of the first round that is not complete; nothing while its results are awaited."""
     for calls in _rounds(task, intent):
+        if any(call[0] in tool_names and _is_at_work(task, call) for call in calls):
+            return []
         if pending := [call for call in calls if call[0] in tool_names and task.result(*call) is None]:
             return pending
     return []
+
+
+def _is_at_work(task: Task, call: Call) -> bool:
+    result = task.result(*call)
+    return result is not None and result.is_pending
 
 
 def _rounds(task: Task, intent: intents.Intent) -> Iterator[list[Call]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 MODEL = "demo-1"
 _CONTEXT_WINDOW = 200_000
 _MAX_OUTPUT_TOKENS = 8_192
+# A call takes as long to arrive as so many words.
+_WORDS_OF_A_CALL = 10
 _WORD = re.compile(r"\s*\S+\s*")
 
 
@@ -67,6 +70,8 @@ class DemoProvider:
     async def complete(self, request: ChatRequest, **kwargs: Any) -> ChatResponse:
         """Answer; with `stream=` (a `ResponseStream`), word by word. Of `tool_choice` only `"none"` is understood.
 
+        A prompt may ask for an answer that is refused or cut (`demo: refuse`, `demo: cut`).
+
         Raises:
             LLMError: the last prompt asked for it (`demo: fail`, `demo: fail auth`, `demo: rate limit`).
         """
@@ -74,22 +79,26 @@ class DemoProvider:
         may_call = request.tools and request.tool_choice != "none"
         step = next_step(request.messages, {tool.name for tool in request.tools or ()} if may_call else ())
         await self._deliver(step, kwargs.get("stream"))
-        calls = [block for block in step.blocks if isinstance(block, ToolCallBlock)]
         return ChatResponse(
             content=step.blocks,
-            tool_calls=[ToolCall(id=call.id, name=call.name, arguments=call.input) for call in calls] or None,
+            tool_calls=_tool_calls(step.blocks) or None,
             usage=_usage(request, step.blocks),
-            finish_reason="tool_use" if calls else "end_turn",
+            finish_reason=step.finish_reason,
+            metadata={"refusal": step.refusal} if step.refusal else None,
         )
 
     def parse_tool_calls(self, response: ChatResponse) -> list[ToolCall]:
-        return response.tool_calls or []
+        if response.tool_calls is not None:
+            return response.tool_calls
+        return _tool_calls(response.content)
 
     async def _deliver(self, step: Step, stream: ResponseStream | None) -> None:
         await self._pause(self._options.think_s)
         for block in step.blocks:
             if isinstance(block, TextBlock):
                 await self._speak(block.text, step.wait_s, stream)
+            else:
+                await self._pause(self._options.word_s * _WORDS_OF_A_CALL)
             if stream is not None:
                 stream.block(block)
 
@@ -122,15 +131,27 @@ async def _fail_on_request(request: ChatRequest) -> None:
             pass
 
 
+def _tool_calls(blocks: Sequence[ContentBlock]) -> list[ToolCall]:
+    calls = [block for block in blocks if isinstance(block, ToolCallBlock)]
+    return [ToolCall(id=call.id, name=call.name, arguments=call.input) for call in calls]
+
+
 def _usage(request: ChatRequest, blocks: Sequence[ContentBlock]) -> Usage:
-    """Tokens, estimated as a quarter of the characters."""
-    sent = sum(
-        len(message.content) if isinstance(message.content, str) else _size(message.content)
-        for message in request.messages
+    """Tokens, estimated as a quarter of the characters that a model would read and write. They cost nothing."""
+    read = sum(_size(message.content) for message in request.messages)
+    read += sum(len(tool.model_dump_json()) for tool in request.tools or ())
+    input_tokens, output_tokens = read // 4 + 1, _size(blocks) // 4 + 1
+    return Usage(
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        total_tokens=input_tokens + output_tokens,
+        cost_usd=Decimal(0),
     )
-    input_tokens, output_tokens = sent // 4 + 1, _size(blocks) // 4 + 1
-    return Usage(input_tokens=input_tokens, output_tokens=output_tokens, total_tokens=input_tokens + output_tokens)
 
 
-def _size(blocks: Sequence[ContentBlock] | None) -> int:
-    return sum(len(block.model_dump_json()) for block in blocks or ())
+def _size(content: str | Sequence[ContentBlock]) -> int:
+    return len(content) if isinstance(content, str) else sum(map(_block_size, content))
+
+
+def _block_size(block: ContentBlock) -> int:
+    return len(block.text) if isinstance(block, TextBlock) else len(block.model_dump_json())

@@ -9,8 +9,8 @@ from orchestrator_interactive.modules.provider_demo.subject import Hit, hits, li
 from orchestrator_interactive.modules.provider_demo.suggestions import suggestions
 
 if TYPE_CHECKING:
-    from orchestrator_interactive.modules.provider_demo.conversation import Used
     from orchestrator_interactive.modules.provider_demo.findings import FileFindings
+    from orchestrator_interactive.modules.provider_demo.rows import Used
     from orchestrator_interactive.modules.provider_demo.subject import Subject
 
 _MOST_HITS = 10
@@ -48,12 +48,16 @@ def search_results(subject: Subject, query: str) -> str:
     result = task.result(*search_call(query))
     if result is None:
         return f"I could not search for “{query}”: in this turn I have no tool for it."
+    if result.is_pending:
+        return f"**“{query}”**: the search is still on."
     return "" if result.failed else f"**“{query}”**: I found nothing in the files."
 
 
 def excerpt(subject: Subject, path: str) -> str:
     """What a file is, and how it begins."""
     text = subject.text_of(path)
+    if text is None and any(use.input.get("path") == path for use in subject.task.pending):
+        return f"`{path}` is still being read."
     if text is None:
         was_tried = any(use.input.get("path") == path for use in subject.failures)
         return "" if was_tried else f"I could not read `{path}`: in this turn I have no tool for it."
@@ -68,6 +72,12 @@ def failures(subject: Subject) -> str:
     if not subject.failures:
         return ""
     return "\n".join(("**What did not work**", *map(_failure_line, subject.failures)))
+
+
+def named(use: Used) -> str:
+    """A tool call, and what it is about."""
+    about = next((use.input[key] for key in ("path", "query") if isinstance(use.input.get(key), str)), "")
+    return f"`{use.name}`{f' of `{about}`' if about else ''}"
 
 
 def counted(count: int, what: str) -> str:
@@ -113,5 +123,4 @@ def _hit_lines(found: list[Hit]) -> list[str]:
 
 
 def _failure_line(use: Used) -> str:
-    about = next((use.input[key] for key in ("path", "query") if isinstance(use.input.get(key), str)), "")
-    return f"- `{use.name}`{f' of `{about}`' if about else ''}: {sentence(use.output)}"
+    return f"- {named(use)}: {sentence(use.output)}"

@@ -12,8 +12,9 @@ from orchestrator_interactive.modules.provider_demo.findings import study
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orchestrator_interactive.modules.provider_demo.conversation import Task, Used, Wrote
+    from orchestrator_interactive.modules.provider_demo.conversation import Task
     from orchestrator_interactive.modules.provider_demo.findings import FileFindings
+    from orchestrator_interactive.modules.provider_demo.rows import Used, Wrote
 
 MOST_FILES = 6
 _LISTED = re.compile(r"(.+) \([\d,]+ bytes\)")
@@ -62,7 +63,7 @@ class Subject:
         return next((use.output for use in self._succeeded("read_file") if use.input.get("path") == path), None)
 
     def _succeeded(self, name: str) -> Sequence[Used]:
-        return [use for use in self.task.used if use.name == name and not use.failed]
+        return [use for use in self.task.used if use.name == name and use.succeeded]
 
 
 def subject_of(task: Task) -> Subject:
@@ -86,7 +87,7 @@ def longest_word(query: str) -> str:
 def hits(task: Task, query: str) -> list[Hit]:
     """What a search has found."""
     found = task.result(*search_call(query))
-    if found is None or found.failed:
+    if found is None or not found.succeeded:
         return []
     return [Hit(hit[1], int(hit[2]), hit[3]) for line in found.output.splitlines() if (hit := _HIT.fullmatch(line))]
 
@@ -94,7 +95,7 @@ def hits(task: Task, query: str) -> list[Hit]:
 def listed_files(task: Task) -> list[str]:
     """The text files to read, as far as they were listed; six at most."""
     listing = task.result("list_files", {})
-    if listing is None or listing.failed:
+    if listing is None or not listing.succeeded:
         return []
     paths = [listed[1] for line in listing.output.splitlines() if (listed := _LISTED.fullmatch(line))]
     return [path for path in paths if path.lower().endswith(_TEXT_FILES)][:MOST_FILES]

@@ -17,6 +17,7 @@ from orchestrator_interactive.modules.tool_filesystem.workspace import Workspace
 from orchestrator_interactive.options import Options, read, schema
 
 if TYPE_CHECKING:
+    from orchestrator_interactive.modules.tool_filesystem.search import Line
     from orchestrator_interactive.modules.tool_filesystem.workspace import Workspace
 
 MAX_WRITTEN_BYTES = 1_000_000
@@ -53,9 +54,12 @@ class FileTool(ABC, Generic[Input]):
     async def execute(self, input: dict[str, Any]) -> ToolResult:  # noqa: A002 - the name is the contract's
         try:
             wanted = read(self.input_kind, input, self.name)
-            return ToolResult(output=await asyncio.to_thread(self._run, wanted))
+            return ToolResult(output=await self._work(wanted))
         except (ValueError, WorkspaceError) as e:
             return ToolResult(success=False, error={"message": str(e)})
+
+    async def _work(self, wanted: Input) -> str:
+        return await asyncio.to_thread(self._run, wanted)
 
     @abstractmethod
     def _label(self, given: dict[str, Any]) -> str: ...
@@ -127,15 +131,20 @@ class SearchFiles(FileTool[SearchInput]):
         query = _short(given.get("query"))
         return f"Searching for “{query}”" if query else "Searching files"
 
-    def _run(self, wanted: SearchInput) -> str:
-        search = lines_matching if wanted.regex else lines_with
-        found = search(
-            self._workspace,
-            wanted.path,
-            wanted.query,
-            ignore_case=not wanted.case_sensitive,
-            limit=self._max_results + 1,
+    async def _work(self, wanted: SearchInput) -> str:
+        if not wanted.regex:
+            return await super()._work(wanted)
+        return self._told(
+            await lines_matching(self._workspace, wanted.path, wanted.query, **self._bounds(wanted)), wanted
         )
+
+    def _run(self, wanted: SearchInput) -> str:
+        return self._told(lines_with(self._workspace, wanted.path, wanted.query, **self._bounds(wanted)), wanted)
+
+    def _bounds(self, wanted: SearchInput) -> dict[str, Any]:
+        return {"ignore_case": not wanted.case_sensitive, "limit": self._max_results + 1}
+
+    def _told(self, found: list[Line], wanted: SearchInput) -> str:
         shown = [f"{path}:{number}: {_cut(text.strip())}" for path, number, text in found[: self._max_results]]
         return _capped(shown, more=len(found) > len(shown), nothing=f"No line contains “{wanted.query}”.")
 

@@ -1,0 +1,71 @@
+"""`tool-checks`: runs the project's own checks, and ends all of their processes with the call."""
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from pydantic import Field
+
+from orchestrator_interactive.kernel import ModuleCoordinator, ToolResult, report
+from orchestrator_interactive.kernel.interop import at_home
+from orchestrator_interactive.options import Options, read, schema
+
+
+class ChecksOptions(Options):
+    command: list[str] = Field(min_length=1)
+    timeout_s: float = Field(default=300, gt=0)
+
+
+class ChecksInput(Options):
+    pass
+
+
+class ChecksTool:
+    name = "run_checks"
+    description = "Run the project's checks. Returns what they print."
+    input_schema = schema(ChecksInput)
+
+    def __init__(self, options: ChecksOptions) -> None:
+        self._command = options.command
+        self.timeout_s = options.timeout_s
+
+    async def execute(self, input: dict[str, Any]) -> ToolResult:
+        with process_group(self._command) as process:
+            output = await asyncio.to_thread(read_to_its_end, process)
+        return ToolResult(success=process.returncode == 0, output=output)
+
+
+@contextmanager
+def process_group(command: list[str]) -> Iterator[subprocess.Popen[str]]:
+    """A process that leads a group of its own: with the block, it and all that it has started are ended."""
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True, errors="replace", start_new_session=True,
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        with suppress(OSError):  # they have ended by themselves
+            process.kill()
+        process.wait()
+
+
+def read_to_its_end(process: subprocess.Popen[str]) -> str:
+    lines = []
+    with process.stdout as stdout:
+        for line in stdout:
+            report(line)
+            lines.append(line)
+    # Only look: once it is waited for, its number may be another's, and `killpg` would hit that one.
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    return "".join(lines)
+
+
+async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> ChecksTool:
+    tool = ChecksTool(read(ChecksOptions, config, "tool-checks"))
+    await at_home(coordinator).mount("tools", tool)
+    return tool

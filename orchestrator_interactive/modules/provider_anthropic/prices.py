@@ -1,0 +1,86 @@
+"""What the tokens of a call cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from orchestrator_interactive.modules.provider_anthropic.model_rules import generation
+
+_MILLION = Decimal(1_000_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """The tokens of a call as they are billed: each in one place only. `written_1h` is cached for an hour."""
+
+    uncached: int
+    output: int
+    read: int
+    written: int
+    written_1h: int
+
+
+class Prices(BaseModel):
+    """US dollars for a million tokens.
+
+    What is not said of the cache follows from `input`, as it does for most models: reading costs a tenth of it, writing
+    for five minutes 1.25 times as much, writing for an hour twice as much.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    input: Decimal = Field(ge=0)
+    output: Decimal = Field(ge=0)
+    cache_read: Decimal | None = Field(default=None, ge=0)
+    cache_write: Decimal | None = Field(default=None, ge=0)
+    cache_write_1h: Decimal | None = Field(default=None, ge=0)
+
+    def cost_usd(self, tokens: Tokens) -> Decimal:
+        read = self.input / 10 if self.cache_read is None else self.cache_read
+        write = self.input * Decimal("1.25") if self.cache_write is None else self.cache_write
+        write_1h = self.input * 2 if self.cache_write_1h is None else self.cache_write_1h
+        parts = (
+            tokens.uncached * self.input,
+            tokens.output * self.output,
+            tokens.read * read,
+            tokens.written * write,
+            tokens.written_1h * write_1h,
+        )
+        return sum(parts, Decimal(0)) / _MILLION
+
+
+def _prices(given: str, taken: str, read: str | None = None) -> Prices:
+    return Prices(input=Decimal(given), output=Decimal(taken), cache_read=None if read is None else Decimal(read))
+
+
+# Source: "Pricing" and the overview pages of the models on platform.claude.com, as they were in October 2026.
+_PUBLIC = {
+    ("fable", (5, 1)): _prices("10", "50", "0.25"),
+    ("fable", (5, 0)): _prices("10", "50"),
+    ("opus", (5, 5)): _prices("4", "20", "0.20"),
+    ("opus", (5, 0)): _prices("5", "25"),
+    ("opus", (4, 8)): _prices("5", "25"),
+    ("opus", (4, 7)): _prices("5", "25"),
+    ("opus", (4, 6)): _prices("5", "25"),
+    ("opus", (4, 5)): _prices("5", "25"),
+    ("sonnet", (5, 5)): _prices("2", "10", "0.10"),
+    ("sonnet", (5, 0)): _prices("2", "10"),
+    ("sonnet", (4, 6)): _prices("3", "15"),
+    ("sonnet", (4, 5)): _prices("3", "15"),
+    ("haiku", (5, 5)): _prices("0.10", "0.50"),
+    ("haiku", (4, 5)): _prices("1", "5"),
+}
+# One model has a second price, for all tokens of a call whose prompt is longer than this.
+_LONG_PROMPT_TOKENS = 100_000
+_LONG_PROMPT = {("haiku", (5, 5)): _prices("0.50", "2.50")}
+
+
+def public_prices(model: str, prompt_tokens: int) -> Prices | None:
+    """What Anthropic asks for a call with a prompt of this length; `None` for a model that is not in the table."""
+    known = generation(model)
+    if prompt_tokens > _LONG_PROMPT_TOKENS and known in _LONG_PROMPT:
+        return _LONG_PROMPT[known]
+    return _PUBLIC.get(known)

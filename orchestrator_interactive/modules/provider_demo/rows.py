@@ -1,0 +1,198 @@
+"""What the rows of a conversation say, one event after the other."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from orchestrator_interactive.injection import NOTICE_PREFIX, PREFIX
+from orchestrator_interactive.kernel.messages import TextBlock, ToolCallBlock, ToolResultBlock
+from orchestrator_interactive.results import LATE_PREFIX, STILL_RUNNING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from orchestrator_interactive.kernel.messages import Message
+
+# Every text that goes along with tool calls, or is said while they are at work, begins like one of these, and no answer
+# does. When a turn is cut, its calls are lost and its text stays: that text is no answer.
+LEADS = ("I'll ", "You also ", "I am still ")
+# The same of what is said while the user's wish for a pause is kept: alone it is no answer.
+PAUSE = "I am taking my time: "
+
+_MENTIONS = re.compile(r"^(?:<@[^>]*>[\s:,]*)+")
+_AUTHOR = re.compile(r"([^\W\d_][\w .'-]{0,39}): (.+)", re.DOTALL)
+_LATE = re.compile(r"call (\S+), ([^:]+): ?(failed: )?(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A prompt of the user."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wrote:
+    """A message that came while the agent was at work. `text` is without the author's name, `line` is all of it.
+
+    One that `is_urgent` began with `!`, which is not part of its text: it was read at once.
+    """
+
+    text: str
+    line: str
+    is_urgent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    text: str
+    is_answer: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """A tool call with its result. While it `is_pending` the tool is still at work."""
+
+    name: str
+    input: dict[str, Any]
+    output: str = "no result was recorded"
+    failed: bool = True
+    is_pending: bool = False
+
+    @property
+    def succeeded(self) -> bool:
+        return not self.failed and not self.is_pending
+
+
+@dataclass(frozen=True, slots=True)
+class CameLate:
+    """Results that were pending are there."""
+
+    uses: tuple[Used, ...]
+
+
+Event = Asked | Wrote | Said | Used | CameLate
+
+
+def events_in(messages: Iterable[Message]) -> list[Event]:
+    """All that happened in a conversation."""
+    reader = _Reader()
+    for message in messages:
+        reader.read(message)
+    return reader.events
+
+
+def text_of(content: Any) -> str:
+    """The text of a message's content, in whatever form it comes."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        return "".join(block.text for block in content if isinstance(block, TextBlock))
+    return ""
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self._open_calls: dict[str, int] = {}
+
+    def read(self, message: Message) -> None:
+        if message.role == "user":
+            self._user(text_of(message.content))
+        elif message.role == "assistant":
+            self._assistant(message)
+        for call_id, output, failed in _results(message):
+            self._result(call_id, output, failed=failed)
+
+    def _user(self, text: str) -> None:
+        if text.startswith(PREFIX):
+            self._wrote([_wrote(entry) for entry in _entries(text.removeprefix(PREFIX))])
+        elif not (text.startswith(LATE_PREFIX) and self._came_late(text.removeprefix(LATE_PREFIX))):
+            text = _MENTIONS.sub("", text).strip()
+            if text and not text.startswith(NOTICE_PREFIX):
+                self.events.append(Asked(text))
+
+    def _wrote(self, wrote: list[Wrote]) -> None:
+        last = self.events[-1] if self.events else None
+        if isinstance(last, Said) and any(each.is_urgent for each in wrote):
+            self.events[-1] = replace(last, is_answer=False)  # the message cut it
+        self.events += wrote
+
+    def _came_late(self, text: str) -> bool:
+        """Whether these are results of calls that this conversation knows: a person may write anything."""
+        found = [_LATE.fullmatch(entry) for entry in _entries(text)]
+        uses = [self._result(entry[1], entry[4], failed=bool(entry[3])) for entry in found if entry]
+        known = tuple(use for use in uses if use is not None)
+        if known:
+            self.events.append(CameLate(known))
+        return bool(known)
+
+    def _assistant(self, message: Message) -> None:
+        text, calls = text_of(message.content).strip(), _calls(message)
+        if text:
+            is_lead = bool(calls) or text.startswith(LEADS) or _is_only_a_pause(text)
+            self.events.append(Said(text, is_answer=not is_lead))
+        for call_id, use in calls:
+            self._open_calls[call_id] = len(self.events)
+            self.events.append(use)
+
+    def _result(self, call_id: str, output: str, *, failed: bool) -> Used | None:
+        index = self._open_calls.get(call_id)
+        call = None if index is None else self.events[index]
+        if index is None or not isinstance(call, Used):
+            return None
+        is_pending = output.strip() == STILL_RUNNING
+        if not is_pending:
+            del self._open_calls[call_id]
+        use = self.events[index] = replace(call, output=output, failed=failed, is_pending=is_pending)
+        return use
+
+
+def _entries(text: str) -> list[str]:
+    """The entries of a list whose further lines are indented."""
+    entries: list[str] = []
+    for line in text.strip("\n").split("\n"):
+        if line.startswith("- ") or not entries:
+            entries.append(line.removeprefix("- "))
+        else:
+            entries[-1] += "\n" + line.removeprefix("  ")
+    return [entry for entry in entries if entry.strip()]
+
+
+def _wrote(line: str) -> Wrote:
+    named = _AUTHOR.fullmatch(line)
+    text = named[2] if named else line
+    at_once = text.lstrip()
+    if not at_once.startswith("!"):
+        return Wrote(text, line)
+    return Wrote(at_once.lstrip("!").strip() or text, line, is_urgent=True)
+
+
+def _is_only_a_pause(text: str) -> bool:
+    return (text.startswith(PAUSE) and "\n\n" not in text) or PAUSE.startswith(text)
+
+
+def _calls(message: Message) -> list[tuple[str, Used]]:
+    blocks = message.content if isinstance(message.content, list) else []
+    calls = [(block.id, Used(block.name, block.input)) for block in blocks if isinstance(block, ToolCallBlock)]
+    return calls or [_wire_call(call) for call in getattr(message, "tool_calls", None) or ()]
+
+
+def _wire_call(call: dict[str, Any]) -> tuple[str, Used]:
+    function = call.get("function") or {}
+    try:
+        given = json.loads(function.get("arguments") or "{}")
+    except ValueError:
+        given = {}
+    return str(call.get("id")), Used(str(function.get("name")), given if isinstance(given, dict) else {})
+
+
+def _results(message: Message) -> Iterator[tuple[str, str, bool]]:
+    if message.role == "tool" and message.tool_call_id:
+        yield message.tool_call_id, text_of(message.content), bool((message.metadata or {}).get("is_error"))
+    for block in message.content if isinstance(message.content, list) else ():
+        if isinstance(block, ToolResultBlock):
+            yield block.tool_call_id, str(block.output), False

@@ -1,0 +1,78 @@
+"""A workspace with the bot in it and everything behind it, in this process; only the model is the test's."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tool_gate import GATED_TOOL, ToolGate
+
+from connector import Instance, Persona, SlackAccess, connected
+from local_slack import LocalSlack
+from service.config import InstanceConfig, ModuleConfig, PersonaConfig, WorkspaceConfig
+from service.sessions import InProcessSessionManager
+from service.workspaces import Workspaces
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from anthropic_server import AnthropicServer
+
+    from local_slack import Message, PersonClient, Workspace
+
+ALPHA = PersonaConfig(name="Alpha", emoji=":owl:")
+
+
+@dataclass
+class Office:
+    """`tests` is where the tool `run_tests` waits, `set_up` where the set-up of a new session does."""
+
+    slack: LocalSlack
+    model: AnthropicServer
+    tests: ToolGate
+    set_up: ToolGate
+
+    @property
+    def ana(self) -> PersonClient:
+        return self.slack.as_person("ana")
+
+    async def ask(self, text: str = "@alpha look") -> str:
+        """Begin a thread; gives its ts once the hourglass stands on it."""
+        ts = await self.ana.say("general", text)
+        await self.slack.until(lambda ws: ws.message("general", ts).reacted("hourglass_flowing_sand"))
+        return ts
+
+    async def posted(self, root: str, text: str) -> Message:
+        return await self.slack.until(lambda ws: next((m for m in self._bots(ws, root) if text in m.text), None))
+
+    async def reacted(self, ts: str, name: str) -> None:
+        await self.slack.until(lambda ws: ws.message("general", ts).reacted(name))
+
+    async def said(self, root: str) -> list[str]:
+        """What the bot has said in a thread, once nothing runs in it."""
+        await self.slack.until(lambda ws: not ws.message("general", root).reacted("hourglass_flowing_sand"))
+        return [m.text for m in self._bots(self.slack.workspace, root)]
+
+    def _bots(self, ws: Workspace, root: str) -> list[Message]:
+        return [m for m in ws.thread(self.slack.channel("general").id, root) if m.by_bot]
+
+
+@asynccontextmanager
+async def office(model: AnthropicServer, folder: Path, **loop_options: Any) -> AsyncIterator[Office]:
+    """The environment must lead the provider to the model."""
+    async with LocalSlack() as slack, ToolGate() as tests, ToolGate(is_open=True) as set_up:
+        gates = {"port": tests.port, "mount_port": set_up.port}
+        gated = ModuleConfig(module="gated-tool", source=str(GATED_TOOL), config=gates)
+        loop = ModuleConfig(module="loop-interactive", config=loop_options)
+        tools = (ModuleConfig(module="tool-filesystem"), gated)
+        instance = InstanceConfig(persona=ALPHA, tools=tools, orchestrator=loop)
+        access = SlackAccess(slack.app_token, slack.bot_token, slack.api_url)
+        workspaces = Workspaces(WorkspaceConfig(root=folder))
+        async with (
+            InProcessSessionManager({"alpha": instance}, "provider-anthropic", workspaces) as sessions,
+            connected(access, [Instance("alpha", Persona("Alpha", ":owl:"))], sessions),
+        ):
+            await slack.until(lambda ws: ws.bot_online)
+            yield Office(slack, model, tests, set_up)
