@@ -9,12 +9,23 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.injection import Injection, InjectionError, InjectionQueueFull, RunFinished
 from orchestrator_interactive.kernel.interop import at_home
-from orchestrator_interactive.loop import INJECTION_APPLIED, NAME, InteractiveOrchestrator
+from orchestrator_interactive.loop import INJECTION_APPLIED
+from orchestrator_interactive.orchestrator import NAME, InteractiveOrchestrator
+from orchestrator_interactive.receipts import Receipt
+from orchestrator_interactive.recovery import PROVIDER_FALLBACK
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
 
-__all__ = ["Injection", "InjectionError", "InjectionQueueFull", "InteractiveOrchestrator", "RunFinished", "mount"]
+__all__ = [
+    "Injection",
+    "InjectionError",
+    "InjectionQueueFull",
+    "InteractiveOrchestrator",
+    "Receipt",
+    "RunFinished",
+    "mount",
+]
 
 
 async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> None:
@@ -22,7 +33,6 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> None:
     coordinator = at_home(coordinator)
     orchestrator = InteractiveOrchestrator(config)
     await coordinator.mount("orchestrator", orchestrator)
-    coordinator.register_capability("orchestrator.inject_message", orchestrator.inject_message)
-    coordinator.register_capability("orchestrator.notify", orchestrator.notify)
-    coordinator.register_capability("orchestrator.stop", orchestrator.stop)
-    coordinator.register_contributor("observability.events", NAME, lambda: [INJECTION_APPLIED])
+    for door in ("inject_message", "edit_message", "withdraw_message", "receipts", "notify", "stop"):
+        coordinator.register_capability(f"orchestrator.{door}", getattr(orchestrator, door))
+    coordinator.register_contributor("observability.events", NAME, lambda: [INJECTION_APPLIED, PROVIDER_FALLBACK])

@@ -1,91 +1,170 @@
-"""One call to the model: the request, the hooks around it, and what is kept when it is cut."""
+"""Asking the model: the request, the hooks around it, and what is kept of an answer that was cut."""
 
 from __future__ import annotations
 
-import asyncio
 from copy import deepcopy
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import structlog
 
 from orchestrator_interactive.kernel import events
-from orchestrator_interactive.kernel.errors import LLMError, LLMTimeoutError, ProviderUnavailableError
 from orchestrator_interactive.kernel.hooks import CONTINUE
-from orchestrator_interactive.kernel.messages import ChatResponse
+from orchestrator_interactive.kernel.interop import GuestProvider, own_provider
+from orchestrator_interactive.kernel.messages import ChatResponse, ToolCall, ToolCallBlock
 from orchestrator_interactive.kernel.stream import ResponseStream
-from orchestrator_interactive.requests import unreadable
+from orchestrator_interactive.kernel.time_limit import within
+from orchestrator_interactive.model_call import Model, ModelCall
+from orchestrator_interactive.recovery import Recovery
+from orchestrator_interactive.requests import RequestBuilder, unreadable
 from orchestrator_interactive.rows import assistant_row
 from orchestrator_interactive.run import RunStopped, changed, injected_row, lasting_rows
-from orchestrator_interactive.work import Work
+from orchestrator_interactive.usage import spent_on, with_usage
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from orchestrator_interactive.calls import ToolCalls
+    from orchestrator_interactive.injection import InjectionQueue
     from orchestrator_interactive.kernel.interfaces import Provider
-    from orchestrator_interactive.kernel.messages import ChatRequest, ContentBlock
-    from orchestrator_interactive.kernel.models import HookResult
-    from orchestrator_interactive.requests import RequestBuilder
+    from orchestrator_interactive.kernel.messages import ChatRequest, ContentBlock, Usage
+    from orchestrator_interactive.kernel.models import ContextInjection, HookResult
     from orchestrator_interactive.run import Run
+    from orchestrator_interactive.settings import LoopOptions
 
 log = structlog.get_logger(__name__)
 
+# The finish reason of an answer that an urgent message cut.
+INTERRUPTED = "interrupted"
+# A summary by the model takes its time.
+_LONGEST_READ_S = 3600.0
 
-@dataclass(frozen=True, slots=True)
-class Model:
-    """Whom a run asks, and how patiently: `stall_timeout_s` is how long a call may be silent, in seconds.
-
-    It is `None` for a provider that is silent until it has its whole answer. `model` is the one that it asks unless it
-    is told another, where it says so.
-    """
-
-    name: str
-    provider: Provider
-    model: str | None
-    requests: RequestBuilder
-    stall_timeout_s: float | None
+Row = dict[str, Any]
 
 
-async def ask(run: Run, model: Model, *, tools_allowed: bool) -> ChatResponse:
-    """Ask the model about the conversation as it stands.
+class Asking:
+    """All the asking of one run."""
 
-    Raises:
-        RunStopped: the call was cut; what the model had said is in the context already.
-        RunDenied: a hook refused the request.
-        LLMError: the provider failed, or was silent for too long.
-    """
-    request = await _request(run, model, tools_allowed=tools_allowed)
-    stream = ResponseStream()
-    response = await _call(run, model, request, stream)
-    payload = {"provider": model.name, "response": response, "usage": response.usage}
-    try:
-        wish = await run.consult(events.PROVIDER_RESPONSE, payload)
-    except RunStopped as e:
-        if e.wish is None:  # a hook was still looking at the answer, and might have refused it
-            raise
-        await _keep(run, stream.kept(changed(e.wish, "response", response).content))
-    return changed(wish, "response", response)
+    def __init__(
+        self, run: Run, providers: Mapping[str, Provider], calls: ToolCalls, inbox: InjectionQueue, options: LoopOptions
+    ) -> None:
+        self._run = run
+        self._providers = providers
+        self._calls = calls
+        self._inbox = inbox
+        self._options = options
+        self._recovery = Recovery(run, _in_order(providers, options.default_provider), options)
+        self._models: dict[str, Model] = {}
 
+    @property
+    def model(self) -> Model:
+        """Whom to ask now."""
+        name = self._recovery.provider
+        if name not in self._models:
+            provider = own_provider(self._providers[name])
+            patience_s = None if isinstance(provider, GuestProvider) else self._options.stall_timeout_s
+            model = provider.get_info().defaults.get("model")
+            self._models[name] = Model(name, provider, model, RequestBuilder(provider, self._run.tools), patience_s)
+        return self._models[name]
 
-async def _request(run: Run, model: Model, *, tools_allowed: bool) -> ChatRequest:
-    rows = await run.context.get_messages_for_request(provider=model.provider)
-    wish = CONTINUE
-    if run.hooks.listens(events.PROVIDER_REQUEST):
-        # The rows are the context's own: hooks get copies, and change them by saying so.
-        payload = {"provider": model.name, "messages": deepcopy(rows), "model": model.model}
-        wish = await run.consult(events.PROVIDER_REQUEST, payload)
-        modified, lasting = _changed_rows(wish, rows), lasting_rows(wish)
-        if lasting and modified is rows:
-            rows = await run.context.get_messages_for_request(provider=model.provider)
-        else:
+    async def ask(self, *, tools_allowed: bool) -> ChatResponse | None:
+        """Ask the model about the conversation as it stands. `None`: it failed, and is to be asked again.
+
+        An urgent message cuts the answer; its finish reason then is `INTERRUPTED`.
+
+        Raises:
+            RunStopped: the call was cut; what the model had said is in the context already.
+            RunDenied: a hook refused the request or the answer.
+            LLMError: the provider failed, was silent for too long, and nothing else helped.
+        """
+        model, remarks = self.model, self._run.take_remarks()
+        rows, request = await self._request(model, remarks, tools_allowed=tools_allowed)
+        early = partial(self._calls.begin_early, is_used=model.requests.is_used) if tools_allowed else None
+        stream = ResponseStream(early)
+        call = ModelCall(model, request, stream)
+        await call.end(self._run.stop, self._inbox)
+        answer = call.answer
+        usage = answer.usage if answer else None
+        self._run.spent = self._run.spent.plus(spent_on(usage))
+        if self._run.is_stopped:
+            await self._keep(stream.kept(answer.content if answer else None), usage)
+        if call.was_interrupted:
+            # Calls that are at work already are not harmed.
+            answer = _answered_so_far(stream.kept(calls=self._calls.early_ids))
+            self._run.put_back(remarks)
+        if answer is None:
+            await self._calls.drop_early()
+            self._run.put_back(remarks)
+            await self._run.announce(events.PROVIDER_ERROR, {"provider": model.name, "error": call.error})
+            await self._recovery.recover(call.error, rows)
+            return None
+        self._recovery.succeeded()
+        return await self._checked(model, answer, stream)
+
+    async def _checked(self, model: Model, answer: ChatResponse, stream: ResponseStream) -> ChatResponse:
+        payload = {"provider": model.name, "response": answer, "usage": answer.usage}
+        try:
+            wish = await self._run.consult(events.PROVIDER_RESPONSE, payload)
+        except RunStopped as e:
+            if e.wish is None:  # a hook was still looking at the answer, and might have refused it
+                raise
+            await self._keep(stream.kept(changed(e.wish, "response", answer).content), answer.usage)
+        return changed(wish, "response", answer)
+
+    async def _keep(self, kept: list[ContentBlock], usage: Usage | None) -> NoReturn:
+        if kept:
+            await self._run.context.add_message(with_usage(assistant_row(kept), usage))
+        self._run.unshown += "".join(getattr(block, "text", "") for block in kept)
+        raise RunStopped
+
+    async def _request(
+        self, model: Model, remarks: list[ContextInjection], *, tools_allowed: bool
+    ) -> tuple[Sequence[Row], ChatRequest]:
+        run = self._run
+        rows = await self._rows(model)
+        wish = CONTINUE
+        if run.hooks.listens(events.PROVIDER_REQUEST):
+            # The rows are the context's own: hooks get copies, and change them by saying so.
+            payload = {"provider": model.name, "messages": deepcopy(rows), "model": model.model}
+            wish = await run.consult(events.PROVIDER_REQUEST, payload)
+            modified, lasting = _changed_rows(wish, rows), lasting_rows(wish)
             # The injections stand in the context by now; modified rows do not know of them.
-            rows = [*modified, *lasting]
-    request = model.requests.build(*_with_remarks(run, rows), tools_allowed=tools_allowed)
-    if wish.data and wish.data.get("model") is not None:
-        chosen = changed(wish, "model", model.model or "")
-        request.model = chosen if chosen != model.model else None
-    return request
+            rows = await self._rows(model) if lasting and modified is rows else [*modified, *lasting]
+            remarks = remarks + run.take_remarks()
+        shown, after = _with_remarks(rows, remarks)
+        request = model.requests.build(shown, after, tools_allowed=tools_allowed)
+        if wish.data and wish.data.get("model") is not None:
+            chosen = changed(wish, "model", model.model or "")
+            request.model = chosen if chosen != model.model else None
+        return rows, request
+
+    async def _rows(self, model: Model) -> list[Row]:
+        reading = self._run.context.get_messages_for_request(
+            token_budget=self._recovery.token_budget, provider=model.provider
+        )
+        try:
+            return await within(_LONGEST_READ_S, reading, self._run.stop)
+        except TimeoutError:
+            self._run.check_stop()
+            raise
 
 
-def _changed_rows(wish: HookResult, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _answered_so_far(kept: list[ContentBlock]) -> ChatResponse:
+    blocks = [block for block in kept if isinstance(block, ToolCallBlock)]
+    calls = [ToolCall(id=block.id, name=block.name, arguments=block.input) for block in blocks]
+    return ChatResponse(content=kept, tool_calls=calls or None, finish_reason=INTERRUPTED)
+
+
+def _in_order(providers: Mapping[str, Provider], default: str | None) -> list[str]:
+    """The names of the providers, the one to ask first in front."""
+    if default is not None and default not in providers:
+        raise RuntimeError(f"There is no provider '{default}'. Mounted: {', '.join(providers)}.")
+    if not providers:
+        raise RuntimeError("No provider is mounted.")
+    return sorted(providers, key=lambda name: name != default)
+
+
+def _changed_rows(wish: HookResult, rows: list[Row]) -> list[Row]:
     modified = changed(wish, "messages", rows)
     if modified is rows:
         return rows
@@ -95,10 +174,10 @@ def _changed_rows(wish: HookResult, rows: list[dict[str, Any]]) -> list[dict[str
     return modified
 
 
-def _with_remarks(run: Run, rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def _with_remarks(rows: list[Row], remarks: Sequence[ContextInjection]) -> tuple[list[Row], list[Row]]:
     """The rows of this request with the hooks' passing remarks: in the last tool result, or after everything."""
     after = []
-    for remark in run.take_remarks():
+    for remark in remarks:
         if remark.append_to_last_tool_result and rows and rows[-1]["role"] == "tool":
             rows = [*rows[:-1], _ending_with(rows[-1], remark.content)]
         else:
@@ -106,74 +185,7 @@ def _with_remarks(run: Run, rows: list[dict[str, Any]]) -> tuple[list[dict[str, 
     return rows, after
 
 
-def _ending_with(row: dict[str, Any], remark: str) -> dict[str, Any]:
+def _ending_with(row: Row, remark: str) -> Row:
     said = row["content"]
     ended = [*said, {"type": "text", "text": remark}] if isinstance(said, list) else f"{said}\n\n{remark}"
     return {**row, "content": ended}
-
-
-async def _call(run: Run, model: Model, request: ChatRequest, stream: ResponseStream) -> ChatResponse:
-    work = Work(_completed(model, request, stream))
-    watchdog = _Watchdog(work, stream, model.stall_timeout_s)
-    try:
-        with run.stop.watch(work.cut):
-            await work.end()
-    finally:
-        watchdog.disarm()
-    if run.stop.is_cancelled:
-        finished = work.finished() and work.task.exception() is None
-        await _keep(run, stream.kept(work.task.result().content if finished else None))
-    try:
-        return _answer(model, work, watchdog)
-    except Exception as e:
-        await run.announce(events.PROVIDER_ERROR, {"provider": model.name, "error": e})
-        raise
-
-
-async def _completed(model: Model, request: ChatRequest, stream: ResponseStream) -> ChatResponse:
-    try:
-        return await model.provider.complete(request, stream=stream)
-    except SystemExit as e:  # a provider may not end the process
-        raise ProviderUnavailableError("The provider tried to end the process.", provider=model.name) from e
-
-
-def _answer(model: Model, work: Work[ChatResponse], watchdog: _Watchdog) -> ChatResponse:
-    if watchdog.barked:
-        raise LLMTimeoutError(f"The model was silent for {model.stall_timeout_s or 0:g} seconds.", provider=model.name)
-    if work.task.cancelled():
-        raise ProviderUnavailableError("The call to the model was cancelled.", provider=model.name)
-    answer = work.task.result()
-    if not isinstance(answer, ChatResponse):
-        raise LLMError(f"The provider answered with {type(answer).__name__}, no ChatResponse.", provider=model.name)
-    return answer
-
-
-async def _keep(run: Run, kept: list[ContentBlock]) -> NoReturn:
-    if kept:
-        await run.context.add_message(assistant_row(kept))
-    raise RunStopped("".join(getattr(block, "text", "") for block in kept))
-
-
-class _Watchdog:
-    """Cuts a model call whose stream has been silent for too long."""
-
-    def __init__(self, work: Work[ChatResponse], stream: ResponseStream, timeout_s: float | None) -> None:
-        self._work, self._stream, self._timeout_s = work, stream, timeout_s
-        self.barked = False
-        self._heard = -1
-        self._timer: asyncio.TimerHandle | None = None
-        self._look()
-
-    def disarm(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _look(self) -> None:
-        if self._timeout_s is None:
-            return
-        if self._stream.pieces == self._heard:
-            self.barked = True
-            self._work.cut()
-        else:
-            self._heard = self._stream.pieces
-            self._timer = asyncio.get_running_loop().call_later(self._timeout_s, self._look)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from orchestrator_interactive.kernel.models import sendable
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
 
 PREFIX = "[The user sent additional messages while you were working. Incorporate this into your current task:]"
 NOTICE_PREFIX = "[This happened since your last answer:]"
@@ -53,6 +55,11 @@ class Injection:
     def of(cls, content: str | Injection) -> Injection:
         return content if isinstance(content, Injection) else cls(content)
 
+    @property
+    def urgent(self) -> bool:
+        """Whether it asks to be read now, by a leading `!`, rather than at the next boundary."""
+        return self.text.lstrip().startswith("!")
+
 
 class InjectionQueue:
     """Messages on their way into a run, in order.
@@ -62,13 +69,17 @@ class InjectionQueue:
     """
 
     def __init__(self, bound: int = 100) -> None:
-        self._queue: asyncio.Queue[Injection] = asyncio.Queue()
+        self._waiting: list[Injection] = []
         self._bound = bound
-        self._restored: list[Injection] = []
         self._open = True
+        self._watchers: list[Callable[[Injection], object]] = []
 
     def __len__(self) -> int:
-        return len(self._restored) + self._queue.qsize()
+        return len(self._waiting)
+
+    def waiting(self) -> tuple[Injection, ...]:
+        """What is queued, oldest first; it stays queued."""
+        return tuple(self._waiting)
 
     def open(self) -> None:
         """Take messages for a new run. What an earlier run left behind stays and leads."""
@@ -87,15 +98,17 @@ class InjectionQueue:
         """
         if not self._open:
             raise RunFinished("The run has finished; this message starts a new one.")
-        if len(self) >= self._bound:
+        if len(self._waiting) >= self._bound:
             raise InjectionQueueFull(f"{self._bound} messages are waiting already; send this one later.")
-        self._queue.put_nowait(injection)
+        self._waiting.append(injection)
+        for watcher in tuple(self._watchers):
+            watcher(injection)
 
     def drain(self) -> tuple[Injection, ...]:
         """Take everything that is queued, oldest first."""
-        taken, self._restored = self._restored, []
-        while not self._queue.empty():
-            taken.append(self._queue.get_nowait())
+        if not self._waiting:
+            return ()
+        taken, self._waiting = self._waiting, []
         return tuple(taken)
 
     def drain_or_close(self) -> tuple[Injection, ...]:
@@ -107,7 +120,52 @@ class InjectionQueue:
 
     def restore(self, injections: Sequence[Injection]) -> None:
         """Put back, in front, what was taken and not committed."""
-        self._restored = [*injections, *self._restored]
+        self._waiting[:0] = injections
+
+    def edit(self, message_id: str, text: str) -> bool:
+        """Replace the text of a message that waits; its place stays. False: it does not wait here.
+
+        Raises:
+            ValueError: blank text.
+        """
+        for place, each in enumerate(self._waiting):
+            if each.id == message_id:
+                edited = self._waiting[place] = replace(each, text=text)
+                for watcher in tuple(self._watchers):
+                    watcher(edited)
+                return True
+        return False
+
+    def withdraw(self, message_id: str) -> bool:
+        """Take out a message that waits. False: it does not wait here."""
+        kept = [each for each in self._waiting if each.id != message_id]
+        found = len(kept) < len(self._waiting)
+        self._waiting = kept
+        return found
+
+    def watch(self, callback: Callable[[Injection], object]) -> AbstractContextManager[None]:
+        """Call `callback`, synchronously, with each message that is offered or edited, and with all at entry."""
+        return _Watch(self, self._watchers, callback)
+
+
+class _Watch:
+    __slots__ = ("_callback", "_queue", "_watchers")
+
+    def __init__(
+        self,
+        queue: InjectionQueue,
+        watchers: list[Callable[[Injection], object]],
+        callback: Callable[[Injection], object],
+    ) -> None:
+        self._queue, self._watchers, self._callback = queue, watchers, callback
+
+    def __enter__(self) -> None:
+        for injection in self._queue.waiting():
+            self._callback(injection)
+        self._watchers.append(self._callback)
+
+    def __exit__(self, *_: object) -> None:
+        self._watchers.remove(self._callback)
 
 
 def injection_row(injections: Sequence[Injection]) -> dict[str, Any]:
@@ -127,11 +185,12 @@ def notice_row(notices: Sequence[str]) -> dict[str, Any]:
 
 
 def _line(injection: Injection) -> str:
-    text = f"{injection.author}: {injection.text}" if injection.author else injection.text
+    # Without a colon no name can pass for another one and what its owner says.
+    text = f"{injection.author.replace(':', '')}: {injection.text}" if injection.author else injection.text
     files = f" (files: {', '.join(injection.files)})" if injection.files else ""
     return _indented(text + files)
 
 
 def _indented(text: str) -> str:
     # Further lines are indented, so that no line of a message can pass for another person's.
-    return "\n  ".join(text.splitlines())
+    return sendable("\n  ".join(text.splitlines()))

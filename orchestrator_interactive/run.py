@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import uuid4
 
 import structlog
 from pydantic import BaseModel, ValidationError
 
 from orchestrator_interactive.kernel.borders import contained
+from orchestrator_interactive.kernel.cancellation import CancellationToken
 from orchestrator_interactive.kernel.errors import InjectionTooLargeError
 from orchestrator_interactive.kernel.hooks import CONTINUE, too_late_for_a_no
 from orchestrator_interactive.kernel.interop import own
 from orchestrator_interactive.kernel.time_limit import within
+from orchestrator_interactive.usage import NOTHING, Spent
 from orchestrator_interactive.work import Work
 
 if TYPE_CHECKING:
-    from orchestrator_interactive.kernel.cancellation import CancellationToken
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
     from orchestrator_interactive.kernel.hooks import HookRegistry
     from orchestrator_interactive.kernel.interfaces import ContextManager, ProgressCallback, Tool
@@ -33,15 +35,10 @@ _LONGEST_S = 3600.0
 
 
 class RunStopped(Exception):  # noqa: N818 - a stop is no error
-    """Somebody stopped the run.
+    """Somebody stopped the run. `wish` is what hooks had wished that were being asked, if they had come to an end."""
 
-    `text` is what the model had said in the call that was cut; `wish` what hooks had wished that were being asked, if
-    they had come to an end.
-    """
-
-    def __init__(self, text: str = "", wish: HookResult | None = None) -> None:
-        super().__init__(text)
-        self.text = text
+    def __init__(self, wish: HookResult | None = None) -> None:
+        super().__init__()
         self.wish = wish
 
 
@@ -51,25 +48,62 @@ class RunDenied(Exception):  # noqa: N818 - named after the hooks' action
 
 @dataclass(slots=True)
 class Run:
-    """The surroundings of one execution, and what it counts: model calls, and remarks for the next of them."""
+    """The surroundings of one execution, and what it counts.
+
+    `stop` is the run's own: it follows `session_stop`, and a cancellation of the caller requests it, too. `iterations`
+    are the answers of the model so far, `spent` is what they used up. `unshown` is what the model has said, and the log
+    has, and people do not see yet: the beginning of an answer that is not complete.
+    """
 
     context: ContextManager
     tools: dict[str, Tool]
     hooks: HookRegistry
     coordinator: ModuleCoordinator | None
-    stop: CancellationToken
+    session_stop: CancellationToken
     on_progress: ProgressCallback | None
+    id: str = field(default_factory=lambda: uuid4().hex)
     iterations: int = 0
+    spent: Spent = NOTHING
+    unshown: str = ""
+    stop: CancellationToken = field(default_factory=CancellationToken)
     _remarks: list[ContextInjection] = field(default_factory=list)
 
+    def follow(self) -> None:
+        """Go as far as the session's stop has gone."""
+        if self.session_stop.is_immediate:
+            self.stop.request_immediate()
+        else:
+            self.stop.request_graceful()
+
+    def cancel(self) -> None:
+        """Whoever awaits the run was cancelled."""
+        self.stop.request_immediate()
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it is to end."""
+        if self.session_stop.is_cancelled:  # amplifier-core's token tells of it a little later
+            self.follow()
+        return self.stop.is_cancelled
+
     def check_stop(self) -> None:
-        if self.stop.is_cancelled:
+        if self.is_stopped:
             raise RunStopped
 
     def take_remarks(self) -> list[ContextInjection]:
         """The ephemeral injections for the next request."""
         remarks, self._remarks = self._remarks, []
         return remarks
+
+    def put_back(self, remarks: list[ContextInjection]) -> None:
+        """The request that had these failed: they are for the one after it."""
+        self._remarks = remarks + self._remarks
+
+    async def show(self) -> None:
+        """Let people read what they have not seen yet, as a message of its own."""
+        if self.unshown.strip():
+            await self.progress("text", text=self.unshown)
+        self.unshown = ""
 
     async def progress(self, event: str, **data: Any) -> None:
         """Tell whoever watches; a watcher that fails does not disturb the run."""
@@ -93,7 +127,7 @@ class Run:
         work = Work(self._consult(event, data))
         with self.stop.watch(work.cut):
             await work.end()
-        if self.stop.is_cancelled:
+        if self.is_stopped:
             answered = work.finished() and work.task.exception() is None
             raise RunStopped(wish=work.task.result() if answered else None)
         return work.task.result()
@@ -126,7 +160,7 @@ class Run:
         """
         if result is CONTINUE:
             return result
-        if result.action == "ask_user" and self.stop.is_cancelled:
+        if result.action == "ask_user" and self.is_stopped:
             raise RunDenied("The run was stopped before anybody could be asked.")
         wished = result.injections()
         try:

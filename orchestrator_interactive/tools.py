@@ -12,14 +12,25 @@ import structlog
 from orchestrator_interactive.kernel import events
 from orchestrator_interactive.kernel.borders import told
 from orchestrator_interactive.kernel.hooks import CONTINUE, too_late_for_a_no
-from orchestrator_interactive.kernel.interop import own
 from orchestrator_interactive.kernel.models import HookResult, ToolResult
-from orchestrator_interactive.rows import tool_row
+from orchestrator_interactive.kernel.report import reporting
+from orchestrator_interactive.results import (
+    NOT_STARTED,
+    TIMED_OUT,
+    UNCHECKED,
+    UNKNOWN_OUTCOME,
+    Outcome,
+    ToolOutcome,
+    as_result,
+    changed_result,
+    failure,
+    result_row,
+)
 from orchestrator_interactive.run import RunDenied, changed
-from orchestrator_interactive.work import HEED_WITHIN_S
+from orchestrator_interactive.work import HEED_WITHIN_S, Work
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from orchestrator_interactive.kernel.interfaces import Tool
     from orchestrator_interactive.kernel.messages import ToolCall
@@ -29,29 +40,59 @@ log = structlog.get_logger(__name__)
 
 Stage = Literal["waiting", "announced", "running", "known", "reported", "closed"]
 
-NOT_STARTED = "Not started: the run was stopped before this call."
-UNCHECKED = "It ended; the run was stopped before its result had been checked, so the result is not shown."
-UNKNOWN_OUTCOME = "Cancelled while it was running: its outcome is unknown."
-
 
 class ToolUse:
-    """One call on its way: prepared (the hooks may change or refuse it), executed, finalised.
+    """One call on its way: prepared (the hooks may change or refuse it), executed, finalised. It begins at once.
 
-    `stage` says how far it is; a stop may cut it anywhere. `result` is what is known of its outcome.
+    `stage` says how far it is; it may be cut anywhere, and its time limit is one that cuts it. `result` is what is
+    known of its outcome.
     """
 
-    def __init__(self, run: Run, call: ToolCall) -> None:
+    def __init__(self, run: Run, call: ToolCall, timeout_s: float, most_chars: int) -> None:
         self._run = run
         self.call = call
         self.stage: Stage = "waiting"
         self.result: ToolResult | None = None
         self.wishes: list[tuple[str, HookResult]] = []
+        self._tool: Tool | None = run.tools.get(call.name)
+        self._timeout_s = timeout_s
+        self._timed_out = False
+        self._most_chars = most_chars
         self._input = call.arguments
+        self._label: str | None = None
         self._announced_at = 0.0
         self._reached: Stage = "waiting"
+        self._row: dict[str, Any] | None = None
+        self._outcome: Outcome = "cancelled"
+        self._reports = _Reports(self._tell_report)
+        self._work = Work(self._go())
 
-    async def go(self) -> None:
-        tool = self._run.tools.get(self.call.name)
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more comes of it: it ended, or was cut."""
+        return self._work.is_over
+
+    @property
+    def has_side_effects(self) -> bool:
+        return not getattr(self._tool, "side_effect_free", False)
+
+    def watch(self, on_over: Callable[[], object] | None) -> None:
+        """Call `on_over` when it is over."""
+        self._work.on_over = on_over
+
+    def cut(self) -> None:
+        self._work.cut()
+
+    def leave_alone(self) -> None:
+        """Have whoever waits for its end go on without it."""
+        self._work.leave_alone()
+
+    async def end(self) -> None:
+        """Wait until it is over, or left alone."""
+        await self._work.end()
+
+    async def _go(self) -> None:
+        tool = self._tool
         if tool is None:
             known = ", ".join(sorted(self._run.tools)) or "none"
             self.result = failure(f"There is no tool '{self.call.name}'. Tools: {known}.")
@@ -64,26 +105,62 @@ class ToolUse:
         if self._is_closed():  # a hook was deaf to the end of the run
             return
         await self._announce(tool)
-        if self._run.stop.is_cancelled:
+        if self._run.is_stopped:
             return
-        self.stage = "running"
-        self._run.stop.register_tool_start(self.call.id, self.call.name)
-        try:
-            self.result = await _executed(tool, self._input)
-        finally:
-            self._run.stop.register_tool_complete(self.call.id)
+        self.result = await self._executed(tool)
         if not self._is_closed():
             await self._finalise(self.result)
 
+    async def _executed(self, tool: Tool) -> ToolResult:
+        self.stage = "running"
+        self._run.session_stop.register_tool_start(self.call.id, self.call.name)
+        timeout_s = getattr(tool, "timeout_s", None) or self._timeout_s
+        limit = asyncio.get_running_loop().call_later(timeout_s, self._time_up, timeout_s)
+        try:
+            with reporting(self._reports.take):
+                return await _result_of(tool, self._input)
+        finally:
+            limit.cancel()
+            self._run.session_stop.register_tool_complete(self.call.id)
+
+    def _time_up(self, timeout_s: float) -> None:
+        log.warning("tool.timed_out", tool=self.call.name, timeout_s=timeout_s)
+        self._timed_out, self._timeout_s = True, timeout_s
+        self._work.cut()
+
     def close(self) -> dict[str, Any]:
         """The call's row, whatever became of it. A tool that goes on after this is not heard any more."""
-        self._reached, self.stage = self.stage, "closed"
-        if self.result is None:
-            self.result = failure(UNKNOWN_OUTCOME if self._reached == "running" else NOT_STARTED)
-        elif self._reached == "known" and self._run.hooks.listens(_told_by(self.result)):
-            self.result = failure(UNCHECKED)  # a hook might have changed or refused it
-        content, failed = _written_down(self.result)
-        return tool_row(self.call, content, failed=failed)
+        if self._row is None:
+            self._note_crash()
+            self._reached, self.stage = self.stage, "closed"
+            self._outcome = self._how_it_ended()
+            if self.result is None:
+                self.result = failure(self._what_cut_it())
+            elif self._reached == "known" and self._run.hooks.listens(_told_by(self.result)):
+                self.result = failure(UNCHECKED)  # a hook might have changed or refused it
+            self._row = result_row(self.call, self.result, self._most_chars)
+        return self._row
+
+    def _what_cut_it(self) -> str:
+        if self._reached != "running":
+            return NOT_STARTED
+        return TIMED_OUT.format(timeout_s=self._timeout_s) if self._timed_out else UNKNOWN_OUTCOME
+
+    def _how_it_ended(self) -> Outcome:
+        if self.result is not None:
+            return "finished" if self.result.success else "failed"
+        return "unknown" if self._reached == "running" and self.has_side_effects else "cancelled"
+
+    def outcome(self) -> ToolOutcome:
+        """How it ended, once it is closed."""
+        return ToolOutcome(self.call.name, self.call.id, self._label, self._outcome)
+
+    def _note_crash(self) -> None:
+        """What went wrong around a tool (a hook, an odd result) is a failed call, too."""
+        error = self._work.task.exception() if self._work.finished() else None
+        if error is not None:
+            log.error("tool.use_failed", tool=self.call.name, exc_info=error)
+            self.result = self.result or failure(f"{type(error).__name__}: {told(error)}")
 
     async def report_cut(self) -> None:
         """Close the events of a call that was cut, as far as their listeners let us."""
@@ -91,13 +168,17 @@ class ToolUse:
             return
         if self._reached == "running":
             await self._told(self._tell_cut())
+        await self._told(self._reports.end())
         await self._told(self._report_end())
 
-    async def _told(self, telling: Awaitable[None]) -> None:
+    async def _told(self, telling: Coroutine[Any, Any, None]) -> None:
+        work = Work(telling)
+        limit = asyncio.get_running_loop().call_later(HEED_WITHIN_S, work.cut)
         try:
-            async with asyncio.timeout(HEED_WITHIN_S):
-                await telling
-        except TimeoutError:
+            await work.end()
+        finally:
+            limit.cancel()
+        if not work.finished():
             log.warning("tool.report_abandoned", tool=self.call.name)
 
     async def _tell_cut(self) -> None:
@@ -115,9 +196,12 @@ class ToolUse:
 
     async def _announce(self, tool: Tool) -> None:
         self.stage, self._announced_at = "announced", time.monotonic()
-        label = _label(tool, self._input)
-        more = {} if label is None else {"label": label}
+        self._label = _label(tool, self._input)
+        more = {} if self._label is None else {"label": self._label}
         await self._run.progress("tool:start", tool=self.call.name, args=self._input, id=self.call.id, **more)
+
+    async def _tell_report(self, text: str) -> None:
+        await self._run.progress("tool:progress", tool=self.call.name, id=self.call.id, text=text)
 
     async def _finalise(self, result: ToolResult) -> None:
         self.stage = "known"
@@ -126,7 +210,7 @@ class ToolUse:
         except RunDenied as e:
             self.result = failure(f"The result was withheld: {e}")
         else:
-            self.result = _changed_result(wish, result)
+            self.result = changed_result(wish, result)
         if self._is_closed():
             return
         self.stage = "reported"
@@ -147,6 +231,7 @@ class ToolUse:
         return await self._run.route(result, event)
 
     async def _report_end(self) -> None:
+        await self._reports.end()
         await self._run.progress(
             "tool:end",
             tool=self.call.name,
@@ -161,37 +246,39 @@ class ToolUse:
         return {"tool_name": self.call.name, "tool_input": given, "tool_call_id": self.call.id, **more}
 
 
-async def _executed(tool: Tool, arguments: dict[str, Any]) -> ToolResult:
+class _Reports:
+    """What a tool says of itself: one line at a time is told, and of those that came meanwhile the last."""
+
+    def __init__(self, tell: Callable[[str], Awaitable[None]]) -> None:
+        self._tell = tell
+        self._latest: str | None = None
+        self._telling: Work[None] | None = None
+        self._ended = False
+
+    def take(self, text: str) -> None:
+        self._latest = text
+        if self._telling is None and not self._ended:
+            self._telling = Work(self._tell_all())
+
+    async def end(self) -> None:
+        """Tell no more, once the line that is being told is through."""
+        self._ended = True
+        if self._telling is not None:
+            await self._telling.end()
+
+    async def _tell_all(self) -> None:
+        while self._latest is not None and not self._ended:
+            text, self._latest = self._latest, None
+            await self._tell(text)
+        self._telling = None
+
+
+async def _result_of(tool: Tool, arguments: dict[str, Any]) -> ToolResult:
     try:
-        return _as_result(await tool.execute(arguments))
+        return as_result(await tool.execute(arguments))
     except (SystemExit, Exception) as e:  # a tool may not take the run down
         log.exception("tool.failed", tool=tool.name)
         return ToolResult(success=False, error={"message": told(e), "type": type(e).__name__})
-
-
-def _as_result(returned: Any) -> ToolResult:
-    """A `ToolResult`; anything else that a tool returns is its output."""
-    result = own(returned)
-    return result if isinstance(result, ToolResult) else ToolResult(output=result)
-
-
-def _changed_result(wish: HookResult, result: ToolResult) -> ToolResult:
-    """What the hooks made of a result; a text or other data in its place is its output."""
-    value = (wish.data or {}).get("tool_result")
-    if isinstance(value, str) or (isinstance(value, dict) and not value.keys() <= ToolResult.model_fields.keys()):
-        return result.model_copy(update={"output": value})
-    return changed(wish, "tool_result", result)
-
-
-def _written_down(result: ToolResult) -> tuple[str | list[dict[str, Any]], bool]:
-    """What the model reads of a result, and whether it is a failure."""
-    if result.content:
-        return [block.model_dump(exclude_none=True) for block in result.content], not result.success
-    try:
-        return result.get_serialized_output(), not result.success
-    except Exception as e:  # an output of a tool's own kind may not take the run down
-        log.exception("tool.output_unreadable")
-        return f"The tool's output cannot be written down: {type(e).__name__}.", True
 
 
 def _label(tool: Tool, arguments: dict[str, Any]) -> str | None:
@@ -207,7 +294,3 @@ def _label(tool: Tool, arguments: dict[str, Any]) -> str | None:
 
 def _told_by(result: ToolResult) -> str:
     return events.TOOL_POST if result.success else events.TOOL_ERROR
-
-
-def failure(message: str) -> ToolResult:
-    return ToolResult(success=False, error={"message": message})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 import structlog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable
+    from collections.abc import Callable, Coroutine
     from typing import Any
 
 log = structlog.get_logger(__name__)
@@ -19,25 +19,6 @@ T = TypeVar("T")
 HEED_WITHIN_S = 0.3
 
 
-async def to_the_end(coroutine: Coroutine[Any, Any, T], on_cancel: Callable[[], object] = lambda: None) -> T:
-    """Let a coroutine come to its end, however often the waiter is cancelled; then pass the cancellation on."""
-    work = Work(coroutine)
-    await work.end(on_cancel)
-    return work.task.result()
-
-
-async def one_by_one(coroutines: Iterable[Coroutine[Any, Any, object]]) -> None:
-    """Run them in turn. A cancellation cuts the one that is on; the others still run, then it is passed on."""
-    cancelled: asyncio.CancelledError | None = None
-    for coroutine in coroutines:
-        try:
-            await Work(coroutine).end()
-        except asyncio.CancelledError as e:
-            cancelled = e
-    if cancelled is not None:
-        raise cancelled
-
-
 class Work(Generic[T]):
     """A task that can be cut. One that does not heed the cut is left behind, still referenced until it ends."""
 
@@ -46,7 +27,9 @@ class Work(Generic[T]):
     def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
         self._loop = asyncio.get_running_loop()
         self.task = self._loop.create_task(coroutine)
-        self._over = False
+        self.is_over = False
+        self.on_over: Callable[[], object] | None = None
+        self._left_alone = False
         self._waiter: asyncio.Future[None] | None = None
         self._heed: asyncio.TimerHandle | None = None
         self.task.add_done_callback(self._on_done)
@@ -57,13 +40,19 @@ class Work(Generic[T]):
         self.task.cancel()
         self._heed = self._loop.call_later(HEED_WITHIN_S, self._leave_behind)
 
+    def leave_alone(self) -> None:
+        """Have whoever waits for the end go on without it; the task goes on."""
+        self._left_alone = True
+        self._wake()
+
     async def end(self, on_cancel: Callable[[], object] | None = None) -> None:
-        """Wait until the task has ended or was left behind; its outcome stays in `task`.
+        """Wait until the task has ended or was left behind (`is_over`) or alone; its outcome stays in `task`.
 
         Cancelling the waiter cuts the task, or does `on_cancel`, and waits for it all the same.
         """
         cancelled: asyncio.CancelledError | None = None
-        while not self._over:
+        self._left_alone = False
+        while not self.is_over and not self._left_alone:
             self._waiter = self._loop.create_future()
             try:
                 await self._waiter
@@ -85,7 +74,12 @@ class Work(Generic[T]):
         self._release()
 
     def _release(self) -> None:
-        self._over = True
+        self.is_over = True
+        self._wake()
+        if self.on_over is not None:
+            self.on_over()
+
+    def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import contextmanager
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,8 @@ import structlog
 from orchestrator_interactive.kernel.borders import contained
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable
+    from contextlib import AbstractContextManager
 
 log = structlog.get_logger(__name__)
 
@@ -21,6 +21,28 @@ class CancellationState(Enum):
     NONE = "none"
     GRACEFUL = "graceful"
     IMMEDIATE = "immediate"
+
+
+class _Watch:
+    # A class, since a generator costs several times as much, and the loop enters two with every turn.
+    __slots__ = ("_callback", "_token", "_watchers")
+
+    def __init__(
+        self, token: CancellationToken, watchers: dict[object, Callable[[], object]], callback: Callable[[], object]
+    ) -> None:
+        self._token, self._watchers, self._callback = token, watchers, callback
+
+    def __enter__(self) -> None:
+        self._watchers[self] = self._callback
+        if self._token.is_cancelled:
+            try:
+                self._callback()
+            except BaseException:
+                del self._watchers[self]
+                raise
+
+    def __exit__(self, *_: object) -> None:
+        del self._watchers[self]
 
 
 class CancellationToken:
@@ -100,17 +122,9 @@ class CancellationToken:
     def unregister_child(self, child: CancellationToken) -> None:
         self._children.discard(child)
 
-    @contextmanager
-    def watch(self, callback: Callable[[], object]) -> Iterator[None]:
+    def watch(self, callback: Callable[[], object]) -> AbstractContextManager[None]:
         """Call `callback`, synchronously, at every step this token takes; once at entry if it has been requested."""
-        key = object()
-        self._watchers[key] = callback
-        try:
-            if self.is_cancelled:
-                callback()
-            yield
-        finally:
-            del self._watchers[key]
+        return _Watch(self, self._watchers, callback)
 
     async def wait(self, *, immediate: bool = False) -> None:
         """Return once the token is cancelled, or immediately cancelled."""

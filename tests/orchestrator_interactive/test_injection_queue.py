@@ -27,6 +27,10 @@ class QueueMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.queue = InjectionQueue(BOUND)
+        self.texts: dict[str, str] = {}
+        self.watched: dict[str, str] = {}
+        self.watch = self.queue.watch(lambda each: self.watched.update({each.id: each.text}))
+        self.watch.__enter__()
         self.accepted: list[str] = []
         self.delivered: list[str] = []
         self.held: list[Injection] = []
@@ -41,6 +45,7 @@ class QueueMachine(RuleBasedStateMachine):
     def offer(self) -> None:
         self.number += 1
         injection = Injection("x", id=str(self.number))
+        self.texts[injection.id] = "x"
         if not self.is_open:
             with pytest.raises(RunFinished):
                 self.queue.offer(injection)
@@ -77,6 +82,25 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue.restore(self.held[count:])
         self.held = []
 
+    @precondition(lambda self: self.accepted)
+    @rule(data=st.data())
+    def edit(self, data: st.DataObject) -> None:
+        message_id = data.draw(st.sampled_from(self.accepted))
+        self.number += 1
+        edited = self.queue.edit(message_id, f"edit {self.number}")
+        assert edited == (message_id in self.waits())
+        if edited:
+            self.texts[message_id] = f"edit {self.number}"
+
+    @precondition(lambda self: self.accepted)
+    @rule(data=st.data())
+    def withdraw(self, data: st.DataObject) -> None:
+        message_id = data.draw(st.sampled_from(self.accepted))
+        waited = message_id in self.waits()
+        assert self.queue.withdraw(message_id) == waited
+        if waited:
+            self.accepted.remove(message_id)
+
     @rule()
     def open(self) -> None:
         self.queue.open()
@@ -87,6 +111,17 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue.close()
         self.is_open = False
 
+    def waits(self) -> list[str]:
+        return self.accepted[len(self.delivered) + len(self.held) :]
+
+    @invariant()
+    def what_waits_is_looked_at_without_being_taken(self) -> None:
+        assert [(each.id, each.text) for each in self.queue.waiting()] == [(i, self.texts[i]) for i in self.waits()]
+
+    @invariant()
+    def who_watches_knows_all_that_waits_as_it_reads_now(self) -> None:
+        assert {i: self.watched[i] for i in self.waits()} == {i: self.texts[i] for i in self.waits()}
+
     @invariant()
     def its_length_is_what_waits(self) -> None:
         assert len(self.queue) == self.waiting
@@ -96,6 +131,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert self.delivered + _ids(self.held) == self.accepted[: len(self.delivered) + len(self.held)]
 
     def teardown(self) -> None:
+        self.watch.__exit__(None, None, None)
         rest = _ids(self.queue.drain())
         assert self.delivered + _ids(self.held) + rest == self.accepted
 
@@ -168,3 +204,21 @@ def test_a_full_queue_takes_again_after_a_drain() -> None:
     queue.drain()
     queue.offer(Injection("two", id="2"))
     assert _ids(queue.drain()) == ["2"]
+
+
+def test_who_begins_to_watch_is_told_of_what_waits_already_in_order() -> None:
+    queue, seen = InjectionQueue(), list[str]()
+    for name in "12":
+        queue.offer(Injection("x", id=name))
+    with queue.watch(lambda each: seen.append(each.id)):
+        queue.offer(Injection("x", id="3"))
+    queue.offer(Injection("x", id="4"))
+    assert seen == ["1", "2", "3"]
+
+
+def test_a_blank_edit_is_refused_and_changes_nothing() -> None:
+    queue = InjectionQueue()
+    queue.offer(Injection("x", id="1"))
+    with pytest.raises(ValueError, match="text"):
+        queue.edit("1", " ")
+    assert [each.text for each in queue.drain()] == ["x"]

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from agents import call, deaf, deaf_tool, echo, faults, gated, make_agent, never, say, soon, use
+from agents import call, deaf, deaf_tool, echo, gated, goes_on, make_agent, never, say, soon, use
 
 from orchestrator_interactive import RunFinished
-
-if TYPE_CHECKING:
-    from agents import Agent
 
 
 async def _cancelled(run: asyncio.Task[str]) -> None:
@@ -20,19 +17,13 @@ async def _cancelled(run: asyncio.Task[str]) -> None:
         await soon(run)
 
 
-async def _goes_on(agent: Agent) -> None:
-    assert faults(await agent.history()) == []
-    agent.provider.add(say("next answer"))
-    assert await agent.run("next") == "next answer"
-
-
 async def test_cancelling_during_the_model_call_cancels_it() -> None:
     agent = await make_agent(never())
     run = agent.start()
     await agent.provider.asked(1)
     await _cancelled(run)
     assert agent.provider.cancelled == 1
-    await _goes_on(agent)
+    await goes_on(agent)
 
 
 async def test_cancelling_during_tools_cancels_them_and_answers_each_call() -> None:
@@ -45,7 +36,7 @@ async def test_cancelling_during_tools_cancels_them_and_answers_each_call() -> N
     assert tool.cancelled == 2
     results = [row["content"] for row in await agent.history() if row["role"] == "tool"]
     assert ["unknown" in text for text in results] == [True, True, False]
-    await _goes_on(agent)
+    await goes_on(agent)
 
 
 async def test_no_task_is_left_after_a_cancelled_run() -> None:
@@ -64,7 +55,7 @@ async def test_cancelling_during_a_deaf_model_call_does_not_hang() -> None:
     run = agent.start()
     await agent.provider.asked(1)
     await _cancelled(run)
-    await _goes_on(agent)
+    await goes_on(agent)
     release.set()
 
 
@@ -75,7 +66,7 @@ async def test_cancelling_during_a_deaf_tool_answers_its_call() -> None:
     run = agent.start()
     await tool.started()
     await _cancelled(run)
-    await _goes_on(agent)
+    await goes_on(agent)
     release.set()
 
 
@@ -104,7 +95,7 @@ async def test_cancelling_twice_during_a_deaf_model_call_breaks_nothing() -> Non
     for _ in range(3):
         await asyncio.sleep(0)
     await _cancelled(run)
-    await _goes_on(agent)
+    await goes_on(agent)
     reached = asyncio.Event()
     asyncio.get_running_loop().call_later(0.35, reached.set)  # after the loop has given up on the call
     await reached.wait()
@@ -120,8 +111,7 @@ async def test_cancelling_while_the_watcher_is_told_leaves_a_valid_history(event
     await agent.progress.reached(event)
     await _cancelled(run)
     agent.progress._gates.clear()
-    agent.provider._steps.clear()
-    await _goes_on(agent)
+    await goes_on(agent)
 
 
 async def test_cancelling_while_the_calls_are_committed_leaves_a_valid_next_request() -> None:
@@ -164,7 +154,7 @@ async def test_a_timeout_around_the_session_is_a_timeout() -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0):
             await agent.session.execute("go")
-    await _goes_on(agent)
+    await goes_on(agent)
 
 
 async def test_a_message_after_a_cancelled_run_is_refused_until_the_next_one() -> None:

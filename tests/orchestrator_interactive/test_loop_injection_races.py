@@ -42,13 +42,14 @@ async def _delivered(agent: Agent) -> list[str]:
 class _Offer:
     """Hands a message over once, and knows whether it was taken."""
 
-    def __init__(self, agent: Agent) -> None:
+    def __init__(self, agent: Agent, text: str = "now") -> None:
         self._agent = agent
+        self._text = text
         self.taken: bool | None = None
 
     def __call__(self) -> None:
         try:
-            self._agent.inject(Injection("now", id="now"))
+            self._agent.inject(Injection(self._text, id="now"))
         except RunFinished:
             self.taken = False
         else:
@@ -56,34 +57,37 @@ class _Offer:
 
 
 async def _agent_with_a_tool() -> Agent:
-    return await make_agent(call(use("echo", "a")), say("one"), say("two"), tools=[echo()])
+    return await make_agent(call(use("echo", "a")), *map(say, ("one", "two", "three")), tools=[echo()])
 
 
+@pytest.mark.parametrize("text", ["now", "!now"])
 @pytest.mark.parametrize("event", PROGRESS)
-async def test_a_message_from_within_a_progress_callback_is_read_or_refused(event: str) -> None:
+async def test_a_message_from_within_a_progress_callback_is_read_or_refused(event: str, text: str) -> None:
     agent = await _agent_with_a_tool()
-    offer = _Offer(agent)
+    offer = _Offer(agent, text)
     agent.progress.act_on(event, offer)
     await agent.run()
     assert offer.taken is (event not in AFTER_THE_LAST_LOOK)
     assert await _delivered(agent) == (["now"] if offer.taken else [])
 
 
+@pytest.mark.parametrize("text", ["now", "!now"])
 @pytest.mark.parametrize("event", HOOKS)
-async def test_a_message_from_within_a_hook_is_read_or_refused(event: str) -> None:
+async def test_a_message_from_within_a_hook_is_read_or_refused(event: str, text: str) -> None:
     agent = await _agent_with_a_tool()
-    offer = _Offer(agent)
+    offer = _Offer(agent, text)
     agent.events.listen(agent.hooks, event).act_on(event, offer)
     await agent.run()
     assert offer.taken is (event not in AFTER_THE_LAST_LOOK)
     assert await _delivered(agent) == (["now"] if offer.taken else [])
 
 
+@pytest.mark.parametrize("text", ["now", "!now"])
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("index", range(4))
-async def test_a_message_while_a_row_is_committed_is_read_in_this_run(index: int, moment: str) -> None:
+async def test_a_message_while_a_row_is_committed_is_read_in_this_run(index: int, moment: str, text: str) -> None:
     agent = await _agent_with_a_tool()
-    offer, count = _Offer(agent), iter(range(100))
+    offer, count = _Offer(agent, text), iter(range(100))
 
     async def at_row(_row: dict[str, Any]) -> None:
         if next(count) == index:
@@ -119,7 +123,7 @@ async def test_a_message_during_prompt_submit_follows_the_prompt_it_came_after()
 
 async def test_what_a_failed_run_left_behind_leads_the_next_one_once_and_in_order() -> None:
     gate = asyncio.Event()
-    agent = await make_agent(after(gate, fail(ProviderUnavailableError("down"))), say("ok"), say("ok"))
+    agent = await make_agent(after(gate, fail(ProviderUnavailableError("down"))), say("ok"), say("ok"), max_retries=0)
     run = agent.start("first")
     await agent.provider.asked(1)
     agent.inject(Injection("one", id="1"))

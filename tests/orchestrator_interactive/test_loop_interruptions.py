@@ -7,13 +7,14 @@ import random
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from agents import ScriptedTool, call, echo, faults, make_agent, refusals, say, soon, use
+from agents import ScriptedTool, call, echo, faults, make_agent, say, soon, use
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from orchestrator_interactive import RunFinished
 from orchestrator_interactive.kernel import HookResult
+from orchestrator_interactive.kernel.request_check import problems_of
 
 if TYPE_CHECKING:
     from agents import Agent
@@ -99,7 +100,7 @@ async def _valid(how: str, step: int, number: int) -> None:
     found = faults(await agent.history())
     with capture_logs() as logs:
         await _goes_on(agent)
-    assert [refusal for request in agent.provider.requests for refusal in refusals(request)] == []
+    assert [refusal for request in agent.provider.requests for refusal in problems_of(request)] == []
     # Cancelled while the calls were committed, before any of them could have a result: the next request says so.
     assert found == [] or (how == "cancel" and all(fault.startswith("call without") for fault in found))
     assert found or "request.repaired" not in {entry["event"] for entry in logs}

@@ -44,7 +44,7 @@ async def test_a_run_that_succeeds() -> None:
 
 
 async def test_a_run_that_fails() -> None:
-    agent = await _agent(fail(ProviderUnavailableError("down")))
+    agent = await _agent(fail(ProviderUnavailableError("down")), max_retries=0)
     with pytest.raises(ProviderUnavailableError):
         await agent.run()
     assert _ended(agent) == ("", "error", "incomplete")
@@ -158,9 +158,11 @@ async def test_tool_events_carry_call_and_result() -> None:
     assert post["tool_result"].output == "x"
 
 
-async def test_the_loop_declares_its_own_event() -> None:
+async def test_the_loop_declares_its_own_events() -> None:
     agent = await make_agent()
-    assert ["injection:applied"] in await agent.coordinator.collect_contributions("observability.events")
+    assert ["injection:applied", "provider:fallback"] in await agent.coordinator.collect_contributions(
+        "observability.events"
+    )
 
 
 async def test_the_loop_runs_without_a_coordinator() -> None:

@@ -20,7 +20,9 @@ async def test_the_events_carry_what_the_spec_says() -> None:
     agent = await make_agent(call(use("echo", "a", text="x")), say("ok"), tools=[echo()])
     await agent.run("hello")
     progress = agent.progress
-    assert progress.of("executing") == [{"prompt": "hello"}]
+    [executing] = progress.of("executing")
+    assert executing["prompt"] == "hello"
+    assert isinstance(executing["run"], str)
     assert progress.of("thinking") == [{"iteration": 1}, {"iteration": 2}]
     assert progress.of("tool:start")[0].items() >= {"tool": "echo", "args": {"text": "x"}}.items()
     assert progress.of("tool:end")[0]["tool"] == "echo"

@@ -55,14 +55,14 @@ class HeldRun:
         if not self._end.done():
             self._end.set_result("")
 
-    async def answer(self, text: str, *, status: str = "success", waiting: int = 0) -> None:
+    async def answer(self, text: str, *, status: str = "success", waiting: int = 0, **more: Any) -> None:
         self.listening = False
-        await self.on_progress("complete", {"iterations": 1, "status": status, "waiting": waiting})
+        await self.on_progress("complete", {"iterations": 1, "status": status, "waiting": waiting, **more})
         self._end.set_result(text)
 
-    async def fail(self, error: Exception) -> None:
+    async def fail(self, error: Exception, *, waiting: int = 0, **more: Any) -> None:
         self.listening = False
-        await self.on_progress("complete", {"iterations": 1, "status": "error", "waiting": 0})
+        await self.on_progress("complete", {"iterations": 1, "status": "error", "waiting": waiting, **more})
         self._end.set_exception(error)
 
 
@@ -71,7 +71,7 @@ class HeldSessions:
 
     `hold_setup` holds a run before its loop listens, `setup_errors` are what the next set-ups fail with, and where
     `obedient` a run ends by itself when it is stopped. `prompts` are those of all runs, `overlapped` those of runs that
-    began while another one was on in their conversation.
+    began while another one was on in their conversation; `injected` are the texts of the steers of all runs.
     """
 
     def __init__(self) -> None:
@@ -81,6 +81,7 @@ class HeldSessions:
         self.setup_errors: list[Exception] = []
         self.obedient = False
         self.prompts: list[str] = []
+        self.injected: list[str] = []
         self.overlapped: list[str] = []
 
     async def next_run(self) -> HeldRun:
@@ -106,11 +107,13 @@ class HeldSessions:
                 await self.hold_setup.wait()
             if self.setup_errors:
                 raise self.setup_errors.pop(0)
+            if self.obedient and run.stops:
+                await on_progress("complete", {"iterations": 0, "status": "cancelled", "waiting": 0})
+                return ""
             await on_progress("executing", {"prompt": prompt})
+            await on_progress("thinking", {"iteration": 1})
             run.set_up = True
             self._runs.put_nowait(run)
-            if self.obedient and run.stops:
-                run.obey()
             answer = await run._end
             if self.obedient and run.stops:
                 data = {"iterations": 1, "status": "cancelled", "waiting": len(run.steers)}
@@ -126,6 +129,7 @@ class HeldSessions:
         if run.full:
             raise Refused("100 messages are waiting already; send this one later.")
         run.steers.append(steer)
+        self.injected.append(steer.text)
         run.wake()
         return True
 

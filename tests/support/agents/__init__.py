@@ -1,9 +1,10 @@
 """Parts for tests of agents: a scripted provider, tools of several tempers, recorders, and `make_agent`."""
 
 from .provider import ScriptedProvider, after, answer, call, deaf, doing, fail, never, say, streaming, use
-from .rows import faults, refusals, text_of, told
+from .rows import faults, text_of, told
+from .sequel import delivered, goes_on, late_results, results
 from .session import Agent, make_agent
-from .tools import ScriptedTool, acting, deaf_tool, echo, gated, raising, returning
+from .tools import ScriptedTool, acting, deaf_tool, echo, gated, having, raising, returning
 from .waiting import HANG_S, Milestones, deaf_to_one_cancel, soon
 from .watching import Recorder, Shelf, WatchedContext, mount_watched_context
 
@@ -23,16 +24,20 @@ __all__ = [
     "deaf",
     "deaf_to_one_cancel",
     "deaf_tool",
+    "delivered",
     "doing",
     "echo",
     "fail",
     "faults",
     "gated",
+    "goes_on",
+    "having",
+    "late_results",
     "make_agent",
     "mount_watched_context",
     "never",
     "raising",
-    "refusals",
+    "results",
     "returning",
     "say",
     "soon",

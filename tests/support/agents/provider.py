@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from orchestrator_interactive.kernel import (
     ModelInfo,
     ProviderInfo,
+    ResponseStream,
 )
-from orchestrator_interactive.kernel.errors import InvalidRequestError
 from orchestrator_interactive.kernel.messages import (
     ChatRequest,
     ChatResponse,
@@ -20,14 +20,12 @@ from orchestrator_interactive.kernel.messages import (
     ToolCallBlock,
     Usage,
 )
+from orchestrator_interactive.kernel.request_check import check
 
-from .rows import refusals
 from .waiting import Milestones, deaf_to_one_cancel
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-
-    from orchestrator_interactive.kernel import ResponseStream
 
     Row = dict[str, Any]
     Step = Callable[[ChatRequest, ResponseStream], Awaitable[ChatResponse]]
@@ -38,24 +36,24 @@ def use(name: str, call_id: str, **arguments: Any) -> ToolCall:
     return ToolCall(id=call_id, name=name, arguments=arguments)
 
 
-def answer(*blocks: ContentBlock) -> Step:
-    """Say exactly these blocks; tool calls among them are called."""
+def answer(*blocks: ContentBlock, **fields: Any) -> Step:
+    """Say exactly these blocks; tool calls among them are called. `fields` are the response's."""
     calls = [ToolCall(id=b.id, name=b.name, arguments=b.input) for b in blocks if isinstance(b, ToolCallBlock)]
+    given = {"usage": Usage(input_tokens=1, output_tokens=1, total_tokens=2), "finish_reason": "end_turn", **fields}
 
     async def step(_request: ChatRequest, _stream: ResponseStream) -> ChatResponse:
-        usage = Usage(input_tokens=1, output_tokens=1, total_tokens=2)
-        return ChatResponse(content=list(blocks), tool_calls=calls or None, usage=usage, finish_reason="end_turn")
+        return ChatResponse(content=list(blocks), tool_calls=calls or None, **given)
 
     return step
 
 
-def say(text: str) -> Step:
-    return answer(TextBlock(text=text))
+def say(text: str, **fields: Any) -> Step:
+    return answer(TextBlock(text=text), **fields)
 
 
-def call(*calls: ToolCall, text: str = "") -> Step:
+def call(*calls: ToolCall, text: str = "", **fields: Any) -> Step:
     said = [TextBlock(text=text)] if text else []
-    return answer(*said, *(ToolCallBlock(id=c.id, name=c.name, input=c.arguments) for c in calls))
+    return answer(*said, *(ToolCallBlock(id=c.id, name=c.name, input=c.arguments) for c in calls), **fields)
 
 
 def fail(error: BaseException) -> Step:
@@ -84,15 +82,20 @@ def doing(action: Callable[[], object], then: Step) -> Step:
     return step
 
 
-def streaming(*pieces: str | ContentBlock, then: Step) -> Step:
-    """Feed pieces of text and finished blocks into the stream first."""
+def streaming(*pieces: str | ContentBlock | asyncio.Event | Callable[[], object], then: Step) -> Step:
+    """Feed pieces of text and finished blocks into the stream first; wait for events among them, and do actions."""
 
     async def step(request: ChatRequest, stream: ResponseStream) -> ChatResponse:
         for piece in pieces:
-            if isinstance(piece, str):
-                stream.text(piece)
-            else:
-                stream.block(piece)
+            match piece:
+                case str():
+                    stream.text(piece)
+                case asyncio.Event():
+                    await piece.wait()
+                case _ if callable(piece):
+                    piece()
+                case _:
+                    stream.block(piece)
         return await then(request, stream)
 
     return step
@@ -131,15 +134,14 @@ class ScriptedProvider:
     async def list_models(self) -> list[ModelInfo]:
         return [ModelInfo(id="script", display_name="Script", context_window=100_000, max_output_tokens=1000)]
 
-    async def complete(self, request: ChatRequest, *, stream: ResponseStream, **_: Any) -> ChatResponse:
+    async def complete(self, request: ChatRequest, *, stream: ResponseStream | None = None, **_: Any) -> ChatResponse:
         self.requests.append(request.model_copy(deep=True))
         self._asked.pass_one()
-        if found := refusals(request):
-            raise InvalidRequestError("; ".join(found), provider=self._name)
+        check(request)
         if not self._steps:
             raise AssertionError(f"The script has no step for call {self._asked.count}.")
         try:
-            return await self._steps.popleft()(request, stream)
+            return await self._steps.popleft()(request, stream or ResponseStream())
         except asyncio.CancelledError:
             self.cancelled += 1
             raise
@@ -149,6 +151,10 @@ class ScriptedProvider:
 
     def add(self, *steps: Step) -> None:
         self._steps.extend(steps)
+
+    def drop_the_rest(self) -> None:
+        """Forget what the script had still to say."""
+        self._steps.clear()
 
     async def asked(self, number: int) -> None:
         """Wait until the model has been called this many times."""

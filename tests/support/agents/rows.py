@@ -46,23 +46,6 @@ def faults(rows: Iterable[Row]) -> list[str]:
     return found + [f"call without a result: {call_id}" for call_id in waiting]
 
 
-def refusals(request: ChatRequest) -> list[str]:
-    """Why a strict provider would refuse this request."""
-    rows = [message.model_dump(exclude_none=True) for message in request.messages]
-    found = faults(rows)
-    for row in rows:
-        blocks = row["content"] if isinstance(row["content"], list) else []
-        if row["role"] == "assistant" and not row["content"]:
-            found.append("empty answer")
-        found += ["blank text" for block in blocks if block["type"] == "text" and not block["text"].strip()]
-        found += ["unsigned thinking" for block in blocks if block["type"] == "thinking" and not block.get("signature")]
-    if not rows or rows[-1]["role"] == "assistant":
-        found.append("the last word is the model's")
-    if request.tool_choice is not None and not request.tools:
-        found.append("tool_choice without tools")
-    return found
-
-
 def _call_ids(row: Row) -> list[str]:
     content = row.get("content")
     blocks = content if isinstance(content, list) else []

@@ -23,7 +23,7 @@ from .watching import Recorder, Shelf, WatchedContext, mount_watched_context
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from orchestrator_interactive.injection import Injection
+    from orchestrator_interactive import Injection, Receipt
     from orchestrator_interactive.kernel import CancellationToken, HookRegistry, ModuleCoordinator, ResponseStream
     from orchestrator_interactive.kernel.interfaces import ApprovalSystem, DisplaySystem, Tool
 
@@ -54,14 +54,27 @@ class Agent:
     def token(self) -> CancellationToken:
         return self.session.coordinator.cancellation
 
-    def inject(self, content: str | Injection) -> None:
-        self.coordinator.get_capability("orchestrator.inject_message")(content)
+    def inject(self, content: str | Injection) -> Receipt:
+        receipt: Receipt = self.coordinator.get_capability("orchestrator.inject_message")(content)
+        return receipt
+
+    def edit(self, message_id: str, text: str) -> bool:
+        edited: bool = self.coordinator.get_capability("orchestrator.edit_message")(message_id, text)
+        return edited
+
+    def withdraw(self, message_id: str) -> bool:
+        withdrawn: bool = self.coordinator.get_capability("orchestrator.withdraw_message")(message_id)
+        return withdrawn
+
+    def receipts(self) -> tuple[Receipt, ...]:
+        receipts: tuple[Receipt, ...] = self.coordinator.get_capability("orchestrator.receipts")()
+        return receipts
 
     def notify(self, content: str) -> None:
         self.coordinator.get_capability("orchestrator.notify")(content)
 
-    def stop(self, *, immediate: bool = False) -> bool:
-        stopped: bool = self.coordinator.get_capability("orchestrator.stop")(immediate)
+    def stop(self, *, immediate: bool = False, run_id: str | None = None) -> bool:
+        stopped: bool = self.coordinator.get_capability("orchestrator.stop")(immediate, run_id)
         return stopped
 
     async def run(self, prompt: str = "go") -> str:

@@ -111,3 +111,10 @@ def acting(action: Callable[[], object], name: str = "act") -> ScriptedTool:
         return ToolResult(output="done")
 
     return ScriptedTool(name, behave)
+
+
+def having(tool: ScriptedTool, **attributes: Any) -> ScriptedTool:
+    """The tool with attributes that the contract leaves to it: `side_effect_free`, `timeout_s`, `label`."""
+    for name, value in attributes.items():
+        setattr(tool, name, value)
+    return tool

@@ -1,0 +1,176 @@
+"""The tool calls of one run: begun early, of the batch that is on, or with their results to follow."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from orchestrator_interactive.kernel.messages import ToolCall, ToolCallBlock
+from orchestrator_interactive.results import late_row
+from orchestrator_interactive.run import RunDenied
+from orchestrator_interactive.tools import ToolUse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+
+    from orchestrator_interactive.injection import InjectionQueue
+    from orchestrator_interactive.kernel.messages import ContentBlock
+    from orchestrator_interactive.results import ToolOutcome
+    from orchestrator_interactive.run import Run
+    from orchestrator_interactive.settings import LoopOptions
+
+log = structlog.get_logger(__name__)
+
+
+class ToolCalls:
+    """Every call of a run, from its beginning until it is settled: closed, with its row in the log.
+
+    When the run is to end, what has not begun is cut at once, and what runs after the grace period; asked to end
+    immediately, all of it.
+    """
+
+    def __init__(self, run: Run, options: LoopOptions) -> None:
+        self._run = run
+        self._options = options
+        self._open: list[ToolUse] = []
+        self._early: dict[str, ToolUse] = {}
+        self._pending: list[ToolUse] = []
+        self._outcomes: list[ToolOutcome] = []
+        self._grace: asyncio.TimerHandle | None = None
+        self._is_cut = False
+
+    @property
+    def are_pending(self) -> bool:
+        """Whether results are owed to the model."""
+        return bool(self._pending)
+
+    def close(self) -> None:
+        """Nothing is to be cut any more."""
+        if self._grace is not None:
+            self._grace.cancel()
+
+    @property
+    def early_ids(self) -> Collection[str]:
+        """The calls that began before their answer was complete, and are in no batch yet."""
+        return self._early.keys()
+
+    def told(self) -> list[dict[str, Any]]:
+        """How each settled call ended, as progress tells of it."""
+        return [
+            {"tool": each.tool, "id": each.id, "label": each.label, "outcome": each.outcome} for each in self._outcomes
+        ]
+
+    def begin(self, call: ToolCall) -> ToolUse:
+        """Begin a call of a committed answer, or go on with it where it has begun early."""
+        early = self._early.get(call.id)
+        if early is not None and early.call == call:
+            return self._early.pop(call.id)
+        return self._begin(call)
+
+    def begin_early(self, block: ContentBlock, is_used: Callable[[str], bool]) -> None:
+        """Begin a call while the rest of its answer is on the way, where that can do no harm."""
+        if not isinstance(block, ToolCallBlock) or block.id in self._early or is_used(block.id):
+            return
+        if getattr(self._run.tools.get(block.name), "side_effect_free", False) and not self._grace:
+            self._early[block.id] = self._begin(ToolCall(id=block.id, name=block.name, arguments=block.input))
+
+    def _begin(self, call: ToolCall) -> ToolUse:
+        use = ToolUse(self._run, call, self._options.tool_timeout_s, self._options.max_result_chars)
+        self._open.append(use)
+        if self._is_cut or self._grace is not None:
+            use.cut()
+        return use
+
+    async def settle(self, use: ToolUse, row: dict[str, Any] | None) -> None:
+        """Add the row of a closed call to the log, and close its events; without a row it leaves no trace there."""
+        self._open.remove(use)
+        self._outcomes.append(use.outcome())
+        try:
+            if row is not None:
+                await self._run.context.add_message(row)
+        finally:
+            await use.report_cut()
+
+    async def drop_early(self) -> None:
+        """End the early calls that no answer has asked for after all: it failed, or was changed."""
+        dropped, self._early = list(self._early.values()), {}
+        await self._drop(dropped)
+
+    async def _drop(self, uses: Iterable[ToolUse]) -> None:
+        dropped = list(uses)
+        for use in dropped:
+            use.cut()
+        for use in dropped:
+            await use.end()
+            use.close()
+            await self.settle(use, None)
+
+    def postpone(self, use: ToolUse) -> None:
+        """Let the result of a call follow later."""
+        self._pending.append(use)
+
+    async def bring_in(self) -> None:
+        """Commit the results of those pending calls that are over, as one row."""
+        if any(use.is_over for use in self._pending):
+            await self._run.show()
+            await self._commit_late()
+
+    async def _commit_late(self) -> None:
+        over = [use for use in self._pending if use.is_over]
+        await self._run.context.add_message(late_row([use.close() for use in over]))
+        self._pending = [use for use in self._pending if use not in over]
+        for use in over:
+            await self.settle(use, None)
+        await self.route_wishes(over)
+
+    async def route_wishes(self, uses: Iterable[ToolUse]) -> None:
+        """Send what the hooks wished during these calls where it belongs, now that all their results stand."""
+        for event, wish in [wish for use in uses for wish in use.wishes]:
+            try:
+                await self._run.route(wish, event)
+            except RunDenied:
+                log.info("hook.denied_too_late", hook=wish.hook_name, hook_event=event)
+
+    async def news(self, inbox: InjectionQueue) -> None:
+        """Wait until a pending call is over, somebody writes, or the run is to end."""
+        woken = asyncio.Event()
+
+        def wake(*_: object) -> None:
+            woken.set()
+
+        for use in self._pending:
+            use.watch(wake)
+        with inbox.watch(wake), self._run.stop.watch(wake):
+            if not any(use.is_over for use in self._pending):
+                await woken.wait()
+        for use in self._pending:
+            use.watch(None)
+
+    def wind_up(self) -> None:
+        """The run is to end: cut what has not begun, and the rest when the grace period is over."""
+        for use in self._open:
+            if self._run.stop.is_immediate or use.stage in ("waiting", "announced"):
+                use.cut()
+        if self._grace is None:
+            self._grace = asyncio.get_running_loop().call_later(self._options.stop_grace_s, self.cut)
+
+    def cut(self) -> None:
+        """Cut every call."""
+        self._is_cut = True
+        for use in self._open:
+            use.cut()
+
+    async def end(self) -> None:
+        """Settle all that is left when the run comes to its end, however it does; what is in the log stays valid."""
+        if not self._open:
+            return
+        if not self._run.stop.is_cancelled:
+            self.cut()
+        await self.drop_early()
+        for use in self._pending:
+            await use.end()
+        if self._pending:
+            await self._commit_late()
+        await self._drop(self._open)

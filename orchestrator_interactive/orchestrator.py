@@ -1,0 +1,223 @@
+"""The orchestrator module: the doors to an agent loop that takes messages in while it runs."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from orchestrator_interactive.injection import Injection, InjectionQueue, notice_row
+from orchestrator_interactive.kernel import events
+from orchestrator_interactive.kernel.cancellation import CancellationToken
+from orchestrator_interactive.kernel.hooks import CONTINUE
+from orchestrator_interactive.kernel.interop import at_home, own_hooks, own_tool
+from orchestrator_interactive.kernel.models import sendable
+from orchestrator_interactive.loop import Loop, Outcome
+from orchestrator_interactive.options import read
+from orchestrator_interactive.receipts import Receipts
+from orchestrator_interactive.rows import user_row
+from orchestrator_interactive.run import Run, changed
+from orchestrator_interactive.settings import LoopOptions
+from orchestrator_interactive.usage import read_back, spent_in
+from orchestrator_interactive.work import Work
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
+    from orchestrator_interactive.kernel.hooks import HookRegistry
+    from orchestrator_interactive.kernel.interfaces import ContextManager, ProgressCallback, Provider, Tool
+    from orchestrator_interactive.kernel.models import HookResult
+    from orchestrator_interactive.receipts import Receipt
+    from orchestrator_interactive.usage import Spent
+
+NAME = "loop-interactive"
+
+# How long a run may take over its end, once it is to end and the grace period of its tools is over.
+_ENDED_WITHIN_S = 2.0
+
+
+class InteractiveOrchestrator:
+    """An agent loop that takes messages in while it runs, and can be stopped at any instant.
+
+    One `execute` at a time; the queue outlives it, so what a stopped run did not read leads the next one.
+    """
+
+    def __init__(self, config: dict[str, Any] | None = None) -> None:
+        self._options = read(LoopOptions, config or {}, NAME)
+        self._queue = InjectionQueue(self._options.max_waiting)
+        self._receipts = Receipts()
+        self._notices: list[str] = []
+        self._running: Run | None = None
+        self._spent: Spent | None = None
+
+    def inject_message(self, content: str | Injection) -> Receipt:
+        """Hand a message to the running loop; it is read at the next of the three injection points.
+
+        One that begins with `!` is read at once: it cuts the model call in flight, and leaves running tools alone.
+        Belongs to the loop's event loop: from another thread use `loop.call_soon_threadsafe`.
+
+        Raises:
+            RunFinished: the run has taken its last look.
+            InjectionQueueFull: too many messages are waiting.
+            ValueError: the text is blank.
+        """
+        injection = Injection.of(content)
+        self._queue.offer(injection)
+        return self._receipts.accept(injection.id)
+
+    def edit_message(self, message_id: str, text: str) -> bool:
+        """Replace the text of a message that waits. False: the model has it already, or nobody knows it.
+
+        Raises:
+            ValueError: the text is blank.
+        """
+        return self._queue.edit(message_id, text)
+
+    def withdraw_message(self, message_id: str) -> bool:
+        """Take a message back that waits. False: the model has it already, or nobody knows it."""
+        if not self._queue.withdraw(message_id):
+            return False
+        self._receipts.withdraw(message_id)
+        return True
+
+    def receipts(self) -> tuple[Receipt, ...]:
+        """Where each message stands that was written to the current or the last run, in order."""
+        return self._receipts.all()
+
+    def notify(self, content: str) -> None:
+        """Keep a notice for the next run; it never reaches the running one."""
+        self._notices.append(content)
+
+    def stop(self, immediate: bool = False, run_id: str | None = None) -> bool:
+        """Stop the running loop. Returns whether that changed anything; without a run it does nothing.
+
+        `run_id` (told by the progress event `executing`) fences a late stop: it does nothing to any other run.
+        """
+        if self._running is None or run_id not in (None, self._running.id):
+            return False
+        token = self._running.session_stop
+        return token.request_immediate() if immediate else token.request_graceful()
+
+    async def execute(  # noqa: PLR0913, PLR0917 - the signature is the contract's
+        self,
+        prompt: str,
+        context: ContextManager,
+        providers: dict[str, Provider],
+        tools: dict[str, Tool],
+        hooks: HookRegistry,
+        coordinator: ModuleCoordinator | None = None,
+        on_progress: ProgressCallback | None = None,
+        **_: Any,
+    ) -> str:
+        """Run the loop on a prompt and return the answer; after a stop, what the model had said until then.
+
+        Raises:
+            LLMError: the provider failed.
+            RuntimeError: a run is on already.
+        """
+        if self._running is not None:
+            raise RuntimeError("This orchestrator is running; inject the message instead.")
+        home = at_home(coordinator) if coordinator else None
+        token = home.cancellation if home else CancellationToken()
+        own_tools = {name: own_tool(tool) for name, tool in tools.items()}
+        run = Run(context, own_tools, own_hooks(hooks), home, token, on_progress)
+        self._running = run
+        self._queue.open()
+        self._receipts.begin()
+        loop = Loop(run, self._queue, self._receipts, self._options)
+        # A task of its own: whoever cancels this stops the loop, and nothing in it is torn in the middle.
+        working = Work(loop.go(partial(self._begin, run, loop, prompt, len(self._queue)), providers))
+        with token.watch(run.follow):
+            try:
+                with run.stop.watch(partial(self._hurry, run, working)), _telling_of_compaction(run):
+                    await working.end(run.cancel)
+            finally:
+                self._queue.close()
+                outcome = _outcome_of(working, run)
+                try:
+                    await Work(self._report_end(run, loop, outcome)).end(run.cancel)
+                finally:
+                    self._running = None
+        if working.finished():
+            working.task.result()  # raises what the loop raised
+        return outcome.text
+
+    def _hurry(self, run: Run, working: Work[Outcome]) -> None:
+        """Not even a log that hangs may hold whoever stops a run."""
+        grace_s = 0 if run.stop.is_immediate else self._options.stop_grace_s
+        asyncio.get_running_loop().call_later(grace_s + _ENDED_WITHIN_S, working.cut)
+
+    async def _begin(self, run: Run, loop: Loop, prompt: str, left_behind: int) -> None:
+        """Announce the run and commit its prompt, after what an earlier run left behind."""
+        waiting = self._queue.drain()
+        leading = waiting[:left_behind]
+        self._queue.restore(waiting[left_behind:])  # written after the prompt
+        try:
+            if run.coordinator is not None:
+                run.coordinator.reset_turn()
+            await run.announce(events.EXECUTION_START, {"prompt": prompt})
+            await run.progress("executing", prompt=prompt, run=run.id)
+            wish = await run.consult(events.PROMPT_SUBMIT, {"prompt": prompt})
+            if self._spent is None:  # of a conversation that was resumed, the log knows
+                self._spent = spent_in(await run.context.get_messages())
+            if self._notices:
+                await self._tell_notices(run)
+        except BaseException:
+            self._queue.restore(leading)
+            raise
+        await loop.take_in(leading)
+        await run.context.add_message(user_row(sendable(changed(wish, "prompt", prompt))))
+
+    async def _tell_notices(self, run: Run) -> None:
+        count = len(self._notices)
+        await run.context.add_message(notice_row(self._notices[:count]))
+        del self._notices[:count]
+
+    async def _report_end(self, run: Run, loop: Loop, outcome: Outcome) -> None:
+        if self._spent is not None:
+            self._spent = self._spent.plus(run.spent)
+        ended = {"cancelled": "cancelled", "error": "error"}.get(outcome.status, "completed")
+        response = outcome.text if ended == "completed" else ""
+        status = "incomplete" if outcome.status == "error" else outcome.status
+        complete = {"orchestrator": NAME, "turn_count": run.iterations, "status": status}
+        await run.announce(events.EXECUTION_END, {"response": response, "status": ended})
+        await run.announce(events.ORCHESTRATOR_COMPLETE, complete)
+        await run.progress("complete", **self._told(run, loop, outcome))
+
+    def _told(self, run: Run, loop: Loop, outcome: Outcome) -> dict[str, Any]:
+        why = {"reason": outcome.reason, "detail": outcome.detail}
+        return {
+            "iterations": run.iterations,
+            "status": outcome.status,
+            **{key: value for key, value in why.items() if value is not None},
+            "waiting": len(self._queue),
+            "messages": self._receipts.told(),
+            "tools": loop.calls.told(),
+            "usage": run.spent.told(),
+            "conversation_usage": (self._spent or run.spent).told(),
+        }
+
+
+def _outcome_of(working: Work[Outcome], run: Run) -> Outcome:
+    if not working.finished():
+        return Outcome(run.unshown, "cancelled")
+    return Outcome("", "error") if working.task.exception() else working.task.result()
+
+
+@contextmanager
+def _telling_of_compaction(run: Run) -> Iterator[None]:
+    async def tell(_event: str, _data: dict[str, Any]) -> HookResult:
+        await run.progress("compacting")
+        return CONTINUE
+
+    async def count(_event: str, data: dict[str, Any]) -> HookResult:
+        run.spent = run.spent.plus(read_back(data.get("usage")))  # of a summary by the model
+        return CONTINUE
+
+    with ExitStack() as listening:
+        if hasattr(run.hooks, "register"):  # amplifier-core's recorder for tests can only be told
+            for event, handler in ((events.CONTEXT_PRE_COMPACT, tell), (events.CONTEXT_POST_COMPACT, count)):
+                listening.callback(run.hooks.register(event, handler, name=NAME))
+        yield

@@ -1,0 +1,55 @@
+"""Where each message stands that people wrote to a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+State = Literal["waiting", "delivered", "withdrawn"]
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """Where one message stands.
+
+    Args:
+        id: identity of the message.
+        state: it waits for the run to read it; it stands in a committed row; its author took it back.
+        iteration: the model call that reads it, counted from 1 in the run that took it in.
+    """
+
+    id: str
+    state: State = "waiting"
+    iteration: int | None = None
+
+
+class Receipts:
+    """The messages of the current or the last run, in the order in which they were accepted."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, Receipt] = {}
+
+    def begin(self) -> None:
+        """Forget what has come to its end; what waits is the new run's."""
+        self._by_id = {each.id: each for each in self._by_id.values() if each.state == "waiting"}
+
+    def accept(self, message_id: str) -> Receipt:
+        receipt = self._by_id[message_id] = Receipt(message_id)
+        return receipt
+
+    def deliver(self, message_ids: Iterable[str], iteration: int) -> None:
+        for each in message_ids:
+            self._by_id[each] = Receipt(each, "delivered", iteration)
+
+    def withdraw(self, message_id: str) -> None:
+        self._by_id[message_id] = replace(self._by_id[message_id], state="withdrawn")
+
+    def all(self) -> tuple[Receipt, ...]:
+        return tuple(self._by_id.values())
+
+    def told(self) -> list[dict[str, Any]]:
+        """As progress tells of them."""
+        return [{"id": each.id, "state": each.state, "iteration": each.iteration} for each in self._by_id.values()]

@@ -1,0 +1,130 @@
+"""What came of a tool call, and how it is written down."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import structlog
+
+from orchestrator_interactive.kernel.interop import own
+from orchestrator_interactive.kernel.models import ToolResult
+from orchestrator_interactive.rows import tool_row
+from orchestrator_interactive.run import changed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from orchestrator_interactive.kernel.messages import ToolCall
+    from orchestrator_interactive.kernel.models import HookResult
+
+log = structlog.get_logger(__name__)
+
+NOT_STARTED = "Not started: the run was stopped before this call."
+UNCHECKED = "It ended; the run was stopped before its result had been checked, so the result is not shown."
+UNKNOWN_OUTCOME = "Cancelled while it was running: its outcome is unknown."
+TIMED_OUT = "It had not finished after {timeout_s:g} seconds and was cancelled: its outcome is unknown."
+STILL_RUNNING = "Still at work; its result will follow."
+LATE_PREFIX = "[Results of tool calls that were still at work:]"
+
+Block = dict[str, Any]
+# Finished and failed are known results; cancelled did nothing; unknown may have done anything.
+Outcome = Literal["finished", "failed", "cancelled", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutcome:
+    """How one call ended: for the people who stop a run."""
+
+    tool: str
+    id: str
+    label: str | None
+    outcome: Outcome
+
+
+def failure(message: str) -> ToolResult:
+    return ToolResult(success=False, error={"message": message})
+
+
+def as_result(returned: Any) -> ToolResult:
+    """A `ToolResult`; anything else that a tool returns is its output."""
+    result = own(returned)
+    return result if isinstance(result, ToolResult) else ToolResult(output=result)
+
+
+def changed_result(wish: HookResult, result: ToolResult) -> ToolResult:
+    """What the hooks made of a result; a text or other data in its place is its output."""
+    value = (wish.data or {}).get("tool_result")
+    if isinstance(value, str) or (isinstance(value, dict) and not value.keys() <= ToolResult.model_fields.keys()):
+        return result.model_copy(update={"output": value})
+    return changed(wish, "tool_result", result)
+
+
+def result_row(call: ToolCall, result: ToolResult, most_chars: int) -> dict[str, Any]:
+    """The row of a result. One that is larger than `most_chars` is shortened there; its metadata keep the whole."""
+    content, failed = _written_down(result)
+    shown = _capped(content, most_chars)
+    row = tool_row(call, shown, failed=failed)
+    if shown is not content:
+        row["metadata"] = {**row.get("metadata", {}), "whole": content}
+    return row
+
+
+def still_running_row(call: ToolCall) -> dict[str, Any]:
+    row = tool_row(call, STILL_RUNNING)
+    row["metadata"] = {"pending": True}
+    return row
+
+
+def late_row(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The one user row for results that could not stand behind their calls any more; `rows` are theirs.
+
+    Their text is indented, so that no line of it can pass for a person's.
+    """
+    text = "\n".join([LATE_PREFIX, *(f"- {_told(row)}" for row in rows)])
+    images = [block for row in rows for block in _blocks(row) if block.get("type") == "image"]
+    late: dict[str, Any] = {"role": "user", "content": [{"type": "text", "text": text}, *images] if images else text}
+    late["metadata"] = {"results": [row["tool_call_id"] for row in rows]}
+    if whole := {row["tool_call_id"]: row["metadata"]["whole"] for row in rows if "whole" in row.get("metadata", {})}:
+        late["metadata"]["whole"] = whole
+    return late
+
+
+def _told(row: dict[str, Any]) -> str:
+    text = "\n".join(block["text"] for block in _blocks(row) if block.get("type") == "text")
+    failed = "failed: " if row.get("metadata", {}).get("is_error") else ""
+    whole = f"call {row['tool_call_id']}, {row['name']}: {failed}{text}"  # ids and names are the model's, too
+    return "\n  ".join(whole.splitlines())
+
+
+def _blocks(row: dict[str, Any]) -> list[Block]:
+    content = row["content"]
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+def _written_down(result: ToolResult) -> tuple[str | list[Block], bool]:
+    """What the model reads of a result, and whether it is a failure."""
+    if result.content:
+        return [block.model_dump(exclude_none=True) for block in result.content], not result.success
+    try:
+        return result.get_serialized_output(), not result.success
+    except Exception as e:  # an output of a tool's own kind may not take the run down
+        log.exception("tool.output_unreadable")
+        return f"The tool's output cannot be written down: {type(e).__name__}.", True
+
+
+def _capped(content: str | list[Block], most_chars: int) -> str | list[Block]:
+    if isinstance(content, str):
+        return content if len(content) <= most_chars else _shortened(content, most_chars)
+    if sum(len(block.get("text", "")) for block in content) <= most_chars:
+        return content
+    text = "\n".join(block["text"] for block in content if block.get("type") == "text")
+    others = [block for block in content if block.get("type") != "text"]
+    return [{"type": "text", "text": _shortened(text, most_chars)}, *others]
+
+
+def _shortened(text: str, most_chars: int) -> str:
+    tail = most_chars // 4
+    head = most_chars - tail
+    marker = f"[… {len(text) - most_chars} characters are left out here …]"
+    return f"{text[:head]}\n{marker}\n{text[len(text) - tail :]}"

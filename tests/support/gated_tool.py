@@ -1,0 +1,46 @@
+"""A tool module whose calls wait until the test lets them go on: see `ToolGate`. `source` leads here."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from orchestrator_interactive.kernel import ToolResult
+from orchestrator_interactive.kernel.report import report
+
+if TYPE_CHECKING:
+    from orchestrator_interactive.kernel import ModuleCoordinator
+
+
+class GatedTool:
+    name = "run_tests"
+    description = "Run the tests."
+    input_schema: dict[str, Any] = {"type": "object", "properties": {}}  # noqa: RUF012 - nobody changes it
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+
+    def label(self, _input: dict[str, Any]) -> str:
+        return "Running the tests"
+
+    async def execute(self, _input: dict[str, Any]) -> ToolResult:
+        report("12 of 40 passed")
+        await pass_gate(self._port)
+        return ToolResult(output="all passed")
+
+
+async def pass_gate(port: int) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        await reader.read()
+    finally:
+        writer.close()
+
+
+async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> GatedTool:
+    """`port` is the gate of its calls; the mount itself waits at `mount_port`, where that is given."""
+    if config.get("mount_port"):
+        await pass_gate(config["mount_port"])
+    tool = GatedTool(config["port"])
+    await coordinator.mount("tools", tool)
+    return tool
