@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Self
 import structlog
 
 from connector import phrases
-from connector.execution import Execution, Inbound
+from connector.execution import Execution
+from connector.inbox import Inbound
 from connector.messages import is_stop_word
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Conversations:
         self._bot_user = bot_user
         self._active: dict[str, Execution] = {}
         self._leading: dict[str, list[Inbound]] = {}
+        self._left: dict[tuple[str, str], tuple[Message, int]] = {}
         self._seen: OrderedDict[str, None] = OrderedDict()
         self._runs: set[asyncio.Task[None]] = set()
         self._closing = False
@@ -52,6 +54,7 @@ class Conversations:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._closing = True
+        self._tell_where_messages_wait()
         for execution in self._active.values():
             execution.abort()
         # A run that neither ends nor heeds being cancelled does not keep the process from ending.
@@ -123,8 +126,9 @@ class Conversations:
             # No await between here and the next start: a message finds either this run or the next one.
             del self._active[conversation]
         log.info("run.ended", conversation=conversation)
+        self._count_left(execution)
         if execution.goes_on and not self._closing:
-            self._start(execution.unread, was_waiting=True)
+            self._start(execution.hand_over(), was_waiting=True)
         elif execution.unread:
             self._leave(conversation, execution)
 
@@ -135,6 +139,24 @@ class Conversations:
             return
         last, count = execution.unnamed[-1].message, len(execution.unnamed)
         self._desk.tell(last, phrases.CLOSING if self._closing else phrases.held_back(count))
+
+    def _count_left(self, execution: Execution) -> None:
+        """Remember how many messages wait in a loop that does not run, for as long as they do."""
+        key = (execution.place.conversation_id, execution.first.instance.name)
+        if execution.waiting and not self._closing:
+            self._left[key] = (execution.first.message, execution.waiting)
+        elif execution.waiting == 0:
+            self._left.pop(key, None)
+
+    def _tell_where_messages_wait(self) -> None:
+        """The next run was to take them along, and there is none any more; a run that is on speaks for itself."""
+        counts = [(messages[-1].message, len(messages)) for messages in self._leading.values()]
+        for (conversation, instance), left in self._left.items():
+            running = self._active.get(conversation)
+            if running is None or running.first.instance.name != instance:
+                counts.append(left)
+        for message, count in counts:
+            self._desk.tell(message, phrases.lost(count))
 
     def _stop_by_word(self, message: Message) -> None:
         execution = self._active.get(message.place.conversation_id)

@@ -27,6 +27,7 @@ class Desk:
         self.wire = wire
         self.names = Names(wire)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._accepting: dict[str, asyncio.Task[None]] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -41,21 +42,30 @@ class Desk:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def spawn(self, coroutine: Coroutine[Any, Any, object]) -> None:
+    def spawn(self, coroutine: Coroutine[Any, Any, object]) -> asyncio.Task[None]:
         task = asyncio.create_task(best_effort(coroutine))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
-    def mark(self, message: Message, emoji: str) -> None:
-        """📨 says that a message is accepted, 👀 that the model has it before it."""
-        self.spawn(self.wire.react(message.channel, message.ts, emoji))
+    def mark_accepted(self, message: Message) -> None:
+        """📨: the message is with us, and will be read."""
+        marking = self.spawn(self.wire.react(message.channel, message.ts, ENVELOPE))
+        self._accepting[message.id] = marking
+        marking.add_done_callback(lambda _: self._accepting.pop(message.id, None))
 
     def take_back(self, message: Message) -> None:
         """The message is not accepted after all."""
-        self.spawn(self.wire.unreact(message.channel, message.ts, ENVELOPE))
+        self.spawn(self._take_back(message, self._accepting.get(message.id)))
+
+    async def _take_back(self, message: Message, marking: asyncio.Task[None] | None) -> None:
+        # A mark that is still on its way would arrive after it had been taken away.
+        if marking is not None:
+            await asyncio.wait((marking,))
+        await self.wire.unreact(message.channel, message.ts, ENVELOPE)
 
     def mark_read(self, message_id: str) -> None:
-        """👀 on a message of ours; what a module handed to the loop has an id of another form, and no mark."""
+        """👀: the model has the message before it. What a module handed to the loop has an id of another form."""
         match message_id.split(":"):
             case [_team, channel, ts]:
                 self.spawn(self.wire.react(channel, ts, EYES))

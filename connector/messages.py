@@ -120,5 +120,5 @@ def plain_text(text: str, bot: str) -> str:
 
 
 def is_stop_word(prompt: str) -> bool:
-    """Whether a prompt says `stop`, or a word like it, and nothing else."""
-    return prompt.strip().strip("!.").lower() in _STOP_WORDS
+    """Whether a prompt says `stop`, or a word like it, and nothing else; `!stop` does, too."""
+    return prompt.strip(" \t\n!.").lower() in _STOP_WORDS

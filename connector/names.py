@@ -11,6 +11,8 @@ import structlog
 from connector.wire import SlackCallFailed
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from connector.wire import Wire
 
 log = structlog.get_logger(__name__)
@@ -27,22 +29,30 @@ class Names:
         self._wire = wire
         self._asked: dict[str, asyncio.Task[str | None]] = {}
 
-    async def of(self, user: str) -> str | None:
-        """The name, or `None` where Slack does not tell it within a moment; then the next question may know it."""
-        if user not in self._asked:
-            self._asked[user] = asyncio.create_task(self._ask(user))
-        task = self._asked[user]
-        await asyncio.wait((task,), timeout=WAIT_S)
-        return task.result() if task.done() else None
+    async def learn(self, users: Iterable[str], within_s: float = WAIT_S) -> None:
+        """Ask Slack what these people are called, all at once, and wait for it, but not for long."""
+        unknown = [task for task in map(self._task_of, users) if not task.done()]
+        if unknown:
+            await asyncio.wait(unknown, timeout=within_s)
 
-    async def readable(self, text: str) -> str:
-        """A text in which people are mentioned by name."""
-        known = {user: await self.of(user) for user in set(_USER.findall(text))}
-        return _USER.sub(lambda m: f"@{known[m[1]] or m[1]}", text)
+    def of(self, user: str) -> str | None:
+        """The name, or `None` where Slack has not told it."""
+        task = self._asked.get(user)
+        has_answer = task is not None and task.done() and not task.cancelled() and task.exception() is None
+        return task.result() if task is not None and has_answer else None
+
+    def readable(self, text: str) -> str:
+        """A text in which those people are mentioned by name whose names are known."""
+        return _USER.sub(lambda mention: f"@{self.of(mention[1]) or mention[1]}", text)
 
     def close(self) -> None:
         for task in self._asked.values():
             task.cancel()
+
+    def _task_of(self, user: str) -> asyncio.Task[str | None]:
+        if user not in self._asked:
+            self._asked[user] = asyncio.create_task(self._ask(user))
+        return self._asked[user]
 
     async def _ask(self, user: str) -> str | None:
         try:
@@ -54,3 +64,8 @@ class Names:
         shown = profile.get("profile", {}).get("display_name")
         name: str | None = shown or profile.get("real_name") or profile.get("name")
         return name
+
+
+def mentioned_in(text: str) -> set[str]:
+    """The people whom a text mentions."""
+    return set(_USER.findall(text))

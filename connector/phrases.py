@@ -1,88 +1,30 @@
-"""What the status message says, in plain words."""
+"""What the service itself says in a thread, in plain words."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
-_GEAR = "⚙️"
-_LABEL_CHARS = 120
+from connector.activity import one_line
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
-@dataclass(slots=True)
-class Activity:
-    """What a run is doing, as its progress events tell it.
+    from connector.ending import Ending
 
-    Much of it is over faster than a status message may be edited, so the first tool of the latest batch and the taking
-    in of input are told once even when they have passed.
-    """
+_LABEL_CHARS = 40
+_LABELS = 2
+_DETAIL_CHARS = 300
 
-    _tools: dict[str, str] = field(default_factory=dict)
-    _latest: str | None = None
-    _thinking: bool = False
-    _taking_in: bool = False
-    _told_taking_in: bool = False
-
-    def hear(self, event: str, data: dict[str, Any]) -> None:
-        match event:
-            case "thinking":
-                self._thinking = True
-            case "tool:start":
-                label = data.get("label") or f"Using {data['tool']}"
-                if self._thinking:  # the first of its batch stands for it
-                    self._latest, self._thinking = label, False
-                self._tools[data.get("id", data["tool"])] = label
-                self._taking_in = self._taking_in and not self._told_taking_in
-            case "tool:end":
-                self._tools.pop(data.get("id", data["tool"]), None)
-            case "injection:applied":
-                self._taking_in, self._told_taking_in = True, False
-
-    def told(self) -> None:
-        """Take note that people have read the phrase as it stands."""
-        self._latest, self._told_taking_in = None, self._taking_in
-
-    def phrase(self) -> str:
-        tool = next(iter(self._tools.values()), self._latest)
-        parts = ["Incorporating your input…"] if self._taking_in else []
-        if tool:
-            parts.append(f"{tool[:_LABEL_CHARS]}…")
-        if len(self._tools) > 1:
-            parts.append(f"({len(self._tools)} tools active)")
-        if not parts:
-            parts.append("Thinking…" if self._thinking else "Working…")
-        return " ".join([_GEAR, *parts])
-
-
-def stopped(by: str, waiting: int) -> str:
-    return _with_waiting(f"🛑 Stopped by {by}.", waiting)
-
-
-def failed(sentence: str, waiting: int) -> str:
-    return _with_waiting(f"⚠️ {sentence}", waiting)
-
-
-def held_back(waiting: int) -> str:
-    return _with_waiting("📨", waiting)
-
-
-def shut_down(unread: int) -> str:
-    text = "🛑 Stopped: the service is shutting down."
-    if not unread:
-        return text
-    which = (
-        "1 message was not read; please send it again"
-        if unread == 1
-        else f"{unread} messages were not read; please send them again"
-    )
-    return f"{text} {which} once it is back."
-
-
-def not_posted(error: str) -> str:
-    return (
-        f"⚠️ I have an answer, but Slack does not take it ({error}). Whoever runs this bot finds the reason in its log."
-    )
-
+_GO_ON = "Write “go on” to let me continue."
+_INCOMPLETE = {
+    "max_iterations": f"I stopped here: I have taken all the steps that one run may take. {_GO_ON}",
+    "max_cost_usd": f"I stopped here: this run has cost as much as one run may. {_GO_ON}",
+    "max_tokens": f"I stopped here: this run has used as many tokens as one run may. {_GO_ON}",
+    "max_duration_s": f"I stopped here: this run has taken as long as one run may. {_GO_ON}",
+    "length": f"My answer ends here because it became too long. {_GO_ON}",
+    "refusal": "The model declined to go on with this. Put it differently, or start a new thread.",
+    "denied": "",  # the answer says it
+}
 
 NO_ANSWER = "I finished without anything to say."
 NOTHING_RUNS = "Nothing is running here."
@@ -91,9 +33,84 @@ CLOSING = "The service is shutting down; please send it again once it is back."
 UNEXPECTED = "Something went wrong on my side. Write again to try once more; the log of the service has the details."
 
 
-def _with_waiting(text: str, count: int) -> str:
+def stopped(by: str, ending: Ending, waiting: int) -> str:
+    return _said("🛑", f"Stopped by {by}.", _finished(ending), _undone(ending), _waiting(waiting))
+
+
+def failed(sentence: str, ending: Ending, waiting: int) -> str:
+    return _said("⚠️", sentence, _undone(ending), _waiting(waiting))
+
+
+def incomplete(ending: Ending, waiting: int) -> str:
+    """What is to be said of a run that ended before it was done; nothing where its answer says it all."""
+    why = _INCOMPLETE.get(ending.reason, f"I stopped before I was done. {_GO_ON}") if ending.reason else ""
+    if ending.reason == "refusal" and ending.detail:
+        why = f"{why} Its explanation: “{one_line(ending.detail, _DETAIL_CHARS)}”"
+    undone = _undone(ending)
+    return _said("⏸️", why, undone, _waiting(waiting)) if why or undone else held_back(waiting)
+
+
+def held_back(waiting: int) -> str:
+    return _said("📨", _waiting(waiting)) if waiting else ""
+
+
+def refused(text: str, why: str) -> str:
+    return _said("📭", f"Not taken: “{one_line(text, _LABEL_CHARS)}”.", why)
+
+
+def shut_down(ending: Ending, unread: int) -> str:
+    return _said("🛑", "Stopped: the service is shutting down.", _undone(ending), _lost(unread))
+
+
+def lost(unread: int) -> str:
+    """Of messages that wait in a thread where nothing runs."""
+    return _said("📨", "The service is shutting down.", _lost(unread))
+
+
+def not_posted(error: str) -> str:
+    return (
+        f"⚠️ I have an answer, but Slack does not take it ({error}). Whoever runs this bot finds the reason in its log."
+    )
+
+
+def _said(*parts: str) -> str:
+    return " ".join(part for part in parts if part)
+
+
+def _finished(ending: Ending) -> str:
+    failures = len(ending.labels("failed"))
+    count = len(ending.labels("finished")) + failures
     if count == 0:
-        return text
+        return ""
+    calls = "1 tool call" if count == 1 else f"{count} tool calls"
+    return f"{calls} finished, {failures} of them with an error." if failures else f"{calls} finished."
+
+
+def _undone(ending: Ending) -> str:
+    """What people cannot take for done: a call that was cut at work may have had its effect, or half of it."""
+    kinds = (("Not done", ending.labels("cancelled")), ("Outcome unknown", ending.labels("unknown")))
+    return _said(*(f"{what}: {_listed(labels)}" for what, labels in kinds if labels))
+
+
+def _listed(labels: Sequence[str]) -> str:
+    named = [one_line(label, _LABEL_CHARS) for label in labels[:_LABELS]]
+    more = len(labels) - len(named)
+    listed = f"{', '.join(named)} and {more} more" if more else " and ".join(named)
+    return listed if listed.endswith((".", "…")) else f"{listed}."
+
+
+def _waiting(count: int) -> str:
+    if count == 0:
+        return ""
     if count == 1:
-        return f"{text} 1 message has not been read yet; your next message takes it along."
-    return f"{text} {count} messages have not been read yet; your next message takes them along."
+        return "1 message has not been read yet; your next message takes it along."
+    return f"{count} messages have not been read yet; your next message takes them along."
+
+
+def _lost(count: int) -> str:
+    if count == 0:
+        return ""
+    which = (
+        "1 message was not read; please send it" if count == 1 else f"{count} messages were not read; please send them"
+    )
+    return f"{which} again once it is back."

@@ -46,9 +46,18 @@ class Steer:
 class SessionManager(Protocol):
     """Runs the agents, one session per instance and conversation.
 
-    `on_progress(event, data)` hears `executing`, `thinking`, `tool:start` (with `label`, where the tool has one),
-    `tool:end`, `injection:applied` (with the `ids` of the steers), `text` (an interim answer) and `complete` (with
-    `status`: success, incomplete, cancelled or error; and `waiting`, the number of steers not read).
+    A steer whose text begins with `!` is to be read at once. `on_progress(event, data)` hears
+
+    - `executing`: from now on steers are read; `thinking`: the model is asked, and has the prompt before it
+    - `tool:start`, `tool:progress`, `tool:end`: by the `id` of the call; what it is called (`label`), how far it says
+      that it has come (`text`)
+    - `injection:applied`: the model has the steers of these `ids` before it
+    - `text`: an interim answer
+    - why the answer takes its time: `retrying` (`reason`: rate_limit, unavailable, timeout; `delay_s`, `attempt`,
+      `max_attempts`), `fallback` (`to`: another provider), `compacting`
+    - `complete`: `status` (success, incomplete, cancelled, error); `reason` and `detail` where it is incomplete;
+      `waiting`, the number of steers not read; `tools`, each with its `label` and its `outcome` (finished, failed,
+      cancelled, unknown)
     """
 
     async def execute(
@@ -70,5 +79,5 @@ class SessionManager(Protocol):
         ...
 
     def stop(self, instance_name: str, conversation_id: str, *, immediate: bool = False) -> bool:
-        """Stop the execution that is on; whether that changed anything."""
+        """Stop the execution that is on; whether that changed anything. Without one, it does nothing to the next."""
         ...

@@ -10,8 +10,8 @@ from uuid import uuid4
 import structlog
 
 from connector import phrases
+from connector.activity import Activity
 from connector.markdown import escape, markdown_to_slack, pieces
-from connector.phrases import Activity
 from connector.wire import SlackCallFailed
 
 if TYPE_CHECKING:

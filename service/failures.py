@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from orchestrator_interactive.kernel import errors
 
 _AGAIN = "Write again to try once more."
@@ -14,7 +16,7 @@ _SENTENCES: tuple[tuple[type[Exception], str], ...] = (
     (errors.ContextLengthError, "This conversation has become too long for the model. Start a new thread, please."),
     (errors.ContentFilterError, "The model's service refused this content. Put it differently, please."),
     (errors.LLMTimeoutError, f"The model stopped answering. {_AGAIN}"),
-    (errors.ProviderUnavailableError, f"The model's service cannot be reached at the moment. {_AGAIN}"),
+    (errors.ProviderUnavailableError, f"The model's service is not available at the moment. {_AGAIN}"),
     (errors.LLMError, f"The model's service refused the request. {_AGAIN} If that does not help, start a new thread."),
     (errors.ModuleNotFoundError, f"This agent is not set up correctly. {_OPERATOR}"),
     (errors.ModuleLoadError, f"This agent is not set up correctly. {_OPERATOR}"),
@@ -25,6 +27,14 @@ _SENTENCES: tuple[tuple[type[Exception], str], ...] = (
 
 def sentence(error: Exception) -> str:
     """Say plainly what went wrong and what to do."""
-    retry_after_s = getattr(error, "retry_after", None)
-    wait = "a minute" if retry_after_s is None else f"about {max(1, round(retry_after_s))} seconds"
+    wait = _in_words(getattr(error, "retry_after", None))
     return next(text for kind, text in _SENTENCES if isinstance(error, kind)).format(wait=wait)
+
+
+def _in_words(wait_s: float | None) -> str:
+    if wait_s is None or not math.isfinite(wait_s):
+        return "a minute"
+    for unit, length_s in (("hours", 3600), ("minutes", 60)):
+        if wait_s >= 2 * length_s:
+            return f"about {math.ceil(wait_s / length_s)} {unit}"
+    return f"about {max(2, math.ceil(wait_s))} seconds"

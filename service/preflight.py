@@ -38,7 +38,7 @@ async def find_problems(plan: dict[str, Any]) -> list[str]:
         return [_sentence(watched.latest, str(e) or type(e).__name__)]
     finally:
         await session.cleanup()
-    problems += watched.misplaced(plan)
+    problems += [*watched.misplaced(plan), *watched.replaced]
     if not session.coordinator.get("providers") and not problems:
         return ["No provider could be mounted: set ANTHROPIC_API_KEY, or name another provider."]
     return problems
@@ -50,11 +50,12 @@ def _sentence(module: str, error: str) -> str:
 
 
 class _WatchedLoader(ModuleLoader):
-    """Notes at which points each module mounts something."""
+    """Notes at which points each module mounts something, and which providers replace one another."""
 
     def __init__(self, coordinator: ModuleCoordinator) -> None:
         super().__init__(coordinator)
         self.latest = ""
+        self.replaced: list[str] = []
         self._points: defaultdict[str, set[str]] = defaultdict(set)
 
     async def load(self, module_id: str, config: dict[str, Any] | None = None, profile_source: Any = None) -> Mount:
@@ -62,12 +63,18 @@ class _WatchedLoader(ModuleLoader):
         found = await super().load(module_id, config, profile_source)
 
         async def watched(coordinator: ModuleCoordinator, config: dict[str, Any]) -> Any:
-            before = _mounted(coordinator)
+            before, providers = _mounted(coordinator), dict(coordinator.get("providers"))
             result = await replace(found, config=config)(coordinator)
             new = {point for point, _ in _mounted(coordinator) - before}
             if not new and result is not None and not inspect.isroutine(result):
                 new = {_WHERE_IT_STANDS}  # what is only returned, the session mounts there
             self._points[module_id] |= new
+            self.replaced += [
+                f"providers: the module '{module_id}' replaces '{name}', which has the same name; where one is to take "
+                "over from the other, they must have names of their own."
+                for name, provider in providers.items()
+                if coordinator.get("providers", name) is not provider
+            ]
             return result
 
         return replace(found, function=watched)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,15 @@ log = structlog.get_logger(__name__)
 class _Live:
     session: AmplifierSession
     running: bool = False
+
+
+async def _stopped(session: AmplifierSession, on_progress: ProgressCallback | None) -> str:
+    """Tell the end of a run that was stopped before its loop began, as that would."""
+    receipts = session.coordinator.get_capability("orchestrator.receipts")
+    waiting = sum(receipt.state == "waiting" for receipt in receipts()) if receipts else 0
+    if on_progress is not None:
+        await on_progress("complete", {"iterations": 0, "status": "cancelled", "waiting": waiting})
+    return ""
 
 
 async def _log_load_failure(_event: str, data: dict[str, Any]) -> HookResult:
@@ -78,8 +88,8 @@ class InProcessSessionManager:
             raise RunFailed("I am still at work on the message before this one.")
         live.running = True
         try:
-            await self._workspaces.prepare(conversation_id)
-            await self._initialize(key, live.session)
+            if not await self._is_set_up(key, live.session):
+                return await _stopped(live.session, on_progress)
             return await live.session.execute(prompt, on_progress=on_progress)
         except Exception as e:  # the border to the thread: people read a sentence, the log has the rest
             log.exception("run.failed", instance=instance_name, conversation=conversation_id)
@@ -88,6 +98,23 @@ class InProcessSessionManager:
             live.running = False
             # A run that ended in its set-up has not taken its stop along.
             live.session.coordinator.cancellation.reset()
+
+    async def _is_set_up(self, key: tuple[str, str], session: AmplifierSession) -> bool:
+        """Make a session ready for its run. False: it was stopped before it was."""
+
+        def cut() -> None:
+            if not patience.expired():
+                patience.reschedule(0)
+
+        try:
+            async with asyncio.timeout(None) as patience:
+                with session.coordinator.cancellation.watch(cut):
+                    await self._workspaces.prepare(key[1])
+                    await self._initialize(key, session)
+        except TimeoutError:
+            if not patience.expired():
+                raise
+        return not patience.expired()
 
     async def _initialize(self, key: tuple[str, str], session: AmplifierSession) -> None:
         try:

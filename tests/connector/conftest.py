@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import pytest
 from held_sessions import HeldSessions
@@ -82,13 +83,25 @@ async def scene(slack: LocalSlack) -> AsyncIterator[Scene]:
     assert not sessions.overlapped, "one run at a time in a conversation"
 
 
-@pytest.fixture
-async def hold(scene: Scene) -> AsyncIterator[Callable[[str], asyncio.Event]]:
-    """Hold the next call of a method until the event is set, at the latest when the test ends."""
-    held: list[asyncio.Event] = []
+class Hold(asyncio.Event):
+    """An event for `Waits` that also says when a call has come to wait for it."""
 
-    def hold(method: str) -> asyncio.Event:
-        held.append(asyncio.Event())
+    def __init__(self) -> None:
+        super().__init__()
+        self.reached = asyncio.Event()
+
+    async def wait(self) -> Literal[True]:
+        self.reached.set()
+        return await super().wait()
+
+
+@pytest.fixture
+async def hold(scene: Scene) -> AsyncIterator[Callable[[str], Hold]]:
+    """Hold the next call of a method until the event is set, at the latest when the test ends."""
+    held: list[Hold] = []
+
+    def hold(method: str) -> Hold:
+        held.append(Hold())
         scene.slack.faults.next(method, Waits(held[-1]))
         return held[-1]
 

@@ -4,11 +4,12 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from anthropic_server import AnthropicServer, Gate, error_event, message, text
 
-from connector import RunFailed, Steer
+from connector import Refused, RunFailed, Steer
 from service.config import ConfigError, InstanceConfig, ModuleConfig, PersonaConfig, WorkspaceConfig
 from service.sessions import InProcessSessionManager
 from service.workspaces import Workspaces
@@ -27,36 +28,99 @@ async def model(monkeypatch) -> AsyncIterator[AnthropicServer]:
         yield model
 
 
-def manager(root: Path, template: Path | None = None, names: tuple[str, ...] = ("alpha",)) -> InProcessSessionManager:
+def manager(
+    root: Path, template: Path | None = None, names: tuple[str, ...] = ("alpha",), **loop_options: Any
+) -> InProcessSessionManager:
     workspaces = Workspaces(WorkspaceConfig(root=root, template=template))
-    return InProcessSessionManager(dict.fromkeys(names, ALPHA), "provider-anthropic", workspaces)
+    loop = ModuleConfig(module="loop-interactive", config=loop_options)
+    instance = ALPHA.model_copy(update={"orchestrator": loop})
+    return InProcessSessionManager(dict.fromkeys(names, instance), "provider-anthropic", workspaces)
 
 
 class Ends:
-    """Remember how runs end."""
+    """Remember how runs end, and how many messages wait then."""
 
     def __init__(self) -> None:
         self.statuses: list[str] = []
+        self.waiting: list[int] = []
 
     async def hear(self, event: str, data: dict) -> None:
         if event == "complete":
             self.statuses.append(data["status"])
+            self.waiting.append(data["waiting"])
 
 
-async def test_a_stop_of_a_run_whose_set_up_fails_does_not_stop_the_next_run(model, tmp_path):
-    root = tmp_path / "files"
+async def test_a_stop_of_a_run_in_its_set_up_does_not_stop_the_next_run(model, tmp_path):
     ends = Ends()
+    async with manager(tmp_path) as sessions:
+        stopped = asyncio.create_task(sessions.execute("alpha", HERE, "hello", ends.hear))
+        await asyncio.sleep(0)  # it has begun: its set-up is on in a thread
+        assert sessions.stop("alpha", HERE)
+        assert await stopped == ""
+        assert await sessions.execute("alpha", HERE, "hello again", ends.hear)
+    assert ends.statuses == ["cancelled", "success"]
+    assert len(model.requests) == 1
+
+
+async def test_a_set_up_that_failed_leaves_nothing_to_stop(model, tmp_path):
+    root = tmp_path / "files"
     async with manager(root) as sessions:
         root.rmdir()
         root.write_text("in the way")
-        failing = asyncio.create_task(sessions.execute("alpha", HERE, "hello", ends.hear))
-        await asyncio.sleep(0)  # it has begun: its set-up is on in a thread
-        assert sessions.stop("alpha", HERE)
         with pytest.raises(RunFailed, match="files"):
-            await failing
+            await sessions.execute("alpha", HERE, "hello")
+        assert not sessions.stop("alpha", HERE)
         root.unlink()
-        assert await sessions.execute("alpha", HERE, "hello again", ends.hear)
-    assert ends.statuses[-1] == "success"
+        assert await sessions.execute("alpha", HERE, "hello again") == "fine"
+
+
+async def test_a_stop_at_whatever_instant_of_a_run_does_nothing_to_the_next_one(model, tmp_path):
+    instant, ended, cut = 0, False, 0
+    async with manager(tmp_path) as sessions:
+        while not ended:
+            ends = Ends()
+            run = asyncio.create_task(sessions.execute("alpha", HERE, "hello", ends.hear))
+            for _ in range(instant):
+                await asyncio.sleep(0)
+            ended = run.done()
+            hit = sessions.stop("alpha", HERE, immediate=bool(instant % 2))
+            await run
+            assert hit or ends.statuses == ["success"]
+            cut += ends.statuses == ["cancelled"]
+            await sessions.execute("alpha", HERE, "hello again", ends.hear)
+            assert ends.statuses[1:] == ["success"], instant
+            instant += 1 + instant // 20
+    assert not hit
+    assert cut > 10
+
+
+async def test_a_stop_in_the_set_up_of_a_later_run_tells_what_still_waits(model, tmp_path):
+    ends, gate = Ends(), Gate()
+    async with manager(tmp_path) as sessions:
+        model.reply(gate, text("too late"))
+        first = asyncio.create_task(sessions.execute("alpha", HERE, "hello", ends.hear))
+        await gate.reached.wait()
+        sessions.inject("alpha", HERE, Steer("T:C:2.0", "and that", "Ana"))
+        sessions.stop("alpha", HERE)
+        await first
+        second = asyncio.create_task(sessions.execute("alpha", HERE, "hello again", ends.hear))
+        await asyncio.sleep(0)
+        sessions.stop("alpha", HERE)
+        await second
+    assert (ends.statuses, ends.waiting) == (["cancelled", "cancelled"], [1, 1])
+
+
+async def test_a_message_too_many_is_refused_with_what_to_do(model, tmp_path):
+    gate = Gate()
+    async with manager(tmp_path, max_waiting=1) as sessions:
+        model.reply(gate, text("fine"))
+        run = asyncio.create_task(sessions.execute("alpha", HERE, "hello"))
+        await gate.reached.wait()
+        assert sessions.inject("alpha", HERE, Steer("T:C:2.0", "one", "Ana"))
+        with pytest.raises(Refused, match="send this one later"):
+            sessions.inject("alpha", HERE, Steer("T:C:3.0", "one too many", "Ana"))
+        gate.open()
+        await run
 
 
 async def test_a_stop_without_a_run_does_nothing_to_the_next_one(model, tmp_path):

@@ -3,13 +3,16 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from anthropic_server import AnthropicServer
+from office import Office, office
 from playwright.async_api import Browser, Locator, Page, async_playwright, expect
 from service_process import playing
+from tool_gate import GATED_TOOL, ToolGate
 
 ROOT = Path(__file__).parents[2]
 # Set it to a folder to see what the tests see.
@@ -97,12 +100,40 @@ async def model() -> AsyncIterator[AnthropicServer]:
 
 
 @pytest.fixture
+def opened(
+    model: AnthropicServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., AbstractAsyncContextManager[Office]]:
+    """A workspace with the bot in it, on that model; takes options of the loop."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-of-the-test")
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", model.base_url)
+    return lambda **loop_options: office(model, tmp_path, **loop_options)
+
+
+@pytest.fixture
 async def play_url(model: AnthropicServer, tmp_path: Path) -> AsyncIterator[str]:
     """The playground with the service in it, on that model."""
     config = play_config(tmp_path)
     env = {"ANTHROPIC_API_KEY": "sk-ant-test", "ANTHROPIC_BASE_URL": model.base_url}
     async with playing(config, env) as url:
         yield url
+
+
+@pytest.fixture
+async def tests_at_work() -> AsyncIterator[ToolGate]:
+    """Where the agent's tool `run_tests` waits, for those who sit at `gated_seat`."""
+    async with ToolGate() as gate:
+        yield gate
+
+
+@pytest.fixture
+async def gated_seat(
+    browser: Browser, model: AnthropicServer, tests_at_work: ToolGate, tmp_path: Path
+) -> AsyncIterator[Seat]:
+    config = play_config(tmp_path)
+    tool = f"{{module: gated-tool, source: {GATED_TOOL}, config: {{port: {tests_at_work.port}}}}}"
+    config.write_text(config.read_text().replace("\nworkspace:", f"    tools: [tool-filesystem, {tool}]\n\nworkspace:"))
+    async with playing(config, {"ANTHROPIC_API_KEY": "sk-ant-test", "ANTHROPIC_BASE_URL": model.base_url}) as url:
+        yield await take_seat(browser, url)
 
 
 @pytest.fixture

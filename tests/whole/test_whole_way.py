@@ -62,6 +62,34 @@ async def test_a_cross_on_the_status_stops_the_run_and_the_thread_goes_on_from_t
     assert rows == [("user", ASK), ("assistant", "I will begin with "), ("user", "only the roadmap please")]
 
 
+async def test_an_exclamation_mark_cuts_the_answer_and_a_stop_says_what_is_done_and_what_is_not(
+    gated_seat, model, tests_at_work
+):
+    seat, half = gated_seat, Gate()
+    model.reply(text("First, the roadmap. It ", half, "too late"))
+    model.reply(text("The budget."), tool_call("list_files", {}), tool_call("run_tests", {}), stop_reason="tool_use")
+    await seat.write(seat.channel, f"@alpha {ASK}")
+    await half.reached.wait()
+    await seat.see(seat.thread, "⚙️")
+    await seat.write(seat.thread, "!only the budget, and run its tests")
+    await seat.see(seat.thread, "First, the roadmap. It")
+    await seat.see_reaction(seat.thread, "!only the budget", "eyes")
+    await tests_at_work.reached.wait()
+    status = await seat.see(seat.thread, "Running the tests — 12 of 40 passed…")
+    await seat.picture("8-urgent")
+
+    await seat.write(seat.thread, "and the dates")
+    await seat.see_reaction(seat.thread, "and the dates", "incoming_envelope")
+    await seat.react(status, "x")
+    receipt = await seat.see(
+        seat.thread, "🛑 Stopped by Ana. 1 tool call finished. Outcome unknown: Running the tests."
+    )
+    await expect(receipt).to_contain_text("1 message has not been read yet; your next message takes it along.")
+    await expect(seat.message(seat.thread, "⚙️")).to_have_count(0)
+    await tests_at_work.left.wait()
+    await seat.picture("9-stop-receipt")
+
+
 async def test_a_direct_message_is_answered_without_a_mention(seat, model):
     model.reply(text("Hello Ana."))
     await seat.by("dm-alpha").click()

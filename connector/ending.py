@@ -1,0 +1,55 @@
+"""How a run ended, as its loop tells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class ToolEnd:
+    """What became of a tool call.
+
+    Args:
+        label: what people read of it.
+        outcome: `finished` or `failed`; `cancelled` where nothing was done; `unknown` where it was cut at work.
+    """
+
+    label: str
+    outcome: str
+
+    @classmethod
+    def of(cls, told: dict[str, Any]) -> ToolEnd:
+        return cls(told.get("label") or f"Using {told['tool']}", told["outcome"])
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a run ended: the `complete` event, or what holds where none has come.
+
+    Args:
+        status: success, incomplete, cancelled or error.
+        reason: why it is incomplete; `detail` is what the model's service says of it.
+        waiting: how many messages the loop was given and has not read.
+        tools: what became of its tool calls.
+    """
+
+    status: str = "error"
+    reason: str | None = None
+    detail: str | None = None
+    waiting: int = 0
+    tools: tuple[ToolEnd, ...] = ()
+
+    @classmethod
+    def of(cls, told: dict[str, Any]) -> Ending:
+        return cls(
+            status=told.get("status", "success"),
+            reason=told.get("reason"),
+            detail=told.get("detail"),
+            waiting=told.get("waiting", 0),
+            tools=tuple(ToolEnd.of(tool) for tool in told.get("tools", ())),
+        )
+
+    def labels(self, outcome: str) -> list[str]:
+        """The tool calls that came to this end."""
+        return [tool.label for tool in self.tools if tool.outcome == outcome]

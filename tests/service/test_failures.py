@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from orchestrator_interactive.kernel import errors
+from service.failures import sentence
+
+
+@pytest.mark.parametrize(
+    ("retry_after_s", "wait"),
+    [
+        (None, "a minute"),
+        (float("inf"), "a minute"),
+        (-3, "about 2 seconds"),
+        (0.4, "about 2 seconds"),
+        (61.2, "about 62 seconds"),
+        (119, "about 119 seconds"),
+        (290, "about 5 minutes"),
+        (7200, "about 2 hours"),
+        (86_000, "about 24 hours"),
+    ],
+)
+def test_a_rate_limit_says_when_to_write_again(retry_after_s, wait):
+    told = sentence(errors.RateLimitError("slow down", retry_after=retry_after_s))
+    assert told == f"The model's service asks us to slow down. Write again in {wait}."
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (errors.AuthenticationError("x"), "does not accept our key"),
+        (errors.ContextLengthError("x"), "Start a new thread"),
+        (errors.ContentFilterError("x"), "Put it differently"),
+        (errors.LLMTimeoutError("x"), "Write again"),
+        (errors.ProviderUnavailableError("x"), "Write again"),
+        (errors.InvalidRequestError("x"), "start a new thread"),
+        (errors.ModuleNotFoundError("x"), "not set up correctly"),
+        (PermissionError("x"), "The files of this conversation"),
+        (asyncio.QueueFull(), "Something went wrong on my side"),
+    ],
+)
+def test_every_failure_says_what_to_do_and_none_shows_its_inside(error, said):
+    told = sentence(error)
+    assert said in told
+    assert told.endswith(".")
+    assert "x" not in told.split()
