@@ -28,8 +28,8 @@ format: .venv/dev.done
 	$(RUN) ruff format .
 	$(RUN) ruff check --fix .
 
-bench: .venv/dev.done
-	@$(RUN) benchmarks
+bench: .venv/bench.done
+	@.venv/bench/bin/python -m benchmarks --write docs
 
 lock: .venv/dev.done
 	deploy/setup.sh lock
@@ -40,9 +40,12 @@ lock: .venv/dev.done
 .venv/dev.done: requirements-dev.lock pyproject.toml
 	@PYTHON=$(PYTHON) deploy/setup.sh dev
 
+.venv/bench.done: requirements-bench.lock pyproject.toml | .venv/runtime.done
+	@PYTHON=$(PYTHON) deploy/setup.sh bench
+
 # A checkout that was moved, or whose Python has gone, is set up anew.
 ifneq ($(shell .venv/bin/python -c 'print(open(".venv/place").read().strip())' 2>/dev/null),$(CURDIR))
-.venv/runtime.done .venv/dev.done: moved
+.venv/runtime.done .venv/dev.done .venv/bench.done: moved
 endif
 
 clean:

@@ -1,19 +1,21 @@
-"""`python -m benchmarks`: runs the benchmarks and prints their tables."""
+"""`python -m benchmarks`: runs the benchmarks, prints their tables, and writes the page if asked to."""
 
 from __future__ import annotations
 
 import pkgutil
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 
 import click
 
 import benchmarks
 from benchmarks.harness import Effort, load, measure
+from benchmarks.page import write
 from benchmarks.process import WorkerError
 from benchmarks.table import rendered
 
-_MACHINERY = {"__main__", "harness", "process", "table", "worker"}
+_FIRST = "benchmarks.loop"
 
 
 @click.command()
@@ -21,18 +23,32 @@ _MACHINERY = {"__main__", "harness", "process", "table", "worker"}
 @click.option("--processes", default=3, show_default=True, type=click.IntRange(1), help="For each side, in succession.")
 @click.option("--rounds", default=7, show_default=True, type=click.IntRange(1), help="In each process.")
 @click.option("--round-ms", default=20.0, show_default=True, type=click.FloatRange(0.01), help="About, for each row.")
-def main(modules: tuple[str, ...], processes: int, rounds: int, round_ms: float) -> None:
+@click.option(
+    "--write",
+    "folder",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Also write benchmarks.md and its picture into this folder.",
+)
+def main(modules: tuple[str, ...], processes: int, rounds: int, round_ms: float, folder: Path | None) -> None:
     """Measure what the benchmark MODULES declare (all of this folder if none is named) and print a table for each."""
     effort = Effort(processes, rounds, round_ms / 1000)
-    for name in modules or _all():
-        module = next(filter(_is_benchmark, (f"benchmarks.{name}", name)), None)
-        if module is None:
-            raise click.BadParameter(f"there is no '{name}'; here are: {', '.join(_all())}")
+    measured = []
+    for name in [_found(name) for name in modules] or _all():
         try:
-            results = measure(module, effort)
+            results = measure(name, effort)
         except WorkerError as e:
             raise click.ClickException(str(e)) from e
-        click.echo(rendered(load(module), results, effort) + "\n")
+        measured.append((load(name), results))
+        click.echo(rendered(*measured[-1], effort) + "\n")
+    if folder is not None:
+        click.echo(f"Written: {', '.join(str(path) for path in write(folder, measured, effort))}")
+
+
+def _found(name: str) -> str:
+    module = next(filter(_is_benchmark, (f"benchmarks.{name}", name)), None)
+    if module is None:
+        raise click.BadParameter(f"there is no '{name}'; here are: {', '.join(_all())}")
+    return module
 
 
 def _is_benchmark(module: str) -> bool:
@@ -43,8 +59,10 @@ def _is_benchmark(module: str) -> bool:
 
 
 def _all() -> list[str]:
-    names = {found.name for found in pkgutil.iter_modules(benchmarks.__path__)} - _MACHINERY
-    return [f"benchmarks.{name}" for name in sorted(names)]
+    """The benchmarks of this folder; what people ask for first comes first."""
+    names = (f"benchmarks.{found.name}" for found in pkgutil.iter_modules(benchmarks.__path__))
+    there = [name for name in names if name != "benchmarks.__main__" and _is_benchmark(name)]
+    return sorted(there, key=lambda name: (name != _FIRST, name))
 
 
 main()

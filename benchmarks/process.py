@@ -20,7 +20,8 @@ class WorkerProcess:
     """One side of a benchmark in a process of its own, which does nothing until it is asked.
 
     Every line is JSON. The worker begins with `{"keys": [...]}`, the rows that it can measure; then each
-    `{"measure": key, "times": n}` is answered by `{"elapsed_s": s}`. It ends when its input ends.
+    `{"measure": key, "times": n}` is answered by `{"elapsed_s": s, "cost": c}`, the cost in seconds or bytes. It ends
+    when its input ends.
     """
 
     def __init__(self, module: str, side: str) -> None:
@@ -36,11 +37,6 @@ class WorkerProcess:
         self._times: dict[str, int] = {}
 
     def __enter__(self) -> Self:
-        try:
-            self.keys = frozenset(self._answer("setting up")["keys"])
-        except BaseException:
-            self._end(kill=True)
-            raise
         return self
 
     def __exit__(
@@ -49,32 +45,41 @@ class WorkerProcess:
         # One that hangs would not notice that its input has ended.
         self._end(kill=error is not None)
 
-    def mean_s(self, key: str, round_s: float) -> float:
-        """Seconds per operation, in the mean over a round that lasts about `round_s` seconds.
+    def wait_until_ready(self) -> None:
+        """Wait until it has set up what it measures; `keys` are the rows that it can measure.
+
+        Raises:
+            WorkerError: the worker ended.
+        """
+        self.keys = frozenset(self._answer("setting up")["keys"])
+
+    def mean(self, key: str, round_s: float) -> float:
+        """What an operation costs, in seconds or bytes: the mean over a round that lasts about `round_s` seconds.
+
+        A round of no length is a single operation, and nothing is done before it.
 
         Raises:
             WorkerError: the worker ended.
         """
         if key not in self._times:
-            self._times[key] = self._repetitions(key, round_s)
+            self._times[key] = self._repetitions(key, round_s) if round_s else 1
         times = self._times[key]
-        return self._elapsed_s(key, times) / times
+        return self._measured(key, times)["cost"] / times
 
     def _repetitions(self, key: str, round_s: float) -> int:
         """How many operations make a round; finding out warms them up."""
-        self._elapsed_s(key, 1)  # the first one imports and fills caches
-        times, elapsed_s = 1, self._elapsed_s(key, 1)
+        self._measured(key, 1)  # the first one imports and fills caches
+        times, elapsed_s = 1, self._measured(key, 1)["elapsed_s"]
         while elapsed_s < round_s / 2:
             times *= 2
-            elapsed_s = self._elapsed_s(key, times)
+            elapsed_s = self._measured(key, times)["elapsed_s"]
         return max(1, round(times * round_s / elapsed_s))
 
-    def _elapsed_s(self, key: str, times: int) -> float:
+    def _measured(self, key: str, times: int) -> dict[str, float]:
         with suppress(BrokenPipeError):  # why it ended is told where its answer is missing
             self._requests.write(json.dumps({"measure": key, "times": times}) + "\n")
             self._requests.flush()
-        elapsed_s: float = self._answer(f"measuring '{key}'")["elapsed_s"]
-        return elapsed_s
+        return self._answer(f"measuring '{key}'")
 
     def _answer(self, doing: str) -> dict[str, Any]:
         line = self._answers.readline()

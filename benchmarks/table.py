@@ -1,9 +1,10 @@
-"""What was measured, as a table."""
+"""What was measured, as a table: for a terminal, or in Markdown."""
 
 from __future__ import annotations
 
 import os
 import platform
+import textwrap
 from importlib.metadata import version
 from statistics import median, quantiles
 from typing import TYPE_CHECKING
@@ -13,59 +14,114 @@ if TYPE_CHECKING:
 
     from benchmarks.harness import Benchmark, Effort, Results, Row, Side
 
+    Grid = list[list[str]]
+
 _NONE = "-"
 
 
 def rendered(benchmark: Benchmark, results: Results, effort: Effort) -> str:
-    """The table of one benchmark, with what one needs to read it."""
-    ours, *others = benchmark.sides
-    there = [side for side in others if side.version is not None]
-    head = ["", ours.name, *(cell for side in there for cell in (f"{side.name} {side.version}".rstrip(), "ratio"))]
-    body = [_cells(row, ours, there, results) for row in benchmark.rows]
-    lines = [
-        f"{benchmark.title} ({_circumstances(effort)})",
-        "",
-        *_aligned([[*head, "target", ""], *body]),
-        "",
-        "µs per operation: median of the rounds [quartiles], the sides in turn. Ratio: theirs divided by ours.",
-        *(f"{side.name} is not installed; to compare: {side.install}" for side in others if side not in there),
-        *benchmark.notes,
-    ]
-    return "\n".join(lines)
+    """The table of one benchmark for a terminal, with what one needs to read it."""
+    paragraphs = [textwrap.fill(text, 119, break_on_hyphens=False) for text in remarks(benchmark)]
+    title = f"{benchmark.title} ({circumstances(effort)})"
+    return "\n".join([title, "", *_aligned(grid(benchmark, results)), "", *paragraphs])
 
 
-def _circumstances(effort: Effort) -> str:
+def markdown(benchmark: Benchmark, results: Results) -> str:
+    """The table of one benchmark for a page, with its heading and remarks."""
+    head, *body = (f"| {' | '.join(cells)} |" for cells in grid(benchmark, results))
+    columns = len(grid(benchmark, results)[0]) - 1
+    table = [head, f"|---|{'--:|' * columns}", *body]
+    return "\n\n".join([f"## {benchmark.title}", "\n".join(table), *remarks(benchmark)]) + "\n"
+
+
+def circumstances(effort: Effort) -> str:
     return (
         f"{platform.python_implementation()} {platform.python_version()}, uvloop {version('uvloop')}, "
         f"{os.cpu_count()} cores; {effort.processes} x {effort.rounds} rounds of {effort.round_s * 1000:g} ms"
     )
 
 
-def _cells(row: Row, ours: Side, others: list[Side], results: Results) -> list[str]:
-    own = results.get((ours.name, row.key))
-    cells = [row.title, _spread(own)]
-    for side in others:
-        theirs = results.get((side.name, row.key))
-        cells += [_spread(theirs), f"x{_figure(median(theirs) / median(own))}" if own and theirs else _NONE]
-    if row.target_us is None:
-        return [*cells, _NONE, ""]
-    met = own is not None and median(own) <= row.target_us
-    return [*cells, f"≤ {_figure(row.target_us)}", "met" if met else "MISSED"]
+def remarks(benchmark: Benchmark) -> Iterable[str]:
+    """What one needs to read the table."""
+    compared = f" x: times {benchmark.base_name}." if len(_there(benchmark)) > 1 else ""
+    yield f"Median of the rounds [quartiles], the sides in turn.{compared}"
+    for side in benchmark.sides:
+        if side.version is None:
+            yield f"{side.name} is not installed; to compare: {side.install}"
+    yield from benchmark.notes
 
 
-def _spread(rounds_us: list[float] | None) -> str:
-    if not rounds_us:
+def grid(benchmark: Benchmark, results: Results) -> Grid:
+    """All cells, the head first. What there is more of goes down: rows, or sides."""
+    there = _there(benchmark)
+    if len(there) > len(benchmark.rows):
+        return _sides_down(benchmark, there, results)
+    return _rows_down(benchmark, there, results)
+
+
+def _there(benchmark: Benchmark) -> list[Side]:
+    return [side for side in benchmark.sides if side.version is not None]
+
+
+def _rows_down(benchmark: Benchmark, sides: list[Side], results: Results) -> Grid:
+    head = ["", *(side.label for side in sides), "target"]
+    body = [
+        [f"{row.title}, {row.unit}", *(_cell(benchmark, row, side, results) for side in sides)]
+        for row in benchmark.rows
+    ]
+    return [
+        head,
+        *([*cells, _target(benchmark, row, results)] for cells, row in zip(body, benchmark.rows, strict=True)),
+    ]
+
+
+def _sides_down(benchmark: Benchmark, sides: list[Side], results: Results) -> Grid:
+    head = ["", *(f"{row.title}, {row.unit}" for row in benchmark.rows)]
+    body = [[side.label, *(_cell(benchmark, row, side, results) for row in benchmark.rows)] for side in sides]
+    return [head, *body, ["target", *(_target(benchmark, row, results) for row in benchmark.rows)]]
+
+
+def _cell(benchmark: Benchmark, row: Row, side: Side, results: Results) -> str:
+    costs = results.get((side.name, row.key))
+    if not costs:
         return _NONE
-    lower, _, upper = quantiles(rounds_us, n=4, method="inclusive") if len(rounds_us) > 1 else rounds_us * 3
-    return f"{_figure(median(rounds_us))} [{_figure(lower)}-{_figure(upper)}]"
+    ratio = _ratio(benchmark, row, side, results)
+    return _spread(costs) if ratio is None or side.name == benchmark.base_name else f"{_spread(costs)} x{figure(ratio)}"
 
 
-def _figure(value: float) -> str:
+def _ratio(benchmark: Benchmark, row: Row, side: Side, results: Results) -> float | None:
+    """What it costs beside the base; `None` where the base was not measured, and for what is a ratio itself."""
+    base = results.get((benchmark.base_name, row.key))
+    return median(results[side.name, row.key]) / median(base) if base and row.of is None else None
+
+
+def _target(benchmark: Benchmark, row: Row, results: Results) -> str:
+    """What ours must reach, and whether it does."""
+    costs = results.get((benchmark.ours.name, row.key))
+    wanted, met = [], bool(costs)
+    if row.target is not None:
+        wanted.append(f"≤ {figure(row.target)}")
+        met = met and median(costs or ()) <= row.target
+    if row.target_ratio is not None:
+        wanted.append(f"≤ x{figure(row.target_ratio)}")
+        ratio = _ratio(benchmark, row, benchmark.ours, results) if costs else None
+        met = met and ratio is not None and ratio <= row.target_ratio
+    return f"{', '.join(wanted)}: {'met' if met else 'MISSED'}" if wanted else _NONE
+
+
+def _spread(costs: list[float]) -> str:
+    if len(costs) == 1:
+        return figure(costs[0])
+    lower, _, upper = quantiles(costs, n=4, method="inclusive")
+    return f"{figure(median(costs))} [{figure(lower)}-{figure(upper)}]"
+
+
+def figure(value: float) -> str:
     """Three digits that say something; thousands with a comma."""
     return f"{value:,.{2 if value < 10 else 1 if value < 100 else 0}f}"
 
 
-def _aligned(rows: list[list[str]]) -> Iterable[str]:
+def _aligned(rows: Grid) -> Iterable[str]:
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     for row in rows:
         padded = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]

@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 import traceback
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import uvloop
 
@@ -19,25 +19,32 @@ from service.config import LogConfig
 from service.logs import configure_logging
 
 if TYPE_CHECKING:
-    from benchmarks.harness import Operation, Side
+    from benchmarks.harness import Benchmark, Meter, Operation, Side
 
 
-async def _serve(side: Side, answers: TextIO) -> None:
+async def _serve(benchmark: Benchmark, side: Side, answers: TextIO) -> None:
+    meters = {row.key: row.meter for row in benchmark.rows}
     async with side.operations() as operations:
         _send(answers, {"keys": list(operations)})
         # Reading blocks the loop on purpose: while the other side is measured, nothing moves here.
         for line in sys.stdin:
             asked = json.loads(line)
-            elapsed_s = await _elapsed_s(operations[asked["measure"]], asked["times"])
-            _send(answers, {"elapsed_s": elapsed_s})
+            key = asked["measure"]
+            _send(answers, await _measured(operations[key], asked["times"], meters[key]))
 
 
-async def _elapsed_s(operation: Operation, times: int) -> float:
+async def _measured(operation: Operation, times: int, meter: Meter) -> dict[str, float]:
     gc.collect()  # what others left is not this one's cost; what it leaves itself is
-    began = time.perf_counter()
-    for _ in range(times):
-        await operation()
-    return time.perf_counter() - began
+    told = 0.0
+    began, began_cpu = time.perf_counter(), time.process_time()
+    if meter == "itself":
+        for _ in range(times):
+            told += cast("float", await operation())
+    else:
+        for _ in range(times):
+            await operation()
+    cpu_s, elapsed_s = time.process_time() - began_cpu, time.perf_counter() - began
+    return {"elapsed_s": elapsed_s, "cost": {"clock": elapsed_s, "cpu": cpu_s, "itself": told}[meter]}
 
 
 def _send(answers: TextIO, answer: dict[str, Any]) -> None:
@@ -51,11 +58,12 @@ def main(module: str, side_name: str) -> int:
     # Whatever prints must not print into the answers.
     answers, sys.stdout = sys.stdout, sys.stderr
     # As the service logs, but for what only one of the sides would write.
-    configure_logging(LogConfig(level="warning"))
-    side = next(side for side in load(module).sides if side.name == side_name)
+    configure_logging(LogConfig(level="error"))
+    benchmark = load(module)
+    side = next(side for side in benchmark.sides if side.name == side_name)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(side, answers))
+            runner.run(_serve(benchmark, side, answers))
     except Exception:  # noqa: BLE001 - told here, because the process ends below whatever it was
         traceback.print_exc()
         return 1

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes .venv from a lock file (runtime | dev), installs the system packages of the tests (system), or makes the lock
-# files anew (lock).
+# Makes .venv from a lock file (runtime | dev), or in it the environment of the benchmarks (bench); installs the system
+# packages of the tests (system), or makes the lock files anew (lock).
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -28,6 +28,7 @@ apt() {
     rm -f "$log"
 }
 
+# Makes an environment ($1) from a lock file ($2).
 venv() {
     python=${PYTHON:-python3}
     if ! command -v "$python" >/dev/null; then
@@ -41,25 +42,30 @@ venv() {
         echo "Python 3.11 or newer is needed; $python is $("$python" -V). Name another one with PYTHON=..." >&2
         exit 1
     fi
-    if [ ! -x .venv/bin/pip ] || [ "$(cat .venv/place 2>/dev/null)" != "$(pwd -P)" ] || ! .venv/bin/python -c ''; then
+    if [ ! -x "$1/bin/pip" ] || [ "$(cat "$1/place" 2>/dev/null)" != "$(pwd -P)" ] || ! "$1/bin/python" -c ''; then
         "$python" -c 'import ensurepip, venv' 2>/dev/null || apt "$(basename "$python")-venv"
-        rm -rf .venv
-        "$python" -m venv .venv
-        pwd -P >.venv/place
+        rm -rf "$1"
+        "$python" -m venv "$1"
+        pwd -P >"$1/place"
     fi
-    echo "Installing the Python packages of $1 ..."
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r "$1"
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+    echo "Installing the Python packages of $2 ..."
+    "$1/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r "$2"
+    "$1/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 }
 
 case "${1:-}" in
 runtime)
-    venv requirements.lock
+    venv .venv requirements.lock
     touch .venv/runtime.done
     ;;
 dev)
-    venv requirements-dev.lock
+    venv .venv requirements-dev.lock
     touch .venv/runtime.done .venv/dev.done
+    ;;
+bench)
+    # An environment of its own: what the other loops bring along is not for the tests.
+    venv .venv/bench requirements-bench.lock
+    touch .venv/bench.done
     ;;
 system)
     missing=""
@@ -79,10 +85,12 @@ lock)
     }
     compile --output-file requirements.lock pyproject.toml "$build"
     compile --group dev --output-file requirements-dev.lock pyproject.toml
+    # The benchmarks measure what is installed elsewhere too.
+    compile --group bench --constraints requirements.lock --output-file requirements-bench.lock pyproject.toml
     rm -f "$build"
     ;;
 *)
-    echo "Usage: deploy/setup.sh runtime | dev | system | lock" >&2
+    echo "Usage: deploy/setup.sh runtime | dev | bench | system | lock" >&2
     exit 2
     ;;
 esac

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from importlib import import_module
 from pathlib import Path
 
-from benchmarks.harness import Benchmark, Effort, Row, Side
-from benchmarks.kernel import BENCHMARK as KERNEL
+import pytest
+
+from benchmarks.harness import Benchmark, Effort, Row, Side, measure
 from benchmarks.table import rendered
 
 HERE = Path(__file__).parent
@@ -34,34 +36,75 @@ def cells(table: str, title: str) -> list[str]:
     return [cell.strip() for cell in line.removeprefix(title).split("  ") if cell.strip()]
 
 
-async def test_all_benchmarks_run_and_measure_every_row_on_both_sides():
-    code, output, errors = await bench(*QUICK)
+@pytest.fixture(scope="module")
+def sample() -> tuple[int, str, str]:
+    return asyncio.run(bench("sample_benchmark", *QUICK))
+
+
+async def test_the_benchmark_of_the_kernel_measures_every_row_on_both_sides():
+    code, output, errors = await bench("kernel", *QUICK)
     assert (code, errors) == (0, "")
-    for row in KERNEL.rows:
-        ours, theirs, ratio, target, *_ = cells(output, row.title)
-        assert "[" in ours
-        assert "[" in theirs
-        assert ratio.startswith("x")
-        assert (target == "-") is (row.target_us is None)
+    for row in import_module("benchmarks.kernel").BENCHMARK.rows:
+        ours, theirs, target = cells(output, f"{row.title}, µs")
+        assert float(ours.replace(",", "")) > 0
+        assert " x" in theirs
+        assert (target == "-") is (row.target is None)
 
 
-async def test_a_side_that_is_not_installed_has_no_column_and_says_how_to_get_it():
-    code, output, _ = await bench("sample_benchmark", *QUICK)
+async def test_the_benchmark_of_memory_measures_a_session_of_ours_and_one_of_theirs():
+    code, output, errors = await bench("memory", *QUICK)
+    assert (code, errors) == (0, "")
+    (ours,) = cells(output, "ours: a session with context-simple")
+    assert float(ours) > 1
+    assert "langgraph: the messages alone is not installed; to compare: make bench" in output
+
+
+@pytest.mark.parametrize("name", ["loop", "streaming", "steering"])
+async def test_what_a_benchmark_compares_without_other_packages_does_its_work(name):
+    benchmark: Benchmark = import_module(f"benchmarks.{name}").BENCHMARK
+    done = set()
+    for side in [side for side in benchmark.sides if not side.packages]:
+        async with side.operations() as operations:
+            for operation in operations.values():
+                await operation()
+            done |= operations.keys()
+    assert done == {row.key for row in benchmark.rows if row.of is None}
+
+
+def test_a_side_that_is_not_installed_is_left_out_and_says_how_to_get_it(sample):
+    code, output, _ = sample
     assert code == 0
     assert output.count("absent") == 1
     assert "absent is not installed; to compare: pip install it" in output
     assert "What one should know." in output
+    assert "Written" not in output
 
 
-async def test_a_row_that_a_side_cannot_do_stays_blank_and_targets_are_judged():
-    _, output, _ = await bench("sample_benchmark", *QUICK)
-    *_, ratio, _target, verdict = cells(output, "what both can do")
-    assert (ratio[0], verdict) == ("x", "met")
-    assert cells(output, "what one can do")[1:] == ["-", "-", "≤ 0.00", "MISSED"]
+def test_a_row_that_a_side_cannot_do_stays_blank_and_targets_are_judged(sample):
+    _, output, _ = sample
+    *_, target = cells(output, "what both can do, µs")
+    assert target.endswith(": met")
+    assert cells(output, "what one can do, µs")[1:] == ["-", "≤ 0.00: MISSED"]
 
 
-async def test_what_a_side_prints_goes_to_standard_error():
-    _, output, errors = await bench("sample_benchmark", *QUICK)
+def test_an_operation_may_tell_what_it_cost_and_a_row_may_be_two_divided(sample):
+    _, output, _ = sample
+    assert cells(output, "what it holds, KiB") == ["512", "512 x1.00", "-"]
+    assert cells(output, "what it says, ms") == ["250", "250 x1.00", "-"]
+    assert cells(output, "by itself, times") == ["1.00", "1.00", "≤ 1.00: met"]
+
+
+def test_what_always_comes_to_the_same_is_measured_once_in_each_process(monkeypatch):
+    monkeypatch.syspath_prepend(HERE)
+    monkeypatch.setenv("PYTHONPATH", str(HERE))
+    results = measure("sample_benchmark", Effort(processes=2, rounds=3, round_s=0.0001))
+    assert results["ours", "told"] == [512, 512]
+    assert results["ours", "waited"] == [250] * 6
+    assert results["ours", "quotient"] == [1] * 6
+
+
+def test_what_a_side_prints_goes_to_standard_error(sample):
+    _, output, errors = sample
     assert "not an answer" in errors
     assert "not an answer" not in output
 
@@ -77,16 +120,34 @@ async def test_a_side_that_fails_ends_the_command_and_is_named():
 async def test_a_benchmark_that_is_not_there_is_named_with_those_that_are():
     code, _, errors = await bench("no_such_benchmark")
     assert code == 2
-    assert "there is no 'no_such_benchmark'; here are: benchmarks.kernel" in errors
+    assert "there is no 'no_such_benchmark'; here are: benchmarks.loop, benchmarks.kernel" in errors
 
 
 def test_the_table_shows_median_quartiles_and_ratio():
     sides = (Side("ours", _nothing), Side("theirs", _nothing))
-    benchmark = Benchmark("Title", (Row("row", "what it costs", target_us=5),), sides)
+    benchmark = Benchmark("Title", (Row("row", "what it costs", target=5), Row("other", "what else")), sides)
     results = {("ours", "row"): [4.0, 1.0, 2.0, 3.0, 90.0], ("theirs", "row"): [3000.0]}
     table = rendered(benchmark, results, Effort(processes=1, rounds=5, round_s=0.02))
-    assert cells(table, "what it costs") == ["3.00 [2.00-4.00]", "3,000 [3,000-3,000]", "x1,000", "≤ 5.00", "met"]
+    assert cells(table, "what it costs, µs") == ["3.00 [2.00-4.00]", "3,000 x1,000", "≤ 5.00: met"]
+    assert cells(table, "what else, µs") == ["-", "-", "-"]
     assert "1 x 5 rounds of 20 ms" in table
+
+
+@pytest.mark.parametrize(("cost", "verdict"), [(15.0, "met"), (25.0, "MISSED"), (35.0, "MISSED")])
+def test_more_sides_than_rows_stand_one_below_the_other_and_a_target_may_be_a_ratio(cost, verdict):
+    sides = (Side("ours", _nothing), Side("floor", _nothing))
+    benchmark = Benchmark("Title", (Row("row", "what", target=30, target_ratio=20),), sides, base="floor")
+    results = {("ours", "row"): [cost], ("floor", "row"): [1.0]}
+    table = rendered(benchmark, results, Effort(processes=1, rounds=1, round_s=0.02))
+    assert cells(table, "ours") == [f"{cost:.1f} x{cost:.1f}"]
+    assert cells(table, "floor") == ["1.00"]
+    assert cells(table, "target") == [f"≤ 30.0, ≤ x20.0: {verdict}"]
+
+
+def test_a_target_that_was_not_measured_is_missed():
+    benchmark = Benchmark("Title", (Row("row", "what", target=30), Row("b", "b")), (Side("ours", _nothing),))
+    table = rendered(benchmark, {}, Effort(processes=1, rounds=1, round_s=0.02))
+    assert cells(table, "what, µs") == ["-", "≤ 30.0: MISSED"]
 
 
 def _nothing():

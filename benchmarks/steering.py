@@ -1,0 +1,198 @@
+"""How soon a message is in a request, and how soon a stopped agent is quiet."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.harness import Benchmark, Row, Side
+from benchmarks.loops import PROMPT, PURPOSE, TOOL
+from benchmarks.loops.ours import Model
+from benchmarks.messages_api import HANGING, messages_api
+from orchestrator_interactive.kernel import AmplifierSession, ToolResult
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from contextlib import AbstractAsyncContextManager
+
+    from benchmarks.harness import Operations
+    from orchestrator_interactive.kernel import ResponseStream
+    from orchestrator_interactive.kernel.messages import ChatRequest, ChatResponse
+
+    NewAgent = Callable[[], AbstractAsyncContextManager["Agent"]]
+
+STEER = "Look at the other file too."
+# So that what was asked has surely begun: the first words have come, the tool runs.
+BEGUN_S = 0.005
+# Nothing that is measured here takes as long; a run that does not move may not hold the others up.
+PATIENCE_S = 5.0
+
+
+class HangingModel(Model):
+    """Calls the tool as often as it is told; then it says a little and nothing more."""
+
+    def __init__(self, asked: asyncio.Queue[str]) -> None:
+        super().__init__()
+        self._asked = asked
+
+    async def complete(self, request: ChatRequest, **kwargs: Any) -> ChatResponse:
+        if self.turns_left:
+            return await super().complete(request, **kwargs)
+        stream: ResponseStream = kwargs["stream"]
+        stream.text("Let me see")
+        self._asked.put_nowait(request.messages[-1].model_dump_json())
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+@dataclass
+class HangingTool:
+    """Runs until it is told to end; one that is deaf does not heed a cancellation."""
+
+    name = TOOL
+    description = PURPOSE
+    deaf: bool = False
+    end: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def execute(self, _input: dict[str, Any]) -> ToolResult:
+        try:
+            await self.end.wait()
+        except asyncio.CancelledError:
+            if not self.deaf:
+                raise
+            await self.end.wait()
+        return ToolResult(output="It has ended.")
+
+
+@dataclass
+class Agent:
+    """A session, with the last message of each request as it reaches the model."""
+
+    session: AmplifierSession
+    asked: asyncio.Queue[str]
+    tool: HangingTool = field(default_factory=HangingTool)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[asyncio.Task[str]]:
+        """A run that has begun to wait, for the model or for the tool; it is stopped at the end."""
+        await self.session.coordinator.mount("tools", self.tool, name=TOOL)
+        async with asyncio.timeout(PATIENCE_S):
+            run = asyncio.create_task(self.session.execute(PROMPT))
+            await asyncio.sleep(BEGUN_S)
+            try:
+                yield run
+            finally:
+                self.tool.end.set()
+                self.call("stop", immediate=True)
+                await run
+
+    def call(self, capability: str, *arguments: Any, **named: Any) -> None:
+        function: Any = self.session.coordinator.get_capability(f"orchestrator.{capability}")
+        function(*arguments, **named)
+
+    async def steered(self) -> float:
+        """When the message was in a request."""
+        while STEER not in await self.asked.get():
+            pass
+        return time.perf_counter()
+
+
+async def steer(new: NewAgent) -> float:
+    async with new() as agent, agent.running():
+        began = time.perf_counter()
+        agent.call("inject_message", f"!{STEER}")
+        return await agent.steered() - began
+
+
+async def steer_at_the_boundary(new: NewAgent) -> float:
+    async with new() as agent, agent.running():
+        agent.call("inject_message", STEER)
+        began = time.perf_counter()
+        agent.tool.end.set()
+        return await agent.steered() - began
+
+
+async def stop(new: NewAgent, *, immediate: bool = False, deaf: bool = False) -> float:
+    async with new() as agent:
+        agent.tool.deaf = deaf
+        async with agent.running() as run:
+            began = time.perf_counter()
+            agent.call("stop", immediate=immediate)
+            await asyncio.wait({run})
+            return time.perf_counter() - began
+
+
+@asynccontextmanager
+async def scripted(tool_calls: int) -> AsyncIterator[Agent]:
+    async with _session() as session:
+        asked: asyncio.Queue[str] = asyncio.Queue()
+        model = HangingModel(asked)
+        model.turns_left = tool_calls
+        await session.coordinator.mount("providers", model, name="model")
+        yield Agent(session, asked)
+
+
+@asynccontextmanager
+async def scripted_operations() -> AsyncIterator[Operations]:
+    in_the_model, in_a_tool = partial(scripted, 0), partial(scripted, 1)
+    yield {
+        **_model_operations(in_the_model),
+        "steer_tool": partial(steer, in_a_tool),
+        "boundary": partial(steer_at_the_boundary, in_a_tool),
+        "stop_tool": partial(stop, in_a_tool, immediate=True),
+        "stop_deaf_tool": partial(stop, in_a_tool, immediate=True, deaf=True),
+    }
+
+
+@asynccontextmanager
+async def http_operations() -> AsyncIterator[Operations]:
+    asked: asyncio.Queue[str] = asyncio.Queue()
+
+    async def on_request(body: dict[str, Any]) -> None:
+        asked.put_nowait(str(body["messages"][-1]))
+
+    @asynccontextmanager
+    async def claude() -> AsyncIterator[Agent]:
+        provider = {"module": "provider-anthropic", "config": {"api_key": "no-key", "base_url": url, "model": HANGING}}
+        async with _session(provider) as session:
+            yield Agent(session, asked)
+
+    # The service has a session for each conversation, and so one client that stays; here this one keeps it.
+    async with messages_api(on_request) as url, claude():
+        yield _model_operations(claude)
+
+
+def _session(*providers: dict[str, Any]) -> AmplifierSession:
+    session = {"orchestrator": "loop-interactive", "context": "context-simple"}
+    return AmplifierSession({"session": session, "providers": list(providers)})
+
+
+def _model_operations(new: NewAgent) -> dict[str, Callable[[], Awaitable[float]]]:
+    return {"steer_model": partial(steer, new), "stop_model": partial(stop, new)}
+
+
+BENCHMARK = Benchmark(
+    title="Steering and stopping",
+    rows=(
+        Row("steer_model", "`!` while the model streams → in a request", unit="ms", target=1000, meter="itself"),
+        Row("steer_tool", "`!` while a tool runs → in a request", unit="ms", target=1000, meter="itself"),
+        Row("boundary", "the tool ends → what was said meanwhile is in a request", unit="ms", meter="itself"),
+        Row("stop_model", "stop while the model streams → quiet", unit="ms", target=200, meter="itself"),
+        Row("stop_tool", "immediate stop while a tool runs → quiet", unit="ms", target=1000, meter="itself"),
+        Row("stop_deaf_tool", "the same, the tool does not heed it", unit="ms", target=1000, meter="itself"),
+    ),
+    sides=(
+        Side("ours, a model in the process", scripted_operations),
+        Side("ours, provider-anthropic over HTTP", http_operations),
+    ),
+    notes=(
+        (
+            "In a session with context-simple. In a request: the provider has it, or the HTTP server; quiet: `execute` "
+            "has returned."
+        ),
+    ),
+)

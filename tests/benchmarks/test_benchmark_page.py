@@ -1,0 +1,142 @@
+"""The page that `make bench` writes, and its picture."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sys
+from importlib import import_module
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from benchmarks.harness import Benchmark, Effort, Row, Side
+from benchmarks.page import write
+from benchmarks.picture import OURS, drawn
+
+HERE = Path(__file__).parent
+DOCS = HERE.parents[1] / "docs"
+NAMES = ("loop", "kernel", "memory", "steering", "streaming")
+EFFORT = Effort(processes=1, rounds=2, round_s=0.02)
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def nothing():
+    raise AssertionError("a page needs no operations")
+
+
+BENCHMARK = Benchmark(
+    title="A <sample>",
+    rows=(Row("one", "first row", target=5), Row("two", "second row")),
+    sides=(
+        Side("ours", nothing),
+        Side("ours, dressed", nothing),
+        Side("theirs", nothing),
+        Side("absent", nothing, packages=("no-such-distribution",), install="pip install it"),
+    ),
+    pictured=("one", "two"),
+    notes=("What one should know.",),
+)
+RESULTS = {
+    ("ours", "one"): [1.0, 3.0],
+    ("ours", "two"): [20.0, 20.0],
+    ("ours, dressed", "one"): [10.0],
+    ("ours, dressed", "two"): [10.0],
+    ("theirs", "one"): [1000.0],
+    ("theirs", "two"): [200.0],
+}
+
+
+def rectangles(drawing: str) -> list[ET.Element]:
+    """The bars, without the two of the legend."""
+    return ET.fromstring(drawing).findall(f"{SVG}rect")[2:]  # noqa: S314 - made here
+
+
+def texts(drawing: str) -> list[str]:
+    return [text.text or "" for text in ET.fromstring(drawing).findall(f"{SVG}text")]  # noqa: S314
+
+
+def test_the_page_has_a_table_a_picture_and_what_one_needs_to_read_them(tmp_path):
+    paths = write(tmp_path, [(BENCHMARK, RESULTS)], EFFORT)
+    assert [path.name for path in paths] == ["benchmarks.md", "benchmarks.svg"]
+    page = (tmp_path / "benchmarks.md").read_text(encoding="utf-8")
+    assert "Made by `make bench`" in page
+    assert "1 x 2 rounds of 20 ms" in page
+    assert "](benchmarks.svg)" in page
+    assert "| ours | 2.00 [1.50-2.50] | 20.0 [20.0-20.0] |\n" in page
+    assert "| theirs | 1,000 x500 | 200 x10.0 |\n" in page
+    assert "| target | ≤ 5.00: met | - |\n" in page
+    assert "absent is not installed; to compare: pip install it" in page
+    assert "\n\nWhat one should know.\n" in page
+
+
+def test_every_line_of_a_table_has_the_same_number_of_cells(tmp_path):
+    write(tmp_path, [(BENCHMARK, RESULTS)], EFFORT)
+    page = (tmp_path / "benchmarks.md").read_text(encoding="utf-8")
+    assert {line.count("|") for line in page.splitlines() if line.startswith("|")} == {4}
+
+
+async def test_the_command_writes_the_page_into_the_folder_that_it_is_told(tmp_path):
+    command = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "benchmarks", "sample_benchmark", "--processes", "1", "--rounds", "1"),
+        *("--round-ms", "0.1", "--write", str(tmp_path)),
+        cwd=DOCS.parent,
+        env={**os.environ, "PYTHONPATH": str(HERE)},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    output, _ = await command.communicate()
+    assert command.returncode == 0
+    assert output.decode().endswith(f"Written: {tmp_path}/benchmarks.md, {tmp_path}/benchmarks.svg\n")
+    assert "## A sample" in (tmp_path / "benchmarks.md").read_text(encoding="utf-8")
+
+
+def test_a_benchmark_without_a_picture_writes_none(tmp_path):
+    plain = Benchmark("Plain", BENCHMARK.rows, BENCHMARK.sides)
+    assert write(tmp_path, [(plain, RESULTS)], EFFORT) == [tmp_path / "benchmarks.md"]
+    assert "svg" not in (tmp_path / "benchmarks.md").read_text(encoding="utf-8")
+
+
+def test_a_bar_is_as_long_as_the_logarithm_of_its_cost():
+    bars = [float(bar.get("width", "nan")) for bar in rectangles(drawn(BENCHMARK, RESULTS))]
+    assert len(bars) == 6
+    decade = bars[4] / 3  # from 1 to 1,000
+    assert bars[2:4] == pytest.approx([decade, decade], abs=0.1)
+
+
+def test_our_bars_have_a_colour_of_their_own_and_each_bar_says_its_figure():
+    drawing = drawn(BENCHMARK, RESULTS)
+    ours = [bar.get("fill") == OURS for bar in rectangles(drawing)]
+    assert ours == [True, True, True, True, False, False]
+    assert {"2.00", "20.0", "10.0", "1,000", "200"} <= set(texts(drawing))
+    assert {"A <sample>", "theirs", "first row, µs", "second row, µs"} <= set(texts(drawing))
+    assert "absent" not in texts(drawing)
+
+
+def test_everything_is_within_the_picture():
+    drawing = drawn(BENCHMARK, RESULTS)
+    _, _, width, height = map(float, ET.fromstring(drawing).get("viewBox", "").split())  # noqa: S314 - made here
+    for bar in rectangles(drawing):
+        right = float(bar.get("x", "nan")) + float(bar.get("width", "nan"))
+        bottom = float(bar.get("y", "nan")) + float(bar.get("height", "nan"))
+        assert right < width
+        assert bottom < height
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_page_in_the_docs_has_every_row_and_every_target_of_the_benchmarks(name):
+    benchmark: Benchmark = import_module(f"benchmarks.{name}").BENCHMARK
+    page = (DOCS / "benchmarks.md").read_text(encoding="utf-8")
+    (section,) = re.findall(rf"^## {re.escape(benchmark.title)}\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    for row in benchmark.rows:
+        assert f" {row.title}, {row.unit} |" in section
+    assert section.count("≤") >= sum(row.target is not None for row in benchmark.rows)
+    assert "is not installed" not in section
+
+
+def test_the_picture_in_the_docs_shows_every_loop():
+    loop: Benchmark = import_module("benchmarks.loop").BENCHMARK
+    drawing = (DOCS / "benchmarks.svg").read_text(encoding="utf-8")
+    assert {side.name for side in loop.sides} <= set(texts(drawing))
