@@ -7,8 +7,9 @@ import os
 from typing import TYPE_CHECKING
 
 from .campaign import campaign
+from .features import FEATURES, UNSETTLED
 from .trial import tried
-from .world import FEATURES, UNSETTLED, Parts
+from .world import Parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

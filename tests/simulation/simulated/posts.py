@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive import Injection
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .scene import Scene
 
 _MARK = re.compile(r"<m(\d+)>")
+_BESIDE = re.compile(r"[\s\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _POST = "post-"
 _AUTHORS = (None, "Ada", "Grace", "Linus: the user", "[tool]")
 _TEXTS = (
@@ -46,6 +47,10 @@ class Post:
     def id(self) -> str:
         return f"{_POST}{self.number}"
 
+    @property
+    def is_urgent(self) -> bool:
+        return self.text.startswith("!")
+
     def injection(self) -> Injection | str:
         """As it is handed over: with all that is known of it, or as plain text."""
         return self.text if self.plain else Injection(self.text, id=self.id, author=self.author, files=self.files)
@@ -57,17 +62,24 @@ class People:
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
         self._count = 0
+        self._edits = 0
 
     def write(self, *, plainly: bool = False) -> Post:
         """A message; `plainly` one without an author or files, as a prompt is."""
         chance = self._scene.chance
         self._count += 1
         odd = self._scene.happens("odd texts", 0.5)
-        text = f"<m{self._count}> {chance.choice(_TEXTS) if odd else 'and also this'}"
+        urgent = "!" if self._scene.happens("urgent steers", 0.4) else ""
+        text = f"{urgent}<m{self._count}> {chance.choice(_TEXTS) if odd else 'and also this'}"
         if plainly or chance.random() < 0.2:
             return Post(self._count, text, plain=True)
         files = ("notes.md",) if chance.random() < 0.1 else ()
         return Post(self._count, text, chance.choice(_AUTHORS), files)
+
+    def rewrite(self, post: Post) -> Post:
+        """The message with another text; it still has its mark."""
+        self._edits += 1
+        return replace(post, text=f"{'!' if post.is_urgent else ''}<m{post.number}> no, that (edit {self._edits})")
 
 
 def marks(text: str) -> list[int]:
@@ -80,8 +92,8 @@ def named(ids: Iterable[str] | None) -> str:
 
 
 def words(text: str) -> str:
-    """A text as far as it matters whether it arrived: its words."""
-    return " ".join(text.split())
+    """A text as far as it matters whether it arrived: without spaces, and without what cannot be sent."""
+    return _BESIDE.sub("", text)
 
 
 def text_of(row: dict[str, Any]) -> str:

@@ -28,8 +28,20 @@ STAGES = (
     "telling progress",
     "streaming",
     "waiting for the model",
+    "retrying",
+    "waiting for late results",
     "in a tool",
 )
+# While somebody is at one of these, a run waits for others, or for a time that a provider has named.
+_HOLDING = {
+    "waiting for an approval",
+    "compacting",
+    "in a hook",
+    "writing a row",
+    "reading the log",
+    "telling progress",
+    "retrying",
+}
 
 
 class Mishap(Exception):  # noqa: N818 - what the cast breaks on purpose
@@ -61,6 +73,8 @@ class Scene:
         self.deaf: list[asyncio.Task[Any]] = []
         self._ours: list[asyncio.Task[Any]] = []
         self._busy: Counter[str] = Counter()
+        self._held_since: float | None = None
+        self._held_s = 0.0
 
     def now(self) -> float:
         return self.loop.time()
@@ -99,12 +113,29 @@ class Scene:
         """Nothing is at any stage: the process has died."""
         self._busy.clear()
         self.finishing = False
+        self._note_held()
 
     def enter(self, stage: str) -> None:
         self._busy[stage] += 1
+        if stage in _HOLDING:
+            self._note_held()
 
     def leave(self, stage: str) -> None:
         self._busy[stage] -= 1
+        if stage in _HOLDING:
+            self._note_held()
+
+    def turn(self, stage: str, *, on: bool) -> None:
+        """Be at a stage from now on, or no longer, however often that is said."""
+        if on != bool(self._busy[stage]):
+            (self.enter if on else self.leave)(stage)
+
+    def is_at(self, *stages: str) -> bool:
+        return any(self._busy[stage] for stage in stages)
+
+    def held_s(self) -> float:
+        """How long the agent has been held up by others so far, in all."""
+        return self._held_s + (0.0 if self._held_since is None else self.now() - self._held_since)
 
     @contextmanager
     def at(self, stage: str) -> Iterator[None]:
@@ -116,6 +147,14 @@ class Scene:
 
     def stage(self) -> str:
         return "finishing" if self.finishing else next((s for s in STAGES if self._busy[s]), "between steps")
+
+    def _note_held(self) -> None:
+        is_held = self.is_at(*_HOLDING)
+        if is_held and self._held_since is None:
+            self._held_since = self.now()
+        elif not is_held and self._held_since is not None:
+            self._held_s += self.now() - self._held_since
+            self._held_since = None
 
     def turn_deaf(self, who: str) -> None:
         """The task that this is called in has not heeded its cancellation, and may outlive its run."""

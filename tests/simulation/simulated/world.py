@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import orchestrator_interactive
 from orchestrator_interactive.kernel import AmplifierSession
 from orchestrator_interactive.modules import context_simple
 
-from .cast import Approvals, Crowd, Ear, Log, Model, Watcher, hire_hooks, hire_tools, hooks, tools
+from . import features
+from .cast import Approvals, Crowd, Ear, Log, Model, Watcher, hire_hooks, hire_tools
 from .cast.improvising import Improviser
-from .judge import Judges, RunRecord
+from .judge import Judges, RunRecord, Terms
 from .posts import People
 
 if TYPE_CHECKING:
@@ -25,34 +26,6 @@ if TYPE_CHECKING:
     from .scene import Scene
 
     Mount = Callable[[ModuleCoordinator, dict[str, Any]], Awaitable[Any]]
-
-# Each kind of trouble is in so many of the seeds.
-FEATURES = dict.fromkeys(
-    (
-        *tools.FEATURES,
-        *hooks.FEATURES,
-        "errors",
-        "stalls",
-        "thinking",
-        "unsigned thinking",
-        "empty answers",
-        "unknown tools",
-        "many calls",
-        "disobedience",
-        "deaf model",
-        "odd texts",
-        "slow store",
-        "flaky store",
-        "slow sink",
-        "broken sink",
-        "small queue",
-        "injection limit",
-    ),
-    0.25,
-) | {"stops": 0.6, "cancels": 0.25, "kills": 0.3, "compaction": 0.35, "assistants' words from hooks": 0.1}
-# Nobody but a strict provider minds these so far.
-UNSETTLED = ("repeated call ids",)
-
 
 def _as_it_is(log: ContextManager) -> ContextManager:
     return log
@@ -71,24 +44,19 @@ class World:
     """Plays a conversation on the scene."""
 
     def __init__(self, scene: Scene, parts: Parts) -> None:
-        chance = scene.chance
-        scene.features |= {feature for feature, often in FEATURES.items() if chance.random() < often} | parts.features
-        if "small queue" in scene.features:
-            scene.features.discard("kills")  # what waited in a queue and in a run together may not fit into one
+        scene.features |= features.drawn(scene.chance) | parts.features
         self._scene = scene
         self._parts = parts
-        self._grace_s = chance.choice([0.0, 0.5, 2.0])
-        self._stall_timeout_s = chance.choice([5.0, 120.0])
-        self._max_iterations = chance.choice([2, 5, 100])
-        self._judges = Judges(scene, self._grace_s, self._max_iterations)
+        self._terms = Terms.drawn(scene.chance, scene.features)
+        self._judges = Judges(scene, self._terms)
         self._people = People(scene)
         self._watcher = Watcher(scene, self._judges)
         self._tools = hire_tools(scene, self._judges)
-        improviser = Improviser(scene, [tool.name for tool in self._tools], self._stall_timeout_s)
-        self._model = Model(scene, self._judges, improviser)
+        improviser = Improviser(scene, [tool.name for tool in self._tools], self._terms.stall_timeout_s)
+        self._models = [Model(name, scene, self._judges, improviser) for name in self._terms.providers]
         self._plan = self._planned()
         self._runs = 0
-        self._life = 0
+        self._life = self._last_life = 0
 
     async def play(self) -> None:
         """All runs of the conversation; the last ones, in calm, read whatever is still waiting."""
@@ -125,21 +93,18 @@ class World:
         hire_hooks(scene, judges, coordinator.hooks)
         for tool in self._tools:
             coordinator.mount("tools", tool)
-        coordinator.mount("providers", self._model)
+        for model in self._models:
+            coordinator.mount("providers", model, name=model.name)
 
     def _planned(self) -> dict[str, Any]:
         chance, features = self._scene.chance, self._scene.features
-        loop = {
-            "max_iterations": self._max_iterations,
-            "stop_grace_s": self._grace_s,
-            "stall_timeout_s": self._stall_timeout_s,
-            "max_waiting": 2 if "small queue" in features else 100,
-        }
         log: dict[str, Any] = {"max_tokens": 300 if "compaction" in features else 100_000}
+        if "summaries" in features:
+            log |= {"strategy": "summary", "summary_max_tokens": 40, "summary_timeout_s": 5.0}
         if chance.random() < 0.5:
             log["system_prompt"] = "You are simulated."
         session = {
-            "orchestrator": {"module": "loop", "config": loop},
+            "orchestrator": {"module": "loop", "config": self._terms.options()},
             "context": {"module": "log", "config": log},
             "hook_timeout_s": chance.choice([1, 5, 60]),
         }
@@ -154,7 +119,9 @@ class World:
 
     async def _run(self) -> None:
         self._runs += 1
-        run = RunRecord(self._runs, self._next_prompt(), self._life)
+        begins_a_life = self._life != self._last_life
+        self._last_life = self._life
+        run = RunRecord(self._runs, self._next_prompt(), self._life, begins_a_life)
         self._scene.tell(
             "crowd", f"prompts run {run.number}{' in calm' if self._scene.calm else ''}: {run.prompt.text!r}"
         )
@@ -172,12 +139,12 @@ class World:
         self._scene.leave_all()
         self._judges.killed(run)
         rows = await self._session.coordinator.get("context").get_messages()
+        self._judges.spending.restarted(rows)
         await self._set_up()
         await self._session.coordinator.get("context").set_messages(rows)
         self._crowd.meet(self._session)
-        inject: Any = self._session.coordinator.get_capability("orchestrator.inject_message")
-        for post in self._judges.deliveries.waiting():
-            inject(post.injection())
+        for post in self._judges.deliveries.waiting_anew():
+            self._crowd.give(post)
 
     def _next_prompt(self) -> Post:
         return self._crowd.unread.pop(0) if self._crowd.unread else self._people.write(plainly=True)
@@ -185,8 +152,10 @@ class World:
     async def _execute(self, run: RunRecord) -> None:
         run.entered = True
         self._scene.finishing = False
+        if self._terms.max_duration_s is not None:
+            run.deadline_s = self._scene.now() + self._terms.max_duration_s
         self._judges.begin(run)
-        self._judges.accepted(run.prompt)
+        self._judges.prompted(run.prompt)
         try:
             run.answer = await self._session.execute(run.prompt.text, on_progress=self._watcher)
         except BaseException as e:  # noqa: BLE001 - whatever it is, the judges look at it
@@ -195,6 +164,8 @@ class World:
         self._scene.tell("run", f"returned {run.answer!r}" if run.error is None else f"raised {run.error!r}")
         run.statuses["session"] = self._session.status.status
         self._judges.returned(run)
+        receipts: Any = self._session.coordinator.get_capability("orchestrator.receipts")
+        self._judges.receipts.told(run, map(asdict, receipts()), where="The agent")
 
     def _conclude(self, run: RunRecord) -> None:
         scene = self._scene
@@ -204,7 +175,7 @@ class World:
             scene.blame(f"In calm the run ended with '{status}' (error: {run.error!r}).")
         if self._judges.deliveries.has_arrived(run.prompt):
             return
-        if (run.answer or "").startswith("Operation denied"):
+        if run.was_denied:
             scene.count("prompt denied")
         else:
             scene.count("prompt not read, given again")

@@ -1,4 +1,4 @@
-"""Who plays: a model, tools, hooks, a store, whoever approves and watches, and a crowd that writes and stops."""
+"""Who plays: models, tools, hooks, a store, whoever approves and watches, and a crowd that writes and stops."""
 
 from .approvals import Approvals
 from .crowd import Crowd

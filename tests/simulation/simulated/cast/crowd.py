@@ -1,15 +1,16 @@
-"""The crowd: it writes, stops and cancels at instants of the seed's choosing."""
+"""The crowd: it writes, edits, takes back, stops and cancels at instants of the seed's choosing."""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive import InjectionQueueFull, RunFinished
 from simulated.judge import StopRecord
-from simulated.scene import STAGES
+
+from . import acts
+from .acts import AtLine, AtStage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,74 +20,10 @@ if TYPE_CHECKING:
     from simulated.posts import People, Post
     from simulated.scene import Scene
 
+    from .acts import Act
 
-@dataclass(frozen=True, slots=True)
-class Steer:
-    """Write a message."""
-
-
-@dataclass(frozen=True, slots=True)
-class Blank:
-    """Write a message without a word in it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Notice:
-    """Leave a notice for the next run."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """Stop the run, through the orchestrator's own door or through the session's."""
-
-    immediate: bool
-    own_door: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Cancel:
-    """Cancel the task that runs it all."""
-
-
-@dataclass(frozen=True, slots=True)
-class SecondPrompt:
-    """Run a second prompt beside the first."""
-
-
-@dataclass(frozen=True, slots=True)
-class Kill:
-    """Kill the process: nothing of it runs any more, and only what the store has is left."""
-
-
-Act = Steer | Blank | Notice | Stop | Cancel | SecondPrompt | Kill
-
-
-@dataclass(frozen=True, slots=True)
-class AtLine:
-    """When the story of the run is so many lines long, and so many hops of the event loop later.
-
-    Without a hop it happens in the very call in which that line is told.
-    """
-
-    line: int
-    hops: int
-
-
-@dataclass(frozen=True, slots=True)
-class AtStage:
-    """Once the run is at this stage, and so many hops or seconds later."""
-
-    stage: str
-    hops: int
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class After:
-    seconds: float
-
-
-_IDLE: tuple[Act, ...] = (Steer(), Stop(immediate=False, own_door=True), Notice())
+# While it is at one of these, the agent may have taken a message in hand, and not written it down.
+_AT_WRITING = ("writing a row", "telling progress", "in a hook", "waiting for an approval")
 
 
 class Crowd:
@@ -102,23 +39,27 @@ class Crowd:
         self._by_stage: dict[str, list[tuple[AtStage, Act]]] = {}
         self._task: asyncio.Task[object] | None = None
         self._run: RunRecord | None = None
+        self._old_runs: list[str] = []
+        self._written: dict[str, Post] = {}
         self.unread: list[Post] = []
         self.killed = asyncio.Event()
 
     def watch(self, run: RunRecord, task: asyncio.Task[object]) -> None:
         """Plan what happens to this run, and when."""
+        if self._run is not None and self._run.id is not None:
+            self._old_runs.append(self._run.id)
         self._run, self._task = run, task
         self._by_line, self._by_stage = {}, {}
         begun = len(self._scene.story.lines)
         if self._scene.calm:
             return
-        for act in self._plan():
-            match self._instant():
+        for act in acts.planned(self._scene):
+            match acts.some_instant(self._scene):
                 case AtLine() as at:
                     self._by_line.setdefault(begun + at.line, []).append((at, act))
                 case AtStage() as stage:
                     self._by_stage.setdefault(stage.stage, []).append((stage, act))
-                case After(seconds):
+                case acts.After(seconds):
                     self._scene.loop.call_later(seconds, self._do, act, context=self._context)
         self._scene.story.on_line = self._on_line
 
@@ -127,33 +68,17 @@ class Crowd:
         self._session = session
         self.killed.clear()
 
+    def give(self, post: Post) -> None:
+        """Hand a message over."""
+        inject: Any = self._door("inject_message")
+        receipt = inject(post.injection())
+        self._written[receipt.id] = post
+        self._judges.accepted(post, receipt)
+
     def act_idly(self) -> None:
         """What people do while no run is on."""
         for _ in range(self._scene.chance.choice([0, 0, 1, 2])):
-            self._do(self._scene.chance.choice(_IDLE))
-
-    def _plan(self) -> list[Act]:
-        chance = self._scene.chance
-        acts: list[Act] = [Steer() for _ in range(chance.choice([0, 1, 2, 3, 6]))]
-        acts += [act for act in (Blank(), Notice(), SecondPrompt()) if chance.random() < 0.1]
-        if "stops" in self._scene.features and chance.random() < 0.6:
-            acts += [Stop(chance.random() < 0.5, chance.random() < 0.7) for _ in range(chance.choice([1, 1, 2]))]
-        if "cancels" in self._scene.features and chance.random() < 0.5:
-            acts += [Cancel() for _ in range(chance.choice([1, 1, 2, 3]))]
-        if "kills" in self._scene.features and chance.random() < 0.5:
-            acts.append(Kill())
-        return acts
-
-    def _instant(self) -> AtLine | AtStage | After:
-        scene, chance = self._scene, self._scene.chance
-        hops = chance.choice([0, 0, 1, 2, 3, 5, 8])
-        match chance.choice(["after", "at a stage", "at a stage", "at a line", "at a line"]):
-            case "after":
-                return After(scene.some_s(0.05, 1, 10))
-            case "at a stage":
-                often = ("compacting", "reading the log") * 3 if "compaction" in scene.features else ()
-                return AtStage(chance.choice([*STAGES, *often]), hops, chance.choice([0.0, scene.some_s(0.1, 1)]))
-        return AtLine(int(chance.expovariate(1 / chance.choice([5, 25, 60]))), hops)
+            self._do(self._scene.chance.choice(acts.IDLE))
 
     def _on_line(self, number: int) -> None:
         for at, act in self._by_line.pop(number, ()):
@@ -169,7 +94,7 @@ class Crowd:
     def _hop(self, hops: int, act: Act) -> None:
         if hops:
             self._scene.loop.call_soon(self._hop, hops - 1, act, context=self._context)
-        elif isinstance(act, Kill):
+        elif isinstance(act, acts.Kill):
             self._scene.loop.call_soon(self._do, act, context=self._context)  # not while the agent is at a step
         else:
             self._do(act)
@@ -179,22 +104,26 @@ class Crowd:
         if self._scene.calm:
             return
         match act:
-            case Steer():
+            case acts.Steer():
                 self._steer()
             case _ if self.killed.is_set():
                 self._scene.tell("crowd", "finds nobody there")
-            case Blank():
-                self._refused(lambda: self._door("inject_message")(" \n\t "), ValueError)
-            case Notice():
+            case acts.Blank():
+                self._write_nothing()
+            case acts.Edit() | acts.Withdraw():
+                self._correct(act)
+            case acts.Notice():
                 self._scene.count("notice")
                 self._door("notify")(self._judges.notices.give())
-            case Stop():
+            case acts.Stop():
                 self._stop(act)
-            case Cancel():
+            case acts.LateStop(immediate):
+                self._stop_late(immediate)
+            case acts.Cancel():
                 self._cancel()
-            case SecondPrompt():
+            case acts.SecondPrompt():
                 self._scene.spawn(self._prompt_again(), "second prompt")
-            case Kill():
+            case acts.Kill():
                 self._kill()
 
     def _steer(self) -> None:
@@ -203,7 +132,7 @@ class Crowd:
             self.unread.append(post)
             return
         try:
-            self._door("inject_message")(post.injection())
+            self.give(post)
         except RunFinished:
             scene.tell("crowd", f"writes message {post.number}: too late, it starts a run of its own")
             scene.count("steer too late for its run")
@@ -212,28 +141,59 @@ class Crowd:
             scene.tell("crowd", f"writes message {post.number}: refused, the queue is full")
             scene.count("steer refused: queue full")
         else:
-            self._judges.accepted(post)
-            scene.count(f"steer accepted {self._stage()}")
-            scene.tell("crowd", f"writes message {post.number}: accepted")
+            scene.count(f"{'urgent ' if post.is_urgent else ''}steer accepted {self._stage()}")
+            scene.tell("crowd", f"writes{' urgently' if post.is_urgent else ''} message {post.number}: accepted")
 
-    def _stop(self, stop: Stop) -> None:
+    def _correct(self, act: acts.Edit | acts.Withdraw) -> None:
+        scene, deliveries = self._scene, self._judges.deliveries
+        if not self._written:
+            return
+        recent = list(self._written)[-4:]
+        message_id = scene.chance.choice(recent)
+        post, waits = self._written[message_id], deliveries.waits(self._written[message_id])
+        if isinstance(act, acts.Edit):
+            what, changed = "changes", self._people.rewrite(post)
+            took: bool = self._door("edit_message")(message_id, changed.text)
+            if took:
+                self._written[message_id] = changed
+                self._judges.edited(changed)
+        else:
+            what = "takes back"
+            took = self._door("withdraw_message")(message_id)
+            if took:
+                self._judges.withdrawn(post, message_id)
+        scene.count(f"message {what}" if took else f"message {what}: too late")
+        scene.tell("crowd", f"{what} message {post.number}{'' if took else ': too late'}")
+        if waits and not took and not scene.is_at(*_AT_WRITING):
+            scene.blame(f"Message {post.number} waits, and its author may not touch it.")
+
+    def _stop(self, stop: acts.Stop) -> None:
         scene, run, stage = self._scene, self._run, self._stage()
         is_on = run is not None and run.entered and not run.over
-        if stop.own_door:
-            took: bool = self._door("stop")(stop.immediate)
-        elif is_on:
+        if stop.door == "session" and not is_on:
+            return
+        if stop.door == "session":
             token = self._session.coordinator.cancellation
             took = token.request_immediate() if stop.immediate else token.request_graceful()
         else:
-            return
+            name = run.id if run is not None and stop.door == "own, by name" else None
+            took = self._door("stop")(stop.immediate, name)
         kind = "immediate" if stop.immediate else "graceful"
         scene.count(f"stop {kind} {stage}" if took else "stop that changes nothing")
         scene.tell("crowd", f"stops ({kind}){'' if took else ': it changes nothing'}")
         if took and not is_on:
             scene.blame("A stop was taken while no run was on.")
         elif took and run is not None:
-            certain = stop.own_door and not scene.finishing
+            certain = stop.door != "session" and not scene.finishing
             run.stops.append(StopRecord(scene.now(), stop.immediate, certain, len(scene.story.lines)))
+
+    def _stop_late(self, immediate: bool) -> None:
+        token = self._session.coordinator.cancellation
+        before = token.state
+        for name in (*self._old_runs[-1:], "nobody's run"):
+            if self._door("stop")(immediate, name) or token.state != before:
+                self._scene.blame("A stop for a run that is over was taken.")
+        self._scene.count("stop for a run that is over")
 
     def _cancel(self) -> None:
         is_over = self._run is None or self._run.over
@@ -264,17 +224,17 @@ class Crowd:
         else:
             self._scene.blame("Two prompts ran at once in one session.")
 
-    def _refused(self, attempt: Callable[[], object], *errors: type[Exception]) -> None:
+    def _write_nothing(self) -> None:
         try:
-            attempt()
-        except errors:
+            self._door("inject_message")(" \n\t ")
+        except ValueError:
             self._scene.count("blank message refused")
         else:
             self._scene.blame("A blank message was accepted.")
 
-    def _door(self, name: str) -> Callable[..., bool]:
+    def _door(self, name: str) -> Callable[..., Any]:
         door: Any = self._session.coordinator.get_capability(f"orchestrator.{name}")
-        return cast("Callable[..., bool]", door)
+        return door  # type: ignore[no-any-return]
 
     def _stage(self) -> str:
         run = self._run

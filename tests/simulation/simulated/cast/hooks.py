@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel import HookResult, ToolResult
 from orchestrator_interactive.kernel.events import ALL_EVENTS
-from orchestrator_interactive.kernel.messages import TextBlock
+from orchestrator_interactive.kernel.messages import TextBlock, ToolCallBlock
 from simulated.judge.requests import PASSING
 from simulated.scene import Mishap
 
@@ -22,11 +22,14 @@ if TYPE_CHECKING:
     Temper = Callable[["Hook", str, Data], Awaitable[Any]]
 
 _INJECTION_APPLIED = "injection:applied"
+_OF_THE_LOOP = (_INJECTION_APPLIED, "provider:fallback")
 _ASKING = ("prompt:submit", "provider:request", "provider:response", "tool:pre", "tool:post", "tool:error")
 _TELLING = (
     "execution:start",
     _INJECTION_APPLIED,
     "provider:error",
+    "provider:retry",
+    "provider:fallback",
     "cancel:requested",
     "cancel:completed",
     "execution:end",
@@ -44,7 +47,7 @@ class Ear:
         self._judges = judges
 
     def listen(self, hooks: HookRegistry) -> None:
-        for event in (*ALL_EVENTS, _INJECTION_APPLIED):
+        for event in (*ALL_EVENTS, *_OF_THE_LOOP):
             hooks.register(event, self, priority=-1000, name="ear")
 
     async def __call__(self, event: str, data: Data) -> HookResult:
@@ -58,11 +61,14 @@ class Ear:
         match event:
             case "execution:end":
                 self._scene.finishing = True
+                self._scene.turn("retrying", on=False)
             case "context:pre_compact":
                 self._scene.count("compaction")
-                self._scene.enter("compacting")
+                self._scene.turn("compacting", on=True)
             case "context:post_compact":
-                self._scene.leave("compacting")
+                self._scene.turn("compacting", on=False)
+            case "provider:retry":
+                self._scene.turn("retrying", on=True)
 
 
 class Hook:
@@ -116,6 +122,17 @@ async def _inject_in_passing(hook: Hook, event: str, _data: Data) -> Any:
     )
 
 
+async def _change_the_calls(_hook: Hook, event: str, data: Data) -> Any:
+    """Take the calls out of an answer, or the last of them."""
+    response = data["response"] if event == "provider:response" else None
+    if response is None or not getattr(response, "tool_calls", None):
+        return HookResult()
+    calls = response.tool_calls[:-1]
+    content = [b for b in response.content if not isinstance(b, ToolCallBlock) or b.id in {call.id for call in calls}]
+    changed = response.model_copy(update={"content": content, "tool_calls": calls or None})
+    return HookResult(action="modify", data={"response": changed})
+
+
 async def _tell_the_user(_hook: Hook, _event: str, _data: Data) -> Any:
     return HookResult(user_message="Just so you know.")
 
@@ -156,7 +173,7 @@ async def _be_deaf(hook: Hook, event: str, data: Data) -> Any:
 
 _BY_FEATURE: dict[str, tuple[Temper, ...]] = {
     "denying hooks": (_deny,),
-    "modifying hooks": (_modify, _modify_to_nonsense),
+    "modifying hooks": (_modify, _modify_to_nonsense, _change_the_calls),
     "injecting hooks": (_inject, _inject_in_passing),
     "broken hooks": (_raise, _talk_nonsense),
     "asking hooks": (_ask_the_user,),
@@ -173,7 +190,8 @@ def hire_hooks(scene: Scene, judges: Judges, hooks: HookRegistry) -> None:
     tempers = [temper for feature, some in _BY_FEATURE.items() if feature in scene.features for temper in some]
     for temper in tempers:
         asks = temper in {_deny, _modify, _modify_to_nonsense, _ask_the_user}
-        for event in chance.sample(_ASKING if asks else _ASKING + _TELLING, k=chance.randint(1, 3)):
+        events = ("provider:response",) if temper is _change_the_calls else _ASKING if asks else _ASKING + _TELLING
+        for event in chance.sample(events, k=min(chance.randint(1, 3), len(events))):
             hooks.register(event, Hook(temper, scene, judges, chance.choice([0.1, 0.3, 0.6])), chance.randint(-5, 5))
 
 

@@ -44,7 +44,14 @@ class Fail:
     error: BaseException
 
 
-Step = Wait | Piece | Block | Alive | Fail
+@dataclass(frozen=True, slots=True)
+class End:
+    """The answer ends, for a reason other than that it is complete."""
+
+    finish_reason: str
+
+
+Step = Wait | Piece | Block | Alive | Fail | End
 
 _SAYINGS = ("Let me look. ", "I have found it. ", "Hm", " \n", "The answer is 42. ", "```py\nx = 1\n```\n", "…")
 
@@ -57,6 +64,7 @@ class Improviser:
         self._tools = tools
         self._stall_timeout_s = stall_timeout_s
         self._call_count = 0
+        self._use_count = 0
 
     def steps(self, request: ChatRequest, turn: int) -> list[Step]:
         """What to do in the `turn`-th call of a run."""
@@ -74,6 +82,10 @@ class Improviser:
             yield Fail(self._error())
         if self._calls_tools(request, turn):
             yield from self._calls()
+        if scene.happens("cut answers", 0.4):
+            yield End(scene.chance.choice(["max_tokens", "length"]))
+        if scene.happens("refusals", 0.15):
+            yield End("refusal")
 
     def _pause(self, scale_s: float) -> Iterator[Step]:
         scene = self._scene
@@ -111,8 +123,9 @@ class Improviser:
         for _ in range(count):
             name = "no_such_tool" if scene.happens("unknown tools", 0.15) else scene.chance.choice(self._tools)
             call_id = self._call_id()
-            # A tool does not learn the id of its call; here it does.
-            yield Block(ToolCallBlock(id=call_id, name=name, input={"text": "look", "call": call_id}))
+            self._use_count += 1
+            # By this the call is known to the cast and the judges, whatever becomes of its id.
+            yield Block(ToolCallBlock(id=call_id, name=name, input={"text": "look", "call": f"use-{self._use_count}"}))
             yield from self._pause(0.05)
 
     def _call_id(self) -> str:
@@ -124,6 +137,8 @@ class Improviser:
     def _error(self) -> BaseException:
         kinds = (
             lambda: errors.RateLimitError("slow down", retry_after=3.0),
+            lambda: errors.RateLimitError("come back later", retry_after=300.0),
+            lambda: errors.RateLimitError("slow down"),
             lambda: errors.AuthenticationError("wrong key"),
             lambda: errors.ContextLengthError("too long"),
             lambda: errors.ContentFilterError("no"),

@@ -32,7 +32,7 @@ class Log:
         with scene.at("writing a row"):
             await self._dawdle()
             if scene.happens("flaky store", 0.03):
-                self._judges.pairs.excuse()
+                self._judges.store_failed()
                 scene.tell("log", f"fails to keep a row of the role '{message['role']}'")
                 scene.count("row not kept")
                 raise Mishap("the store is gone")
@@ -44,6 +44,7 @@ class Log:
     async def get_messages_for_request(self, token_budget: int | None = None, provider: Any | None = None) -> list[Row]:
         with self._scene.at("reading the log"):
             await self._dawdle()
+            self._judges.view_asked_for(token_budget)
             return await self._inner.get_messages_for_request(token_budget=token_budget, provider=provider)
 
     async def _dawdle(self) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel import ModelInfo, ProviderInfo, ResponseStream
 from orchestrator_interactive.kernel.messages import ChatResponse, TextBlock, ToolCall, ToolCallBlock, Usage
 from simulated.scene import Mishap
 
-from .improvising import Alive, Block, Fail, Improviser, Piece, Step, Wait
+from .improvising import Alive, Block, End, Fail, Improviser, Piece, Step, Wait
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,18 +25,18 @@ _CALM = (Block(TextBlock(text="All done.")),)
 class Model:
     """A provider. It streams, unless the seed made it one that is silent until its answer is whole."""
 
-    name = "chaos"
-
-    def __init__(self, scene: Scene, judges: Judges, improviser: Improviser) -> None:
+    def __init__(self, name: str, scene: Scene, judges: Judges, improviser: Improviser) -> None:
+        self.name = name
         self._scene = scene
         self._judges = judges
         self._improviser = improviser
         self._asked = 0
         self._capabilities = ["tool_choice"] if scene.chance.random() < 0.7 else []
         self._streams = scene.chance.random() < 0.85
+        self._tells_cost = "cost limit" in scene.features or scene.chance.random() < 0.3
 
     def get_info(self) -> ProviderInfo:
-        return ProviderInfo(id=self.name, display_name="Chaos", capabilities=self._capabilities)
+        return ProviderInfo(id=self.name, display_name=self.name, capabilities=self._capabilities)
 
     async def list_models(self) -> list[ModelInfo]:
         return [ModelInfo(id="chaos-1", display_name="Chaos", context_window=100_000, max_output_tokens=1000)]
@@ -44,20 +45,21 @@ class Model:
         return response.tool_calls or []
 
     async def complete(self, request: ChatRequest, *, stream: ResponseStream | None = None, **_: Any) -> ChatResponse:
+        if stream is None:  # the loop listens to every answer; a context that wants a summary does not
+            return await self._summary()
         scene, run = self._scene, self._judges.run
         self._asked += 1
         activity = self._judges.quiet.began("model", f"request {self._asked}", run)
-        self._judges.asked(request, run, can_choose=bool(self._capabilities))
+        self._judges.asked(self.name, request, can_choose=bool(self._capabilities))
         turn = run.model_calls
         run.model_calls += 1
         steps = _CALM if scene.calm else self._improviser.steps(request, turn)
         try:
             with scene.at("waiting for the model"):
-                scene.tell("model", f"is asked: request {self._asked}, {len(request.messages)} messages")
-                answer = await self._answered(steps, stream if self._streams and stream else ResponseStream())
-            self._judges.answered(run)
-            return answer
+                scene.tell("model", f"{self.name} is asked: request {self._asked}, {len(request.messages)} messages")
+                return await self._answered(steps, stream if self._streams else ResponseStream())
         finally:
+            self._judges.call_over(run)
             self._judges.quiet.ended(activity, deaf=asyncio.current_task() in scene.deaf)
 
     async def _answered(self, steps: Sequence[Step], stream: ResponseStream) -> ChatResponse:
@@ -70,13 +72,35 @@ class Model:
                 raise
             await self._cancelled()
         calls = [ToolCall(id=b.id, name=b.name, arguments=b.input) for b in blocks if isinstance(b, ToolCallBlock)]
-        self._scene.tell("model", f"has answered: {', '.join(map(_named, blocks)) or 'nothing'}")
+        because = next((step.finish_reason for step in steps if isinstance(step, End)), None)
+        self._scene.tell("model", f"has answered: {', '.join(map(_named, blocks)) or 'nothing'}{because or ''}")
+        usage = self._usage()
+        self._judges.spending.completed(usage)
         return ChatResponse(
             content=blocks,
             tool_calls=calls or None,
-            usage=Usage(input_tokens=10, output_tokens=5, total_tokens=15),
-            finish_reason="tool_use" if calls else "end_turn",
+            usage=usage,
+            finish_reason=because or ("tool_use" if calls else "end_turn"),
         )
+
+    def _usage(self) -> Usage | None:
+        chance = self._scene.chance
+        read, written = chance.randrange(50), chance.randrange(20)
+        if self._scene.happens("errors", 0.1):
+            return None
+        cost = Decimal(chance.randrange(1, 20)) / 1000 if self._tells_cost else None
+        return Usage(input_tokens=read, output_tokens=written, total_tokens=read + written, cost_usd=cost)
+
+    async def _summary(self) -> ChatResponse:
+        """Sum up what a context leaves out, and take a while."""
+        scene = self._scene
+        scene.count("summary asked for")
+        scene.tell("model", f"{self.name} is asked for a summary")
+        if not scene.calm:
+            await asyncio.sleep(scene.some_s(0.1, 2))
+        if scene.happens("errors", 0.2):
+            raise Mishap("the model broke over a summary")
+        return ChatResponse(content=[TextBlock(text="They talked.")], usage=self._usage(), finish_reason="end_turn")
 
     async def _perform(self, steps: Sequence[Step], stream: ResponseStream, blocks: list[Any]) -> None:
         for number, step in enumerate(steps):
@@ -106,6 +130,8 @@ class Model:
             case Fail(error):
                 self._scene.tell("model", f"fails: {error!r}")
                 raise error
+            case End():
+                pass
 
     async def _cancelled(self) -> None:
         """Heed the cancellation, or be deaf for a while and then answer, fail or end as cancelled."""

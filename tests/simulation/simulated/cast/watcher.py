@@ -24,6 +24,10 @@ class Watcher:
         scene = self._scene
         what = data.get("tool") or data.get("status") or named(data.get("ids"))
         scene.tell("progress", f"{event} {what}".rstrip())
+        if event == "executing":
+            self._judges.run.id = data["run"]
+        if event == "thinking":
+            scene.turn("retrying", on=False)
         self._judges.progressed(event, data)
         if scene.happens("slow sink", 0.3):
             with scene.at("telling progress"):

@@ -2,5 +2,7 @@
 
 from .judges import Judges
 from .runs import RunRecord, StopRecord
+from .terms import Terms
+from .uses import Use
 
-__all__ = ["Judges", "RunRecord", "StopRecord"]
+__all__ = ["Judges", "RunRecord", "StopRecord", "Terms", "Use"]

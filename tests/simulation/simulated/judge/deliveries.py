@@ -1,4 +1,4 @@
-"""Conservation: what was accepted is in one committed row or still waits, in the order of acceptance."""
+"""Conservation: what was accepted is in one committed row, was taken back or waits, in the order of acceptance."""
 
 from __future__ import annotations
 
@@ -17,15 +17,41 @@ class Deliveries:
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
         self._waiting: list[Post] = []
+        self._withdrawn: list[int] = []
         self.delivered: list[int] = []
         self._applied: list[str] = []
 
     def accept(self, post: Post) -> None:
         self._waiting.append(post)
 
+    def edit(self, post: Post) -> None:
+        """The agent says that it took this text in the place of the one before."""
+        place = self._place_of(post.number)
+        if place is None:
+            self._scene.blame(f"Message {post.number} was changed, and no longer waits.")
+        else:
+            self._waiting[place] = post
+
+    def withdraw(self, post: Post) -> None:
+        """The agent says that it gave this one back."""
+        place = self._place_of(post.number)
+        if place is None:
+            self._scene.blame(f"Message {post.number} was taken back, and no longer waits.")
+        else:
+            self._waiting.pop(place)
+            self._withdrawn.append(post.number)
+
     def waiting(self) -> list[Post]:
         """What was accepted and is in no row yet, oldest first."""
         return list(self._waiting)
+
+    def waiting_anew(self) -> list[Post]:
+        """What was accepted and is in no row yet, to be given to another process, which accepts it again."""
+        waiting, self._waiting = self._waiting, []
+        return waiting
+
+    def waits(self, post: Post) -> bool:
+        return self._place_of(post.number) is not None
 
     def has_arrived(self, post: Post) -> bool:
         return post.number in self.delivered
@@ -70,15 +96,19 @@ class Deliveries:
             self._scene.blame(f"Message {number} was delivered twice.")
             return
         self.delivered.append(number)
-        place = next((i for i, post in enumerate(self._waiting) if post.number == number), None)
+        place = self._place_of(number)
         if place is None:
-            self._scene.blame(f"Message {number} is in a row, and nobody accepted it.")
+            why = "was taken back" if number in self._withdrawn else "nobody accepted it"
+            self._scene.blame(f"Message {number} is in a row, and {why}.")
             return
         if place > 0:
             self._scene.blame(f"Message {number} was delivered before message {self._waiting[0].number}, its elder.")
         post = self._waiting.pop(place)
         self._scene.count("message delivered")
         self._check_words(post, row)
+
+    def _place_of(self, number: int) -> int | None:
+        return next((i for i, post in enumerate(self._waiting) if post.number == number), None)
 
     def _check_words(self, post: Post, row: dict[str, Any]) -> None:
         if words(post.text) not in words(text_of(row)):

@@ -33,11 +33,13 @@ class Events:
         self._run: RunRecord | None = None
         self._order: list[str] = []
         self._uses: dict[str, Counter[str]] = {}
+        self._shown: set[str] = set()
         self._calls = 0
         self.waiting: int | None = None
 
     def begin(self, run: RunRecord) -> None:
         self._run, self._order, self._uses, self._calls, self.waiting = run, [], {}, 0, None
+        self._shown = set()
 
     def model_called(self) -> None:
         self._calls += 1
@@ -62,6 +64,11 @@ class Events:
         self._note(f"progress {event}")
         if event in {"tool:start", "tool:end"}:
             self._use(data["id"])[f"progress {event}"] += 1
+            (self._shown.add if event == "tool:start" else self._shown.discard)(data["id"])
+        if event == "tool:progress":
+            self._scene.count("tool report")
+            if data["id"] not in self._shown:
+                self._scene.blame(f"A report of the call {data['id']} came outside of its tool:start and tool:end.")
         if event == "complete" and self._run is not None:
             self._run.statuses["progress"] = data["status"]
             self.waiting = data["waiting"]
@@ -70,7 +77,7 @@ class Events:
         if not run.entered or (run.cancelled_s is not None and not self._order):
             return  # cancelled before its first step
         self._check_frame()
-        for call_id, use in self._uses.items():
+        for call_id, use in self._uses.items() if not run.was_abandoned else ():
             self._check_use(call_id, use)
         self._check_answers(run)
         self._check_statuses(run)
@@ -120,9 +127,16 @@ class Events:
             self._scene.count("tool call refused or cut before it ran")
 
     def _check_answers(self, run: RunRecord) -> None:
+        if run.cut_s is not None:
+            return
+        # An urgent message may cut a call before it has begun.
+        announced = self._order.count("provider:request")
         told = self._order.count("provider:response") + self._order.count("provider:error")
-        if run.cut_s is None and told != self._calls:
-            self._scene.blame(f"The model was called {self._calls} times; {told} answers or errors were told of.")
+        untold = announced - told
+        if untold != 0 and not (untold == 1 and run.was_denied):
+            self._scene.blame(f"{announced} calls to the model were announced; {told} answers or errors were told of.")
+        if self._calls > announced:
+            self._scene.blame(f"The model was called {self._calls} times; {announced} calls were announced.")
 
     def _check_statuses(self, run: RunRecord) -> None:
         status = run.statuses.get("progress", "")

@@ -4,40 +4,62 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .children import Children
 from .deliveries import Deliveries
 from .events import Events
 from .freedom import Freedom
+from .late import Late
 from .notices import Notices
 from .pairs import Pairs
+from .patience import Patience
 from .quiet import Quiet
 from .reading import Reading
+from .receipts import Receipts
 from .remains import Remains
 from .requests import Requests
+from .results import Results
 from .said import Said
+from .spending import Spending
+from .urgency import Urgency
+from .uses import Uses
 
 if TYPE_CHECKING:
+    from orchestrator_interactive import Receipt
     from orchestrator_interactive.kernel.messages import ChatRequest
     from simulated.posts import Post
     from simulated.scene import Scene
 
     from .runs import RunRecord
+    from .terms import Terms
+    from .uses import Use
 
 
 class Judges:
     """What the cast tells goes to whom it concerns."""
 
-    def __init__(self, scene: Scene, grace_s: float, max_iterations: int) -> None:
+    def __init__(self, scene: Scene, terms: Terms) -> None:
         self._run: RunRecord | None = None
+        self._token_budget: int | None = None
+        self._compacts = "compaction" in scene.features
+        self.terms = terms
         self.deliveries = Deliveries(scene)
         self.requests = Requests(scene)
         self.events = Events(scene)
-        self.freedom = Freedom(scene, max_iterations)
+        self.freedom = Freedom(scene)
         self.notices = Notices(scene, self.deliveries)
         self.pairs = Pairs(scene)
-        self.quiet = Quiet(scene, grace_s)
+        self.quiet = Quiet(scene, terms)
         self.reading = Reading(scene, self.deliveries)
         self.said = Said(scene)
         self.remains = Remains(scene)
+        self.uses = Uses(scene)
+        self.late = Late(scene)
+        self.urgency = Urgency(scene, self.deliveries)
+        self.patience = Patience(scene, terms)
+        self.spending = Spending(scene, terms)
+        self.receipts = Receipts(scene)
+        self.results = Results(scene, terms, self.uses)
+        self.children = Children(scene)
 
     @property
     def run(self) -> RunRecord:
@@ -52,23 +74,61 @@ class Judges:
         self.events.begin(run)
         self.freedom.begin()
         self.said.begin()
+        self.uses.begin()
+        self.urgency.begin()
+        self.patience.begin()
+        self.spending.begin()
+        self.receipts.begin()
 
-    def accepted(self, post: Post) -> None:
-        """The agent took a message, or a run began with it as its prompt."""
+    def prompted(self, post: Post) -> None:
+        """A run began with this as its prompt."""
         self.deliveries.accept(post)
         self.reading.accepted(post)
 
-    def asked(self, request: ChatRequest, run: RunRecord, *, can_choose: bool) -> None:
-        """The model is asked; `can_choose` says that it may be told not to use its tools."""
+    def accepted(self, post: Post, receipt: Receipt) -> None:
+        """The agent took a message."""
+        self.deliveries.accept(post)
+        self.reading.accepted(post)
+        self.urgency.accepted(post)
+        self.receipts.accepted(post, receipt)
+
+    def edited(self, post: Post) -> None:
+        """The agent says that it took another text in the place of the one before."""
+        self.deliveries.edit(post)
+
+    def withdrawn(self, post: Post, message_id: str) -> None:
+        """The agent says that it gave a message back."""
+        self.deliveries.withdraw(post)
+        self.urgency.withdrawn(post)
+        self.receipts.withdrawn(message_id)
+
+    def view_asked_for(self, token_budget: int | None) -> None:
+        """The agent reads the log; with another budget it may see another view."""
+        if token_budget != self._token_budget:
+            self.requests.view_changed()
+        self._token_budget = token_budget
+
+    def asked(self, name: str, request: ChatRequest, *, can_choose: bool) -> None:
+        """A model is asked; `can_choose` says that it may be told not to use its tools."""
+        is_whole = self._token_budget is None and not self._compacts
         self.requests.asked(request)
         self.events.model_called()
-        self.freedom.asked(request, run, can_choose=can_choose)
-        self.reading.asked(request)
+        self.freedom.asked(request, can_choose=can_choose)
+        self.reading.asked(request, is_whole=is_whole)
+        self.urgency.asked()
+        self.uses.asked()
+        self.late.asked(request, is_whole=is_whole)
+        self.patience.asked(name, self._token_budget)
 
-    def answered(self, run: RunRecord) -> None:
-        """The model has answered the run that asked it."""
+    def call_over(self, run: RunRecord) -> None:
+        """The model has answered the run that asked it, or failed."""
         if not run.over:
             self.reading.answered()
+
+    def tool_began(self, use: Use) -> Use:
+        self.uses.began(use)
+        self.events.tool_executed(use.call_id)
+        return use
 
     def row_added(self, row: dict[str, Any]) -> None:
         self.notices.row_added(row, self._run)
@@ -77,26 +137,65 @@ class Judges:
         self.pairs.row_added(row)
         self.said.row_added(row)
         self.remains.row_added(row)
+        self.uses.row_added(row)
+        self.late.row_added(row)
+        self.spending.row_added(row)
+        self.receipts.row_added(row)
+        self.results.row_added(row)
+
+    def store_failed(self) -> None:
+        """The log did not take a row."""
+        self.pairs.excuse()
+        self.late.forget()
+        self.uses.store_failed = True
 
     def heard(self, event: str, data: dict[str, Any]) -> None:
         """A hook has heard an event."""
         self.events.heard(event, data)
-        if event == "injection:applied":
-            self.deliveries.applied(data["ids"])
-        if event == "context:post_compact":
-            self.requests.view_changed()
+        self.patience.heard(event, data)
+        match event:
+            case "tool:pre":
+                self.uses.prepared(data)
+            case "provider:response":
+                response = data["response"]
+                self.freedom.answered()
+                self.receipts.answered()
+                self.spending.answered(data["usage"], response.finish_reason)
+                self.said.answered(response.finish_reason)
+            case "injection:applied":
+                self.deliveries.applied(data["ids"])
+            case "context:post_compact":
+                self.requests.view_changed()
+            case "execution:end":
+                self.late.ended()
 
     def progressed(self, event: str, data: dict[str, Any]) -> None:
         """Whoever watches was told of progress."""
         self.events.progressed(event, data)
-        if event == "text":
-            self.said.shown(data["text"])
+        self.patience.progressed(event, data)
+        match event:
+            case "text":
+                self.said.shown(data["text"])
+            case "thinking":
+                self.late.thinks()
+                self.spending.thinks()
+                self.freedom.thinks(self.spending.limits)
+            case "complete":
+                self.uses.told(data["tools"])
+                self.spending.told(self.run, data)
+                self.receipts.told(self.run, data["messages"], where="The end")
 
     def returned(self, run: RunRecord) -> None:
         """At the very instant at which `execute` returns or raises."""
         self.quiet.returned(run)
-        self.pairs.returned()
+        self.pairs.returned(run)
+        self.uses.returned(run)
+        self.late.returned(run)
+        self.results.returned(run)
+        self.urgency.returned(run)
+        self.patience.returned(run)
         self.remains.returned(run)
+        self.children.returned()
         self.events.end(run)
         self.said.end(run)
         self.deliveries.check_prompt(run)
@@ -107,8 +206,12 @@ class Judges:
         self.deliveries.check_prompt(run)
         self.pairs.excuse()
         self.notices.forget()
+        self.late.forget()
+        self.receipts.forget()
+        self.children.forget()
 
     def all_over(self) -> None:
         self.deliveries.all_over()
         self.notices.all_over()
         self.remains.all_over()
+        self.children.all_over()

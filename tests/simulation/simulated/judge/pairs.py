@@ -9,6 +9,8 @@ from .requests import call_ids
 if TYPE_CHECKING:
     from simulated.scene import Scene
 
+    from .runs import RunRecord
+
 
 class Pairs:
     """Watches the log row by row."""
@@ -30,10 +32,10 @@ class Pairs:
         """The store failed, or the process was killed; what is missing now is not the agent's fault."""
         self._excused, self._open = self._open, []
 
-    def returned(self) -> None:
-        if self._open:
+    def returned(self, run: RunRecord) -> None:
+        if self._open and not run.was_abandoned:
             self._scene.blame(f"The run is over, and the log has no result of {', '.join(self._open)}.")
-            self._open = []
+        self._open = []
 
     def _close(self, call_id: str) -> None:
         if call_id in self._open:

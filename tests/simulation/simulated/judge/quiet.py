@@ -9,9 +9,13 @@ if TYPE_CHECKING:
     from simulated.judge.runs import RunRecord
     from simulated.scene import Scene
 
+    from .terms import Terms
+
 # Callbacks take a little virtual time; and a task that is cancelled hears of it a callback later.
 _SLACK_S = 0.1
 _HEED_WITHIN_S = 0.3
+# So long after its tools are cut, the agent goes without whatever still holds up the end of a run.
+_ENDED_WITHIN_S = 2.0
 
 # Where these are, a run may wait for them on its way out.
 _HOLDING = {"slow hooks", "hanging hooks", "deaf hooks", "slow store", "slow sink"}
@@ -25,16 +29,19 @@ class Activity:
     name: str
     run: RunRecord
     began_s: float
+    timeout_s: float | None = None
 
 
 class Quiet:
-    """Watches what is at work. `grace_s` is how long tools may go on after a graceful stop."""
+    """Watches what is at work."""
 
-    def __init__(self, scene: Scene, grace_s: float) -> None:
+    def __init__(self, scene: Scene, terms: Terms) -> None:
         self._scene = scene
-        self._grace_s = grace_s
+        self._grace_s = terms.stop_grace_s
 
-    def began(self, kind: Literal["model", "tool"], name: str, run: RunRecord) -> Activity:
+    def began(
+        self, kind: Literal["model", "tool"], name: str, run: RunRecord, timeout_s: float | None = None
+    ) -> Activity:
         now = self._scene.now()
         if run.over:
             self._scene.blame(f"The {kind} '{name}' began after its run was over.")
@@ -42,7 +49,7 @@ class Quiet:
             self._scene.blame(f"The {kind} '{name}' began after the stop.")
         elif run.cancelled_s is not None and now > run.cancelled_s + _SLACK_S:
             self._scene.blame(f"The {kind} '{name}' began {now - run.cancelled_s:.3f} s after the run was cancelled.")
-        return Activity(kind, name, run, now)
+        return Activity(kind, name, run, now, timeout_s)
 
     def ended(self, activity: Activity, *, deaf: bool) -> None:
         limit = self._limit(activity)
@@ -52,23 +59,26 @@ class Quiet:
 
     def returned(self, run: RunRecord) -> None:
         """The run is over: was it in time?"""
+        if run.cut_s is not None:
+            run.was_abandoned = self._scene.now() >= self._cut_tools_s(run) + _ENDED_WITHIN_S
         if _HOLDING & self._scene.features:
             return
-        limits = []
-        if run.harshly_cut_s is not None:
-            limits.append(run.harshly_cut_s + 2 * _HEED_WITHIN_S)
-        if run.cut_s is not None:
-            limits.append(run.cut_s + self._grace_s + 2 * _HEED_WITHIN_S)
-        if limits and self._scene.now() > min(limits) + _SLACK_S:
-            self._scene.blame(f"The run ended {self._scene.now() - min(limits):.3f} s after its time.")
+        late_s = self._scene.now() - self._cut_tools_s(run) - 2 * _HEED_WITHIN_S
+        if run.cut_s is not None and late_s > _SLACK_S:
+            self._scene.blame(f"The run ended {late_s:.3f} s after its time.")
 
     def _limit(self, activity: Activity) -> float | None:
         run = activity.run
         if activity.kind == "model":
             return run.cut_s
-        limits = []
-        if run.harshly_cut_s is not None:
-            limits.append(run.harshly_cut_s)
+        limits = [] if activity.timeout_s is None else [activity.began_s + activity.timeout_s]
         if run.cut_s is not None:
-            limits.append(run.cut_s + self._grace_s)
+            limits.append(self._cut_tools_s(run))
+        if run.deadline_s is not None:
+            limits.append(run.deadline_s + self._grace_s)
         return min(limits, default=None)
+
+    def _cut_tools_s(self, run: RunRecord) -> float:
+        """When the tools of a run that was cut are to end."""
+        gracefully_s = (run.cut_s or 0.0) + self._grace_s
+        return gracefully_s if run.harshly_cut_s is None else min(run.harshly_cut_s, gracefully_s)

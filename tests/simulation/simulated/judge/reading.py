@@ -30,11 +30,12 @@ class Reading:
         """The model has answered, or a run begins: what was there before must be in the next request."""
         self._answers += 1
 
-    def asked(self, request: ChatRequest) -> None:
+    def asked(self, request: ChatRequest, *, is_whole: bool) -> None:
+        """`is_whole`: the model is to see the whole conversation."""
         for post in self._deliveries.waiting():
             if self._came_at.get(post.number, self._answers) < self._answers:
                 self._scene.blame(f"Message {post.number} came before the last answer, and is not in the request.")
-        if "compaction" in self._scene.features:
+        if not is_whole:
             return
         rows = [message.model_dump(exclude_none=True) for message in request.messages if message.role == "user"]
         read = [number for row in rows for number in marks(text_of(row))]

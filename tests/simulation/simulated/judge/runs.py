@@ -27,17 +27,21 @@ class StopRecord:
 class RunRecord:
     """A run, and the life of the process that it is in.
 
+    `id` is the agent's name for it, once that is known.
     `stops` are those that the agent took, `cancelled_s` is when its task was cancelled from outside.
 
-
     `was_ending` says that its outcome was decided when it was stopped: it only had to be told of.
+    `was_abandoned` says that it took so long over its end that the agent may have gone on without the rest.
+    `deadline_s` is when its time is up, where that is limited.
     `statuses` holds what each witness said of how it ended: the events, the progress, the session.
     """
 
     number: int
     prompt: Post
     life: int
+    begins_a_life: bool = False
     model_calls: int = 0
+    id: str | None = None
     entered: bool = False
     over: bool = False
     killed: bool = False
@@ -46,7 +50,21 @@ class RunRecord:
     answer: str | None = None
     error: BaseException | None = None
     was_ending: bool = False
+    was_abandoned: bool = False
+    deadline_s: float | None = None
     statuses: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def was_denied(self) -> bool:
+        return (self.answer or "").startswith("Operation denied")
+
+    @property
+    def ended_by_itself(self) -> bool:
+        """Whether it went to its own end: it was not cut, did not fail and was not denied."""
+        return self.cut_s is None and self.error is None and not self.was_denied
+
+    def is_out_of_time(self, at_s: float) -> bool:
+        return self.deadline_s is not None and at_s >= self.deadline_s
 
     @property
     def is_certainly_stopped(self) -> bool:

@@ -8,33 +8,51 @@ if TYPE_CHECKING:
     from simulated.judge.runs import RunRecord
     from simulated.scene import Scene
 
+# The agent's own word for an answer that an urgent message cut.
+_INTERRUPTED = "interrupted"
+
 
 class Said:
-    """Compares the rows of the model with what was shown of them."""
+    """Compares the rows of the model with what was shown of them.
+
+    An answer that was cut at its length limit, and what the model went on with, are one text for people; whatever else
+    comes between two answers parts them.
+    """
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
         self.begin()
 
     def begin(self) -> None:
-        self._rows: list[str] = []
+        self._texts: list[str] = [""]
         self._shown: list[str] = []
+        self._finish_reason: str | None = None
+
+    def answered(self, finish_reason: str | None) -> None:
+        """The agent has told of an answer; its row follows."""
+        self._finish_reason = finish_reason
 
     def row_added(self, row: dict[str, Any]) -> None:
-        from_a_hook = (row.get("metadata") or {}).get("source") == "hook"
-        if row["role"] == "assistant" and not row.get("tool_calls") and not from_a_hook:
-            self._rows.append(_spoken(row))
+        metadata = row.get("metadata") or {}
+        if row["role"] == "assistant" and metadata.get("source") != "hook":
+            has_calls = bool(row.get("tool_calls"))
+            if has_calls:
+                self._texts.append("")
+            if not has_calls or self._finish_reason == _INTERRUPTED:
+                self._texts[-1] += _spoken(row)
+        elif "injections" in metadata or "results" in metadata:
+            self._texts.append("")
 
     def shown(self, text: str) -> None:
         self._shown.append(text)
 
     def end(self, run: RunRecord) -> None:
-        if run.answer is None or run.answer.startswith("Operation denied"):
+        if run.cancelled_s is not None or run.was_denied or run.was_abandoned:
             return
-        shown = [_bare(text) for text in (*self._shown, run.answer) if text.strip()]
-        rows = [_bare(text) for text in self._rows if text.strip()]
-        if shown != rows:
-            self._scene.blame(f"The model said {rows}; people were shown {shown}.")
+        shown = [_bare(text) for text in (*self._shown, run.answer or "") if text.strip()]
+        said = [_bare(text) for text in self._texts if text.strip()]
+        if shown != said:
+            self._scene.blame(f"The model said {said}; people were shown {shown}.")
 
 
 def _spoken(row: dict[str, Any]) -> str:
