@@ -36,7 +36,7 @@ VALUES = st.recursive(
 
 async def test_a_failing_provider_is_told_and_the_next_run_works(abroad: Make) -> None:
     error = RateLimitError("Too fast.", provider="scripted", retry_after=7)
-    session = await abroad(fail(error), say("Here."))
+    session = await abroad(fail(error), say("Here."), loop={"max_retries": 0})
     with pytest.raises(RuntimeError, match=r"RateLimitError: Too fast\."):  # amplifier-core keeps no types
         await session.run("one")
     (told_error,) = session.events.of("provider:error")
@@ -45,6 +45,15 @@ async def test_a_failing_provider_is_told_and_the_next_run_works(abroad: Make) -
     assert session.events.of("orchestrator:complete")[0]["status"] == "incomplete"
     assert await session.run("two") == "Here."
     assert told(session.provider.sent()) == [("user", "one"), ("user", "two")]
+
+
+async def test_a_provider_that_comes_back_is_asked_again_and_all_hear_of_it(abroad: Make) -> None:
+    error = RateLimitError("Too fast.", provider="scripted")
+    session = await abroad(fail(error), say("Here."), loop={"retry_base_delay_s": 0})
+    assert await session.run("one") == "Here."
+    (retry,) = session.events.of("provider:retry")
+    assert (retry["provider"], retry["attempt"], retry["error"]) == ("scripted", 1, "Too fast.")
+    assert told(await session.rows()) == [("user", "one"), ("assistant", "Here.")]
 
 
 async def test_a_failing_tool_is_a_result_that_the_model_reads(abroad: Make) -> None:

@@ -84,7 +84,8 @@ class TestAProvider:
         assert data["usage"].total_tokens == 10
 
     async def test_its_rate_limit_arrives_as_ours(self, host: Make) -> None:
-        session = await host(providers=strict({"retry_after": 7}, {"say": "Here."}))
+        loop = {"module": "loop-interactive", "config": {"max_retries": 0}}
+        session = await host(session={"orchestrator": loop}, providers=strict({"retry_after": 7}, {"say": "Here."}))
         heard = Recorder().listen(session.coordinator.hooks, "provider:error")
         with pytest.raises(RateLimitError) as caught:
             await soon(session.execute("one"))

@@ -68,11 +68,14 @@ async def test_a_run_looks_through_files_keeps_a_list_and_writes(
 async def test_its_events_arrive_in_order_with_what_they_carry(abroad: Make, plan: dict[str, Any]) -> None:
     session = await abroad(plan=plan)
     answer = await session.run("read `party.md`")
-    assert session.events.names() == [
+    names = session.events.names()
+    # It reads a file only, so it may begin before the answer is complete.
+    assert sorted(names[3:7]) == ["provider:request", "provider:response", "tool:post", "tool:pre"]
+    assert [name for name in names if not name.startswith("tool:")] == [
         "session:start",
         "execution:start",
         "prompt:submit",
-        *("provider:request", "provider:response", "tool:pre", "tool:post"),
+        *("provider:request", "provider:response"),
         *("provider:request", "provider:response"),
         "execution:end",
         "orchestrator:complete",

@@ -21,7 +21,7 @@ HANG_S = 30  # the command takes a second
     ("kind", "path"),
     [
         ("orchestrator", LOOP),
-        ("context", MODULES / "context_simple.py"),
+        ("context", MODULES / "context_simple"),
         ("provider", MODULES / "provider_anthropic"),
         ("provider", MODULES / "provider_demo"),
         ("tool", MODULES / "tool_filesystem"),

@@ -185,7 +185,9 @@ class TestConfiguration:
 class TestObservability:
     async def test_its_custom_events_are_contributed(self, coordinator: ModuleCoordinator) -> None:
         await mount(coordinator, {})
-        assert await coordinator.collect_contributions("observability.events") == [["injection:applied"]]
+        assert await coordinator.collect_contributions("observability.events") == [
+            ["injection:applied", "provider:fallback"]
+        ]
 
     async def test_the_standard_events_are_contributed_by_the_kernel(self, shipped_plan: dict[str, Any]) -> None:
         async with AmplifierSession(shipped_plan) as session:
@@ -196,17 +198,18 @@ class TestObservability:
 
     async def test_every_event_that_the_loop_emits_is_declared(self) -> None:
         agent, heard = await use_echo(), EventRecorder()
-        loop = InteractiveOrchestrator({})
+        loop = InteractiveOrchestrator({"max_retries": 1, "retry_base_delay_s": 0})
         loop.inject_message("by the way")
         context = SimpleContext(ContextOptions(), heard)
-        steps = (call(use("echo", "a"), use("break", "b")), fail(ProviderUnavailableError("down")))
+        down = fail(ProviderUnavailableError("down"))
+        first = ScriptedProvider(call(use("echo", "a"), use("break", "b")), down, down)
         tools = {"echo": echo(), "break": raising(OSError("broken"))}
         with pytest.raises(ProviderUnavailableError):
-            await loop.execute("go", context, {"p": ScriptedProvider(*steps)}, tools, heard)
+            await loop.execute("go", context, {"p": first, "q": ScriptedProvider(down, down)}, tools, heard)
         contributed = await agent.coordinator.collect_contributions("observability.events")
         emitted = {event for event, _ in heard.get_events()}
         assert emitted - {event for each in contributed for event in each} == set()
-        assert {"tool:error", "provider:error", "injection:applied"} <= emitted
+        assert {"tool:error", "provider:error", "provider:retry", "provider:fallback", "injection:applied"} <= emitted
 
 
 class TestValidationChecklist:
@@ -232,7 +235,7 @@ class TestValidationChecklist:
         assert agent.provider.requests[-1].tool_choice == "none"
 
     async def test_handles_provider_errors_gracefully(self) -> None:
-        agent = await make_agent(fail(ProviderUnavailableError("down")), say("back again"))
+        agent = await make_agent(fail(ProviderUnavailableError("down")), say("back again"), max_retries=0)
         with pytest.raises(LLMError, match="down"):
             await agent.run()
         assert faults(await agent.history()) == []

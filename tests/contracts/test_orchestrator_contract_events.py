@@ -107,7 +107,7 @@ class TestOrchestratorComplete:
 
     async def test_a_run_that_failed_is_incomplete(self) -> None:
         """The contract knows no fourth status."""
-        agent = await watched(fail(ProviderUnavailableError("down")))
+        agent = await watched(fail(ProviderUnavailableError("down")), max_retries=0)
         with pytest.raises(ProviderUnavailableError):
             await agent.run()
         assert agent.events.of("orchestrator:complete")[0]["status"] == "incomplete"
@@ -135,7 +135,7 @@ class TestExecutionStartAndEnd:
         assert (end["response"], end["status"]) == ("ok", "completed")
 
     async def test_an_error_is_error_without_a_response(self) -> None:
-        agent = await watched(fail(ProviderUnavailableError("down")))
+        agent = await watched(fail(ProviderUnavailableError("down")), max_retries=0)
         with pytest.raises(ProviderUnavailableError):
             await agent.run()
         [end] = agent.events.of("execution:end")
