@@ -50,7 +50,7 @@ def process_group(command: list[str]) -> Iterator[subprocess.Popen[str]]:
         yield process
     finally:
         with suppress(OSError):  # they have ended by themselves
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 

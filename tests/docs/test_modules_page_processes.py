@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 CALL = ToolCall(id="1", name="run_checks", arguments={})
 # Sleepers below sleepers, with the pipe open in all of them.
-FAMILY = "(sleep 600 & sleep 600) & sleep 600 &"
+FAMILY = "(sleep 30 & sleep 30) & sleep 30 &"
 
 
 class Pipe:
@@ -101,7 +101,7 @@ async def test_the_time_limit_ends_them(pipe: Pipe, running) -> None:
 
 
 async def test_what_the_command_leaves_behind_ends_with_the_call(pipe: Pipe, running) -> None:
-    async with running("(sleep 600 & sleep 600) >/dev/null 2>&1 & echo all is well") as session:
+    async with running("(sleep 30 & sleep 30) >/dev/null 2>&1 & echo all is well") as session:
         assert await soon(session.execute("Check it.")) == "Done."
         await pipe.end()
         assert (await result_in(session))["content"] == "all is well\n"

@@ -244,3 +244,8 @@ async def test_a_result_that_cannot_become_shorter_is_left_as_it_is() -> None:
     view = await (await a_context(*rows)).get_messages_for_request(token_budget=1000)
     assert view[2] == parts
     assert is_shortened(view[3], rows[3])
+
+
+async def test_without_a_conversation_there_is_nothing_to_leave_out() -> None:
+    context = await a_context(system_prompt="Be kind.")
+    assert await context.get_messages_for_request(token_budget=1) == [{"role": "system", "content": "Be kind."}]
