@@ -68,7 +68,7 @@ class Asking:
         return self._models[name]
 
     async def ask(self, *, tools_allowed: bool) -> ChatResponse | None:
-        """Ask the model about the conversation as it stands. `None`: it failed, and is to be asked again.
+        """Ask the model about the conversation as it stands. `None`: it is to be asked again.
 
         An urgent message cuts the answer; its finish reason then is `INTERRUPTED`.
 
@@ -79,18 +79,21 @@ class Asking:
         """
         model, remarks = self.model, self._run.take_remarks()
         rows, request = await self._request(model, remarks, tools_allowed=tools_allowed)
+        if self._inbox.has_urgent:  # it came while hooks looked at the request, or the context was summed up
+            self._run.put_back(remarks)
+            return None
         early = partial(self._calls.begin_early, is_used=model.requests.is_used) if tools_allowed else None
         stream = ResponseStream(early)
         call = ModelCall(model, request, stream)
         await call.end(self._run.stop, self._inbox)
         answer = call.answer
-        usage = answer.usage if answer else None
+        usage = answer.usage if answer else stream.usage
         self._run.spent = self._run.spent.plus(spent_on(usage))
         if self._run.is_stopped:
             await self._keep(stream.kept(answer.content if answer else None), usage)
         if call.was_interrupted:
             # Calls that are at work already are not harmed.
-            answer = _answered_so_far(stream.kept(calls=self._calls.early_ids))
+            answer = _answered_so_far(stream.kept(calls=self._calls.early_ids), usage)
             self._run.put_back(remarks)
         if answer is None:
             await self._calls.drop_early()
@@ -140,7 +143,7 @@ class Asking:
 
     async def _rows(self, model: Model) -> list[Row]:
         reading = self._run.context.get_messages_for_request(
-            token_budget=self._recovery.token_budget, provider=model.provider
+            token_budget=self._run.token_budgets.get(model.name), provider=model.provider
         )
         try:
             return await within(_LONGEST_READ_S, reading, self._run.stop)
@@ -149,10 +152,10 @@ class Asking:
             raise
 
 
-def _answered_so_far(kept: list[ContentBlock]) -> ChatResponse:
+def _answered_so_far(kept: list[ContentBlock], usage: Usage | None) -> ChatResponse:
     blocks = [block for block in kept if isinstance(block, ToolCallBlock)]
     calls = [ToolCall(id=block.id, name=block.name, arguments=block.input) for block in blocks]
-    return ChatResponse(content=kept, tool_calls=calls or None, finish_reason=INTERRUPTED)
+    return ChatResponse(content=kept, tool_calls=calls or None, usage=usage, finish_reason=INTERRUPTED)
 
 
 def _in_order(providers: Mapping[str, Provider], default: str | None) -> list[str]:

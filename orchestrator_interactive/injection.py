@@ -77,6 +77,11 @@ class InjectionQueue:
     def __len__(self) -> int:
         return len(self._waiting)
 
+    @property
+    def has_urgent(self) -> bool:
+        """Whether one of the messages is to be read now."""
+        return any(each.urgent for each in self._waiting)
+
     def waiting(self) -> tuple[Injection, ...]:
         """What is queued, oldest first; it stays queued."""
         return tuple(self._waiting)

@@ -51,6 +51,7 @@ class InteractiveOrchestrator:
         self._notices: list[str] = []
         self._running: Run | None = None
         self._spent: Spent | None = None
+        self._token_budgets: dict[str, int] = {}
 
     def inject_message(self, content: str | Injection) -> Receipt:
         """Hand a message to the running loop; it is read at the next of the three injection points.
@@ -122,13 +123,14 @@ class InteractiveOrchestrator:
         home = at_home(coordinator) if coordinator else None
         token = home.cancellation if home else CancellationToken()
         own_tools = {name: own_tool(tool) for name, tool in tools.items()}
-        run = Run(context, own_tools, own_hooks(hooks), home, token, on_progress)
+        run = Run(context, own_tools, own_hooks(hooks), home, token, on_progress, token_budgets=self._token_budgets)
         self._running = run
         self._queue.open()
         self._receipts.begin()
         loop = Loop(run, self._queue, self._receipts, self._options)
         # A task of its own: whoever cancels this stops the loop, and nothing in it is torn in the middle.
-        working = Work(loop.go(partial(self._begin, run, loop, prompt, len(self._queue)), providers))
+        left_behind = frozenset(each.id for each in self._queue.waiting())
+        working = Work(loop.go(partial(self._begin, run, loop, prompt, left_behind), providers))
         with token.watch(run.follow):
             try:
                 with run.stop.watch(partial(self._hurry, run, working)), _telling_of_compaction(run):
@@ -149,25 +151,20 @@ class InteractiveOrchestrator:
         grace_s = 0 if run.stop.is_immediate else self._options.stop_grace_s
         asyncio.get_running_loop().call_later(grace_s + _ENDED_WITHIN_S, working.cut)
 
-    async def _begin(self, run: Run, loop: Loop, prompt: str, left_behind: int) -> None:
+    async def _begin(self, run: Run, loop: Loop, prompt: str, left_behind: frozenset[str]) -> None:
         """Announce the run and commit its prompt, after what an earlier run left behind."""
+        if run.coordinator is not None:
+            run.coordinator.reset_turn()
+        await run.announce(events.EXECUTION_START, {"prompt": prompt})
+        await run.progress("executing", prompt=prompt, run=run.id)
+        if self._spent is None:  # of a conversation that was resumed, the log knows
+            self._spent = spent_in(await run.context.get_messages())
+        wish = await run.consult(events.PROMPT_SUBMIT, {"prompt": prompt})
+        if self._notices:
+            await self._tell_notices(run)
         waiting = self._queue.drain()
-        leading = waiting[:left_behind]
-        self._queue.restore(waiting[left_behind:])  # written after the prompt
-        try:
-            if run.coordinator is not None:
-                run.coordinator.reset_turn()
-            await run.announce(events.EXECUTION_START, {"prompt": prompt})
-            await run.progress("executing", prompt=prompt, run=run.id)
-            wish = await run.consult(events.PROMPT_SUBMIT, {"prompt": prompt})
-            if self._spent is None:  # of a conversation that was resumed, the log knows
-                self._spent = spent_in(await run.context.get_messages())
-            if self._notices:
-                await self._tell_notices(run)
-        except BaseException:
-            self._queue.restore(leading)
-            raise
-        await loop.take_in(leading)
+        self._queue.restore([each for each in waiting if each.id not in left_behind])  # written after the prompt
+        await loop.take_in(tuple(each for each in waiting if each.id in left_behind))
         await run.context.add_message(user_row(sendable(changed(wish, "prompt", prompt))))
 
     async def _tell_notices(self, run: Run) -> None:

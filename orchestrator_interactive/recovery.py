@@ -48,7 +48,7 @@ class Recovery:
         self._names = list(names)
         self._options = options
         self._failures = 0
-        self.token_budget: int | None = None
+        self._has_shrunk = False
 
     @property
     def provider(self) -> str:
@@ -66,9 +66,10 @@ class Recovery:
             RunStopped: the run was stopped while it waited.
             Exception: the error, where asking again is no use.
         """
-        if isinstance(error, ContextLengthError) and self.token_budget is None:
-            self.token_budget = int(sum(map(estimate, rows)) * _SHRINK_TO)
-            log.warning("context.too_long", token_budget=self.token_budget)
+        if isinstance(error, ContextLengthError) and not self._has_shrunk:
+            self._has_shrunk = True
+            budget = self._run.token_budgets[self.provider] = int(sum(map(estimate, rows)) * _SHRINK_TO)
+            log.warning("context.too_long", provider=self.provider, token_budget=budget)
         elif isinstance(error, LLMError) and (delay_s := self._delay_s(error)) is not None:
             await self._wait(error, delay_s)
         elif isinstance(error, LLMError) and not isinstance(error, _FINAL) and len(self._names) > 1:

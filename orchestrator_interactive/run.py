@@ -50,9 +50,10 @@ class RunDenied(Exception):  # noqa: N818 - named after the hooks' action
 class Run:
     """The surroundings of one execution, and what it counts.
 
-    `stop` is the run's own: it follows `session_stop`, and a cancellation of the caller requests it, too. `iterations`
-    are the answers of the model so far, `spent` is what they used up. `unshown` is what the model has said, and the log
-    has, and people do not see yet: the beginning of an answer that is not complete.
+    `stop` is the run's own: it follows `session_stop`, and a cancellation of the caller requests it, too.
+    `token_budgets` holds the providers that have said that a request was too long for them. `iterations` are the
+    answers of the model so far, `spent` is what they used up. `unshown` is what the model has said, and the log has,
+    and people do not see yet: the beginning of an answer that is not complete.
     """
 
     context: ContextManager
@@ -62,6 +63,7 @@ class Run:
     session_stop: CancellationToken
     on_progress: ProgressCallback | None
     id: str = field(default_factory=lambda: uuid4().hex)
+    token_budgets: dict[str, int] = field(default_factory=dict)
     iterations: int = 0
     spent: Spent = NOTHING
     unshown: str = ""

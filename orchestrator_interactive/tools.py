@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-Stage = Literal["waiting", "announced", "running", "known", "reported", "closed"]
+Stage = Literal["waiting", "announced", "running", "known", "checked", "reported", "closed"]
 
 
 class ToolUse:
@@ -164,7 +164,7 @@ class ToolUse:
 
     async def report_cut(self) -> None:
         """Close the events of a call that was cut, as far as their listeners let us."""
-        if self._reached not in {"announced", "running", "known"}:
+        if self._reached not in {"announced", "running", "known", "checked"}:
             return
         if self._reached == "running":
             await self._told(self._tell_cut())
@@ -213,7 +213,7 @@ class ToolUse:
             self.result = changed_result(wish, result)
         if self._is_closed():
             return
-        self.stage = "reported"
+        self.stage = "checked"
         await self._report_end()
 
     async def _consult(self, event: str, **more: Any) -> HookResult:
@@ -232,6 +232,8 @@ class ToolUse:
 
     async def _report_end(self) -> None:
         await self._reports.end()
+        if self.stage == "checked":
+            self.stage = "reported"
         await self._run.progress(
             "tool:end",
             tool=self.call.name,

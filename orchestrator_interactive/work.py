@@ -84,6 +84,7 @@ class Work(Generic[T]):
             self._waiter.set_result(None)
 
     def _leave_behind(self) -> None:
+        self.task.cancel()  # once more: whoever was deaf may be done, and something else be on
         self._left_behind.add(self.task)
         self.task.add_done_callback(self._on_late_end)
         log.warning("work.left_behind", task=repr(self.task.get_coro()))

@@ -9,7 +9,7 @@ from orchestrator_interactive.kernel.messages import TextBlock, ThinkingBlock, T
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from orchestrator_interactive.kernel.messages import ContentBlock
+    from orchestrator_interactive.kernel.messages import ContentBlock, Usage
 
 
 class ResponseStream:
@@ -17,11 +17,13 @@ class ResponseStream:
 
     The provider calls `text` for each piece of text and `block` for each finished block, in order, a text block's
     pieces before the block itself. Both are synchronous: token deltas cross no hook. `pieces` counts them, so that
-    silence can be told. `on_block` gets each block, after it has been added.
+    silence can be told. `usage` is what the call has used up so far, where the provider says it before the end: a call
+    that is cut has cost that much, too. `on_block` gets each block, after it has been added.
     """
 
     def __init__(self, on_block: Callable[[ContentBlock], None] | None = None) -> None:
         self.pieces = 0
+        self.usage: Usage | None = None
         self._on_block = on_block
         self._blocks: list[ContentBlock] = []
         self._open_text: list[str] = []

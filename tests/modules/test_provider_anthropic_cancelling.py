@@ -64,6 +64,18 @@ async def test_it_closes_the_connection_at_once(server: AnthropicServer, mounted
     assert server.requests[0].left
 
 
+async def test_what_it_has_read_until_then_is_known(server: AnthropicServer, mounted: MountedClaude) -> None:
+    server.reply_steps(*held_within_a_text(Gate()))
+    stream = HeardStream()
+    call = asyncio.create_task(mounted.complete(stream=stream))
+    await stream.spoke.wait()
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert stream.usage is not None
+    assert stream.usage.input_tokens > 0
+
+
 @pytest.mark.parametrize("held", HELD[1:])
 async def test_it_closes_the_connection_of_an_answer_that_is_being_read(
     server: AnthropicServer, mounted: MountedClaude, held

@@ -15,6 +15,9 @@ from orchestrator_interactive.kernel.messages import Usage
 if TYPE_CHECKING:
     from agents import Agent
 
+    from orchestrator_interactive.kernel import ResponseStream
+    from orchestrator_interactive.kernel.messages import ChatRequest, ChatResponse
+
 NOTHING = {
     "input_tokens": 0,
     "output_tokens": 0,
@@ -56,6 +59,24 @@ class TestARun:
             "cache_write_tokens": 30,
             "cost_usd": None,
         }
+
+    @pytest.mark.parametrize("cut", ["stop", "urgent message"])
+    async def test_a_call_that_is_cut_has_cost_what_it_had_read(self, cut: str) -> None:
+        begun = asyncio.Event()
+
+        async def hanging(_request: ChatRequest, stream: ResponseStream) -> ChatResponse:
+            stream.usage = used(100, cost="0.5")
+            begun.set()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        agent = await make_agent(hanging, say("ok", usage=used(200, 10, cost="0.25")))
+        run = agent.start()
+        await soon(begun.wait())
+        agent.inject("!now") if cut == "urgent message" else agent.stop()
+        await soon(run)
+        told = (_tokens(_told(agent)), _told(agent)["cost_usd"])
+        assert told == (((300, 10), "0.75") if cut == "urgent message" else ((100, 0), "0.5"))
 
     async def test_money_is_added_up_to_the_last_digit_and_told_as_text(self) -> None:
         steps = [call(use("echo", str(i)), usage=used(cost="0.1")) for i in range(2)]

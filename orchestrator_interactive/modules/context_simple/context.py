@@ -117,7 +117,7 @@ class SimpleContext:
             history, before = self._history, self._view
             if before.tokens(history) <= limit:  # another request has seen to it
                 return before
-            draft = Draft.of(history, self._everything.beginning, limit, self._summary, self._most_for_a_summary())
+            draft = Draft.of(history, before, limit, self._summary, self._most_for_a_summary())
             if draft.view().tokens(history) >= before.tokens(history):
                 return before
             request = draft.summary_request() if provider is not None and self._summariser.is_ready() else None

@@ -28,13 +28,21 @@ _NOTE_TOKENS = 50
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The `beginning` as it was made, then every row of the history from `since` on.
+    """A `beginning` as it was made, then every row of the history from `since` on.
 
-    The beginning stays the same, byte for byte, while the conversation goes on. `saved` is how many tokens smaller
-    this is than the history.
+    The beginning stays the same, byte for byte, while the conversation goes on.
+
+    Args:
+        preface: the rows that it begins with, and that are not of the history.
+        beginning: the preface, a note of what is left out, and the rows that are `shown`.
+        shown: the indices of these in the history.
+        since: the index of the first row behind the beginning.
+        saved: how many tokens smaller the view is than the history.
     """
 
+    preface: tuple[Row, ...]
     beginning: tuple[Row, ...]
+    shown: tuple[int, ...]
     since: int
     saved: int
 
@@ -43,6 +51,10 @@ class View:
         shown = history.rows[self.since :]
         shown[:0] = self.beginning
         return shown
+
+    def indices(self, history: History) -> list[int]:
+        """The indices of all rows of the history that it shows."""
+        return [*self.shown, *range(self.since, len(history.rows))]
 
     def tokens(self, history: History) -> int:
         return history.tokens - self.saved
@@ -54,7 +66,7 @@ class View:
 
 
 def whole_view(preface: Sequence[Row]) -> View:
-    return View(tuple(preface), 0, -sum(map(estimate, preface)))
+    return View(tuple(preface), tuple(preface), (), 0, -sum(map(estimate, preface)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +79,10 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A smaller view in the making.
+    """A smaller view in the making: a part of the one before it, so that no cut costs more than a window is large.
 
     Args:
-        preface: rows that stand before the history.
+        before: the view that has become too large.
         limit: what a request may have, in tokens.
         cut: which rows it shows.
         short: those of them that it shows shortened.
@@ -79,7 +91,7 @@ class Draft:
     """
 
     history: History
-    preface: tuple[Row, ...]
+    before: View
     limit: float
     cut: Cut
     short: dict[int, Row]
@@ -87,47 +99,47 @@ class Draft:
     most: int
 
     @classmethod
-    def of(cls, history: History, preface: tuple[Row, ...], limit: float, summary: Summary | None, most: int) -> Draft:
+    def of(cls, history: History, before: View, limit: float, summary: Summary | None, most: int) -> Draft:
         """The draft for a limit; `most` is for a summary, which gets less where there is little room."""
         target = limit * _COMPACT_TO
         most = min(most, int(target * _MOST_OF_A_VIEW))
         most = most if most >= _LEAST_FOR_A_SUMMARY else 0
-        beside = sum(map(estimate, preface)) + most + _NOTE_TOKENS
-        cut = cut_for(history, target - beside)
+        beside = sum(map(estimate, before.preface)) + most + _NOTE_TOKENS
+        cut = cut_for(history, before.indices(history), target - beside)
         tokens = sum(history.sizes[i] for i in cut.shown)
         fits = tokens <= limit - beside
         short = {} if fits else shortened_rows(history, cut.shown, tokens - (target - beside))
-        return cls(history, preface, limit, cut, short, summary, most)
+        return cls(history, before, limit, cut, short, summary, most)
 
     def view(self) -> View:
         return self._view(self.summary)
 
     def with_summary(self, text: str) -> tuple[Summary, View]:
         """The new summary, which tells of everything that is left out, and the view with it."""
-        summary = Summary(text, self.cut.at)
+        summary = Summary(text, self.cut.whole_from)
         return summary, self._view(summary)
 
     def summary_request(self) -> ChatRequest | None:
         """The request for a summary, where one is wanted, fits, and is shorter than what it is of."""
         since, earlier = (self.summary.until, self.summary.text) if self.summary else (0, None)
-        kept = set(self.cut.kept)
-        left_out = sum(self.history.sizes[i] for i in range(since, self.cut.at) if i not in kept)
+        until, shown = self.cut.whole_from, set(self.cut.shown)
+        left_out = sum(self.history.sizes[i] for i in range(since, until) if i not in shown)
         if not 0 < self.most < left_out or self.view().tokens(self.history) + self.most > self.limit:
             return None
-        rows = [row for row in self.history.rows[since : self.cut.at] if not is_system(row) or is_of_a_hook(row)]
+        rows = [row for row in self.history.rows[since:until] if not is_system(row) or is_of_a_hook(row)]
         return summary_request(rows, earlier, self.limit, self.most)
 
     def _view(self, summary: Summary | None) -> View:
-        history, shown = self.history, self.cut.shown
-        rows = [*self.preface, *(self.short.get(i, history.rows[i]) for i in shown)]
-        tokens = sum(map(estimate, self.preface))
+        history, preface, shown = self.history, self.before.preface, self.cut.shown
+        rows = [*preface, *(self.short.get(i, history.rows[i]) for i in shown)]
+        tokens = sum(map(estimate, preface))
         tokens += sum(estimate(self.short[i]) if i in self.short else history.sizes[i] for i in shown)
         note = _note(self.cut, summary, self.most)
         if note is not None:
             # Before everything but the system rows, so that it is never the last word of the user.
             rows.insert(next((i for i, row in enumerate(rows) if not is_system(row)), len(rows)), note)
             tokens += estimate(note)
-        return View(tuple(rows), self.cut.end, sum(history.sizes[: self.cut.end]) - tokens)
+        return View(preface, tuple(rows), shown, self.cut.end, sum(history.sizes[: self.cut.end]) - tokens)
 
 
 def _note(cut: Cut, summary: Summary | None, most_tokens: int) -> Row | None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from anthropic.types import RawMessageStreamEvent as Event
     from anthropic.types import Usage as StartUsage
 
-    from orchestrator_interactive.kernel.messages import ContentBlock
+    from orchestrator_interactive.kernel.messages import ContentBlock, Usage
     from orchestrator_interactive.kernel.stream import ResponseStream
     from orchestrator_interactive.modules.provider_anthropic.convert import WireRequest
     from orchestrator_interactive.modules.provider_anthropic.prices import Prices
@@ -76,14 +76,19 @@ class Answer:
             if block := self._open.pop(event.index, None):
                 self._end(block)
         elif event.type == "message_start":
-            self._message = event.message
-            self._count(event.message.usage)
+            self._start(event.message)
         elif event.type == "message_delta":
             self._wind_up(event)
         elif event.type == "message_stop":
             for index in sorted(self._open):  # some gateways leave the end of the last block out
                 self._end(self._open.pop(index))
             self.complete = True
+
+    def _start(self, message: Message) -> None:
+        self._message = message
+        self._count(message.usage)
+        if self._sink is not None:
+            self._sink.usage = self._tokens()
 
     def response(self) -> ChatResponse:
         """The finished answer."""
@@ -95,7 +100,7 @@ class Answer:
         return ChatResponse(
             content=self._content,
             tool_calls=[ToolCall(id=call.id, name=call.name, arguments=call.input) for call in calls] or None,
-            usage=usage_of(self._usage, self._request.model, self._prices),
+            usage=self._tokens(),
             finish_reason=stop_reason,
             degradation=self._degradation(),
             metadata=self._metadata(),
@@ -167,6 +172,9 @@ class Answer:
     def _wind_up(self, event: RawMessageDeltaEvent) -> None:
         self._stop = event.delta
         self._count(event.usage)
+
+    def _tokens(self) -> Usage:
+        return usage_of(self._usage, self._request.model, self._prices)
 
     def _count(self, usage: StartUsage | MessageDeltaUsage | None) -> None:
         # The last event's figures are cumulative, but it may leave some out.
