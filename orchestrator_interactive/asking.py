@@ -82,7 +82,7 @@ class Asking:
         if self._inbox.has_urgent:  # it came while hooks looked at the request, or the context was summed up
             self._run.put_back(remarks)
             return None
-        early = partial(self._calls.begin_early, is_used=model.requests.is_used) if tools_allowed else None
+        early = partial(self._calls.begin_early, is_used=model.requests.is_used, seen=set()) if tools_allowed else None
         stream = ResponseStream(early)
         call = ModelCall(model, request, stream)
         await call.end(self._run.stop, self._inbox)

@@ -35,6 +35,7 @@ class ToolCalls:
         self._run = run
         self._options = options
         self._open: list[ToolUse] = []
+        self._ids: set[str] = set()
         self._early: dict[str, ToolUse] = {}
         self._pending: list[ToolUse] = []
         self._outcomes: list[ToolOutcome] = []
@@ -62,6 +63,10 @@ class ToolCalls:
             {"tool": each.tool, "id": each.id, "label": each.label, "outcome": each.outcome} for each in self._outcomes
         ]
 
+    def is_used(self, call_id: str) -> bool:
+        """Whether a call of the run had this id, other than those that wait for their answer."""
+        return call_id in self._ids and call_id not in self._early
+
     def begin(self, call: ToolCall) -> ToolUse:
         """Begin a call of a committed answer, or go on with it where it has begun early."""
         early = self._early.get(call.id)
@@ -69,16 +74,21 @@ class ToolCalls:
             return self._early.pop(call.id)
         return self._begin(call)
 
-    def begin_early(self, block: ContentBlock, is_used: Callable[[str], bool]) -> None:
-        """Begin a call while the rest of its answer is on the way, where that can do no harm."""
-        if not isinstance(block, ToolCallBlock) or block.id in self._early or is_used(block.id):
+    def begin_early(self, block: ContentBlock, is_used: Callable[[str], bool], seen: set[str]) -> None:
+        """Begin a call while the rest of its answer is on the way, where that can do no harm.
+
+        `seen` collects the ids of the answer: of two calls with the same one, the second will be given another.
+        """
+        if not isinstance(block, ToolCallBlock) or block.id in seen or is_used(block.id) or self.is_used(block.id):
             return
+        seen.add(block.id)
         if getattr(self._run.tools.get(block.name), "side_effect_free", False) and not self._grace:
             self._early[block.id] = self._begin(ToolCall(id=block.id, name=block.name, arguments=block.input))
 
     def _begin(self, call: ToolCall) -> ToolUse:
         use = ToolUse(self._run, call, self._options.tool_timeout_s, self._options.max_result_chars)
         self._open.append(use)
+        self._ids.add(call.id)
         if self._is_cut or self._grace is not None:
             use.cut()
         return use
@@ -96,6 +106,7 @@ class ToolCalls:
     async def drop_early(self) -> None:
         """End the early calls that no answer has asked for after all: it failed, or was changed."""
         dropped, self._early = list(self._early.values()), {}
+        self._ids.difference_update(use.call.id for use in dropped)
         await self._drop(dropped)
 
     async def _drop(self, uses: Iterable[ToolUse]) -> None:
@@ -171,6 +182,8 @@ class ToolCalls:
         await self.drop_early()
         for use in self._pending:
             await use.end()
-        if self._pending:
-            await self._commit_late()
-        await self._drop(self._open)
+        try:
+            if self._pending:
+                await self._commit_late()
+        finally:
+            await self._drop(self._open)

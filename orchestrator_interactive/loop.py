@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from orchestrator_interactive.asking import INTERRUPTED, Asking
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from orchestrator_interactive.injection import Injection, InjectionQueue
     from orchestrator_interactive.kernel.interfaces import Provider
     from orchestrator_interactive.kernel.messages import ChatResponse, ContentBlock, ToolCall
+    from orchestrator_interactive.model_call import Model
     from orchestrator_interactive.receipts import Receipts
     from orchestrator_interactive.run import Run
     from orchestrator_interactive.settings import LoopOptions
@@ -65,22 +67,22 @@ class Loop:
         Raises:
             LLMError: the model could not answer.
         """
-        try:
-            with self._run.stop.watch(self.calls.wind_up):
+        with self._run.stop.watch(self.calls.wind_up):
+            try:
                 return await self._until_time_is_up(begin, providers)
-        except RunDenied as e:
-            return Outcome(f"Operation denied: {e}", "incomplete", "denied")
-        except RunStopped:
-            await self.calls.end()
-            if self._run.session_stop.is_cancelled:
-                await self._run.announce(events.CANCEL_REQUESTED, {"immediate": self._run.stop.is_immediate})
-            return Outcome(self._run.unshown, "cancelled")
-        except Exception:
-            await self._run.show()
-            raise
-        finally:
-            await self.calls.end()
-            self.calls.close()
+            except RunDenied as e:
+                return Outcome(f"Operation denied: {e}", "incomplete", "denied")
+            except RunStopped:
+                await self.calls.end()
+                if self._run.session_stop.is_cancelled:
+                    await self._run.announce(events.CANCEL_REQUESTED, {"immediate": self._run.stop.is_immediate})
+                return Outcome(self._run.unshown, "cancelled")
+            except Exception:
+                await self._run.show()
+                raise
+            finally:
+                await self.calls.end()
+                self.calls.close()
 
     async def _until_time_is_up(
         self, begin: Callable[[], Awaitable[None]], providers: Mapping[str, Provider]
@@ -144,10 +146,16 @@ class Loop:
         await self._run.show()
         if answer.finish_reason == INTERRUPTED:
             self._run.unshown += answer.text
-        content, calls = distinct(answer.content, calls, asking.model.requests.is_used)
+        content, calls = distinct(answer.content, calls, partial(self._is_used, asking.model))
+        ids = {call.id for call in calls}
+        content = [block for block in content if not isinstance(block, ToolCallBlock) or block.id in ids]
         row = with_usage(assistant_row(content, calls), answer.usage)
         await ToolBatch(self._run, self.calls).go(row, calls, self._inbox)
         return any(call.name in self._options.force_respond_tools for call in calls)
+
+    def _is_used(self, model: Model, call_id: str) -> bool:
+        # A view of the conversation may not show what this run has done.
+        return model.requests.is_used(call_id) or self.calls.is_used(call_id)
 
     async def _say(self, answer: ChatResponse) -> None:
         said = [block for block in answer.content if not isinstance(block, ToolCallBlock)]

@@ -81,7 +81,8 @@ class Recovery:
         """How long to wait before asking again, in seconds; `None`: asking this provider again is no use."""
         if not error.retryable or self._failures >= self._options.max_retries:
             return None
-        backoff_s = min(self._options.retry_base_delay_s * 2.0**self._failures, _LONGEST_BACKOFF_S)
+        doubled = 2.0 ** min(self._failures, 60)  # a float ends somewhere
+        backoff_s = min(self._options.retry_base_delay_s * doubled, _LONGEST_BACKOFF_S)
         jitter_s = random.uniform(0, backoff_s / 2)  # noqa: S311 - spreads the crowd, guards nothing
         if error.retry_after is None:
             return backoff_s - jitter_s

@@ -69,7 +69,7 @@ class People:
         chance = self._scene.chance
         self._count += 1
         odd = self._scene.happens("odd texts", 0.5)
-        urgent = "!" if self._scene.happens("urgent steers", 0.4) else ""
+        urgent = "!" if self._scene.happens("urgent steers", 0.6) else ""
         text = f"{urgent}<m{self._count}> {chance.choice(_TEXTS) if odd else 'and also this'}"
         if plainly or chance.random() < 0.2:
             return Post(self._count, text, plain=True)

@@ -105,7 +105,11 @@ IDLE: tuple[Act, ...] = (
     Notice(),
 )
 # Stages that few runs are at, and the trouble that leads there.
-_RARE = {"compaction": ("compacting", "reading the log"), "errors": ("retrying",)}
+_RARE = {
+    "compaction": ("compacting", "reading the log"),
+    "errors": ("retrying",),
+    "urgent steers": ("in a tool", "waiting for late results"),
+}
 
 
 def planned(scene: Scene) -> list[Act]:

@@ -72,6 +72,7 @@ class Crowd:
         """Hand a message over."""
         inject: Any = self._door("inject_message")
         receipt = inject(post.injection())
+        self._written = {each: old for each, old in self._written.items() if old.number != post.number}
         self._written[receipt.id] = post
         self._judges.accepted(post, receipt)
 

@@ -122,13 +122,15 @@ async def _inject_in_passing(hook: Hook, event: str, _data: Data) -> Any:
     )
 
 
-async def _change_the_calls(_hook: Hook, event: str, data: Data) -> Any:
-    """Take the calls out of an answer, or the last of them."""
-    response = data["response"] if event == "provider:response" else None
-    if response is None or not getattr(response, "tool_calls", None):
+async def _change_the_calls(hook: Hook, _event: str, data: Data) -> Any:
+    """Take the last call out of an answer; its block may stay, as no provider would have it."""
+    response = data["response"]
+    if not getattr(response, "tool_calls", None):
         return HookResult()
-    calls = response.tool_calls[:-1]
-    content = [b for b in response.content if not isinstance(b, ToolCallBlock) or b.id in {call.id for call in calls}]
+    calls, content = response.tool_calls[:-1], list(response.content)
+    if hook.scene.chance.random() < 0.7:
+        last = max(place for place, block in enumerate(content) if isinstance(block, ToolCallBlock))
+        content.pop(last)
     changed = response.model_copy(update={"content": content, "tool_calls": calls or None})
     return HookResult(action="modify", data={"response": changed})
 

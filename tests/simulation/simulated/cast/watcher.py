@@ -23,14 +23,14 @@ class Watcher:
     async def __call__(self, event: str, data: dict[str, Any]) -> None:
         scene = self._scene
         what = data.get("tool") or data.get("status") or named(data.get("ids"))
-        scene.tell("progress", f"{event} {what}".rstrip())
         if event == "executing":
             self._judges.run.id = data["run"]
         if event == "thinking":
             scene.turn("retrying", on=False)
-        self._judges.progressed(event, data)
-        if scene.happens("slow sink", 0.3):
-            with scene.at("telling progress"):
+        with scene.at("telling progress"):
+            scene.tell("progress", f"{event} {what}".rstrip())
+            self._judges.progressed(event, data)
+            if scene.happens("slow sink", 0.3):
                 await asyncio.sleep(scene.some_s(0.01, 0.3))
         if scene.happens("broken sink", 0.1):
             raise Mishap("the watcher broke")

@@ -73,10 +73,10 @@ class Deliveries:
                 self._scene.blame(f"injection:applied told of {each} twice.")
             self._applied.append(each)
 
-    def run_over(self, waiting: int | None) -> None:
-        """`waiting` is how many messages the agent itself says it still holds."""
-        if waiting is not None and waiting != len(self._waiting):
-            numbers = [post.number for post in self._waiting]
+    def told(self, run: RunRecord, waiting: int) -> None:
+        """The agent says how many messages it still holds. A prompt that it has not written down is its sender's."""
+        numbers = [post.number for post in self._waiting if post != run.prompt]
+        if waiting != len(numbers):
             self._scene.blame(f"The agent says that {waiting} messages wait; those not delivered are {numbers}.")
 
     def all_over(self) -> None:

@@ -35,11 +35,11 @@ class Events:
         self._uses: dict[str, Counter[str]] = {}
         self._shown: set[str] = set()
         self._calls = 0
-        self.waiting: int | None = None
+        self._is_asking = False
 
     def begin(self, run: RunRecord) -> None:
-        self._run, self._order, self._uses, self._calls, self.waiting = run, [], {}, 0, None
-        self._shown = set()
+        self._run, self._order, self._uses, self._calls = run, [], {}, 0
+        self._shown, self._is_asking = set(), False
 
     def model_called(self) -> None:
         self._calls += 1
@@ -52,6 +52,7 @@ class Events:
         if event.startswith(_ANY_TIME):
             return
         self._note(event)
+        self._note_asking(event, data)
         if event.startswith("tool:"):
             self._use(data["tool_call_id"])[event] += 1
         if event == "execution:end" and self._run is not None and self._run.stops:
@@ -71,7 +72,6 @@ class Events:
                 self._scene.blame(f"A report of the call {data['id']} came outside of its tool:start and tool:end.")
         if event == "complete" and self._run is not None:
             self._run.statuses["progress"] = data["status"]
-            self.waiting = data["waiting"]
 
     def end(self, run: RunRecord) -> None:
         if not run.entered or (run.cancelled_s is not None and not self._order):
@@ -81,6 +81,17 @@ class Events:
             self._check_use(call_id, use)
         self._check_answers(run)
         self._check_statuses(run)
+
+    def _note_asking(self, event: str, data: dict[str, Any]) -> None:
+        """A call that was announced is told of; an urgent message that came meanwhile may be read first."""
+        if event == "provider:request":
+            if self._is_asking:
+                self._scene.blame("A call to the model was announced, and nobody was told what came of it.")
+            self._is_asking = True
+        elif event in {"provider:response", "provider:error"}:
+            self._is_asking = False
+        elif event == "injection:applied" and any(text.startswith("!") for text in data["messages"]):
+            self._is_asking = False
 
     def _nothing_since(self, stop: StopRecord) -> bool:
         """Whether the run did nothing more between its stop and this event (whose line is the last one)."""
@@ -130,13 +141,11 @@ class Events:
         if run.cut_s is not None:
             return
         # An urgent message may cut a call before it has begun.
-        announced = self._order.count("provider:request")
         told = self._order.count("provider:response") + self._order.count("provider:error")
-        untold = announced - told
-        if untold != 0 and not (untold == 1 and run.was_denied):
-            self._scene.blame(f"{announced} calls to the model were announced; {told} answers or errors were told of.")
-        if self._calls > announced:
-            self._scene.blame(f"The model was called {self._calls} times; {announced} calls were announced.")
+        if self._calls > told:
+            self._scene.blame(f"The model was called {self._calls} times; {told} answers or errors were told of.")
+        if self._is_asking and run.ended_by_itself:
+            self._scene.blame("A call to the model was announced, and the run ended without it.")
 
     def _check_statuses(self, run: RunRecord) -> None:
         status = run.statuses.get("progress", "")

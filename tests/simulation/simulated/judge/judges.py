@@ -146,7 +146,7 @@ class Judges:
     def store_failed(self) -> None:
         """The log did not take a row."""
         self.pairs.excuse()
-        self.late.forget()
+        self.late.excuse()
         self.uses.store_failed = True
 
     def heard(self, event: str, data: dict[str, Any]) -> None:
@@ -181,6 +181,7 @@ class Judges:
                 self.spending.thinks()
                 self.freedom.thinks(self.spending.limits)
             case "complete":
+                self.deliveries.told(self.run, data["waiting"])
                 self.uses.told(data["tools"])
                 self.spending.told(self.run, data)
                 self.receipts.told(self.run, data["messages"], where="The end")
@@ -199,7 +200,6 @@ class Judges:
         self.events.end(run)
         self.said.end(run)
         self.deliveries.check_prompt(run)
-        self.deliveries.run_over(self.events.waiting)
 
     def killed(self, run: RunRecord) -> None:
         """The process has died in the middle of the run."""
@@ -208,6 +208,7 @@ class Judges:
         self.notices.forget()
         self.late.forget()
         self.receipts.forget()
+        self.patience.forget()
         self.children.forget()
 
     def all_over(self) -> None:

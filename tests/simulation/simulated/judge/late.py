@@ -24,6 +24,7 @@ class Late:
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
         self._pending: list[str] = []
+        self._excused: list[str] = []
         self._unread: list[str] = []
         self._rows = 0
 
@@ -58,10 +59,15 @@ class Late:
             self._scene.blame(f"The model was never told the late results of {', '.join(self._unread)}.")
         self.forget()
 
-    def forget(self) -> None:
-        """The store failed, or the process was killed: what is missing is nobody's fault."""
+    def excuse(self) -> None:
+        """The store failed: what is missing now is not the agent's fault."""
+        self._excused += self._pending
         self._pending.clear()
-        self._unread.clear()
+
+    def forget(self) -> None:
+        """The run is over, or the process was killed."""
+        for each in (self._pending, self._excused, self._unread):
+            each.clear()
         self._scene.turn(_STAGE, on=False)
 
     def _postpone(self, row: Row) -> None:
@@ -77,10 +83,10 @@ class Late:
         if row["role"] != "user" or not text.startswith(LATE_PREFIX):
             self._scene.blame("Late results stand in a row that does not say so.")
         for each in call_ids:
-            if each not in self._pending:
+            if each not in self._pending + self._excused:
                 self._scene.blame(f"A late result came for {each}, which none was to follow for.")
                 continue
-            self._pending.remove(each)
+            (self._pending if each in self._pending else self._excused).remove(each)
             self._unread.append(each)
             if f"\n- call {each}, " not in text:
                 self._scene.blame(f"The row with the late result of {each} does not tell it.")

@@ -31,6 +31,7 @@ class Patience:
     def __init__(self, scene: Scene, terms: Terms) -> None:
         self._scene = scene
         self._terms = terms
+        self._budgets: set[str] = set()
         self.begin()
 
     def begin(self) -> None:
@@ -47,11 +48,15 @@ class Patience:
             self._scene.blame(f"The provider '{name}' was asked; it was the turn of '{self._names[0]}'.")
         if self._next not in {None, "smaller"}:
             self._scene.blame(f"After {self._error!r} the model was asked again; to come was: {self._next}.")
-        if self._shrunk and token_budget is None:
-            self._scene.blame("A request was too long, and the next one may be as long.")
+        if name in self._budgets and token_budget is None:
+            self._scene.blame(f"A request to '{name}' was too long, and this one may be as long.")
         if self._scene.now() < self._not_before_s - _SLACK_S:
             self._scene.blame(f"The model was asked {self._not_before_s - self._scene.now():.3f} s too early.")
         self._next = None
+
+    def forget(self) -> None:
+        """The process was killed, and knew by heart only what was too long."""
+        self._budgets.clear()
 
     def heard(self, event: str, data: Data) -> None:
         match event:
@@ -93,6 +98,7 @@ class Patience:
         if isinstance(error, ContextLengthError) and not self._shrunk:
             self._scene.count("request made smaller")
             self._shrunk, self._next = True, "smaller"
+            self._budgets.add(self._names[0])
         elif waits and self._failures < self._terms.max_retries:
             self._next = "retry"
         elif len(self._names) > 1 and not isinstance(error, _FINAL):

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 _MARK = re.compile(r"<r (use-\d+)>")
 _MARKER = re.compile(r"\[… \d+ characters are left out here …\]")
 _MARKER_CHARS = 60
+# What a row with late results says besides: of each call, and first of all.
+_LATE_CHARS = 80
 # A hook may say more, or something else.
-_MEDDLING = {"denying hooks", "modifying hooks", "asking hooks", "broken hooks", "hanging hooks"}
+_MEDDLING = {"denying hooks", "modifying hooks", "asking hooks", "broken hooks", "slow hooks", "hanging hooks", "deaf hooks"}
 
 
 def mark_of(mark: str) -> str:
@@ -41,7 +43,7 @@ class Results:
         late = (row.get("metadata") or {}).get("results")
         if row["role"] != "tool" and late is None:
             return
-        self._check_size(row, len(late) if late else 1)
+        self._check_size(row, late)
         found = _MARK.findall(text_of(row))
         ids = late or [row["tool_call_id"]]
         for mark in found:
@@ -58,18 +60,17 @@ class Results:
                 if use.mark not in self._known:
                     self._scene.blame(f"The tool '{use.tool}' has a result, and the model cannot read it.")
 
-    def _check_size(self, row: Row, calls: int) -> None:
-        text, most = text_of(row), self._terms.max_result_chars
-        whole = (row.get("metadata") or {}).get("whole")
-        if whole is None:
-            if len(text) > (most + _MARKER_CHARS) * calls and "modifying hooks" not in self._scene.features:
-                self._scene.blame(f"A result of {len(text)} characters reaches the model; the most is {most}.")
-            return
-        self._scene.count("result capped")
+    def _check_size(self, row: Row, late: list[str] | None) -> None:
+        text, whole = text_of(row), (row.get("metadata") or {}).get("whole", {})
         wholes = list(whole.values()) if isinstance(whole, dict) else [whole]
+        most = self._terms.max_result_chars + _MARKER_CHARS
+        if late is not None:
+            most = (most + _LATE_CHARS) * len(late) + _LATE_CHARS
+        if len(text) > most:
+            self._scene.blame(f"The row of a result has {len(text)} characters; the most is {most}.")
         if len(_MARKER.findall(text)) != len(wholes):
             self._scene.blame("A result was capped, and the model cannot see that.")
-        if len(text) > (most + _MARKER_CHARS + len(wholes)) * calls + 100:
-            self._scene.blame(f"A capped result has {len(text)} characters; the most is {most}.")
-        if any(isinstance(each, str) and len(each) <= most for each in wholes):
+        if wholes:
+            self._scene.count("result capped")
+        if any(isinstance(each, str) and len(each) <= self._terms.max_result_chars for each in wholes):
             self._scene.blame("The whole of a capped result is no longer than what is shown of it.")

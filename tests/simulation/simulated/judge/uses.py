@@ -19,7 +19,7 @@ End = Literal["returned", "refused", "raised", "cancelled", "cancelled itself"]
 # A tool is cancelled a callback after its time.
 _SLACK_S = 0.05
 # Where these are, a result is not what the tool made of it.
-_MEDDLING = {"denying hooks", "modifying hooks", "asking hooks", "broken hooks", "hanging hooks", "odd tools"}
+_MEDDLING = {"denying hooks", "modifying hooks", "asking hooks", "broken hooks", "slow hooks", "hanging hooks", "deaf hooks", "odd tools"}
 
 
 @dataclass(slots=True)
@@ -84,13 +84,10 @@ class Uses:
     def of(self, mark: str) -> Use | None:
         return self._uses.get(mark)
 
-    def by_id(self, call_id: str) -> Use | None:
-        return next((use for use in self._uses.values() if use.call_id == call_id), None)
-
     def finished(self) -> list[Use]:
         """Those whose results the model is to read, where it can be told from their text."""
         uses = (use for use in self._uses.values() if use.end == "returned" and use.mark in self._committed)
-        return [use for use in uses if use.mark in (use.text or "")]
+        return [use for use in uses if use.mark in (use.text or "") and not self._is_deaf(use)]
 
     def asked(self) -> None:
         """The model is asked: calls of an answer that came to nothing have ended."""
@@ -119,8 +116,8 @@ class Uses:
 
     def _check_told(self, outcomes: list[dict[str, Any]]) -> None:
         ids = [each["id"] for each in outcomes]
-        for each in set(ids):
-            if ids.count(each) > 1:
+        for each in dict.fromkeys(ids):
+            if ids.count(each) > len(self._marks(each)):
                 self._scene.blame(f"The end tells {ids.count(each)} times what became of the call {each}.")
         wanted = {use.call_id: use.tool for use in self._uses.values()}
         if not self.store_failed:
@@ -129,10 +126,15 @@ class Uses:
             if call_id not in ids:
                 self._scene.blame(f"The end does not tell what became of the call {call_id} of {tool}.")
         for outcome in outcomes:
-            expected = self._expected(self.by_id(outcome["id"]))
+            uses = [self._uses.get(mark) for mark in self._marks(outcome["id"])]
+            expected = set[str]().union(*map(self._expected, uses))
             if outcome["outcome"] not in expected:
                 really = " or ".join(sorted(expected))
                 self._scene.blame(f"The end tells that {outcome['tool']} is '{outcome['outcome']}'; it is {really}.")
+
+    def _marks(self, call_id: str) -> list[str]:
+        """Whose id this is: where an answer came to nothing, a call of the next one may have the id of one of its."""
+        return [mark for mark, each in {**self._committed, **self._ids}.items() if each == call_id]
 
     def _expected(self, use: Use | None) -> set[str]:
         if use is None:
