@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -64,7 +63,8 @@ class Asking:
             provider = own_provider(self._providers[name])
             patience_s = None if isinstance(provider, GuestProvider) else self._options.stall_timeout_s
             model = provider.get_info().defaults.get("model")
-            self._models[name] = Model(name, provider, model, RequestBuilder(provider, self._run.tools), patience_s)
+            requests = RequestBuilder(provider, self._run.tools, self._run.seen.transcript)
+            self._models[name] = Model(name, provider, model, requests, patience_s)
         return self._models[name]
 
     async def ask(self, *, tools_allowed: bool) -> ChatResponse | None:
@@ -128,7 +128,7 @@ class Asking:
         wish = CONTINUE
         if run.hooks.listens(events.PROVIDER_REQUEST):
             # The rows are the context's own: hooks get copies, and change them by saying so.
-            payload = {"provider": model.name, "messages": deepcopy(rows), "model": model.model}
+            payload = {"provider": model.name, "messages": self._run.seen.copies.of(rows), "model": model.model}
             wish = await run.consult(events.PROVIDER_REQUEST, payload)
             modified, lasting = _changed_rows(wish, rows), lasting_rows(wish)
             # The injections stand in the context by now; modified rows do not know of them.

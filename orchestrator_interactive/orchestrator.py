@@ -18,6 +18,7 @@ from orchestrator_interactive.options import read
 from orchestrator_interactive.receipts import Receipts
 from orchestrator_interactive.rows import user_row
 from orchestrator_interactive.run import Run, changed
+from orchestrator_interactive.seen import Seen
 from orchestrator_interactive.settings import LoopOptions
 from orchestrator_interactive.usage import read_back, spent_in
 from orchestrator_interactive.work import Work
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 NAME = "loop-interactive"
 
+# How long the next run finds ready what was read of the conversation, in seconds.
+_REMEMBERED_S = 60.0
 # How long a run may take over its end, once it is to end and the grace period of its tools is over.
 _ENDED_WITHIN_S = 2.0
 
@@ -52,6 +55,8 @@ class InteractiveOrchestrator:
         self._running: Run | None = None
         self._spent: Spent | None = None
         self._token_budgets: dict[str, int] = {}
+        self._seen = Seen()
+        self._forgetting: asyncio.TimerHandle | None = None
 
     def inject_message(self, content: str | Injection) -> Receipt:
         """Hand a message to the running loop; it is read at the next of the three injection points.
@@ -123,10 +128,21 @@ class InteractiveOrchestrator:
         home = at_home(coordinator) if coordinator else None
         token = home.cancellation if home else CancellationToken()
         own_tools = {name: own_tool(tool) for name, tool in tools.items()}
-        run = Run(context, own_tools, own_hooks(hooks), home, token, on_progress, token_budgets=self._token_budgets)
+        run = Run(
+            context,
+            own_tools,
+            own_hooks(hooks),
+            home,
+            token,
+            on_progress,
+            token_budgets=self._token_budgets,
+            seen=self._seen,
+        )
         self._running = run
         self._queue.open()
         self._receipts.begin()
+        if self._forgetting is not None:
+            self._forgetting.cancel()
         loop = Loop(run, self._queue, self._receipts, self._options)
         # A task of its own: whoever cancels this stops the loop, and nothing in it is torn in the middle.
         left_behind = frozenset(each.id for each in self._queue.waiting())
@@ -142,9 +158,14 @@ class InteractiveOrchestrator:
                     await Work(self._report_end(run, loop, outcome)).end(run.cancel)
                 finally:
                     self._running = None
+                    self._forgetting = asyncio.get_running_loop().call_later(_REMEMBERED_S, self._forget)
         if working.finished():
             working.task.result()  # raises what the loop raised
         return outcome.text
+
+    def _forget(self) -> None:
+        """What can be read again need not take up memory in a conversation that rests."""
+        self._seen = Seen()
 
     def _hurry(self, run: Run, working: Work[Outcome]) -> None:
         """Not even a log that hangs may hold whoever stops a run."""

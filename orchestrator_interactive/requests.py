@@ -23,13 +23,13 @@ log = structlog.get_logger(__name__)
 class RequestBuilder:
     """Builds the requests of one run. They grow at their tail only, so the provider's prompt cache keeps the prefix."""
 
-    def __init__(self, provider: Provider, tools: Mapping[str, Tool]) -> None:
+    def __init__(self, provider: Provider, tools: Mapping[str, Tool], transcript: Transcript | None = None) -> None:
         specs = list(_specs(tools)) or None
         can_choose = specs is not None and "tool_choice" in provider.get_info().capabilities
         without = {"tools": specs, "tool_choice": "none"} if can_choose else {}
         self._with_tools = ChatRequest(messages=[], stream=True, tools=specs)
         self._without_tools = ChatRequest(messages=[], stream=True, **without)
-        self._transcript = Transcript()
+        self._transcript = transcript or Transcript()
 
     def build(
         self, rows: Sequence[dict[str, Any]], ephemeral: Sequence[dict[str, Any]] = (), *, tools_allowed: bool

@@ -15,6 +15,7 @@ from orchestrator_interactive.kernel.errors import InjectionTooLargeError
 from orchestrator_interactive.kernel.hooks import CONTINUE, too_late_for_a_no
 from orchestrator_interactive.kernel.interop import own
 from orchestrator_interactive.kernel.time_limit import within
+from orchestrator_interactive.seen import Seen
 from orchestrator_interactive.usage import NOTHING, Spent
 from orchestrator_interactive.work import Work
 
@@ -64,6 +65,7 @@ class Run:
     on_progress: ProgressCallback | None
     id: str = field(default_factory=lambda: uuid4().hex)
     token_budgets: dict[str, int] = field(default_factory=dict)
+    seen: Seen = field(default_factory=Seen)
     iterations: int = 0
     spent: Spent = NOTHING
     unshown: str = ""
