@@ -88,7 +88,8 @@ class Asking:
         await call.end(self._run.stop, self._inbox)
         answer = call.answer
         usage = answer.usage if answer else stream.usage
-        self._run.spent = self._run.spent.plus(spent_on(usage))
+        if usage is not None:
+            self._run.spent = self._run.spent.plus(spent_on(usage))
         if self._run.is_stopped:
             await self._keep(stream.kept(answer.content if answer else None), usage)
         if call.was_interrupted:

@@ -63,12 +63,21 @@ def distinct(
     """
     inside = [block.id for block in content if isinstance(block, ToolCallBlock)]
     beside = [call.id for call in calls]
+    if _are_own(inside, beside, is_used):
+        return content, calls
     own_inside, own_beside = own_ids(inside, beside, is_used)
     if (own_inside, own_beside) == (inside, beside):
         return content, calls
     return with_ids(content, own_inside), [
         call.model_copy(update={"id": own}) for call, own in zip(calls, own_beside, strict=True)
     ]
+
+
+def _are_own(inside: list[str], beside: list[str], is_used: Callable[[str], bool]) -> bool:
+    """Whether the ids are as they are to be; the usual case, told quickly."""
+    if beside != inside or len(set(inside)) < len(inside):
+        return False
+    return all(is_plain(call_id) and not is_used(call_id) for call_id in inside)
 
 
 def with_ids(content: Iterable[ContentBlock], ids: Iterable[str]) -> list[ContentBlock]:

@@ -231,7 +231,7 @@ def _content_problems(message: Message) -> list[Problem]:
     problems: list[Problem] = []
     if message.name is not None and not is_plain(message.name):
         problems.append(Problem(Rule.NAMELESS, role))
-    if beside:
+    if beside and not _stand_inside(beside, content):
         problems += _problems_beside(role, beside)
     if isinstance(content, str):
         if content and (rule := _text_rule(content)):
@@ -243,6 +243,14 @@ def _content_problems(message: Message) -> list[Problem]:
     if not content and not (content == "" and beside and role == "assistant"):
         problems.append(Problem(Rule.EMPTY, role))
     return problems
+
+
+def _stand_inside(beside: list[Any], content: str | list[ContentBlock]) -> bool:
+    """Whether the calls beside the content are the very ones among its blocks, so that one look is enough."""
+    if isinstance(content, str):
+        return False
+    inside = [(block.id, block.name) for block in content if isinstance(block, ToolCallBlock)]
+    return all(map(is_call, beside)) and [(call["id"], named(call)["name"]) for call in beside] == inside
 
 
 def _problems_beside(role: str, beside: list[Any]) -> list[Problem]:
