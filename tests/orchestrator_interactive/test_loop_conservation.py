@@ -1,8 +1,9 @@
-"""Whenever messages come and whenever the run is stopped: each accepted message is delivered once, in order."""
+"""Whenever messages come, urgent or not, change or are taken back, and whenever the run is stopped: none is lost."""
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import Any
 
 from agents import ScriptedProvider, call, echo, faults, gated, make_agent, say, soon, use
@@ -17,13 +18,27 @@ ENDS = ("injection:applied", "execution:end", "orchestrator:complete")
 TICKS = st.integers(0, 45)
 
 
+@dataclass(frozen=True)
+class _Message:
+    """When it is written, and when its author edits it or takes it back, if they do."""
+
+    at: int
+    urgent: bool
+    edited_at: int | None
+    withdrawn_at: int | None
+
+
+MESSAGES = st.builds(_Message, TICKS, st.booleans(), st.none() | TICKS, st.none() | TICKS)
+
+
 class _World:
     """An agent whose every step is a tick, at which something may happen."""
 
-    def __init__(self, offers: list[int], end: tuple[str, int] | None) -> None:
-        self._offers, self._end = offers, end
+    def __init__(self, messages: list[_Message], end: tuple[str, int] | None) -> None:
+        self._messages, self._end = messages, end
         self._now = -1
         self.accepted: list[str] = []
+        self.texts: dict[str, str] = {}
 
     async def set_up(self) -> None:
         open_gate = asyncio.Event()
@@ -43,9 +58,8 @@ class _World:
 
     async def tick(self) -> None:
         self._now += 1
-        for number, at in enumerate(self._offers):
-            if at == self._now:
-                self._offer(f"{at}.{number}")
+        for number, message in enumerate(self._messages):
+            self._act(str(number), message)
         match self._end:
             case ("graceful", self._now):
                 self.agent.stop()
@@ -55,12 +69,21 @@ class _World:
                 self._run.cancel()
         await asyncio.sleep(0)
 
-    def _offer(self, message_id: str) -> None:
+    def _act(self, message_id: str, message: _Message) -> None:
+        if message.at == self._now:
+            self._offer(message_id, f"{'!' * message.urgent}more of {message_id}")
+        if message.edited_at == self._now and self.agent.edit(message_id, f"edited {message_id}"):
+            self.texts[message_id] = f"edited {message_id}"
+        if message.withdrawn_at == self._now and self.agent.withdraw(message_id):
+            self.accepted.remove(message_id)
+
+    def _offer(self, message_id: str, text: str) -> None:
         try:
-            self.agent.inject(Injection("more", id=message_id))
+            self.agent.inject(Injection(text, id=message_id))
         except RunFinished:
             return
         self.accepted.append(message_id)
+        self.texts[message_id] = text
 
     async def _on_hook(self, _event: str, _data: dict[str, Any]) -> HookResult:
         await self.tick()
@@ -73,8 +96,8 @@ class _World:
         await self.tick()
 
 
-async def _conserved(offers: list[int], end: tuple[str, int] | None) -> None:
-    world = _World(offers, end)
+async def _conserved(messages: list[_Message], end: tuple[str, int] | None) -> None:
+    world = _World(messages, end)
     await world.set_up()
     await world.first_run()
     history = await world.agent.history()
@@ -85,14 +108,18 @@ async def _conserved(offers: list[int], end: tuple[str, int] | None) -> None:
         for name in world.agent.hooks.list_handlers(event)[event]:
             world.agent.hooks.unregister(name)
     await world.agent.run("next")
-    rows = await world.agent.history()
-    delivered = [i for row in rows for i in (row.get("metadata") or {}).get("injections", ())]
-    assert delivered == world.accepted
+    rows = [row for row in await world.agent.history() if "injections" in (row.get("metadata") or {})]
+    assert [i for row in rows for i in row["metadata"]["injections"]] == world.accepted
+    lines = [line for row in rows for line in row["content"].splitlines()[1:]]
+    assert lines == [f"- {world.texts[i]}" for i in world.accepted]
+    assert world.agent.provider.prefix_breaks() == []
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(TICKS, max_size=6), st.none() | st.tuples(st.sampled_from(["graceful", "immediate", "cancel"]), TICKS))
+@given(
+    st.lists(MESSAGES, max_size=6), st.none() | st.tuples(st.sampled_from(["graceful", "immediate", "cancel"]), TICKS)
+)
 def test_each_accepted_message_is_delivered_exactly_once_and_in_order(
-    offers: list[int], end: tuple[str, int] | None
+    messages: list[_Message], end: tuple[str, int] | None
 ) -> None:
-    asyncio.run(_conserved(offers, end))
+    asyncio.run(_conserved(messages, end))

@@ -111,6 +111,23 @@ async def test_the_next_run_remembers_what_was_too_long_for_this_provider() -> N
     assert [_size(request) > WINDOW for request in agent.provider.requests] == [True, False, False]
 
 
+async def test_a_later_run_may_make_it_smaller_once_more() -> None:
+    agent = await make_agent(fail(TOO_LONG), say("ok"), fail(TOO_LONG), say("good"))
+    await agent.context.set_messages(PAST)
+    await agent.run()
+    assert await agent.run("again") == "good"
+    sizes = [_size(request) for request in agent.provider.requests]
+    assert sizes[0] > sizes[1] > sizes[3]
+
+
+async def test_another_provider_that_takes_over_is_shown_everything() -> None:
+    other = ScriptedProvider(say("ok"), name="other")
+    agent = await _agent(say("never said"), fail(errors.AuthenticationError("who?")))
+    await agent.coordinator.mount("providers", other)
+    assert await agent.run() == "ok"
+    assert [_size(request) > WINDOW for request in (*agent.provider.requests, *other.requests)] == [True, False, True]
+
+
 async def test_it_may_happen_in_the_middle_of_a_run_and_nothing_of_the_task_is_lost() -> None:
     look = returning("row " * 700, "look")
     agent = await make_agent(

@@ -91,6 +91,10 @@ class TestHowOften:
         assert caught.value is DOWN
         assert len(agent.provider.requests) == 4
 
+    async def test_as_often_as_anybody_may_configure(self) -> None:
+        agent = await make_agent(*[fail(DOWN)] * 1_100, say("ok"), retry_base_delay_s=0, max_retries=2_000)
+        assert await agent.run() == "ok"
+
     async def test_not_at_all_where_that_is_configured(self) -> None:
         agent = await make_agent(fail(DOWN), max_retries=0)
         with pytest.raises(errors.ProviderUnavailableError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from agents import (
     answer,
     call,
@@ -111,9 +112,11 @@ async def test_a_stop_at_the_instant_the_answer_is_whole_runs_none_of_its_tools(
     await goes_on(agent)
 
 
-async def test_a_stop_at_the_instant_the_last_answer_is_whole_keeps_it_as_cancelled() -> None:
-    agent = await make_agent(doing(_soon_stop(lambda: agent), say("all of it")))
+@pytest.mark.parametrize("pieces", [(), ("all ", "of it"), ("all of it", TextBlock(text="all of it"))])
+async def test_a_stop_at_the_instant_the_last_answer_is_whole_keeps_it_as_cancelled(pieces: Any) -> None:
+    agent = await make_agent(doing(_soon_stop(lambda: agent), streaming(*pieces, then=say("all of it"))))
     assert await agent.run() == "all of it"
+    assert (await agent.told())[1:] == [("assistant", "all of it")]
     assert agent.progress.of("complete")[0]["status"] == "cancelled"
     await goes_on(agent)
 

@@ -152,10 +152,10 @@ ROWS = {
 }
 
 
-@pytest.mark.parametrize("immediate", [False, True])
+@pytest.mark.parametrize("how", ["graceful", "immediate", "cancel"])
 @pytest.mark.parametrize("kind", ROWS)
 @in_virtual_time
-async def test_a_stop_ends_a_run_whose_log_hangs_whatever_it_is_to_take(kind: str, *, immediate: bool) -> None:
+async def test_a_stop_ends_a_run_whose_log_hangs_whatever_it_is_to_take(kind: str, how: str) -> None:
     tool = gated(asyncio.Event())
     steps = call(use("wait", "a")), *(streaming("so far", then=say("meanwhile")) for _ in range(3))
     agent = await make_agent(*steps, tools=[tool])
@@ -173,8 +173,12 @@ async def test_a_stop_ends_a_run_whose_log_hangs_whatever_it_is_to_take(kind: st
     run = agent.start()
     await hangs.wait()
     began_s = asyncio.get_running_loop().time()
-    agent.stop(immediate=immediate)
-    await run
+    if how == "cancel":
+        run.cancel()
+    else:
+        agent.stop(immediate=how == "immediate")
+    await asyncio.wait([run])
+    assert run.cancelled() == (how == "cancel")
     assert asyncio.get_running_loop().time() - began_s < 10
     assert agent.progress.of("complete")[0]["status"] == "cancelled"
     assert tool.finished == 0

@@ -148,7 +148,7 @@ def test_a_prompt_of_any_kind_is_one_plain_user_row_in_a_valid_request(prompt: s
         [row, _] = await agent.history()
         assert row.keys() == {"role", "content"}
         assert row["role"] == "user"
-        assert sendable(row["content"]) == sendable(prompt) == text_of(agent.provider.sent(0)[0])
+        assert row["content"] == sendable(prompt) == text_of(agent.provider.sent(0)[0])
         _valid(agent)
         await goes_on(agent)
 
@@ -237,9 +237,9 @@ async def test_a_very_long_message_arrives_whole() -> None:
     agent = await make_agent(never(), say("ok"))
     run = agent.start()
     await agent.provider.asked(1)
-    agent.inject("!" + "word " * 200_000 + "end")
+    agent.inject("!" + "word " * 40_000 + "end")
     await soon(run)
-    assert text_of(agent.provider.sent(1)[-1]).count("word") == 200_000
+    assert text_of(agent.provider.sent(1)[-1]).count("word") == 40_000
     assert text_of(agent.provider.sent(1)[-1]).endswith("end")
 
 

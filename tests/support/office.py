@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from local_slack import Message, PersonClient, Workspace
 
+# The console's way of showing an exception takes its time on a busy machine.
+_SETTLED_WITHIN_S = 30
 ALPHA = PersonaConfig(name="Alpha", emoji=":owl:")
 
 
@@ -39,10 +41,8 @@ class Office:
         return self.slack.as_person("ana")
 
     async def ask(self, text: str = "@alpha look") -> str:
-        """Begin a thread; gives its ts once the hourglass stands on it."""
-        ts = await self.ana.say("general", text)
-        await self.slack.until(lambda ws: ws.message("general", ts).reacted("hourglass_flowing_sand"))
-        return ts
+        """Begin a thread; gives its ts."""
+        return await self.ana.say("general", text)
 
     async def posted(self, root: str, text: str) -> Message:
         return await self.slack.until(lambda ws: next((m for m in self._bots(ws, root) if text in m.text), None))
@@ -51,9 +51,14 @@ class Office:
         await self.slack.until(lambda ws: ws.message("general", ts).reacted(name))
 
     async def said(self, root: str) -> list[str]:
-        """What the bot has said in a thread, once nothing runs in it."""
-        await self.slack.until(lambda ws: not ws.message("general", root).reacted("hourglass_flowing_sand"))
-        return [m.text for m in self._bots(self.slack.workspace, root)]
+        """What the bot has said in a thread, once nothing runs in it any more."""
+
+        def settled(ws: Workspace) -> list[str]:
+            texts = [m.text for m in self._bots(ws, root)]
+            is_busy = ws.message("general", root).reacted("hourglass_flowing_sand") or any("⚙️" in t for t in texts)
+            return [] if is_busy else texts
+
+        return await self.slack.until(settled, _SETTLED_WITHIN_S)
 
     def _bots(self, ws: Workspace, root: str) -> list[Message]:
         return [m for m in ws.thread(self.slack.channel("general").id, root) if m.by_bot]

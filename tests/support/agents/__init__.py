@@ -5,7 +5,7 @@ from .rows import faults, text_of, told
 from .sequel import delivered, goes_on, late_results, results
 from .session import Agent, make_agent
 from .tools import ScriptedTool, acting, deaf_tool, echo, gated, having, raising, returning
-from .waiting import HANG_S, Milestones, deaf_to_one_cancel, soon
+from .waiting import HANG_S, Milestones, deaf_to_one_cancel, deaf_to_the_loop, soon
 from .watching import Recorder, Shelf, WatchedContext, mount_watched_context
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "call",
     "deaf",
     "deaf_to_one_cancel",
+    "deaf_to_the_loop",
     "deaf_tool",
     "delivered",
     "doing",

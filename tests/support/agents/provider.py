@@ -22,7 +22,7 @@ from orchestrator_interactive.kernel.messages import (
 )
 from orchestrator_interactive.kernel.request_check import check
 
-from .waiting import Milestones, deaf_to_one_cancel
+from .waiting import Milestones, deaf_to_the_loop
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -107,7 +107,7 @@ def never() -> Step:
 
 def deaf(release: asyncio.Event, then: Step) -> Step:
     async def step(request: ChatRequest, stream: ResponseStream) -> ChatResponse:
-        await deaf_to_one_cancel(release)
+        await deaf_to_the_loop(release)
         return await then(request, stream)
 
     return step

@@ -13,7 +13,7 @@ from orchestrator_interactive.kernel.messages import (
     ChatResponse,
 )
 
-from .waiting import Milestones, deaf_to_one_cancel
+from .waiting import Milestones, deaf_to_the_loop
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -96,10 +96,10 @@ def raising(error: BaseException, name: str = "break") -> ScriptedTool:
 
 
 def deaf_tool(release: asyncio.Event, name: str = "deaf") -> ScriptedTool:
-    """A tool that ignores being cancelled (once)."""
+    """A tool that ignores being cancelled."""
 
     async def behave(_input: dict[str, Any]) -> ToolResult:
-        await deaf_to_one_cancel(release)
+        await deaf_to_the_loop(release)
         return ToolResult(output="late")
 
     return ScriptedTool(name, behave)

@@ -34,10 +34,22 @@ async def soon(awaitable: Awaitable[T]) -> T:
 
 async def deaf_to_one_cancel(release: asyncio.Event) -> None:
     """Wait for the event, and ignore the first cancellation while waiting."""
-    try:
-        await release.wait()
-    except asyncio.CancelledError:
-        await release.wait()
+    await _deaf(release, 1)
+
+
+async def deaf_to_the_loop(release: asyncio.Event) -> None:
+    """Wait for the event, and ignore every cancellation that the loop has for a task before it leaves it behind."""
+    await _deaf(release, 2)
+
+
+async def _deaf(release: asyncio.Event, cancellations: int) -> None:
+    for _ in range(cancellations):
+        try:
+            await release.wait()
+        except asyncio.CancelledError:
+            continue
+        return
+    await release.wait()
 
 
 class Milestones:
