@@ -191,7 +191,7 @@ class Execution:
     def _offer(self, inbound: Inbound) -> bool:
         """Whether the loop still reads."""
         names, message = self._desk.names, inbound.message
-        steer = Steer(message.id, names.readable(inbound.prompt), names.of(message.user), message.files)
+        steer = Steer(message.id, names.readable(inbound.prompt), names.of(message.user) or message.user, message.files)
         try:
             taken = self._sessions.inject(self.first.instance.name, self.place.conversation_id, steer)
         except Refused as e:

@@ -99,7 +99,7 @@ async def test_an_urgent_message_during_set_up_goes_in_as_soon_as_the_loop_liste
     await scene.reacted("general", early, "incoming_envelope")
     scene.sessions.hold_setup.set()
     run = await scene.sessions.next_run()
-    assert [(s.text, s.author) for s in run.steers] == [("!and this", None)]
+    assert [(s.text, s.author) for s in run.steers] == [("!and this", scene.ben.person.id)]
     await run.answer("ok")
 
 
