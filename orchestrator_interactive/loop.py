@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
+import structlog
+
 from orchestrator_interactive.asking import INTERRUPTED, Asking
 from orchestrator_interactive.batch import ToolBatch
 from orchestrator_interactive.calls import ToolCalls
 from orchestrator_interactive.injection import injection_row
 from orchestrator_interactive.kernel import events
 from orchestrator_interactive.kernel.messages import RedactedThinkingBlock, ThinkingBlock, ToolCallBlock
+from orchestrator_interactive.refusals import refused_row
 from orchestrator_interactive.rows import assistant_row, distinct
 from orchestrator_interactive.run import RunDenied, RunStopped
 from orchestrator_interactive.usage import with_usage
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
     from orchestrator_interactive.receipts import Receipts
     from orchestrator_interactive.run import Run
     from orchestrator_interactive.settings import LoopOptions
+
+log = structlog.get_logger(__name__)
 
 INJECTION_APPLIED = "injection:applied"
 
@@ -108,7 +113,8 @@ class Loop:
             if answer is None:  # it is to be asked again, with what has been written meanwhile
                 continue
             run.iterations += 1
-            calls = asking.model.provider.parse_tool_calls(answer) if tools_allowed else []
+            may_call = tools_allowed and answer.finish_reason not in _REFUSED
+            calls = asking.model.provider.parse_tool_calls(answer) if may_call else []
             if calls:
                 must_answer = await self._run_tools(asking, answer, calls)
                 continue
@@ -159,8 +165,11 @@ class Loop:
 
     async def _say(self, answer: ChatResponse) -> None:
         said = [block for block in answer.content if not isinstance(block, ToolCallBlock)]
-        if not all(map(_is_thinking, said)):
-            await self._run.context.add_message(with_usage(assistant_row(said), answer.usage))
+        row = with_usage(assistant_row(said), answer.usage)
+        if answer.finish_reason in _REFUSED:
+            await self._run.context.add_message(refused_row(row))
+        elif not all(map(_is_thinking, said)):
+            await self._run.context.add_message(row)
         self._run.unshown += answer.text
         self._run.check_stop()
 
@@ -174,6 +183,8 @@ class Loop:
 
     def _outcome(self, answer: ChatResponse) -> Outcome:
         text = self._run.unshown
+        if self._options.max_cost_usd is not None and self._run.spent.cost_usd is None:
+            log.warning("run.cost_unknown", max_cost_usd=str(self._options.max_cost_usd))
         if answer.finish_reason in _REFUSED:
             return Outcome(text, "incomplete", "refusal", (answer.metadata or {}).get("refusal"))
         if answer.finish_reason in _CUT_SHORT:

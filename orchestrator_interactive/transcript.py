@@ -12,6 +12,7 @@ from orchestrator_interactive.kernel.messages import Message
 from orchestrator_interactive.kernel.request_check import RequestCheck, Rule, calls_in
 from orchestrator_interactive.mending import mended, with_own_ids
 from orchestrator_interactive.reading import UNREADABLE, apart, message_of, salvaged
+from orchestrator_interactive.refusals import is_refused, without_refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -41,6 +42,7 @@ class Transcript:
     def __init__(self) -> None:
         self.problems: list[str] = []
         self._told: set[tuple[str, str]] = set()
+        self._has_refused = False
         self._start()
 
     def _start(self) -> None:
@@ -54,6 +56,9 @@ class Transcript:
         given up, are looked at from the beginning.
         """
         rows = rows if isinstance(rows, list) else list(rows)
+        if self._has_refused or any(map(is_refused, rows[len(self._rows) :])):
+            self._has_refused = True
+            rows = without_refused(rows)
         new = rows[len(self._rows) :]
         self._rows.extend(new)
         # Compared whole, the lists need no copying, and rows that are the same are told by identity.

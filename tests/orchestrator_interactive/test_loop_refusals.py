@@ -1,0 +1,66 @@
+"""What a model's service refuses stays in the log, and in no later request."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from agents import call, echo, make_agent, say, use
+
+from orchestrator_interactive.kernel.messages import TextBlock
+
+if TYPE_CHECKING:
+    from agents import Agent
+
+REFUSED = "refusal"
+
+
+def _sent(agent: Agent) -> str:
+    return str(agent.provider.sent())
+
+
+async def test_the_next_request_leaves_out_what_was_refused_and_says_so() -> None:
+    agent = await make_agent(say("fine"), say("I will n", finish_reason=REFUSED), say("ok"))
+    await agent.run("a harmless one")
+    await agent.run("a bad one")
+    assert await agent.run("another harmless one") == "ok"
+    assert "a bad one" not in _sent(agent)
+    assert "I will n" not in _sent(agent)
+    assert "a harmless one" in _sent(agent)
+    assert "another harmless one" in _sent(agent)
+    assert "it was refused" in _sent(agent)
+
+
+async def test_the_log_keeps_it() -> None:
+    agent = await make_agent(say("I will n", finish_reason=REFUSED))
+    await agent.run("a bad one")
+    rows = await agent.context.get_messages()
+    assert [row["role"] for row in rows] == ["user", "assistant"]
+    assert rows[-1]["metadata"]["refused"] is True
+
+
+@pytest.mark.parametrize("content", [[], [TextBlock(text="so far")]])
+async def test_a_refusal_after_tools_takes_the_whole_turn_along(content: list[Any]) -> None:
+    refusing = say("so far", finish_reason=REFUSED) if content else say("", finish_reason=REFUSED)
+    agent = await make_agent(call(use("echo", "a")), refusing, say("ok"), tools=[echo()])
+    await agent.run("a bad one")
+    assert await agent.run("a harmless one") == "ok"
+    assert [row["role"] for row in agent.provider.sent()] == ["user", "user"]
+
+
+async def test_a_refused_answer_calls_no_tool() -> None:
+    tool = echo()
+    agent = await make_agent(call(use("echo", "a"), finish_reason=REFUSED), say("ok"), tools=[tool])
+    await agent.run("a bad one")
+    assert agent.progress.of("tool:start") == []
+    assert agent.progress.of("complete")[-1]["reason"] == "refusal"
+    assert await agent.run("a harmless one") == "ok"
+
+
+async def test_one_refusal_after_the_other_is_left_out_too() -> None:
+    agent = await make_agent(say("n", finish_reason=REFUSED), say("no", finish_reason=REFUSED), say("ok"))
+    await agent.run("one")
+    await agent.run("two")
+    assert await agent.run("three") == "ok"
+    assert [row["role"] for row in agent.provider.sent()] == ["user", "user", "user"]
+    assert "two" not in _sent(agent)
