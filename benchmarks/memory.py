@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import tracemalloc
 from contextlib import asynccontextmanager
@@ -19,22 +20,43 @@ if TYPE_CHECKING:
 
 CONVERSATIONS = 30
 TURNS = 20
+AN_HOUR_S = 3600.0
+
+
+class ClockedLoop(asyncio.SelectorEventLoop):
+    """An event loop whose clock can be put forward, for what is forgotten in time."""
+
+    ahead_s = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.ahead_s
 
 
 @asynccontextmanager
 async def operations(file: str, function: str) -> AsyncIterator[Operations]:
     new: NewConversation = getattr(import_module(f"benchmarks.loops.{file}"), function)
-    yield {"idle": partial(kept, new)}
+    yield {
+        "at_once": partial(asyncio.to_thread, in_a_loop, new, 0.0),
+        "at_rest": partial(asyncio.to_thread, in_a_loop, new, AN_HOUR_S),
+    }
 
 
-async def kept(new: NewConversation) -> float:
-    """Bytes for each conversation."""
-    await _lived(new)  # imports, caches, and whatever else conversations share
+def in_a_loop(new: NewConversation, later_s: float) -> float:
+    loop = ClockedLoop()
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        return runner.run(kept(new, loop, later_s))
+
+
+async def kept(new: NewConversation, loop: ClockedLoop, later_s: float) -> float:
+    """Bytes for each conversation, that many seconds after its run."""
+    await lived(new)  # imports, caches, and whatever else conversations share
     gc.collect()
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
-        conversations = [await _lived(new) for _ in range(CONVERSATIONS)]
+        conversations = [await lived(new) for _ in range(CONVERSATIONS)]
+        loop.ahead_s += later_s
+        await asyncio.sleep(0.001)  # what is due is done now
         gc.collect()
         after, _ = tracemalloc.get_traced_memory()
         return (after - before) / len(conversations)
@@ -42,7 +64,7 @@ async def kept(new: NewConversation) -> float:
         tracemalloc.stop()
 
 
-async def _lived(new: NewConversation) -> object:
+async def lived(new: NewConversation) -> object:
     conversation = await new(0)
     await conversation.run(TURNS)
     return conversation.remains
@@ -54,7 +76,10 @@ def side(name: str, file: str, function: str = "conversation", *packages: str) -
 
 BENCHMARK = Benchmark(
     title="An idle conversation",
-    rows=(Row("idle", f"after {TURNS} turns", unit="KiB", target=30, meter="itself", once=True),),
+    rows=(
+        Row("at_once", f"after {TURNS} turns", unit="KiB", meter="itself", once=True),
+        Row("at_rest", "an hour later", unit="KiB", target=30, meter="itself", once=True),
+    ),
     sides=(
         side("ours: a session with context-simple", "ours", "in_session"),
         side("a bare loop: a list of messages", "bare", "bare"),

@@ -7,7 +7,7 @@ import json
 import sys
 import time
 from asyncio.subprocess import DEVNULL, PIPE
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +37,11 @@ async def messages_api(on_request: OnRequest) -> AsyncIterator[str]:
     async def answer(request: web.Request) -> web.StreamResponse:
         asked = await request.json()
         await on_request(asked)
-        return await _answered(request, asked["model"], asked["max_tokens"])
+        response = web.StreamResponse(headers={"content-type": "text/event-stream; charset=utf-8"})
+        with suppress(ConnectionResetError):  # who hangs up is stopped or steered
+            await response.prepare(request)
+            await _stream(response, asked["model"], asked["max_tokens"])
+        return response
 
     app = web.Application()
     app.router.add_post("/v1/messages", answer)
@@ -64,9 +68,7 @@ async def messages_api_elsewhere() -> AsyncIterator[str]:
         await process.wait()
 
 
-async def _answered(request: web.Request, manner: str, deltas: int) -> web.StreamResponse:
-    response = web.StreamResponse(headers={"content-type": "text/event-stream; charset=utf-8"})
-    await response.prepare(request)
+async def _stream(response: web.StreamResponse, manner: str, deltas: int) -> None:
     events = (f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in _events(deltas))
     if manner == HANGING:
         await response.write(b"".join(islice(events, 4)))
@@ -78,7 +80,6 @@ async def _answered(request: web.Request, manner: str, deltas: int) -> web.Strea
             await response.write(event)
             time.sleep(PAUSE_S)  # noqa: ASYNC251 - an event loop cannot wait for so short a time; nobody else is served
     await response.write_eof()
-    return response
 
 
 def _events(deltas: int) -> Iterator[Event]:

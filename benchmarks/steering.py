@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     NewAgent = Callable[[], AbstractAsyncContextManager["Agent"]]
 
 STEER = "Look at the other file too."
-# So that what was asked has surely begun: the first words have come, the tool runs.
-BEGUN_S = 0.005
+# Time for the first words to come.
+FIRST_WORDS_S = 0.005
 # Nothing that is measured here takes as long; a run that does not move may not hold the others up.
 PATIENCE_S = 5.0
 
@@ -35,16 +35,16 @@ PATIENCE_S = 5.0
 class HangingModel(Model):
     """Calls the tool as often as it is told; then it says a little and nothing more."""
 
-    def __init__(self, asked: asyncio.Queue[str]) -> None:
+    def __init__(self, reached: asyncio.Queue[str]) -> None:
         super().__init__()
-        self._asked = asked
+        self._reached = reached
 
     async def complete(self, request: ChatRequest, **kwargs: Any) -> ChatResponse:
         if self.turns_left:
             return await super().complete(request, **kwargs)
         stream: ResponseStream = kwargs["stream"]
         stream.text("Let me see")
-        self._asked.put_nowait(request.messages[-1].model_dump_json())
+        self._reached.put_nowait(request.messages[-1].model_dump_json())
         await asyncio.Event().wait()
         raise AssertionError
 
@@ -53,12 +53,14 @@ class HangingModel(Model):
 class HangingTool:
     """Runs until it is told to end; one that is deaf does not heed a cancellation."""
 
+    reached: asyncio.Queue[str]
     name = TOOL
     description = PURPOSE
     deaf: bool = False
     end: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def execute(self, _input: dict[str, Any]) -> ToolResult:
+        self.reached.put_nowait(self.name)
         try:
             await self.end.wait()
         except asyncio.CancelledError:
@@ -70,20 +72,24 @@ class HangingTool:
 
 @dataclass
 class Agent:
-    """A session, with the last message of each request as it reaches the model."""
+    """A session, and what its run has reached: the model, with the last message of the request, or the tool."""
 
     session: AmplifierSession
-    asked: asyncio.Queue[str]
-    tool: HangingTool = field(default_factory=HangingTool)
+    reached: asyncio.Queue[str]
+    tool: HangingTool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.tool = HangingTool(self.reached)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[asyncio.Task[str]]:
-        """A run that has begun to wait, for the model or for the tool; it is stopped at the end."""
+        """A run that waits for the model or for the tool; it is stopped at the end."""
         await self.session.coordinator.mount("tools", self.tool, name=TOOL)
         async with asyncio.timeout(PATIENCE_S):
             run = asyncio.create_task(self.session.execute(PROMPT))
-            await asyncio.sleep(BEGUN_S)
             try:
+                await self.reached.get()
+                await asyncio.sleep(FIRST_WORDS_S)
                 yield run
             finally:
                 self.tool.end.set()
@@ -96,7 +102,7 @@ class Agent:
 
     async def steered(self) -> float:
         """When the message was in a request."""
-        while STEER not in await self.asked.get():
+        while STEER not in await self.reached.get():
             pass
         return time.perf_counter()
 
@@ -129,11 +135,11 @@ async def stop(new: NewAgent, *, immediate: bool = False, deaf: bool = False) ->
 @asynccontextmanager
 async def scripted(tool_calls: int) -> AsyncIterator[Agent]:
     async with _session() as session:
-        asked: asyncio.Queue[str] = asyncio.Queue()
-        model = HangingModel(asked)
+        reached: asyncio.Queue[str] = asyncio.Queue()
+        model = HangingModel(reached)
         model.turns_left = tool_calls
         await session.coordinator.mount("providers", model, name="model")
-        yield Agent(session, asked)
+        yield Agent(session, reached)
 
 
 @asynccontextmanager
@@ -150,16 +156,16 @@ async def scripted_operations() -> AsyncIterator[Operations]:
 
 @asynccontextmanager
 async def http_operations() -> AsyncIterator[Operations]:
-    asked: asyncio.Queue[str] = asyncio.Queue()
+    reached: asyncio.Queue[str] = asyncio.Queue()
 
     async def on_request(body: dict[str, Any]) -> None:
-        asked.put_nowait(str(body["messages"][-1]))
+        reached.put_nowait(str(body["messages"][-1]))
 
     @asynccontextmanager
     async def claude() -> AsyncIterator[Agent]:
         provider = {"module": "provider-anthropic", "config": {"api_key": "no-key", "base_url": url, "model": HANGING}}
         async with _session(provider) as session:
-            yield Agent(session, asked)
+            yield Agent(session, reached)
 
     # The service has a session for each conversation, and so one client that stays; here this one keeps it.
     async with messages_api(on_request) as url, claude():

@@ -10,12 +10,10 @@ from orchestrator_interactive.kernel.request_check import (
     THINKING,
     Rule,
     block_problem,
-    calls_beside,
     can_be_sent,
-    is_call,
     is_plain,
-    named,
 )
+from orchestrator_interactive.kernel.tool_calls import calls_beside, is_call, named
 from orchestrator_interactive.rows import own_ids, with_ids
 
 if TYPE_CHECKING:

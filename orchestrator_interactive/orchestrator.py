@@ -16,6 +16,7 @@ from orchestrator_interactive.kernel.models import sendable
 from orchestrator_interactive.loop import Loop, Outcome
 from orchestrator_interactive.options import read
 from orchestrator_interactive.receipts import Receipts
+from orchestrator_interactive.results import lost_row
 from orchestrator_interactive.rows import user_row
 from orchestrator_interactive.run import Run, changed
 from orchestrator_interactive.seen import Seen
@@ -178,8 +179,8 @@ class InteractiveOrchestrator:
             run.coordinator.reset_turn()
         await run.announce(events.EXECUTION_START, {"prompt": prompt})
         await run.progress("executing", prompt=prompt, run=run.id)
-        if self._spent is None:  # of a conversation that was resumed, the log knows
-            self._spent = spent_in(await run.context.get_messages())
+        if self._spent is None:
+            await self._read_log(run)
         wish = await run.consult(events.PROMPT_SUBMIT, {"prompt": prompt})
         if self._notices:
             await self._tell_notices(run)
@@ -187,6 +188,13 @@ class InteractiveOrchestrator:
         self._queue.restore([each for each in waiting if each.id not in left_behind])  # written after the prompt
         await loop.take_in(tuple(each for each in waiting if each.id in left_behind))
         await run.context.add_message(user_row(sendable(changed(wish, "prompt", prompt))))
+
+    async def _read_log(self, run: Run) -> None:
+        """Learn what an earlier process did, and tell the model of the calls that were at work when it died."""
+        rows = await run.context.get_messages()
+        if lost := lost_row(rows):
+            await run.context.add_message(lost)
+        self._spent = spent_in(rows)
 
     async def _tell_notices(self, run: Run) -> None:
         count = len(self._notices)

@@ -13,7 +13,7 @@ from orchestrator_interactive.rows import tool_row
 from orchestrator_interactive.run import changed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from orchestrator_interactive.kernel.messages import ToolCall
     from orchestrator_interactive.kernel.models import HookResult
@@ -88,6 +88,18 @@ def late_row(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     if whole := {row["tool_call_id"]: row["metadata"]["whole"] for row in rows if "whole" in row.get("metadata", {})}:
         late["metadata"]["whole"] = whole
     return late
+
+
+def lost_row(rows: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
+    """The row for calls that were at work when their process ended, and now never tell; `None`: there are none."""
+    pending: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        metadata = row.get("metadata") or {}
+        if metadata.get("pending"):
+            pending[row["tool_call_id"]] = {**row, "content": UNKNOWN_OUTCOME, "metadata": {"is_error": True}}
+        for call_id in metadata.get("results", ()):
+            pending.pop(call_id, None)
+    return late_row(list(pending.values())) if pending else None
 
 
 def _told(row: dict[str, Any]) -> str:

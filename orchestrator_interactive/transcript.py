@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from orchestrator_interactive.kernel.messages import Message
-from orchestrator_interactive.kernel.request_check import RequestCheck, Rule, calls_in
+from orchestrator_interactive.kernel.request_check import RequestCheck, Rule
+from orchestrator_interactive.kernel.tool_calls import calls_in
 from orchestrator_interactive.mending import mended, with_own_ids
 from orchestrator_interactive.reading import UNREADABLE, apart, message_of, salvaged
 from orchestrator_interactive.refusals import is_refused, without_refused
@@ -52,21 +53,26 @@ class Transcript:
     def messages(self, rows: Sequence[Row], passing: Sequence[Row] = ()) -> list[Message]:
         """The messages for these rows, in a fresh list; those for `passing` rows stand at its end, this time only.
 
-        Rows that do not begin with all that has been looked at (compaction, a rewind), or that bring a result which was
-        given up, are looked at from the beginning.
+        Rows that do not begin with all that has been looked at (compaction, a rewind), or that bring a refusal, or a
+        result which was given up, are looked at from the beginning.
         """
         rows = rows if isinstance(rows, list) else list(rows)
-        if self._has_refused or any(map(is_refused, rows[len(self._rows) :])):
-            self._has_refused = True
+        if self._has_refused:
             rows = without_refused(rows)
         new = rows[len(self._rows) :]
         self._rows.extend(new)
         # Compared whole, the lists need no copying, and rows that are the same are told by identity.
-        if self._rows != rows or not self._draft.add(new):
-            self._start()
-            self._rows.extend(rows)
-            self._draft.add(rows)
+        if self._rows != rows or any(map(is_refused, new)) or not self._draft.add(new):
+            self._start_over(rows)
         return self._draft.finished(passing)
+
+    def _start_over(self, rows: list[Row]) -> None:
+        if any(map(is_refused, rows)):
+            self._has_refused = True
+            rows = without_refused(rows)
+        self._start()
+        self._rows.extend(rows)
+        self._draft.add(rows)
 
     def is_used(self, call_id: str) -> bool:
         """Whether a call in these messages has this id."""

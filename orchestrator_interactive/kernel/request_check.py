@@ -26,6 +26,7 @@ from orchestrator_interactive.kernel.messages import (
     ToolResultBlock,
 )
 from orchestrator_interactive.kernel.models import sendable
+from orchestrator_interactive.kernel.tool_calls import calls_beside, calls_in, is_call, named
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,8 +43,6 @@ _PLACES: dict[str, tuple[type[ContentBlock], ...]] = {
     "tool": (TextBlock, ImageBlock, ToolResultBlock),
     "assistant": (TextBlock, ToolCallBlock, *THINKING),
 }
-
-
 _NO_NUMBER = re.compile(b"NaN|Infinity")
 
 
@@ -162,41 +161,6 @@ def check(request: ChatRequest) -> None:
         raise InvalidRequestError(f"A provider would refuse this request: {'; '.join(found)}.")
 
 
-def calls_in(message: Message) -> list[str]:
-    """The ids of a message's calls; what stands among the blocks and beside them, in `tool_calls`, is one call."""
-    content = message.content
-    inside = [] if isinstance(content, str) else [block.id for block in content if isinstance(block, ToolCallBlock)]
-    beside = [call["id"] for call in calls_beside(message) if is_call(call)]
-    if not beside or beside == inside:
-        return inside
-    ids, seen = list(inside), list(inside)
-    for call_id in beside:
-        if call_id in seen:
-            seen.remove(call_id)
-        else:
-            ids.append(call_id)
-    return ids
-
-
-def calls_beside(message: Message) -> list[Any]:
-    """What stands in the field `tool_calls`, where other loops keep calls; `[None]` for something else than a list."""
-    beside = (message.model_extra or {}).get("tool_calls")
-    if beside is None:
-        return []
-    return list(beside) if isinstance(beside, list | tuple) else [None]
-
-
-def is_call(call: Any) -> bool:
-    """Whether a call beside the content is one, in OpenAI's form or with its name beside its id."""
-    return isinstance(call, dict) and isinstance(call.get("id"), str) and isinstance(named(call).get("name"), str)
-
-
-def named(call: dict[str, Any]) -> dict[str, Any]:
-    """The part of such a call that has the tool's name and the arguments."""
-    function = call.get("function")
-    return function if isinstance(function, dict) else call
-
-
 def block_problem(message: Message, block: ContentBlock) -> Problem | None:
     """What is wrong with a block that stands in this message."""
     role = message.role
@@ -231,7 +195,7 @@ def _content_problems(message: Message) -> list[Problem]:
     problems: list[Problem] = []
     if message.name is not None and not is_plain(message.name):
         problems.append(Problem(Rule.NAMELESS, role))
-    if beside and not _stand_inside(beside, content):
+    if beside:
         problems += _problems_beside(role, beside)
     if isinstance(content, str):
         if content and (rule := _text_rule(content)):
@@ -243,14 +207,6 @@ def _content_problems(message: Message) -> list[Problem]:
     if not content and not (content == "" and beside and role == "assistant"):
         problems.append(Problem(Rule.EMPTY, role))
     return problems
-
-
-def _stand_inside(beside: list[Any], content: str | list[ContentBlock]) -> bool:
-    """Whether the calls beside the content are the very ones among its blocks, so that one look is enough."""
-    if isinstance(content, str):
-        return False
-    inside = [(block.id, block.name) for block in content if isinstance(block, ToolCallBlock)]
-    return all(map(is_call, beside)) and [(call["id"], named(call)["name"]) for call in beside] == inside
 
 
 def _problems_beside(role: str, beside: list[Any]) -> list[Problem]:

@@ -54,8 +54,8 @@ async def test_the_benchmark_of_the_kernel_measures_every_row_on_both_sides():
 async def test_the_benchmark_of_memory_measures_a_session_of_ours_and_one_of_theirs():
     code, output, errors = await bench("memory", *QUICK)
     assert (code, errors) == (0, "")
-    (ours,) = cells(output, "ours: a session with context-simple")
-    assert float(ours) > 1
+    after_the_run, later = cells(output, "ours: a session with context-simple")
+    assert float(after_the_run) >= float(later) > 1
     assert "langgraph: the messages alone is not installed; to compare: make bench" in output
 
 

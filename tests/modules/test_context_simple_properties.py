@@ -33,6 +33,7 @@ from orchestrator_interactive.injection import NOTICE_PREFIX, PREFIX
 from orchestrator_interactive.kernel import events
 from orchestrator_interactive.kernel.testing import EventRecorder, MockProvider
 from orchestrator_interactive.modules import context_simple
+from orchestrator_interactive.modules.context_simple import begins_a_task as is_prompt
 from orchestrator_interactive.tokens import estimate
 
 if TYPE_CHECKING:
@@ -215,9 +216,9 @@ def least_rows(history: list[Row]) -> set[int]:
 
 def said_for_the_task(history: list[Row]) -> list[int]:
     """What people said before and after the prompt of the task; the prompt itself is the last of the list."""
-    prompt = max(i for i, row in enumerate(history) if context_simple.begins_a_task(row))
+    prompt = max(i for i, row in enumerate(history) if is_prompt(row))
     begin = prompt
-    while begin and history[begin - 1]["role"] == "user" and not context_simple.begins_a_task(history[begin - 1]):
+    while begin and history[begin - 1]["role"] in {"user", "system"} and not is_prompt(history[begin - 1]):
         begin -= 1
     people = [i for i in range(begin, len(history)) if history[i]["role"] == "user" and is_of_people(history[i])]
     return [*(i for i in people if i != prompt), prompt]
@@ -256,7 +257,7 @@ async def test_with_summaries_every_view_is_valid_and_tells_of_everything(
         assert not problems(view)
         kept = [row for row in view if not is_note(row)]
         assert sum(1 for row in view if is_note(row)) == (len(kept) < len(history))
-        prompt = max(i for i, row in enumerate(history) if context_simple.begins_a_task(row))
+        prompt = max(i for i, row in enumerate(history) if is_prompt(row))
         assert history[prompt] in view
     for request in provider.requests:
         assert not problems([message.model_dump() for message in request.messages])

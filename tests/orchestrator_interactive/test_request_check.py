@@ -123,6 +123,7 @@ REFUSED: list[tuple[Rule, list[Row]]] = [
     (Rule.UNSENDABLE, [USER, assistant(called("a", given={"n": float("nan")})), result("a")]),
     (Rule.UNSENDABLE, [USER, assistant(called("a", given={"n": float("-inf")})), result("a")]),
     (Rule.UNSENDABLE, [USER, assistant(tool_calls=[beside("a", arguments=HALF_A_PAIR)]), result("a")]),
+    (Rule.UNSENDABLE, [USER, assistant(called("a"), tool_calls=[beside("a", arguments=HALF_A_PAIR)]), result("a")]),
     (Rule.LAST_WORD, []),
     (Rule.LAST_WORD, [{"role": "system", "content": "Be brief."}]),
     (Rule.LAST_WORD, [USER, assistant(text("Hi."))]),

@@ -218,6 +218,16 @@ class TestGrowing:
         _sent([user_row("one"), user_row("two")], transcript)
         assert _sent([user_row("one")], transcript) == [user_row("one")]
 
+    @pytest.mark.parametrize("seen", [0, 1, 4])
+    def test_what_was_refused_is_left_out_whatever_was_seen_before(self, seen: int) -> None:
+        transcript = Transcript()
+        transcript.messages([user_row(str(number)) for number in range(seen)])
+        refused = {"role": "assistant", "content": [{"type": "text", "text": "I"}], "metadata": {"refused": True}}
+        sent = _sent([user_row("one"), user_row("two"), refused], transcript)
+        assert sent[0] == user_row("one")
+        assert "refused" in sent[1]["content"]
+        assert len(sent) == 2
+
     def test_a_repair_is_logged_once_however_often_it_is_made(self) -> None:
         transcript, rows = Transcript(), [USER, _result("a"), USER]
         with capture_logs() as logs:

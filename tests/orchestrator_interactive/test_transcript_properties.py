@@ -56,6 +56,14 @@ ODD_CALLS = st.one_of(
     _fields(id=ODD_IDS, name=NAMES, arguments=INPUTS),
     st.sampled_from([None, "a", {}, {"id": "a"}]),
 )
+
+
+def _in_both_places(role: str, call_id: str, name: str, arguments: Any) -> Row:
+    block = {"type": "tool_call", "id": call_id, "name": name, "input": {}}
+    call = {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+    return {"role": role, "content": [block], "tool_calls": [call]}
+
+
 ODD_CONTENT = st.one_of(
     TEXTS, st.none(), st.lists(SOUND_BLOCKS | ODD_BLOCKS, max_size=4), st.sampled_from([7, {"n": 1}])
 )
@@ -71,6 +79,7 @@ ODD_ROWS = st.one_of(
     _fields(role=ROLES, content=ODD_CONTENT),
     _fields(role=st.just("assistant"), content=ODD_CONTENT, tool_calls=st.none() | st.lists(ODD_CALLS, max_size=3)),
     _fields(role=ROLES, content=ODD_CONTENT, tool_calls=st.lists(ODD_CALLS, max_size=2)),
+    st.builds(_in_both_places, st.sampled_from(["user", "assistant"]), IDS, NAMES, TEXTS | INPUTS),
     _fields(role=st.sampled_from(["tool", "function"]), tool_call_id=ODD_IDS, name=NAMES, content=ODD_CONTENT),
     _fields(role=ROLES, content=ODD_CONTENT, metadata=st.sampled_from([None, 7, {"usage": {}}, {"is_error": True}])),
     st.sampled_from([None, "hi", {}, {"content": "hi"}]),

@@ -38,7 +38,7 @@ class Serving:
 
     async def says(self, text: str) -> None:
         """Wait until its log has this text."""
-        async with asyncio.timeout(15), self._heard:
+        async with asyncio.timeout(40), self._heard:
             await self._heard.wait_for(lambda: text in self.output)
 
     async def ended(self, number: signal.Signals | None = None, within_s: float = 10) -> int:

@@ -55,7 +55,7 @@ class Seat:
     async def see(self, pane: Locator, text: str) -> Locator:
         """Wait until a message with this text is there."""
         found = self.message(pane, text).last
-        await expect(found).to_be_visible(timeout=20_000)
+        await expect(found).to_be_visible(timeout=40_000)
         return found
 
     async def see_reaction(self, pane: Locator, text: str, name: str, *, gone: bool = False) -> None:

@@ -74,6 +74,7 @@ class _Candidates:
 
     def __init__(self, history: History, indices: Sequence[int]) -> None:
         self.indices = indices
+        self._history = history.rows
         self.rows = [history.rows[i] for i in indices]
         self.sizes = [history.sizes[i] for i in indices]
         self.calls = [call_ids(row) if row["role"] == "assistant" else [] for row in self.rows]
@@ -85,9 +86,10 @@ class _Candidates:
         shown = [*sorted(i for i in kept if i < place), *range(place, self.end)]
         return Cut(tuple(self.indices[i] for i in shown), self.indices[-1] + 1)
 
-    def follows(self, place: int) -> bool:
-        """Whether nothing stands between a row and the one before it."""
-        return place > 0 and self.indices[place - 1] == self.indices[place] - 1
+    def is_answered(self, place: int) -> bool:
+        """Whether the model went to work on a row, before the next of these rows."""
+        until = self.indices[place + 1] if place + 1 < self.end else self.indices[place] + 1
+        return any(is_of_the_model(row) or row["role"] == "tool" for row in self._history[self.indices[place] : until])
 
     def step_at(self, place: int) -> tuple[int, int]:
         """The rows around one, [begin, end), that may not be parted."""
@@ -152,7 +154,7 @@ def _needed(rows: _Candidates) -> tuple[set[int], int]:
 def _begin_of_task(rows: _Candidates, prompt: int) -> int:
     """Where the task begins: what an earlier run left unread, and what happened meanwhile, leads its prompt."""
     begin = prompt
-    while rows.follows(begin) and rows.rows[begin - 1]["role"] == "user" and not begins_a_task(rows.rows[begin - 1]):
+    while begin > 0 and not rows.is_answered(begin - 1) and not begins_a_task(rows.rows[begin - 1]):
         begin -= 1
     return begin
 
@@ -168,7 +170,7 @@ def _wished(rows: _Candidates, begin: int, aside: float) -> set[int]:
         row = rows.rows[place]
         of_a_hook = is_of_a_hook(row) and row["role"] != "assistant"
         if place < begin:
-            unanswered = unanswered and rows.follows(place + 1) and row["role"] != "tool" and not is_of_the_model(row)
+            unanswered = unanswered and not rows.is_answered(place)
         if of_a_hook or (place < begin and unanswered and is_said(row)):
             aside -= rows.sizes[place]
             if aside < 0:
@@ -179,11 +181,10 @@ def _wished(rows: _Candidates, begin: int, aside: float) -> set[int]:
 
 def _unanswered(rows: _Candidates) -> set[int]:
     """The results that the model has not answered yet, with their calls."""
-    last = next((i for i in range(rows.end - 1, -1, -1) if is_of_the_model(rows.rows[i])), None)
-    if last is None:
-        return set()
-    late = {i for i in range(last, rows.end) if is_result(rows.rows[i])}
-    return late.union(range(*rows.step_at(last))) if rows.calls[last] else late
+    # Where no word of the model is shown any more, there is none after these results.
+    last = next((i for i in range(rows.end - 1, -1, -1) if is_of_the_model(rows.rows[i])), 0)
+    results = {i for i in range(last, rows.end) if is_result(rows.rows[i])}
+    return results.union(range(*rows.step_at(last))) if rows.calls[last] else results
 
 
 def _awaited_steps(rows: _Candidates, needed: set[int]) -> list[_Step]:

@@ -61,9 +61,14 @@ def _tried_by(jobs: int, pieces: list[range], parts: Parts) -> Iterator[Figures]
         yield from map(try_all, pieces)
         return
     # Not forked: a process that has threads (pytest's, say) must not be.
-    # What is loaded stays: frozen, it costs the collections between the seeds nothing.
-    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), initializer=gc.freeze) as pool:
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), initializer=_settle_in) as pool:
         yield from pool.map(try_all, pieces)
+
+
+def _settle_in() -> None:
+    """What is loaded by now stays: frozen, it costs the collections between the seeds nothing."""
+    gc.collect()
+    gc.freeze()
 
 
 def _pieces(seeds: range) -> list[range]:

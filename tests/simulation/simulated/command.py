@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from .campaign import campaign
-from .features import FEATURES, UNSETTLED
+from .features import FEATURES
 from .trial import tried
 from .world import Parts
 
@@ -47,7 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", type=_seeds, default=range(1000), help="17 (tells its story), or 0:1000")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (all processors)")
     more = parser.add_argument("--with", dest="features", action="append", default=[], metavar="TROUBLE")
-    more.choices = sorted((*FEATURES, *UNSETTLED))
+    more.choices = sorted(FEATURES)
     more.help = f"a kind of trouble for every seed: {', '.join(more.choices)}"
     return parser
 

@@ -21,12 +21,12 @@ FEATURES = dict.fromkeys(
         "cut answers",
         "refusals",
         "unknown tools",
+        "repeated call ids",
         "many calls",
         "disobedience",
         "deaf model",
         "spare models",
         "odd texts",
-        "urgent steers",
         "edits",
         "slow store",
         "flaky store",
@@ -48,8 +48,6 @@ FEATURES = dict.fromkeys(
     "cost limit": 0.1,
     "time limit": 0.1,
 }
-# Nobody but a strict provider minds these so far.
-UNSETTLED = ("repeated call ids",)
 
 
 def drawn(chance: random.Random) -> set[str]:

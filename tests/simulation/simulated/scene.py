@@ -73,8 +73,8 @@ class Scene:
         self.deaf: list[asyncio.Task[Any]] = []
         self._ours: list[asyncio.Task[Any]] = []
         self._busy: Counter[str] = Counter()
-        self._held_since: float | None = None
-        self._held_s = 0.0
+        self._holding = 0
+        self._held_since = self._held_s = 0.0
 
     def now(self) -> float:
         return self.loop.time()
@@ -113,17 +113,17 @@ class Scene:
         """Nothing is at any stage: the process has died."""
         self._busy.clear()
         self.finishing = False
-        self._note_held()
+        self._hold(-self._holding)
 
     def enter(self, stage: str) -> None:
         self._busy[stage] += 1
         if stage in _HOLDING:
-            self._note_held()
+            self._hold(1)
 
     def leave(self, stage: str) -> None:
         self._busy[stage] -= 1
         if stage in _HOLDING:
-            self._note_held()
+            self._hold(-1)
 
     def turn(self, stage: str, *, on: bool) -> None:
         """Be at a stage from now on, or no longer, however often that is said."""
@@ -135,7 +135,7 @@ class Scene:
 
     def held_s(self) -> float:
         """How long the agent has been held up by others so far, in all."""
-        return self._held_s + (0.0 if self._held_since is None else self.now() - self._held_since)
+        return self._held_s + (self.now() - self._held_since if self._holding else 0.0)
 
     @contextmanager
     def at(self, stage: str) -> Iterator[None]:
@@ -148,13 +148,12 @@ class Scene:
     def stage(self) -> str:
         return "finishing" if self.finishing else next((s for s in STAGES if self._busy[s]), "between steps")
 
-    def _note_held(self) -> None:
-        is_held = self.is_at(*_HOLDING)
-        if is_held and self._held_since is None:
+    def _hold(self, more: int) -> None:
+        if not self._holding:
             self._held_since = self.now()
-        elif not is_held and self._held_since is not None:
+        self._holding += more
+        if not self._holding:
             self._held_s += self.now() - self._held_since
-            self._held_since = None
 
     def turn_deaf(self, who: str) -> None:
         """The task that this is called in has not heeded its cancellation, and may outlive its run."""

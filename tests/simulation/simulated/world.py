@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     Mount = Callable[[ModuleCoordinator, dict[str, Any]], Awaitable[Any]]
 
+
 def _as_it_is(log: ContextManager) -> ContextManager:
     return log
 

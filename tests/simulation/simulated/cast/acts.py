@@ -108,7 +108,7 @@ IDLE: tuple[Act, ...] = (
 _RARE = {
     "compaction": ("compacting", "reading the log"),
     "errors": ("retrying",),
-    "urgent steers": ("in a tool", "waiting for late results"),
+    "urgent steers": ("in a tool", "waiting for late results", "waiting for late results"),
 }
 
 

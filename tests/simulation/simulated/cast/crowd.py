@@ -104,11 +104,15 @@ class Crowd:
         # What was meant for one run may come in the next, but not in calm.
         if self._scene.calm:
             return
+        if isinstance(act, acts.Steer):
+            self._steer()
+        elif self.killed.is_set():
+            self._scene.tell("crowd", "finds nobody there")
+        else:
+            self._do_to_it(act)
+
+    def _do_to_it(self, act: Act) -> None:
         match act:
-            case acts.Steer():
-                self._steer()
-            case _ if self.killed.is_set():
-                self._scene.tell("crowd", "finds nobody there")
             case acts.Blank():
                 self._write_nothing()
             case acts.Edit() | acts.Withdraw():

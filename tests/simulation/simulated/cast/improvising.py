@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel import errors
 from orchestrator_interactive.kernel.messages import TextBlock, ThinkingBlock, ToolCallBlock
+from orchestrator_interactive.results import STILL_RUNNING
 from simulated.scene import Mishap
 
 if TYPE_CHECKING:
@@ -115,7 +116,8 @@ class Improviser:
     def _calls_tools(self, request: ChatRequest, turn: int) -> bool:
         if request.tools is None or request.tool_choice == "none":
             return self._scene.happens("disobedience", 0.3)
-        return self._scene.chance.random() < 0.85 / (1 + turn / 4)
+        eagerly = 0.3 if any(message.content == STILL_RUNNING for message in request.messages[-3:]) else 0.85
+        return self._scene.chance.random() < eagerly / (1 + turn / 4)
 
     def _calls(self) -> Iterator[Step]:
         scene = self._scene

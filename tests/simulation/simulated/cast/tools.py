@@ -106,6 +106,11 @@ async def _slow(tool: Tool, mark: str) -> Any:
     return ToolResult(output=f"slow {mark_of(mark)}")
 
 
+async def _long(tool: Tool, mark: str) -> Any:
+    await asyncio.sleep(tool.scene.some_s(3, 20))
+    return ToolResult(output=f"after a long time {mark_of(mark)}")
+
+
 async def _endless(tool: Tool, mark: str) -> Any:
     await asyncio.sleep(tool.scene.some_s(60, 600))
     return ToolResult(output=f"at last {mark_of(mark)}")
@@ -113,7 +118,9 @@ async def _endless(tool: Tool, mark: str) -> Any:
 
 async def _failing(tool: Tool, _mark: str) -> Any:
     await asyncio.sleep(tool.scene.some_s(0.05))
-    raise tool.scene.chance.choice([Mishap("the tool broke"), TimeoutError("its server"), ValueError(""), KeyError("x")])
+    raise tool.scene.chance.choice(
+        [Mishap("the tool broke"), TimeoutError("its server"), ValueError(""), KeyError("x")]
+    )
 
 
 async def _refusing(_tool: Tool, _mark: str) -> Any:
@@ -181,6 +188,7 @@ async def _painting(_tool: Tool, mark: str) -> Any:
 
 _ALWAYS: dict[str, Temper] = {"quick": _quick, "hopping": _hopping, "slow": _slow, "dispatch_worker": _slow}
 _BY_FEATURE: dict[str, dict[str, Temper]] = {
+    "urgent steers": {"long": _long},
     "endless tools": {"endless": _endless, "tidying": _tidying},
     "failing tools": {"failing": _failing, "refusing": _refusing},
     "deaf tools": {"deaf": _deaf},

@@ -88,9 +88,8 @@ class Events:
             if self._is_asking:
                 self._scene.blame("A call to the model was announced, and nobody was told what came of it.")
             self._is_asking = True
-        elif event in {"provider:response", "provider:error"}:
-            self._is_asking = False
-        elif event == "injection:applied" and any(text.startswith("!") for text in data["messages"]):
+        was_urgent = event == "injection:applied" and any(text.startswith("!") for text in data["messages"])
+        if was_urgent or event in {"provider:response", "provider:error"}:
             self._is_asking = False
 
     def _nothing_since(self, stop: StopRecord) -> bool:
@@ -160,7 +159,7 @@ class Events:
 
 
 def _expected(run: RunRecord) -> set[str]:
-    if run.is_certainly_stopped:
+    if run.is_certainly_stopped and not run.was_denied:  # denied first, and stopped on its way out
         return {"cancelled"} if run.error is None else {"cancelled", "error"}
     if run.cut_s is not None:
         return {"success", "incomplete", "cancelled", "error"}

@@ -13,7 +13,7 @@ from .notices import Notices
 from .pairs import Pairs
 from .patience import Patience
 from .quiet import Quiet
-from .reading import Reading
+from .reading import Reading, is_refused
 from .receipts import Receipts
 from .remains import Remains
 from .requests import Requests
@@ -117,7 +117,7 @@ class Judges:
         self.reading.asked(request, is_whole=is_whole)
         self.urgency.asked()
         self.uses.asked()
-        self.late.asked(request, is_whole=is_whole)
+        self.late.asked()
         self.patience.asked(name, self._token_budget)
 
     def call_over(self, run: RunRecord) -> None:
@@ -134,6 +134,7 @@ class Judges:
         self.notices.row_added(row, self._run)
         self.deliveries.row_added(row)
         self.freedom.row_added(row)
+        self.reading.row_added(row)
         self.pairs.row_added(row)
         self.said.row_added(row)
         self.remains.row_added(row)
@@ -142,6 +143,8 @@ class Judges:
         self.spending.row_added(row)
         self.receipts.row_added(row)
         self.results.row_added(row)
+        if is_refused(row):
+            self.requests.view_changed()
 
     def store_failed(self) -> None:
         """The log did not take a row."""
@@ -206,7 +209,7 @@ class Judges:
         self.deliveries.check_prompt(run)
         self.pairs.excuse()
         self.notices.forget()
-        self.late.forget()
+        self.late.killed()
         self.receipts.forget()
         self.patience.forget()
         self.children.forget()

@@ -8,7 +8,6 @@ from orchestrator_interactive.results import LATE_PREFIX, STILL_RUNNING
 from simulated.posts import text_of
 
 if TYPE_CHECKING:
-    from orchestrator_interactive.kernel.messages import ChatRequest
     from simulated.scene import Scene
 
     from .runs import RunRecord
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     Row = dict[str, Any]
 
 _STAGE = "waiting for late results"
+_A_MOMENT_S = 0.01
 
 
 class Late:
@@ -26,7 +26,8 @@ class Late:
         self._pending: list[str] = []
         self._excused: list[str] = []
         self._unread: list[str] = []
-        self._rows = 0
+        self._lost: list[str] = []
+        self._given_up: list[str] = []
 
     def row_added(self, row: Row) -> None:
         metadata = row.get("metadata") or {}
@@ -34,19 +35,20 @@ class Late:
             self._postpone(row)
         if "results" in metadata:
             self._bring_in(row, metadata["results"])
-        if row["role"] == "assistant" and not row.get("tool_calls"):
-            self._scene.turn(_STAGE, on=bool(self._pending))
+        if row["role"] == "assistant" and not row.get("tool_calls") and self._pending:
+            self._scene.turn(_STAGE, on=True)
+            self._scene.loop.call_later(_A_MOMENT_S, self._tell_waiting)
 
     def thinks(self) -> None:
         """The agent is about to ask the model."""
         self._scene.turn(_STAGE, on=False)
 
-    def asked(self, request: ChatRequest, *, is_whole: bool) -> None:
+    def asked(self) -> None:
+        """The model is asked, and reads what there is."""
         self._unread.clear()
-        texts = (text_of(m.model_dump(include={"content"})) for m in request.messages if m.role == "user")
-        read = sum(text.startswith(LATE_PREFIX) for text in texts)
-        if is_whole and read != self._rows:
-            self._scene.blame(f"The log has {self._rows} rows with late results; the model reads {read}.")
+        if self._lost:
+            self._scene.blame(f"The model waits for the results of {', '.join(self._lost)}: their process was killed.")
+            self._lost.clear()
 
     def ended(self) -> None:
         """The run tells of its end."""
@@ -57,18 +59,29 @@ class Late:
             self._scene.blame(f"The result of {each} was to follow, and never came.")
         if run.ended_by_itself and self._unread:
             self._scene.blame(f"The model was never told the late results of {', '.join(self._unread)}.")
-        self.forget()
+        self._forget()
 
     def excuse(self) -> None:
         """The store failed: what is missing now is not the agent's fault."""
         self._excused += self._pending
         self._pending.clear()
 
-    def forget(self) -> None:
-        """The run is over, or the process was killed."""
+    def killed(self) -> None:
+        """The process has died: what was at work has come to an unknown end, and the model must be told so."""
+        self._lost += [*self._pending, *self._excused]
+        self._pending.clear()
+        self._excused.clear()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._given_up += [*self._pending, *self._excused]
         for each in (self._pending, self._excused, self._unread):
             each.clear()
         self._scene.turn(_STAGE, on=False)
+
+    def _tell_waiting(self) -> None:
+        if self._scene.is_at(_STAGE):
+            self._scene.tell("run", f"waits for {', '.join(self._pending)}")
 
     def _postpone(self, row: Row) -> None:
         self._scene.count("result to follow")
@@ -78,15 +91,16 @@ class Late:
 
     def _bring_in(self, row: Row, call_ids: list[str]) -> None:
         self._scene.count("late results")
-        self._rows += 1
         text = text_of(row)
         if row["role"] != "user" or not text.startswith(LATE_PREFIX):
             self._scene.blame("Late results stand in a row that does not say so.")
         for each in call_ids:
-            if each not in self._pending + self._excused:
+            owing = (self._pending, self._excused, self._lost, self._given_up)
+            owed = next((some for some in owing if each in some), None)
+            if owed is None:
                 self._scene.blame(f"A late result came for {each}, which none was to follow for.")
                 continue
-            (self._pending if each in self._pending else self._excused).remove(each)
+            owed.remove(each)
             self._unread.append(each)
             if f"\n- call {each}, " not in text:
                 self._scene.blame(f"The row with the late result of {each} does not tell it.")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from orchestrator_interactive.results import LATE_PREFIX
 from simulated.posts import marks, text_of
 
 if TYPE_CHECKING:
@@ -14,14 +15,25 @@ if TYPE_CHECKING:
     from .deliveries import Deliveries
 
 
+class _Words(NamedTuple):
+    """What a row of the user brings: the numbers of messages, or late results."""
+
+    messages: tuple[int, ...] = ()
+    late: bool = False
+
+
 class Reading:
-    """Compares what has been accepted and delivered with what the model is given to read."""
+    """Compares what has been accepted and delivered with what the model is given to read.
+
+    What a model refused is left out from then on, with the row of the user that it was an answer to.
+    """
 
     def __init__(self, scene: Scene, deliveries: Deliveries) -> None:
         self._scene = scene
         self._deliveries = deliveries
         self._answers = 0
         self._came_at: dict[int, int] = {}
+        self._rows: list[_Words] = []
 
     def accepted(self, post: Post) -> None:
         self._came_at[post.number] = self._answers
@@ -30,6 +42,12 @@ class Reading:
         """The model has answered, or a run begins: what was there before must be in the next request."""
         self._answers += 1
 
+    def row_added(self, row: dict[str, Any]) -> None:
+        if row["role"] == "user":
+            self._rows.append(_words_in(text_of(row)))
+        elif is_refused(row) and self._rows:
+            self._rows[-1] = _Words()
+
     def asked(self, request: ChatRequest, *, is_whole: bool) -> None:
         """`is_whole`: the model is to see the whole conversation."""
         for post in self._deliveries.waiting():
@@ -37,7 +55,24 @@ class Reading:
                 self._scene.blame(f"Message {post.number} came before the last answer, and is not in the request.")
         if not is_whole:
             return
-        rows = [message.model_dump(exclude_none=True) for message in request.messages if message.role == "user"]
-        read = [number for row in rows for number in marks(text_of(row))]
-        if read != self._deliveries.delivered:
-            self._scene.blame(f"Delivered were the messages {self._deliveries.delivered}; the model reads {read}.")
+        texts = (
+            text_of(message.model_dump(include={"content"})) for message in request.messages if message.role == "user"
+        )
+        read = [words for text in texts if (words := _words_in(text)) != _Words()]
+        expected = [words for words in self._rows if words != _Words()]
+        if read != expected:
+            self._scene.blame(f"The log has {list(map(_told, expected))}; the model reads {list(map(_told, read))}.")
+
+
+def is_refused(row: dict[str, Any]) -> bool:
+    """Whether this is what a model said when it refused to answer."""
+    return bool((row.get("metadata") or {}).get("refused"))
+
+
+def _words_in(text: str) -> _Words:
+    return _Words(tuple(marks(text)), late=text.startswith(LATE_PREFIX))
+
+
+def _told(words: _Words) -> str:
+    numbers = ", ".join(map(str, words.messages))
+    return "late results" if words.late else f"the messages {numbers}"

@@ -22,7 +22,15 @@ _MARKER_CHARS = 60
 # What a row with late results says besides: of each call, and first of all.
 _LATE_CHARS = 80
 # A hook may say more, or something else.
-_MEDDLING = {"denying hooks", "modifying hooks", "asking hooks", "broken hooks", "slow hooks", "hanging hooks", "deaf hooks"}
+_MEDDLING = {
+    "denying hooks",
+    "modifying hooks",
+    "asking hooks",
+    "broken hooks",
+    "slow hooks",
+    "hanging hooks",
+    "deaf hooks",
+}
 
 
 def mark_of(mark: str) -> str:

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 # The agent's own word for an answer that an urgent message cut.
 _INTERRUPTED = "interrupted"
+# Stands in the log where a model refused to answer without a word.
+_DECLINED = "[No answer: the request was refused.]"
 
 
 class Said:
@@ -57,7 +59,8 @@ class Said:
 
 def _spoken(row: dict[str, Any]) -> str:
     content = row["content"]
-    return content if isinstance(content, str) else "".join(block.get("text", "") for block in content)
+    text = content if isinstance(content, str) else "".join(block.get("text", "") for block in content)
+    return "" if text == _DECLINED else text
 
 
 def _bare(text: str) -> str:

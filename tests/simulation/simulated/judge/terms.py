@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Set
+    from collections.abc import Set as AbstractSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Terms:
     providers: tuple[str, ...]
 
     @classmethod
-    def drawn(cls, chance: random.Random, features: Set[str]) -> Terms:
+    def drawn(cls, chance: random.Random, features: AbstractSet[str]) -> Terms:
         """The terms of a seed."""
         return cls(
             stop_grace_s=chance.choice([0.0, 0.5, 2.0]),
