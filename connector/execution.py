@@ -218,7 +218,7 @@ class Execution:
                 for message_id in data.get("ids", ()):
                     self._desk.mark_read(message_id)
             case "text":
-                self.view.say(data["text"])
+                self.view.say(f"{data['text'].rstrip()} …" if data.get("cut") else data["text"])
             case "complete":
                 self._ending = Ending.of(data)
         self.view.hear(event, data)

@@ -37,7 +37,8 @@ class Instance:
 class Steer:
     """What a person wrote into a running execution. `id` is the message's identity, `team:channel:ts`.
 
-    `author` is their name, or their id where it is not known: without one the model could take a line for another's."""
+    `author` is their name, or their id where it is not known: without one the model could take a line for another's.
+    """
 
     id: str
     text: str

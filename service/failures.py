@@ -20,6 +20,8 @@ _SENTENCES: tuple[tuple[type[Exception], str], ...] = (
     (errors.LLMError, f"The model's service refused the request. {_AGAIN} If that does not help, start a new thread."),
     (errors.ModuleNotFoundError, f"This agent is not set up correctly. {_OPERATOR}"),
     (errors.ModuleLoadError, f"This agent is not set up correctly. {_OPERATOR}"),
+    (TimeoutError, f"The model stopped answering. {_AGAIN}"),
+    (ConnectionError, f"The model's service cannot be reached at the moment. {_AGAIN}"),
     (OSError, f"The files of this conversation cannot be used. {_OPERATOR}"),
     (Exception, f"Something went wrong on my side. {_AGAIN} {_OPERATOR}"),
 )
