@@ -87,6 +87,7 @@ class Asking:
         call = ModelCall(model, request, stream)
         await call.end(self._run.stop, self._inbox)
         answer = call.answer
+        self._run.is_torn = call.was_interrupted
         usage = answer.usage if answer else stream.usage
         if usage is not None:
             self._run.spent = self._run.spent.plus(spent_on(usage))

@@ -39,6 +39,8 @@ INJECTION_APPLIED = "injection:applied"
 _CUT_SHORT = ("max_tokens", "length", "model_context_window_exceeded", "pause_turn")
 _REFUSED = ("refusal", "content_filter")
 _MOST_CONTINUATIONS = 3
+# How long a run whose time is up may take over its last answer, in seconds.
+_LAST_WORD_S = 60.0
 
 Status = Literal["success", "incomplete", "cancelled", "error"]
 
@@ -63,6 +65,8 @@ class Loop:
         self._options = options
         self._began_s = asyncio.get_running_loop().time()
         self._continuations = 0
+        self._turns = 0
+        self._is_out_of_time = False
         self._reason: str | None = None
         self.calls = ToolCalls(run, options)
 
@@ -81,6 +85,8 @@ class Loop:
                 await self.calls.end()
                 if self._run.session_stop.is_cancelled:
                     await self._run.announce(events.CANCEL_REQUESTED, {"immediate": self._run.stop.is_immediate})
+                elif self._is_out_of_time:
+                    return Outcome(self._run.unshown, "incomplete", "max_duration_s")
                 return Outcome(self._run.unshown, "cancelled")
             except Exception:
                 await self._run.show()
@@ -92,15 +98,20 @@ class Loop:
     async def _until_time_is_up(
         self, begin: Callable[[], Awaitable[None]], providers: Mapping[str, Provider]
     ) -> Outcome:
-        time_up = None
-        if self._options.max_duration_s is not None:
-            time_up = asyncio.get_running_loop().call_later(self._options.max_duration_s, self.calls.wind_up)
+        clock, limit_s, timers = asyncio.get_running_loop(), self._options.max_duration_s, list[asyncio.TimerHandle]()
+        if limit_s is not None:
+            timers.append(clock.call_later(limit_s, self.calls.wind_up))
+            timers.append(clock.call_later(limit_s + _LAST_WORD_S, self._run_out_of_time))
         try:
             await begin()
             return await self._loop(Asking(self._run, providers, self.calls, self._inbox, self._options))
         finally:
-            if time_up is not None:
-                time_up.cancel()
+            for timer in timers:
+                timer.cancel()
+
+    def _run_out_of_time(self) -> None:
+        self._is_out_of_time = True
+        self._run.stop.request_graceful()
 
     async def _loop(self, asking: Asking) -> Outcome:
         run, must_answer = self._run, False
@@ -136,7 +147,7 @@ class Loop:
         """Whether the run may go on as it likes; else it has one answer left, and says why."""
         options, run = self._options, self._run
         now_s = asyncio.get_running_loop().time()
-        if run.iterations >= options.max_iterations:
+        if self._turns >= options.max_iterations:
             self._reason = "max_iterations"
         elif options.max_tokens is not None and run.spent.tokens >= options.max_tokens:
             self._reason = "max_tokens"
@@ -148,6 +159,7 @@ class Loop:
 
     async def _run_tools(self, asking: Asking, answer: ChatResponse, calls: Sequence[ToolCall]) -> bool:
         """Run the tools that the model asked for; whether it must answer in words now."""
+        self._turns += 1
         self._continuations = 0
         await self._run.show()
         if answer.finish_reason == INTERRUPTED:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from orchestrator_interactive.kernel.messages import TextBlock, ToolCallBlock, ToolResultBlock
 from orchestrator_interactive.kernel.models import sendable
 from orchestrator_interactive.kernel.request_check import (
-    THINKING,
     Rule,
     block_problem,
     can_be_sent,
@@ -157,10 +156,7 @@ def _with_own_result(message: Message) -> Message:
 
 
 def _without_last_thinking(message: Message) -> Message:
-    blocks = list(message.content)
-    while blocks and isinstance(blocks[-1], THINKING):
-        blocks.pop()
-    return message.model_copy(update={"content": blocks})
+    return message.model_copy(update={"content": message.content[:-1]})
 
 
 def _with_some_content(message: Message) -> Message | None:

@@ -7,6 +7,8 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import structlog
+
 from orchestrator_interactive.injection import Injection, InjectionQueue, notice_row
 from orchestrator_interactive.kernel import events
 from orchestrator_interactive.kernel.cancellation import CancellationToken
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
     from orchestrator_interactive.receipts import Receipt
     from orchestrator_interactive.usage import Spent
 
+log = structlog.get_logger(__name__)
+
 NAME = "loop-interactive"
 
 # How long the next run finds ready what was read of the conversation, in seconds.
@@ -55,12 +59,15 @@ class InteractiveOrchestrator:
         self._notices: list[str] = []
         self._running: Run | None = None
         self._spent: Spent | None = None
+        self._knows_log = False
         self._token_budgets: dict[str, int] = {}
         self._seen = Seen()
         self._forgetting: asyncio.TimerHandle | None = None
 
     def inject_message(self, content: str | Injection) -> Receipt:
         """Hand a message to the running loop; it is read at the next of the three injection points.
+
+        One that it has already, by its id, is not taken twice.
 
         One that begins with `!` is read at once: it cuts the model call in flight, and leaves running tools alone.
         Belongs to the loop's event loop: from another thread use `loop.call_soon_threadsafe`.
@@ -71,6 +78,8 @@ class InteractiveOrchestrator:
             ValueError: the text is blank.
         """
         injection = Injection.of(content)
+        if known := self._receipts.of(injection.id):
+            return known
         self._queue.offer(injection)
         return self._receipts.accept(injection.id)
 
@@ -179,7 +188,7 @@ class InteractiveOrchestrator:
             run.coordinator.reset_turn()
         await run.announce(events.EXECUTION_START, {"prompt": prompt})
         await run.progress("executing", prompt=prompt, run=run.id)
-        if self._spent is None:
+        if not self._knows_log:
             await self._read_log(run)
         wish = await run.consult(events.PROMPT_SUBMIT, {"prompt": prompt})
         if self._notices:
@@ -190,11 +199,13 @@ class InteractiveOrchestrator:
         await run.context.add_message(user_row(sendable(changed(wish, "prompt", prompt))))
 
     async def _read_log(self, run: Run) -> None:
-        """Learn what an earlier process did, and tell the model of the calls that were at work when it died."""
+        """Learn what an earlier process did, and tell the model of calls whose results could not be told any more."""
         rows = await run.context.get_messages()
         if lost := lost_row(rows):
             await run.context.add_message(lost)
-        self._spent = spent_in(rows)
+        if self._spent is None:
+            self._spent = spent_in(rows)
+        self._knows_log = True
 
     async def _tell_notices(self, run: Run) -> None:
         count = len(self._notices)
@@ -204,6 +215,8 @@ class InteractiveOrchestrator:
     async def _report_end(self, run: Run, loop: Loop, outcome: Outcome) -> None:
         if self._spent is not None:
             self._spent = self._spent.plus(run.spent)
+        self._knows_log = self._knows_log and outcome.status in ("success", "incomplete")  # else rows may be missing
+        log.info("run.ended", run=run.id, status=outcome.status, reason=outcome.reason, **run.spent.told())
         ended = {"cancelled": "cancelled", "error": "error"}.get(outcome.status, "completed")
         response = outcome.text if ended == "completed" else ""
         status = "incomplete" if outcome.status == "error" else outcome.status

@@ -36,6 +36,9 @@ class Receipts:
         """Forget what has come to its end; what waits is the new run's."""
         self._by_id = {each.id: each for each in self._by_id.values() if each.state == "waiting"}
 
+    def of(self, message_id: str) -> Receipt | None:
+        return self._by_id.get(message_id)
+
     def accept(self, message_id: str) -> Receipt:
         receipt = self._by_id[message_id] = Receipt(message_id)
         return receipt

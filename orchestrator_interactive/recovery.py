@@ -49,6 +49,7 @@ class Recovery:
         self._options = options
         self._failures = 0
         self._has_shrunk = False
+        self._first_error: Exception | None = None
 
     @property
     def provider(self) -> str:
@@ -57,7 +58,7 @@ class Recovery:
 
     def succeeded(self) -> None:
         """The provider has answered."""
-        self._failures = 0
+        self._failures, self._has_shrunk = 0, False
 
     async def recover(self, error: BaseException, rows: Sequence[dict[str, Any]]) -> None:
         """Return when it makes sense to ask again; `rows` is what the failed request showed of the conversation.
@@ -72,10 +73,10 @@ class Recovery:
             log.warning("context.too_long", provider=self.provider, token_budget=budget)
         elif isinstance(error, LLMError) and (delay_s := self._delay_s(error)) is not None:
             await self._wait(error, delay_s)
-        elif isinstance(error, LLMError) and not isinstance(error, _FINAL) and len(self._names) > 1:
+        elif isinstance(error, Exception) and not isinstance(error, _FINAL) and len(self._names) > 1:
             await self._turn_to_next(error)
         else:
-            raise error
+            raise error from self._first_error or error.__cause__
 
     def _delay_s(self, error: LLMError) -> float | None:
         """How long to wait before asking again, in seconds; `None`: asking this provider again is no use."""
@@ -99,9 +100,10 @@ class Recovery:
             await waiting.end()
         self._run.check_stop()
 
-    async def _turn_to_next(self, error: LLMError) -> None:
+    async def _turn_to_next(self, error: Exception) -> None:
         given_up = self._names.pop(0)
-        self._failures = 0
+        self._failures, self._has_shrunk = 0, False
+        self._first_error = self._first_error or error
         told = {"provider": given_up, "to": self.provider, "error": str(error)}
         log.warning("provider.fallback", **told)
         await self._run.announce(PROVIDER_FALLBACK, told)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.rows import user_row
+from orchestrator_interactive.rows import metadata_of, user_row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,17 +26,37 @@ def refused_row(row: Row) -> Row:
 
 
 def is_refused(row: Row) -> bool:
-    metadata = row.get("metadata") if isinstance(row, dict) else None
-    return isinstance(metadata, dict) and metadata.get("refused") is True
+    return metadata_of(row).get("refused") is True
 
 
 def without_refused(rows: Sequence[Row]) -> list[Row]:
-    """The rows without refused answers and what led to each: everything from the last row of the user on."""
+    """The rows without refused answers, and without the task that led to each.
+
+    Nobody says which of its rows was refused: the prompt, what people wrote meanwhile, or what a tool brought.
+    """
     kept: list[Row] = []
     for row in rows:
-        if not is_refused(row):
+        if is_refused(row):
+            kept[_begin_of_task(kept) :] = [_LEFT_OUT]
+        else:
             kept.append(row)
-            continue
-        begun = max((at for at, each in enumerate(kept) if each.get("role") == "user"), default=len(kept))
-        kept[begun:] = [_LEFT_OUT]
     return kept
+
+
+def _begin_of_task(rows: Sequence[Row]) -> int:
+    """Where the last task begins: its prompt, and what an earlier run left unread for it."""
+    begin = len(rows)
+    while begin > 0 and not _is_prompt(rows[begin - 1]):
+        begin -= 1
+    begin = max(begin - 1, 0)
+    while begin > 0 and _is_of_user(rows[begin - 1]) and not _is_prompt(rows[begin - 1]):
+        begin -= 1
+    return begin
+
+
+def _is_prompt(row: Row) -> bool:
+    return _is_of_user(row) and not metadata_of(row).keys() & {"injections", "notices", "results"}
+
+
+def _is_of_user(row: Row) -> bool:
+    return isinstance(row, dict) and row.get("role") == "user"

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from orchestrator_interactive.kernel.messages import ChatRequest, ToolSpec
-from orchestrator_interactive.kernel.request_check import is_plain
+from orchestrator_interactive.kernel.request_check import Rule, is_plain
+from orchestrator_interactive.kernel.tool_calls import calls_beside, is_call
 from orchestrator_interactive.reading import UNREADABLE, message_of
-from orchestrator_interactive.rows import call_ids
 from orchestrator_interactive.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -47,11 +47,10 @@ class RequestBuilder:
 def unreadable(row: Any) -> str | None:
     """What is wrong with a row that did not come from the context; `None`: nothing."""
     try:
-        message_of(row)
-        call_ids(row)
+        message = message_of(row)
     except UNREADABLE as e:
         return f"{type(e).__name__}: {e}"
-    return None
+    return None if all(map(is_call, calls_beside(message))) else Rule.UNREADABLE_CALL.value
 
 
 def _specs(tools: Mapping[str, Tool]) -> Iterator[ToolSpec]:

@@ -9,7 +9,7 @@ import structlog
 
 from orchestrator_interactive.kernel.interop import own
 from orchestrator_interactive.kernel.models import ToolResult
-from orchestrator_interactive.rows import tool_row
+from orchestrator_interactive.rows import metadata_of, tool_row
 from orchestrator_interactive.run import changed
 
 if TYPE_CHECKING:
@@ -94,18 +94,19 @@ def lost_row(rows: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
     """The row for calls that were at work when their process ended, and now never tell; `None`: there are none."""
     pending: dict[str, dict[str, Any]] = {}
     for row in rows:
-        metadata = row.get("metadata") or {}
-        if metadata.get("pending"):
-            pending[row["tool_call_id"]] = {**row, "content": UNKNOWN_OUTCOME, "metadata": {"is_error": True}}
-        for call_id in metadata.get("results", ()):
-            pending.pop(call_id, None)
+        metadata = metadata_of(row)
+        if metadata.get("pending") is True and isinstance(call_id := row.get("tool_call_id"), str):
+            pending[call_id] = {**row, "content": UNKNOWN_OUTCOME, "metadata": {"is_error": True}}
+        told = metadata.get("results")
+        for call_id in told if isinstance(told, list) else ():
+            pending.pop(str(call_id), None)
     return late_row(list(pending.values())) if pending else None
 
 
 def _told(row: dict[str, Any]) -> str:
     text = "\n".join(block["text"] for block in _blocks(row) if block.get("type") == "text")
-    failed = "failed: " if row.get("metadata", {}).get("is_error") else ""
-    whole = f"call {row['tool_call_id']}, {row['name']}: {failed}{text}"  # ids and names are the model's, too
+    failed = "failed: " if metadata_of(row).get("is_error") else ""
+    whole = f"call {row['tool_call_id']}, {row.get('name')}: {failed}{text}"  # ids and names are the model's, too
     return "\n  ".join(whole.splitlines())
 
 

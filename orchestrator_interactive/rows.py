@@ -44,13 +44,24 @@ def tool_row(call: ToolCall, content: str | list[dict[str, Any]], *, failed: boo
     return row
 
 
+def metadata_of(row: Any) -> dict[str, Any]:
+    """What is kept beside a row; nothing where others keep something of another form there."""
+    metadata = row.get("metadata") if isinstance(row, dict) else None
+    return metadata if isinstance(metadata, dict) else {}
+
+
 def call_ids(row: dict[str, Any]) -> list[str]:
-    """The ids of the tool calls in an assistant row, wherever they stand."""
-    ids = [call["id"] for call in row.get("tool_calls") or ()]
-    content = row.get("content")
+    """The ids of the tool calls in an assistant row, wherever they stand; what is no call has none."""
+    beside, content = row.get("tool_calls"), row.get("content")
+    ids = _ids(beside) if isinstance(beside, list | tuple) else []
     if isinstance(content, list):
-        ids += [block["id"] for block in content if block.get("type") == "tool_call" and block["id"] not in ids]
+        blocks = [each for each in content if isinstance(each, dict) and each.get("type") == "tool_call"]
+        ids += [each for each in _ids(blocks) if each not in ids]
     return ids
+
+
+def _ids(calls: Iterable[Any]) -> list[str]:
+    return [call["id"] for call in calls if isinstance(call, dict) and isinstance(call.get("id"), str)]
 
 
 def distinct(

@@ -54,7 +54,8 @@ class Run:
     `stop` is the run's own: it follows `session_stop`, and a cancellation of the caller requests it, too.
     `token_budgets` holds the providers that have said that a request was too long for them. `iterations` are the
     answers of the model so far, `spent` is what they used up. `unshown` is what the model has said, and the log has,
-    and people do not see yet: the beginning of an answer that is not complete.
+    and people do not see yet: the beginning of an answer that is not complete; `is_torn` where it
+    ends in mid-sentence.
     """
 
     context: ContextManager
@@ -69,6 +70,7 @@ class Run:
     iterations: int = 0
     spent: Spent = NOTHING
     unshown: str = ""
+    is_torn: bool = False
     stop: CancellationToken = field(default_factory=CancellationToken)
     _remarks: list[ContextInjection] = field(default_factory=list)
 
@@ -106,7 +108,7 @@ class Run:
     async def show(self) -> None:
         """Let people read what they have not seen yet, as a message of its own."""
         if self.unshown.strip():
-            await self.progress("text", text=self.unshown)
+            await self.progress("text", text=self.unshown, **({"cut": True} if self.is_torn else {}))
         self.unshown = ""
 
     async def progress(self, event: str, **data: Any) -> None:

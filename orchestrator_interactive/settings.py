@@ -16,7 +16,8 @@ class LoopOptions(Options):
         max_iterations: answers of the model with tools in one run; the one after them is asked for without.
         max_cost_usd: what one run may cost, where the provider says what its calls do.
         max_tokens: tokens that one run may use up, read and written.
-        max_duration_s: how long one run may take, in seconds.
+        max_duration_s: how long one run may take, in seconds, until it has to come to its last answer; for that it has
+            a minute more.
         force_respond_tools: after one of these the model must answer in words.
         tool_timeout_s: how long a tool call may take, in seconds, where the tool has no `timeout_s` of its own.
         max_result_chars: characters of a tool's result that the model reads; the log keeps the whole.

@@ -114,7 +114,8 @@ class ToolUse:
     async def _executed(self, tool: Tool) -> ToolResult:
         self.stage = "running"
         self._run.session_stop.register_tool_start(self.call.id, self.call.name)
-        timeout_s = getattr(tool, "timeout_s", None) or self._timeout_s
+        own_s = getattr(tool, "timeout_s", None)
+        timeout_s = own_s if isinstance(own_s, int | float) and own_s > 0 else self._timeout_s
         limit = asyncio.get_running_loop().call_later(timeout_s, self._time_up, timeout_s)
         try:
             with reporting(self._reports.take):
@@ -153,7 +154,8 @@ class ToolUse:
 
     def outcome(self) -> ToolOutcome:
         """How it ended, once it is closed."""
-        return ToolOutcome(self.call.name, self.call.id, self._label, self._outcome)
+        label = self._label or (_label(self._tool, self._input) if self._tool is not None else None)
+        return ToolOutcome(self.call.name, self.call.id, label, self._outcome)
 
     def _note_crash(self) -> None:
         """What went wrong around a tool (a hook, an odd result) is a failed call, too."""

@@ -88,19 +88,19 @@ class Transcript:
 class _Draft:
     """Messages of which the check has nothing to say, and what has to be known to go on with them."""
 
-    def __init__(self, tell: Tell, check: RequestCheck | None = None, renamed: Sequence[tuple[str, str]] = ()) -> None:
+    def __init__(self, tell: Tell, check: RequestCheck | None = None) -> None:
         self.messages: list[Message] = []
         self.check = check or RequestCheck()
         self._tell = tell
         # The calls of the last answer, if they do not all have the ids of the rows: the id there, and the id here.
-        self._renamed = renamed
+        self._renamed: Sequence[tuple[str, str]] = ()
         # Calls of which it was said that there is no result, by their ids in the rows.
         self._given_up: set[str] = set()
 
     def add(self, rows: Iterable[Row]) -> bool:
         """Take rows in, unless there is a result among them whose call was given up."""
         read = self._read(rows)
-        if self._given_up and self._bring_what_was_given_up(read):
+        if self._given_up and any(each.role in _RESULTS and _answered(each) in self._given_up for each in read):
             return False
         for at, message in enumerate(read):
             if self.check.open and message.role not in _RESULTS:
@@ -114,7 +114,7 @@ class _Draft:
         """The messages for a request that ends here: each call has a result, and the last word is not the model's."""
         if not passing and self.check.may_end:
             return self.messages.copy()
-        end = _Draft(self._tell, self.check.fork(), self._renamed)
+        end = _Draft(self._tell, self.check.fork())
         end.add(passing)
         end._tell_all(end.check.unanswered())
         end._give_up()
@@ -137,14 +137,6 @@ class _Draft:
                 read.append(message)
         return read
 
-    def _bring_what_was_given_up(self, messages: Iterable[Message]) -> bool:
-        for message in messages:
-            if message.role in _RESULTS and (message.tool_call_id or "") in self._given_up:
-                return True
-            if message.role == "assistant":  # from here on it is the result of this call
-                self._given_up.difference_update(calls_in(message))
-        return False
-
     def _append(self, message: Message) -> None:
         is_result = message.role in _RESULTS
         if is_result and self._renamed:
@@ -166,8 +158,7 @@ class _Draft:
         return [(there, here) for there, here in pairs if here in self.check.open]
 
     def _for_renamed(self, result: Message) -> Message:
-        named = result.tool_call_id or ""
-        own = next((here for there, here in self._waiting() if there == named), None)
+        own = next((here for there, here in self._waiting() if there == _answered(result)), None)
         return result.model_copy(update={"tool_call_id": own})
 
     def _mended(self, message: Message, problems: list[Problem]) -> Message | None:
@@ -197,6 +188,11 @@ class _Draft:
             self._tell(problem.rule.value, problem.where)
 
 
+def _answered(result: Message) -> str:
+    """The id of the call, as the rows have it."""
+    return result.tool_call_id or ""
+
+
 def _renamed(message: Message, sound: Message) -> list[tuple[str, str]]:
     """The ids of an answer's calls in pairs, as they were and as they are, where they are not all the same."""
     pairs = list(zip(calls_in(message), calls_in(sound), strict=True)) if message.role == "assistant" else []
@@ -212,7 +208,7 @@ def _results_first(messages: Iterable[Message], waiting: Iterable[str]) -> Itera
         calls[call_id].append(before)
     for message in messages:
         place = [message]
-        if message.role in _RESULTS and (open_calls := calls[message.tool_call_id or ""]):
+        if message.role in _RESULTS and (open_calls := calls[_answered(message)]):
             open_calls.popleft().append(message)
             continue
         places.append(place)

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from orchestrator_interactive.rows import metadata_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -73,7 +75,7 @@ def spent_in(rows: Iterable[dict[str, Any]]) -> Spent:
     """What the calls used up whose answers stand in these rows."""
     total = NOTHING
     for row in rows:
-        if told := (row.get("metadata") or {}).get("usage"):
+        if told := metadata_of(row).get("usage"):
             total = total.plus(read_back(told))
     return total
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from orchestrator_interactive.kernel.messages import ChatRequest, ContentBlock, Message
 
-THINKING = (ThinkingBlock, RedactedThinkingBlock, ReasoningBlock)
+_THINKING = (ThinkingBlock, RedactedThinkingBlock, ReasoningBlock)
 
 _ASIDES = ("system", "developer")
 _PLACES: dict[str, tuple[type[ContentBlock], ...]] = {
@@ -41,7 +41,7 @@ _PLACES: dict[str, tuple[type[ContentBlock], ...]] = {
     "developer": (TextBlock,),
     "user": (TextBlock, ImageBlock),
     "tool": (TextBlock, ImageBlock, ToolResultBlock),
-    "assistant": (TextBlock, ToolCallBlock, *THINKING),
+    "assistant": (TextBlock, ToolCallBlock, *_THINKING),
 }
 _NO_NUMBER = re.compile(b"NaN|Infinity")
 
@@ -223,7 +223,7 @@ def _problems_beside(role: str, beside: list[Any]) -> list[Problem]:
 
 def _ends_in_thinking(message: Message, content: list[ContentBlock]) -> bool:
     """Whether nothing follows the thinking. Anthropic calls that invalid, and OpenAI does so of reasoning."""
-    if not content or not isinstance(content[-1], THINKING):
+    if not content or not isinstance(content[-1], _THINKING):
         return False
     return len(calls_in(message)) == sum(isinstance(block, ToolCallBlock) for block in content)
 

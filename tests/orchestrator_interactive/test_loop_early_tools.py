@@ -191,7 +191,7 @@ class TestAnUrgentMessage:
         assert await results(agent) == {"a": "seen" if finished else STILL_RUNNING}
         assert len(await late_results(agent)) == (not finished)
         assert await delivered(agent) == ["1"]
-        assert agent.progress.of("text")[0] == {"text": "I will and"}
+        assert agent.progress.of("text")[0] == {"text": "I will and", "cut": True}
         assert len(tool.inputs) == 1
         assert tool.cancelled == 0
         assert agent.provider.prefix_breaks() == []

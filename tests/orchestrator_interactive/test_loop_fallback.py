@@ -88,7 +88,7 @@ class TestTheOrder:
 
     @pytest.mark.parametrize(
         "error",
-        [errors.ContentFilterError("no"), errors.InvalidRequestError("bad"), ValueError("a bug in the provider")],
+        [errors.ContentFilterError("no"), errors.InvalidRequestError("bad")],
         ids=lambda error: type(error).__name__,
     )
     async def test_what_another_one_should_refuse_too_it_is_not_asked(self, error: Exception) -> None:
@@ -98,6 +98,19 @@ class TestTheOrder:
             await agent.run()
         assert caught.value is error
         assert two.requests == []
+
+    async def test_one_that_breaks_gives_way_to_the_next_and_the_first_failure_stays_known(self) -> None:
+        first, broken = DOWN, ValueError("a bug in the provider")
+        agent = await _agent(
+            ScriptedProvider(fail(first), name="one"),
+            ScriptedProvider(fail(broken), name="two"),
+            ScriptedProvider(say("ok"), name="three"),
+        )
+        assert await agent.run() == "ok"
+        agent = await _agent(ScriptedProvider(fail(first), name="one"), ScriptedProvider(fail(broken), name="two"))
+        with pytest.raises(ValueError, match="a bug") as caught:
+            await agent.run()
+        assert caught.value.__cause__ is first
 
     async def test_a_model_that_is_silent_is_given_up_for_another(self) -> None:
         never = asyncio.Event()

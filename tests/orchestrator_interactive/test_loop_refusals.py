@@ -64,3 +64,12 @@ async def test_one_refusal_after_the_other_is_left_out_too() -> None:
     assert await agent.run("three") == "ok"
     assert [row["role"] for row in agent.provider.sent()] == ["user", "user", "user"]
     assert "two" not in _sent(agent)
+
+
+async def test_it_is_the_whole_task_that_is_left_out_wherever_in_it_the_offence_was() -> None:
+    agent = await make_agent(call(use("echo", "a")), say("n", finish_reason=REFUSED), say("ok"), tools=[echo()])
+    agent.progress.act_on("tool:start", lambda: agent.inject("and be quick"))
+    await agent.run("a bad one")
+    assert await agent.run("a harmless one") == "ok"
+    assert "a bad one" not in _sent(agent)
+    assert "be quick" not in _sent(agent)

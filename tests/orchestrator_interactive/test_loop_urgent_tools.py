@@ -249,7 +249,7 @@ class TestTheWait:
         await agent.provider.asked(2)
         agent.progress.act_on("tool:end", lambda: [agent.inject(Injection("!now", id="1")), agent.withdraw("1")])
         assert await work.ends() == "Done."
-        assert agent.progress.of("text") == [{"text": "It is"}]
+        assert agent.progress.of("text") == [{"text": "It is", "cut": True}]
         assert [role for role, _ in await agent.told()][-3:] == ["assistant", "user", "assistant"]
 
     async def test_a_late_row_that_the_log_refuses_loses_no_message(self) -> None:

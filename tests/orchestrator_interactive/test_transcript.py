@@ -76,10 +76,11 @@ class TestCallsAndResults:
         sent = _sent([USER, calls, {"role": "system", "content": "Mind."}, USER, _result("a")])
         assert [row["role"] for row in sent] == ["user", "assistant", "tool", "system", "user"]
 
-    def test_a_result_that_was_given_up_takes_the_place_of_what_was_said_of_it(self) -> None:
-        transcript, rows = Transcript(), [USER, _called("a"), USER]
+    @pytest.mark.parametrize(("call_id", "result"), [("a", _result("a")), ("", {"role": "tool", "content": "done"})])
+    def test_a_result_that_was_given_up_takes_the_place_of_what_was_said_of_it(self, call_id: str, result: Row) -> None:
+        transcript, rows = Transcript(), [USER, _called(call_id), USER]
         assert _sent(rows, transcript)[2]["content"] == NO_RESULT
-        sent = _sent([*rows, _result("a")], transcript)
+        sent = _sent([*rows, result], transcript)
         assert [row["content"] for row in sent[2:]] == ["done", "Hello"]
 
     @pytest.mark.parametrize("rows", [[_result("a")], [_called("a"), _result("a"), _result("a")]])
@@ -284,7 +285,8 @@ def test_a_row_in_the_contracts_form_can_be_read(row: Row) -> None:
 
 
 @pytest.mark.parametrize(
-    "row", [None, "text", {}, {"role": "somebody", "content": ""}, {**_beside("a"), "tool_calls": [{}]}]
+    "row",
+    [None, "text", {}, {"role": "somebody", "content": ""}, {**USER, "content": [7]}, {**USER, "tool_calls": [{}]}],
 )
 def test_a_row_of_another_form_cannot(row: Any) -> None:
     assert unreadable(row) is not None

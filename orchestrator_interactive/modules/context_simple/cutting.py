@@ -14,9 +14,8 @@ from orchestrator_interactive.modules.context_simple.history import (
     is_result,
     is_said,
     is_system,
-    metadata,
 )
-from orchestrator_interactive.rows import call_ids
+from orchestrator_interactive.rows import call_ids, metadata_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -194,12 +193,13 @@ def _awaited_steps(rows: _Candidates, needed: set[int]) -> list[_Step]:
     awaited: dict[tuple[int, int], None] = {}  # in order: where the call is, and its late results
     for place, row in enumerate(rows.rows):
         called_at.update(dict.fromkeys(rows.calls[place], place))
-        told = metadata(row)
+        told = metadata_of(row)
         if told.get("pending"):
-            pending[row["tool_call_id"]] = called_at.get(row["tool_call_id"], place)
+            pending[str(row.get("tool_call_id"))] = called_at.get(str(row.get("tool_call_id")), place)
         elif begins_a_task(row):
             pending.clear()  # a run waits for its calls: what is pending still has come to nothing
-        for call_id in told.get("results", ()):
+        results = told.get("results")
+        for call_id in results if isinstance(results, list) else ():
             call = pending.pop(call_id, called_at.get(call_id, place))
             awaited[call, rows.end if place in needed else place] = None
     awaited.update(((call, rows.end), None) for call in pending.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from orchestrator_interactive.rows import metadata_of
 from orchestrator_interactive.tokens import estimate
 
 if TYPE_CHECKING:
@@ -35,17 +36,17 @@ class History:
 
 def begins_a_task(row: Row) -> bool:
     """Whether a user row is a prompt, whatever its text imitates: its metadata say what else it could be."""
-    return row["role"] == "user" and not is_of_a_hook(row) and _NO_PROMPT.isdisjoint(metadata(row))
+    return row["role"] == "user" and not is_of_a_hook(row) and _NO_PROMPT.isdisjoint(metadata_of(row))
 
 
 def is_said(row: Row) -> bool:
     """Whether people said it: a prompt, or what they wrote while the agent was at work."""
-    return row["role"] == "user" and not is_of_a_hook(row) and "results" not in metadata(row)
+    return row["role"] == "user" and not is_of_a_hook(row) and "results" not in metadata_of(row)
 
 
 def is_result(row: Row) -> bool:
     """Whether it tells what came of tool calls, in its place or late."""
-    return row["role"] == "tool" or "results" in metadata(row)
+    return row["role"] == "tool" or "results" in metadata_of(row)
 
 
 def is_system(row: Row) -> bool:
@@ -57,11 +58,7 @@ def is_of_the_model(row: Row) -> bool:
 
 
 def is_of_a_hook(row: Row) -> bool:
-    return metadata(row).get("source") == "hook"
-
-
-def metadata(row: Row) -> dict[str, Any]:
-    return row.get("metadata") or {}
+    return metadata_of(row).get("source") == "hook"
 
 
 def copied(value: Any) -> Any:

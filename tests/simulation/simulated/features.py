@@ -35,7 +35,6 @@ FEATURES = dict.fromkeys(
         "small queue",
         "injection limit",
         "capped results",
-        "summaries",
     ),
     0.25,
 ) | {
@@ -43,6 +42,7 @@ FEATURES = dict.fromkeys(
     "cancels": 0.25,
     "kills": 0.3,
     "compaction": 0.35,
+    "summaries": 0.5,
     "assistants' words from hooks": 0.1,
     "token limit": 0.1,
     "cost limit": 0.1,

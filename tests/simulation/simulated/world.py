@@ -13,6 +13,7 @@ from orchestrator_interactive.modules import context_simple
 from . import features
 from .cast import Approvals, Crowd, Ear, Log, Model, Watcher, hire_hooks, hire_tools
 from .cast.improvising import Improviser
+from .cast.tools import favourites
 from .judge import Judges, RunRecord, Terms
 from .posts import People
 
@@ -53,7 +54,7 @@ class World:
         self._people = People(scene)
         self._watcher = Watcher(scene, self._judges)
         self._tools = hire_tools(scene, self._judges)
-        improviser = Improviser(scene, [tool.name for tool in self._tools], self._terms.stall_timeout_s)
+        improviser = Improviser(scene, favourites(scene, self._tools), self._terms.stall_timeout_s)
         self._models = [Model(name, scene, self._judges, improviser) for name in self._terms.providers]
         self._plan = self._planned()
         self._runs = 0
@@ -99,9 +100,9 @@ class World:
 
     def _planned(self) -> dict[str, Any]:
         chance, features = self._scene.chance, self._scene.features
-        log: dict[str, Any] = {"max_tokens": 300 if "compaction" in features else 100_000}
+        log: dict[str, Any] = {"max_tokens": chance.choice([300, 400]) if "compaction" in features else 100_000}
         if "summaries" in features:
-            log |= {"strategy": "summary", "summary_max_tokens": 40, "summary_timeout_s": 5.0}
+            log |= {"strategy": "summary", "summary_max_tokens": 60, "summary_timeout_s": 5.0}
         if chance.random() < 0.5:
             log["system_prompt"] = "You are simulated."
         session = {

@@ -33,6 +33,7 @@ class Model:
         self._asked = 0
         self._capabilities = ["tool_choice"] if scene.chance.random() < 0.7 else []
         self._streams = scene.chance.random() < 0.85
+        self._tells_early = scene.chance.random() < 0.5
         self._tells_cost = "cost limit" in scene.features or scene.chance.random() < 0.3
 
     def get_info(self) -> ProviderInfo:
@@ -64,6 +65,7 @@ class Model:
 
     async def _answered(self, steps: Sequence[Step], stream: ResponseStream) -> ChatResponse:
         blocks: list[Any] = []
+        self._say_what_is_read(stream)
         try:
             await self._perform(steps, stream, blocks)
         except asyncio.CancelledError as e:
@@ -74,7 +76,7 @@ class Model:
         calls = [ToolCall(id=b.id, name=b.name, arguments=b.input) for b in blocks if isinstance(b, ToolCallBlock)]
         because = next((step.finish_reason for step in steps if isinstance(step, End)), None)
         self._scene.tell("model", f"has answered: {', '.join(map(_named, blocks)) or 'nothing'}{because or ''}")
-        usage = self._usage()
+        usage = self._usage(stream.usage)
         self._judges.spending.completed(usage)
         return ChatResponse(
             content=blocks,
@@ -83,12 +85,19 @@ class Model:
             finish_reason=because or ("tool_use" if calls else "end_turn"),
         )
 
-    def _usage(self) -> Usage | None:
+    def _say_what_is_read(self, stream: ResponseStream) -> None:
+        if self._tells_early:
+            stream.usage = self._usage(None)
+        self._judges.spending.reads(stream.usage if self._streams else None)
+
+    def _usage(self, before: Usage | None) -> Usage | None:
+        """What a call has used up: more than before."""
         chance = self._scene.chance
-        read, written = chance.randrange(50), chance.randrange(20)
         if self._scene.happens("errors", 0.1):
             return None
-        cost = Decimal(chance.randrange(1, 20)) / 1000 if self._tells_cost else None
+        read = before.input_tokens if before else chance.randrange(50)
+        written = chance.randrange(20) if before else 0
+        cost = Decimal(read + 2 * written + 1) / 2000 if self._tells_cost else None
         return Usage(input_tokens=read, output_tokens=written, total_tokens=read + written, cost_usd=cost)
 
     async def _summary(self) -> ChatResponse:
@@ -100,7 +109,9 @@ class Model:
             await asyncio.sleep(scene.some_s(0.1, 2))
         if scene.happens("errors", 0.2):
             raise Mishap("the model broke over a summary")
-        return ChatResponse(content=[TextBlock(text="They talked.")], usage=self._usage(), finish_reason="end_turn")
+        usage = self._usage(None)
+        self._judges.spending.summed_up(usage)
+        return ChatResponse(content=[TextBlock(text="They talked.")], usage=usage, finish_reason="end_turn")
 
     async def _perform(self, steps: Sequence[Step], stream: ResponseStream, blocks: list[Any]) -> None:
         for number, step in enumerate(steps):

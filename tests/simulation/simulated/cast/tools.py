@@ -209,3 +209,9 @@ def hire_tools(scene: Scene, judges: Judges) -> list[Tool]:
         if feature in scene.features:
             tempers.update(more)
     return [Tool(name, temper, scene, judges) for name, temper in tempers.items()]
+
+
+def favourites(scene: Scene, tools: list[Tool]) -> list[str]:
+    """The names that a model draws from; where people are in a hurry, tools that take long come up often."""
+    names = [tool.name for tool in tools]
+    return names + ["long"] * 3 if "urgent steers" in scene.features else names

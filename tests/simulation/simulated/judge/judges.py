@@ -165,10 +165,13 @@ class Judges:
                 self.receipts.answered()
                 self.spending.answered(data["usage"], response.finish_reason)
                 self.said.answered(response.finish_reason)
+            case "provider:error":
+                self.spending.failed()
             case "injection:applied":
                 self.deliveries.applied(data["ids"])
             case "context:post_compact":
                 self.requests.view_changed()
+                self.spending.compacted(data.get("usage"))
             case "execution:end":
                 self.late.ended()
 

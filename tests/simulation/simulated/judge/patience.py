@@ -39,7 +39,7 @@ class Patience:
         self._failures = 0
         self._shrunk = False
         self._next: Literal["retry", "fallback", "smaller", "give up"] | None = None
-        self._error: LLMError | None = None
+        self._error: BaseException | None = None
         self._not_before_s = 0.0
         self._told: list[str] = []
 
@@ -48,6 +48,8 @@ class Patience:
             self._scene.blame(f"The provider '{name}' was asked; it was the turn of '{self._names[0]}'.")
         if self._next not in {None, "smaller"}:
             self._scene.blame(f"After {self._error!r} the model was asked again; to come was: {self._next}.")
+        if self._next == "smaller":
+            self._budgets.add(name)
         if name in self._budgets and token_budget is None:
             self._scene.blame(f"A request to '{name}' was too long, and this one may be as long.")
         if self._scene.now() < self._not_before_s - _SLACK_S:
@@ -67,7 +69,7 @@ class Patience:
             case "provider:fallback":
                 self._turns(data)
             case "provider:response":
-                self._failures = 0
+                self._failures, self._shrunk = 0, False
 
     def progressed(self, event: str, data: Data) -> None:
         """People are told of retries and of other providers, each after the hooks."""
@@ -91,14 +93,11 @@ class Patience:
             self._scene.blame(f"The run ended after {self._error!r}; to come was: {self._next}.")
 
     def _failed(self, error: BaseException) -> None:
-        if not isinstance(error, LLMError):
-            return
         self._error = error
-        waits = error.retryable and (error.retry_after is None or error.retry_after <= _LONGEST_WAIT_S)
+        waits = isinstance(error, LLMError) and error.retryable and (error.retry_after or 0) <= _LONGEST_WAIT_S
         if isinstance(error, ContextLengthError) and not self._shrunk:
             self._scene.count("request made smaller")
             self._shrunk, self._next = True, "smaller"
-            self._budgets.add(self._names[0])
         elif waits and self._failures < self._terms.max_retries:
             self._next = "retry"
         elif len(self._names) > 1 and not isinstance(error, _FINAL):
@@ -109,7 +108,7 @@ class Patience:
     def _retries(self, data: Data) -> None:
         self._expect("retry", data)
         backoff_s = min(self._terms.retry_base_delay_s * 2.0**self._failures, _LONGEST_BACKOFF_S)
-        wished_s = self._error.retry_after if self._error else None
+        wished_s = getattr(self._error, "retry_after", None)
         least_s, most_s = (backoff_s / 2, backoff_s) if wished_s is None else (wished_s, wished_s + backoff_s / 2)
         if not least_s <= data["delay_s"] <= most_s:
             self._scene.blame(f"A wait of {data['delay_s']:.3f} s; it is to be {least_s:.3f} to {most_s:.3f} s.")
@@ -122,7 +121,7 @@ class Patience:
     def _turns(self, data: Data) -> None:
         self._expect("fallback", data)
         self._names.pop(0)
-        self._failures = 0
+        self._failures, self._shrunk = 0, False
         if data["to"] != self._names[0]:
             self._scene.blame(f"The next provider is '{data['to']}'; it was the turn of '{self._names[0]}'.")
         self._told.append(f"fallback {data['to']}")

@@ -15,17 +15,31 @@ if TYPE_CHECKING:
     from .deliveries import Deliveries
 
 
-class _Words(NamedTuple):
-    """What a row of the user brings: the numbers of messages, or late results."""
+# The metadata of user rows that are no prompts.
+_BESIDE = {"injections", "notices", "results"}
 
+
+class _Row(NamedTuple):
+    """A row of the log: whose it is, and what of a user's row is looked for, the numbers of messages or late results."""
+
+    role: str
+    begins_a_task: bool = False
     messages: tuple[int, ...] = ()
     late: bool = False
+
+    @property
+    def is_beside_a_task(self) -> bool:
+        return self.role == "user" and not self.begins_a_task
+
+    @property
+    def words(self) -> str:
+        return "late results" if self.late else ", ".join(map(str, self.messages))
 
 
 class Reading:
     """Compares what has been accepted and delivered with what the model is given to read.
 
-    What a model refused is left out from then on, with the row of the user that it was an answer to.
+    What a model refused is left out from then on, with all of the task, and what was waiting for that.
     """
 
     def __init__(self, scene: Scene, deliveries: Deliveries) -> None:
@@ -33,7 +47,7 @@ class Reading:
         self._deliveries = deliveries
         self._answers = 0
         self._came_at: dict[int, int] = {}
-        self._rows: list[_Words] = []
+        self._rows: list[_Row] = []
 
     def accepted(self, post: Post) -> None:
         self._came_at[post.number] = self._answers
@@ -43,10 +57,19 @@ class Reading:
         self._answers += 1
 
     def row_added(self, row: dict[str, Any]) -> None:
-        if row["role"] == "user":
-            self._rows.append(_words_in(text_of(row)))
-        elif is_refused(row) and self._rows:
-            self._rows[-1] = _Words()
+        if is_refused(row):
+            self._leave_out_the_task()
+            return
+        metadata = row.get("metadata") or {}
+        is_prompt = row["role"] == "user" and metadata.get("source") != "hook" and not _BESIDE & metadata.keys()
+        self._rows.append(_Row(row["role"], is_prompt, *_sought(row["role"], text_of(row))))
+
+    def _leave_out_the_task(self) -> None:
+        rows = self._rows
+        begin = max((place for place, row in enumerate(rows) if row.begins_a_task), default=0)
+        while begin > 0 and rows[begin - 1].is_beside_a_task:
+            begin -= 1
+        rows[begin:] = [_Row("user", begins_a_task=True)]
 
     def asked(self, request: ChatRequest, *, is_whole: bool) -> None:
         """`is_whole`: the model is to see the whole conversation."""
@@ -55,13 +78,11 @@ class Reading:
                 self._scene.blame(f"Message {post.number} came before the last answer, and is not in the request.")
         if not is_whole:
             return
-        texts = (
-            text_of(message.model_dump(include={"content"})) for message in request.messages if message.role == "user"
-        )
-        read = [words for text in texts if (words := _words_in(text)) != _Words()]
-        expected = [words for words in self._rows if words != _Words()]
+        texts = (text_of(each.model_dump(include={"content"})) for each in request.messages if each.role == "user")
+        read = [words for text in texts if (words := _Row("user", False, *_sought("user", text)).words)]
+        expected = [row.words for row in self._rows if row.words]
         if read != expected:
-            self._scene.blame(f"The log has {list(map(_told, expected))}; the model reads {list(map(_told, read))}.")
+            self._scene.blame(f"The log has the messages {expected}; the model reads {read}.")
 
 
 def is_refused(row: dict[str, Any]) -> bool:
@@ -69,10 +90,5 @@ def is_refused(row: dict[str, Any]) -> bool:
     return bool((row.get("metadata") or {}).get("refused"))
 
 
-def _words_in(text: str) -> _Words:
-    return _Words(tuple(marks(text)), late=text.startswith(LATE_PREFIX))
-
-
-def _told(words: _Words) -> str:
-    numbers = ", ".join(map(str, words.messages))
-    return "late results" if words.late else f"the messages {numbers}"
+def _sought(role: str, text: str) -> tuple[tuple[int, ...], bool]:
+    return (tuple(marks(text)), text.startswith(LATE_PREFIX)) if role == "user" else ((), False)

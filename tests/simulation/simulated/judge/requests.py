@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from orchestrator_interactive.kernel.request_check import problems_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -32,6 +34,7 @@ class Requests:
         found = refusals(rows)
         if request.tool_choice is not None and not request.tools:
             found.append("tool_choice without tools")
+        found += [f"says the agent's own check: {problem}" for problem in problems_of(request)]
         for reason in found:
             self._scene.blame(f"A strict provider refuses the request: {reason}.")
         self._check_growth([kept for row in rows if (kept := _lasting(row)) is not None])

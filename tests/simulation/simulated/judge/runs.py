@@ -9,6 +9,10 @@ if TYPE_CHECKING:
     from simulated.posts import Post
 
 
+# A run whose time is up has so long for its last answer.
+_LAST_WORD_S = 60.0
+
+
 @dataclass(frozen=True, slots=True)
 class StopRecord:
     """A stop that the agent took.
@@ -65,6 +69,10 @@ class RunRecord:
 
     def is_out_of_time(self, at_s: float) -> bool:
         return self.deadline_s is not None and at_s >= self.deadline_s
+
+    def has_had_its_last_minute(self, at_s: float) -> bool:
+        """Whether it is stopped, since it has not come to its end though its time was up."""
+        return self.is_out_of_time(at_s - _LAST_WORD_S)
 
     @property
     def is_certainly_stopped(self) -> bool:

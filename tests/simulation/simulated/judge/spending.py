@@ -31,10 +31,11 @@ class Spending:
 
     def begin(self) -> None:
         self._run = _nothing()
-        self._untold = _nothing()
+        self._call = [_nothing()]
+        self._summary = _nothing()
         self._began_s = self._scene.now()
         self.limits: list[str] = []
-        self._answers = 0
+        self._answers = self._turns = 0
         self._last_reason: str | None = None
         self._credit = 0
 
@@ -43,7 +44,7 @@ class Spending:
         terms, spent = self._terms, self._run
         tokens = spent["input_tokens"] + spent["output_tokens"]
         reached = {
-            "max_iterations": self._answers >= terms.max_iterations,
+            "max_iterations": self._turns >= terms.max_iterations,
             "max_tokens": terms.max_tokens is not None and tokens >= terms.max_tokens,
             "max_cost_usd": terms.max_cost_usd is not None and (spent["cost_usd"] or 0) >= terms.max_cost_usd,
             "max_duration_s": terms.max_duration_s is not None
@@ -54,36 +55,58 @@ class Spending:
         self.limits = [name for name, is_so in reached.items() if is_so or name in self.limits]
 
     def row_added(self, row: dict[str, Any]) -> None:
+        self._turns += bool(row.get("tool_calls"))
         metadata = row.get("metadata") or {}
         if "injections" in metadata or "results" in metadata:
             self._credit += 1 + _MOST_CONTINUATIONS  # it is to be answered
 
+    def reads(self, usage: Usage | None) -> None:
+        """A model says at once what a call has used up so far; one that is cut has cost that much."""
+        self._call = [_of(usage)]
+
     def completed(self, usage: Usage | None) -> None:
-        """A model has given a whole answer; stopped, the agent does not tell of it."""
-        self._untold = _nothing()
-        _add(self._untold, usage)
+        """A model has given a whole answer."""
+        self._call.append(_of(usage))
 
     def answered(self, usage: Usage | None, finish_reason: str | None) -> None:
         """The agent has told of an answer."""
-        self._untold = _nothing()
         self._answers += 1
         self._last_reason = finish_reason
-        _add(self._run, usage)
+        if _of(usage) not in self._call:
+            self._scene.blame(f"The agent tells of an answer that used up {_of(usage)}; it used up {self._call}.")
+        self._close_call(_of(usage))
         if self.limits:
             self._credit -= 1
             if self._credit < 0:
                 self._scene.blame(f"The run goes on and on beyond its limit ({', '.join(self.limits)}).")
 
+    def failed(self) -> None:
+        """The agent has told of a call that failed."""
+        self._close_call(self._call[0])
+
+    def summed_up(self, usage: Usage | None) -> None:
+        """A model has made a summary for the context."""
+        self._summary = _of(usage)
+
+    def compacted(self, told: dict[str, Any] | None) -> None:
+        """The context tells what its summary has used up, where it has one."""
+        if told is not None and told != _as_told(self._summary):
+            self._scene.blame(f"A summary used up {self._summary}; told is {told}.")
+        if told is not None:
+            _add_all(self._run, self._summary)
+
     def told(self, run: RunRecord, data: dict[str, Any]) -> None:
         """The agent tells how the run ended, and what it has used up."""
-        if run.cut_s is not None and data["usage"] != _as_told(self._run):
-            _add_all(self._run, self._untold)
+        for used in self._call:  # nobody was told of the call that a stop has cut
+            if _as_told(_sum(self._run, used)) == data["usage"]:
+                self._close_call(used)
+                break
         self._check("run", self._run, data["usage"])
         _add_all(self._conversation, self._run)
         if self._answers or not run.begins_a_life:
             self._check("conversation", self._conversation, data["conversation_usage"])
         if run.error is None and run.cut_s is None and data["status"] != "error" and data.get("reason") != "denied":
-            self._check_reason(data)
+            self._check_reason(run, data)
         self._scene.count(f"run ended: {data.get('reason')}" if "reason" in data else "run ended without a reason")
 
     def restarted(self, rows: list[dict[str, Any]]) -> None:
@@ -94,8 +117,14 @@ class Spending:
                 cost = usage["cost_usd"]
                 _add_all(self._conversation, {**usage, "cost_usd": None if cost is None else Decimal(cost)})
 
-    def _check_reason(self, data: dict[str, Any]) -> None:
-        if self._last_reason == "refusal":
+    def _close_call(self, used: dict[str, Any]) -> None:
+        _add_all(self._run, used)
+        self._call = [_nothing()]
+
+    def _check_reason(self, run: RunRecord, data: dict[str, Any]) -> None:
+        if run.has_had_its_last_minute(self._scene.now()):
+            expected = {"max_duration_s"}
+        elif self._last_reason == "refusal":
             expected = {"refusal"}
         elif self._last_reason in _CUT_SHORT:
             expected = {"length"}
@@ -121,9 +150,16 @@ def _as_told(total: dict[str, Any]) -> dict[str, Any]:
     return {**total, "cost_usd": None if cost is None else str(cost)}
 
 
-def _add(total: dict[str, Any], usage: Usage | None) -> None:
-    if usage is not None:
-        _add_all(total, {**{key: getattr(usage, key) or 0 for key in _KEYS}, "cost_usd": usage.cost_usd})
+def _of(usage: Usage | None) -> dict[str, Any]:
+    if usage is None:
+        return _nothing()
+    return {**{key: getattr(usage, key) or 0 for key in _KEYS}, "cost_usd": usage.cost_usd}
+
+
+def _sum(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    total = dict(one)
+    _add_all(total, other)
+    return total
 
 
 def _add_all(total: dict[str, Any], more: dict[str, Any]) -> None:
