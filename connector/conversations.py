@@ -125,7 +125,10 @@ class Conversations:
         finally:
             # No await between here and the next start: a message finds either this run or the next one.
             del self._active[conversation]
-        log.info("run.ended", conversation=conversation)
+        ending = execution.ending
+        log.info(
+            "run.ended", conversation=conversation, status=ending.status, reason=ending.reason, **dict(ending.usage)
+        )
         self._count_left(execution)
         if execution.goes_on and not self._closing:
             self._start(execution.hand_over(), was_waiting=True)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,7 @@ class Ending:
         reason: why it is incomplete; `detail` is what the model's service says of it.
         waiting: how many messages the loop was given and has not read.
         tools: what became of its tool calls.
+        usage: the tokens that it used up and what they cost, for the log.
     """
 
     status: str = "error"
@@ -39,6 +43,7 @@ class Ending:
     detail: str | None = None
     waiting: int = 0
     tools: tuple[ToolEnd, ...] = ()
+    usage: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, told: dict[str, Any]) -> Ending:
@@ -48,6 +53,7 @@ class Ending:
             detail=told.get("detail"),
             waiting=told.get("waiting", 0),
             tools=tuple(ToolEnd.of(tool) for tool in told.get("tools", ())),
+            usage=told.get("usage", {}),
         )
 
     def labels(self, outcome: str) -> list[str]:

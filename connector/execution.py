@@ -79,6 +79,11 @@ class Execution:
             self._executing.cancel()
 
     @property
+    def ending(self) -> Ending:
+        """How it ended, as its loop told."""
+        return self._ending or Ending()
+
+    @property
     def unread(self) -> list[Inbound]:
         """The messages that this run's loop was not given."""
         return self._inbox.messages

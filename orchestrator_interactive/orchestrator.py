@@ -7,8 +7,6 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import structlog
-
 from orchestrator_interactive.injection import Injection, InjectionQueue, notice_row
 from orchestrator_interactive.kernel import events
 from orchestrator_interactive.kernel.cancellation import CancellationToken
@@ -35,8 +33,6 @@ if TYPE_CHECKING:
     from orchestrator_interactive.kernel.models import HookResult
     from orchestrator_interactive.receipts import Receipt
     from orchestrator_interactive.usage import Spent
-
-log = structlog.get_logger(__name__)
 
 NAME = "loop-interactive"
 
@@ -216,7 +212,6 @@ class InteractiveOrchestrator:
         if self._spent is not None:
             self._spent = self._spent.plus(run.spent)
         self._knows_log = self._knows_log and outcome.status in ("success", "incomplete")  # else rows may be missing
-        log.info("run.ended", run=run.id, status=outcome.status, reason=outcome.reason, **run.spent.told())
         ended = {"cancelled": "cancelled", "error": "error"}.get(outcome.status, "completed")
         response = outcome.text if ended == "completed" else ""
         status = "incomplete" if outcome.status == "error" else outcome.status

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from .story import Line
 
 
+_CHANGING = {"exc_info", "run"}
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """What came of a seed: nothing to blame, if it went as it must; what happened, counted; and the whole story."""
@@ -66,6 +69,8 @@ def _played(seed: int, parts: Parts) -> Verdict:
 
 
 def _told(fields: dict[str, Any]) -> str:
-    """The fields of a log entry that are the same in every process: no addresses, no tracebacks."""
-    told = {key: value for key, value in fields.items() if isinstance(value, str | int | float) and key != "exc_info"}
+    """The fields of a log entry that are the same in every process: no addresses, no tracebacks, no ids of runs."""
+    told = {
+        key: value for key, value in fields.items() if isinstance(value, str | int | float) and key not in _CHANGING
+    }
     return "".join(f" {key}={value}" for key, value in told.items() if " at 0x" not in str(value))

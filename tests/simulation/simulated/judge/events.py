@@ -55,8 +55,10 @@ class Events:
         self._note_asking(event, data)
         if event.startswith("tool:"):
             self._use(data["tool_call_id"])[event] += 1
-        if event == "execution:end" and self._run is not None and self._run.stops:
-            self._run.was_ending = self._nothing_since(self._run.stops[0])
+        if event == "execution:end" and self._run is not None:
+            self._run.ends(self._scene.now())
+            if self._run.stops:
+                self._run.was_ending = self._nothing_since(self._run.stops[0])
         if event in _SAME and self._run is not None:
             self._run.statuses[event] = data["status"]
 
@@ -94,7 +96,7 @@ class Events:
 
     def _nothing_since(self, stop: StopRecord) -> bool:
         """Whether the run did nothing more between its stop and this event (whose line is the last one)."""
-        return all(line.who == "crowd" for line in self._scene.story.lines[stop.line : -1])
+        return all(line.who in {"crowd", "agent"} for line in self._scene.story.lines[stop.line : -1])
 
     def _note(self, event: str) -> None:
         if self._run is None or self._run.over:
@@ -137,7 +139,7 @@ class Events:
             self._scene.count("tool call refused or cut before it ran")
 
     def _check_answers(self, run: RunRecord) -> None:
-        if run.cut_s is not None:
+        if run.cut_s is not None or run.was_out_of_time:
             return
         # An urgent message may cut a call before it has begun.
         told = self._order.count("provider:response") + self._order.count("provider:error")

@@ -20,7 +20,7 @@ _BESIDE = {"injections", "notices", "results"}
 
 
 class _Row(NamedTuple):
-    """A row of the log: whose it is, and what of a user's row is looked for, the numbers of messages or late results."""
+    """A row of the log, and what is looked for in a user's: the numbers of messages, or late results."""
 
     role: str
     begins_a_task: bool = False

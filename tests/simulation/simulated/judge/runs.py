@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 # A run whose time is up has so long for its last answer.
 _LAST_WORD_S = 60.0
+_SLACK_S = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class RunRecord:
 
     `was_ending` says that its outcome was decided when it was stopped: it only had to be told of.
     `was_abandoned` says that it took so long over its end that the agent may have gone on without the rest.
+    `was_out_of_time` says that it had not come to its last answer long after its time was up.
     `deadline_s` is when its time is up, where that is limited.
     `statuses` holds what each witness said of how it ended: the events, the progress, the session.
     """
@@ -55,6 +57,7 @@ class RunRecord:
     error: BaseException | None = None
     was_ending: bool = False
     was_abandoned: bool = False
+    was_out_of_time: bool = False
     deadline_s: float | None = None
     statuses: dict[str, str] = field(default_factory=dict)
 
@@ -65,14 +68,14 @@ class RunRecord:
     @property
     def ended_by_itself(self) -> bool:
         """Whether it went to its own end: it was not cut, did not fail and was not denied."""
-        return self.cut_s is None and self.error is None and not self.was_denied
+        return not (self.cut_s is not None or self.was_out_of_time or self.error is not None or self.was_denied)
 
     def is_out_of_time(self, at_s: float) -> bool:
         return self.deadline_s is not None and at_s >= self.deadline_s
 
-    def has_had_its_last_minute(self, at_s: float) -> bool:
-        """Whether it is stopped, since it has not come to its end though its time was up."""
-        return self.is_out_of_time(at_s - _LAST_WORD_S)
+    def ends(self, at_s: float) -> None:
+        """It tells of its end: of its own accord, or is it stopped, since its time was up for so long?"""
+        self.was_out_of_time = self.is_out_of_time(at_s - _LAST_WORD_S + _SLACK_S)
 
     @property
     def is_certainly_stopped(self) -> bool:

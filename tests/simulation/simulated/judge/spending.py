@@ -122,7 +122,7 @@ class Spending:
         self._call = [_nothing()]
 
     def _check_reason(self, run: RunRecord, data: dict[str, Any]) -> None:
-        if run.has_had_its_last_minute(self._scene.now()):
+        if run.was_out_of_time:
             expected = {"max_duration_s"}
         elif self._last_reason == "refusal":
             expected = {"refusal"}
