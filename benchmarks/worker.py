@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 async def _serve(benchmark: Benchmark, side: Side, answers: TextIO) -> None:
     meters = {row.key: row.meter for row in benchmark.rows}
     async with side.operations() as operations:
+        gc.collect()
+        gc.freeze()  # what a process loads at its start stays, and servers spare the collector that
         _send(answers, {"keys": list(operations)})
         # Reading blocks the loop on purpose: while the other side is measured, nothing moves here.
         for line in sys.stdin:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     Row = dict[str, Any]
 
 _DECLINED = "[No answer: the request was refused.]"
+_BESIDE_A_PROMPT = {"injections", "notices", "results"}
 _LEFT_OUT = user_row("[What was said here is left out: it was refused.]")
 
 
@@ -55,7 +56,8 @@ def _begin_of_task(rows: Sequence[Row]) -> int:
 
 
 def _is_prompt(row: Row) -> bool:
-    return _is_of_user(row) and not metadata_of(row).keys() & {"injections", "notices", "results"}
+    metadata = metadata_of(row)
+    return _is_of_user(row) and metadata.get("source") != "hook" and not metadata.keys() & _BESIDE_A_PROMPT
 
 
 def _is_of_user(row: Row) -> bool:

@@ -154,8 +154,9 @@ class ToolUse:
 
     def outcome(self) -> ToolOutcome:
         """How it ended, once it is closed."""
-        label = self._label or (_label(self._tool, self._input) if self._tool is not None else None)
-        return ToolOutcome(self.call.name, self.call.id, label, self._outcome)
+        if self._reached == "waiting" and self._tool is not None:
+            self._label = _label(self._tool, self._input)
+        return ToolOutcome(self.call.name, self.call.id, self._label, self._outcome)
 
     def _note_crash(self) -> None:
         """What went wrong around a tool (a hook, an odd result) is a failed call, too."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import re
 import signal
 from contextlib import asynccontextmanager
@@ -43,6 +44,8 @@ async def serve(config: ServiceConfig, environment: Environment) -> None:
     ]
     sessions = InProcessSessionManager(config.instances, provider, Workspaces(config.workspace))
     async with _until_signalled() as ended, sessions, connected(access, instances, sessions):
+        gc.collect()
+        gc.freeze()  # what is loaded by now stays: looking at it again and again would hold up every run
         log.info("service.ready", instances=list(config.instances), default_provider=provider)
         await ended.wait()
         log.info("service.stopping")

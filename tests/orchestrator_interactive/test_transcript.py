@@ -153,6 +153,11 @@ class TestContent:
         ]
         assert _sent([USER, {"role": "assistant", "content": blocks}, USER])[1]["content"] == [blocks[-1]]
 
+    def test_thinking_after_the_last_word_is_left_out(self) -> None:
+        said = {"type": "text", "text": "Yes."}
+        answer = {"role": "assistant", "content": [SIGNED, said, SIGNED, {"type": "redacted_thinking", "data": "x"}]}
+        assert _sent([USER, answer, USER])[1]["content"] == [SIGNED, said]
+
     def test_thinking_stays_before_a_call_beside_it(self) -> None:
         [_, sent, *_] = _sent([USER, {**_beside("a"), "content": [SIGNED]}, _result("a")])
         assert sent["content"] == [SIGNED]

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 _SEEDS_AT_ONCE = 50
 
-# A run that tells of its end takes no messages; compacting is over before a killer or a canceller arrives.
-_HARDLY_EVER = ("steer accepted finishing", "kill compacting", "cancel compacting")
+# A run that tells of its end takes no messages.
+_NEVER = ("steer accepted finishing", "urgent steer accepted finishing")
 # What a campaign must have done at every stage of a run before its silence says anything.
-ACTS = ("steer accepted", "stop graceful", "stop immediate", "cancel", "kill")
+ACTS = ("steer accepted", "urgent steer accepted", "stop graceful", "stop immediate", "cancel", "kill")
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ class Figures:
     def unreached(self) -> list[str]:
         """What was never done at some stage."""
         wanted = (f"{act} {stage}" for act in ACTS for stage in (*STAGES, "between steps"))
-        return [each for each in wanted if not self.tally[each] and each not in _HARDLY_EVER]
+        return [each for each in wanted if not self.tally[each] and each not in _NEVER]
 
 
 def campaign(seeds: range, jobs: int = 1, parts: Parts | None = None) -> Figures:

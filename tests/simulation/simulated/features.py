@@ -41,6 +41,7 @@ FEATURES = dict.fromkeys(
     "stops": 0.6,
     "cancels": 0.25,
     "kills": 0.3,
+    "urgent steers": 0.4,
     "compaction": 0.35,
     "summaries": 0.5,
     "assistants' words from hooks": 0.1,

@@ -105,11 +105,9 @@ IDLE: tuple[Act, ...] = (
     Notice(),
 )
 # Stages that few runs are at, and the trouble that leads there.
-_RARE = {
-    "compaction": ("compacting", "reading the log"),
-    "errors": ("retrying",),
-    "urgent steers": ("in a tool", "waiting for late results", "waiting for late results"),
-}
+_RARE = {"compaction": ("compacting", "reading the log"), "errors": ("retrying",)}
+# A message leads there, too, while a tool is at work.
+_RAREST = "waiting for late results"
 
 
 def planned(scene: Scene) -> list[Act]:
@@ -128,16 +126,21 @@ def planned(scene: Scene) -> list[Act]:
     return acts
 
 
-def some_instant(scene: Scene) -> Instant:
+def some_instant(scene: Scene, act: Act) -> Instant:
     """When they do it."""
     chance = scene.chance
+    if "urgent steers" in scene.features and chance.random() < 0.3:
+        stage = "in a tool" if isinstance(act, Steer) and chance.random() < 0.8 else _RAREST
+        return AtStage(stage, chance.choice([0, 2]), chance.choice([0.0, scene.some_s(0.1, 1)]))
     hops = chance.choice([0, 0, 1, 2, 3, 5, 8])
-    match chance.choice(["after", "at a stage", "at a stage", "at a line", "at a line"]):
+    rare = [stage for feature, stages in _RARE.items() if feature in scene.features for stage in stages]
+    match chance.choice(["after", *["at a stage", "at a line"] * 2, *["at a rare stage"] * len(rare)]):
         case "after":
             return After(scene.some_s(0.05, 1, 10))
         case "at a stage":
-            often = [stage for feature, stages in _RARE.items() if feature in scene.features for stage in stages * 3]
-            return AtStage(chance.choice([*STAGES, *often]), hops, chance.choice([0.0, scene.some_s(0.1, 1)]))
+            return AtStage(chance.choice(STAGES), hops, chance.choice([0.0, scene.some_s(0.1, 1)]))
+        case "at a rare stage":
+            return AtStage(chance.choice(rare), hops, chance.choice([0.0, scene.some_s(0.1, 1)]))
     return AtLine(int(chance.expovariate(1 / chance.choice([5, 25, 60]))), hops)
 
 

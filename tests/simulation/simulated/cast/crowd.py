@@ -54,7 +54,7 @@ class Crowd:
         if self._scene.calm:
             return
         for act in acts.planned(self._scene):
-            match acts.some_instant(self._scene):
+            match acts.some_instant(self._scene, act):
                 case AtLine() as at:
                     self._by_line.setdefault(begun + at.line, []).append((at, act))
                 case AtStage() as stage:

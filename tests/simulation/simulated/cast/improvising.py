@@ -116,7 +116,7 @@ class Improviser:
     def _calls_tools(self, request: ChatRequest, turn: int) -> bool:
         if request.tools is None or request.tool_choice == "none":
             return self._scene.happens("disobedience", 0.3)
-        eagerly = 0.3 if any(message.content == STILL_RUNNING for message in request.messages[-3:]) else 0.85
+        eagerly = 0.1 if any(message.content == STILL_RUNNING for message in request.messages[-3:]) else 0.85
         return self._scene.chance.random() < eagerly / (1 + turn / 4)
 
     def _calls(self) -> Iterator[Step]:

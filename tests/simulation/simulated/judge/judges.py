@@ -150,6 +150,7 @@ class Judges:
         """The log did not take a row."""
         self.pairs.excuse()
         self.late.excuse()
+        self.said.excuse()
         self.uses.store_failed = True
 
     def heard(self, event: str, data: dict[str, Any]) -> None:

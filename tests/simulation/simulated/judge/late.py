@@ -81,6 +81,7 @@ class Late:
 
     def _tell_waiting(self) -> None:
         if self._scene.is_at(_STAGE):
+            self._scene.count("run waited for late results")
             self._scene.tell("run", f"waits for {', '.join(self._pending)}")
 
     def _postpone(self, row: Row) -> None:

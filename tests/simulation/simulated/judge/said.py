@@ -29,6 +29,11 @@ class Said:
         self._texts: list[str] = [""]
         self._shown: list[str] = []
         self._finish_reason: str | None = None
+        self._store_failed = False
+
+    def excuse(self) -> None:
+        """The store failed; people may be shown what it did not keep."""
+        self._store_failed = True
 
     def answered(self, finish_reason: str | None) -> None:
         """The agent has told of an answer; its row follows."""
@@ -50,6 +55,8 @@ class Said:
 
     def end(self, run: RunRecord) -> None:
         if run.cancelled_s is not None or run.was_denied or run.was_abandoned:
+            return
+        if run.error is not None and self._store_failed:
             return
         shown = [_bare(text) for text in (*self._shown, run.answer or "") if text.strip()]
         said = [_bare(text) for text in self._texts if text.strip()]
