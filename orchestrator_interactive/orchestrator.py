@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 NAME = "loop-interactive"
 
+# Of the priorities of hooks.
+_FIRST = -1000
 # How long the next run finds ready what was read of the conversation, in seconds.
 _REMEMBERED_S = 60.0
 # How long a run may take over its end, once it is to end and the grace period of its tools is over.
@@ -163,6 +165,8 @@ class InteractiveOrchestrator:
                 try:
                     await Work(self._report_end(run, loop, outcome)).end(run.cancel)
                 finally:
+                    if not working.finished():
+                        run.give_up()
                     self._running = None
                     self._forgetting = asyncio.get_running_loop().call_later(_REMEMBERED_S, self._forget)
         if working.finished():
@@ -253,5 +257,6 @@ def _telling_of_compaction(run: Run) -> Iterator[None]:
     with ExitStack() as listening:
         if hasattr(run.hooks, "register"):  # amplifier-core's recorder for tests can only be told
             for event, handler in ((events.CONTEXT_PRE_COMPACT, tell), (events.CONTEXT_POST_COMPACT, count)):
-                listening.callback(run.hooks.register(event, handler, name=NAME))
+                # First: the others may say no, and end the round.
+                listening.callback(run.hooks.register(event, handler, priority=_FIRST, name=NAME))
         yield

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from uuid import uuid4
 
 import structlog
@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from orchestrator_interactive.kernel.borders import contained
 from orchestrator_interactive.kernel.cancellation import CancellationToken
 from orchestrator_interactive.kernel.errors import InjectionTooLargeError
-from orchestrator_interactive.kernel.hooks import CONTINUE, too_late_for_a_no
+from orchestrator_interactive.kernel.hooks import CONTINUE, HookRegistry, too_late_for_a_no
 from orchestrator_interactive.kernel.interop import own
 from orchestrator_interactive.kernel.time_limit import within
 from orchestrator_interactive.seen import Seen
@@ -41,6 +41,13 @@ class RunStopped(Exception):  # noqa: N818 - a stop is no error
     def __init__(self, wish: HookResult | None = None) -> None:
         super().__init__()
         self.wish = wish
+
+
+class _NoContext:
+    """In the place of the context of a run that is over."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise RunStopped
 
 
 class RunDenied(Exception):  # noqa: N818 - named after the hooks' action
@@ -91,6 +98,10 @@ class Run:
         if self.session_stop.is_cancelled:  # amplifier-core's token tells of it a little later
             self.follow()
         return self.stop.is_cancelled
+
+    def give_up(self) -> None:
+        """Go without whatever of it still hangs: should that go on some day, it finds nobody to write or to talk to."""
+        self.context, self.coordinator, self.hooks, self.on_progress = _NoContext(), None, HookRegistry(), None
 
     def check_stop(self) -> None:
         if self.is_stopped:

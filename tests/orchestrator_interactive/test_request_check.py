@@ -9,6 +9,7 @@ import pytest
 from orchestrator_interactive.kernel.errors import InvalidRequestError
 from orchestrator_interactive.kernel.messages import ChatRequest, Message, ToolSpec
 from orchestrator_interactive.kernel.request_check import RequestCheck, Rule, check, problems_of
+from orchestrator_interactive.kernel.testing import MockProvider
 
 Row = dict[str, Any]
 
@@ -87,6 +88,7 @@ REFUSED: list[tuple[Rule, list[Row]]] = [
     (Rule.CALL_ID, [USER, assistant(called("a"), called("a")), result("a"), USER]),
     (Rule.CALL_ID, [USER, assistant(called("a")), result("a"), assistant(called("a")), result("a")]),
     (Rule.CALL_ID, [USER, assistant(tool_calls=[beside("a"), beside("a")]), result("a"), USER]),
+    (Rule.CALL_ID, [USER, assistant(called("a"), tool_calls=[beside("a"), beside("a")]), result("a"), USER]),
     (Rule.CALL_ID, [USER, assistant(called(" ")), result(" ")]),
     (Rule.CALL_ID, [USER, assistant(called(HALF_A_PAIR)), result(HALF_A_PAIR)]),
     (Rule.UNREADABLE_CALL, [USER, assistant(text("Hi."), tool_calls=["a"]), USER]),
@@ -195,3 +197,11 @@ def test_a_fork_goes_on_by_itself() -> None:
     fork.add(Message.model_validate(assistant(called("b"))))
     assert (fork.is_used("a"), fork.is_used("b"), list(fork.open)) == (True, True, ["b"])
     assert (checking.is_used("b"), list(checking.open)) == (False, ["a"])
+
+
+async def test_the_provider_for_tests_of_modules_refuses_what_a_real_one_would() -> None:
+    provider, invalid = MockProvider(["Hi."]), request_of(USER, result("a"))
+    with pytest.raises(InvalidRequestError, match="result without a call"):
+        await provider.complete(invalid)
+    assert provider.requests == [invalid]
+    assert (await provider.complete(request_of(USER))).text == "Hi."

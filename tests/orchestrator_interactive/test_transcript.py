@@ -155,8 +155,10 @@ class TestContent:
 
     def test_thinking_after_the_last_word_is_left_out(self) -> None:
         said = {"type": "text", "text": "Yes."}
-        answer = {"role": "assistant", "content": [SIGNED, said, SIGNED, {"type": "redacted_thinking", "data": "x"}]}
-        assert _sent([USER, answer, USER])[1]["content"] == [SIGNED, said]
+        redacted = {"type": "redacted_thinking", "data": "x"}
+        for more in ([SIGNED], [SIGNED, redacted]):
+            answer = {"role": "assistant", "content": [SIGNED, said, *more]}
+            assert _sent([USER, answer, USER])[1]["content"] == [SIGNED, said]
 
     def test_thinking_stays_before_a_call_beside_it(self) -> None:
         [_, sent, *_] = _sent([USER, {**_beside("a"), "content": [SIGNED]}, _result("a")])

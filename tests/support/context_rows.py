@@ -88,8 +88,11 @@ def is_note(row: Row) -> bool:
 def is_shortened(row: Row, whole: Row) -> bool:
     """Whether this is the whole row with nothing changed but its content, which says so."""
     content = row["content"]
-    rest = {**row, "content": whole["content"]}
-    return rest == whole and isinstance(content, str) and LEFT_OUT in content
+    if not isinstance(content, str) or {**row, "content": whole["content"]} != whole:
+        return False
+    beginning, mark, rest = content.partition("[… ")
+    begins_alike = not isinstance(whole["content"], str) or whole["content"].startswith(beginning.removesuffix("\n"))
+    return begins_alike and LEFT_OUT in mark + rest
 
 
 def called(rows: list[Row]) -> list[str]:

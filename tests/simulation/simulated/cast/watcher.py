@@ -28,8 +28,8 @@ class Watcher:
         if event == "thinking":
             scene.turn("retrying", on=False)
         with scene.at("telling progress"):
-            scene.tell("progress", f"{event} {what}".rstrip())
             self._judges.progressed(event, data)
+            scene.tell("progress", f"{event} {what}".rstrip())
             if scene.happens("slow sink", 0.3):
                 await asyncio.sleep(scene.some_s(0.01, 0.3))
         if scene.happens("broken sink", 0.1):

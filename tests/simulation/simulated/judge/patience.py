@@ -10,7 +10,6 @@ from orchestrator_interactive.kernel.errors import (
     InvalidRequestError,
     LLMError,
 )
-
 from simulated.scene import Mishap
 
 if TYPE_CHECKING:
@@ -85,11 +84,11 @@ class Patience:
             self._told.remove(f"fallback {data['to']}")
 
     def returned(self, run: RunRecord) -> None:
-        if run.cut_s is not None or run.was_denied or run.was_out_of_time:
+        if run.cut_s is not None or run.was_denied or run.was_out_of_time or isinstance(run.error, Mishap):
             return
         if self._told:
             self._scene.blame(f"People were not told of: {', '.join(self._told)}.")
-        if self._next == "give up" and repr(run.error) != repr(self._error) and not isinstance(run.error, Mishap):
+        if self._next == "give up" and repr(run.error) != repr(self._error):
             self._scene.blame(f"The run ended with {run.error!r}; what failed was {self._error!r}.")
         elif self._next not in {None, "give up"}:
             self._scene.blame(f"The run ended after {self._error!r}; to come was: {self._next}.")

@@ -16,6 +16,8 @@ _SLACK_S = 0.1
 _HEED_WITHIN_S = 0.3
 # So long after its tools are cut, the agent goes without whatever still holds up the end of a run.
 _ENDED_WITHIN_S = 2.0
+# Whoever is told of the end has a moment each: hooks twice, the watcher, and those who are told of a cancellation.
+_TOLD_WITHIN_S = 4 * _HEED_WITHIN_S
 
 # Where these are, a run may wait for them on its way out.
 _HOLDING = {"slow hooks", "hanging hooks", "deaf hooks", "slow store", "slow sink"}
@@ -59,13 +61,13 @@ class Quiet:
 
     def returned(self, run: RunRecord) -> None:
         """The run is over: was it in time?"""
-        if run.cut_s is not None:
-            run.was_abandoned = self._scene.now() >= self._cut_tools_s(run) + _ENDED_WITHIN_S
-        if _HOLDING & self._scene.features:
+        if run.cut_s is None:
             return
-        late_s = self._scene.now() - self._cut_tools_s(run) - 2 * _HEED_WITHIN_S
-        if run.cut_s is not None and late_s > _SLACK_S:
-            self._scene.blame(f"The run ended {late_s:.3f} s after its time.")
+        since_s = self._scene.now() - self._cut_tools_s(run)
+        run.was_abandoned = since_s >= _ENDED_WITHIN_S
+        within_s = _ENDED_WITHIN_S + _TOLD_WITHIN_S if _HOLDING & self._scene.features else 2 * _HEED_WITHIN_S
+        if since_s > within_s + _SLACK_S and "deaf hooks" not in self._scene.features:
+            self._scene.blame(f"The run ended {since_s - within_s:.3f} s after its time.")
 
     def _limit(self, activity: Activity) -> float | None:
         run = activity.run
