@@ -35,7 +35,7 @@ _LONGEST_BACKOFF_S = 30.0
 # Asked to wait for longer than this, the run turns to another provider: showing nothing for minutes, it looks dead.
 _LONGEST_WAIT_S = 60.0
 # Of the request that was too long: estimates are off by some tens of percent, and the answer needs room, too.
-_SHRINK_TO = 0.6
+_SHRINK_TO = 0.85
 # Another provider would refuse these as well, or should.
 _FINAL = (ContentFilterError, InvalidRequestError, ContextLengthError)
 

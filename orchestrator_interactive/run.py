@@ -21,7 +21,6 @@ from orchestrator_interactive.work import Work
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
-    from orchestrator_interactive.kernel.hooks import HookRegistry
     from orchestrator_interactive.kernel.interfaces import ContextManager, ProgressCallback, Tool
     from orchestrator_interactive.kernel.models import ContextInjection, HookResult
 

@@ -136,6 +136,13 @@ async def test_without_a_provider_the_rest_is_dropped() -> None:
     assert there.last()["strategy"] == "drop"
 
 
+async def test_another_conversation_has_nothing_of_the_summary() -> None:
+    there, teller = await mounted(*ROWS), Teller()
+    await there.context.get_messages_for_request(provider=teller)
+    await there.context.set_messages([user("another task"), *tool_steps(40)])
+    assert note_of(await there.context.get_messages_for_request(token_budget=1000)).startswith("[To save space, ")
+
+
 async def test_a_summary_that_is_longer_than_asked_for_is_shortened() -> None:
     there, teller = await mounted(*ROWS), Teller("and then they looked again " * 500)
     view = await there.context.get_messages_for_request(provider=teller)

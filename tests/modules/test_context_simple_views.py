@@ -138,6 +138,15 @@ async def test_an_unread_late_result_has_its_call_with_it_whatever_follows() -> 
     assert view[1:] == [user("the task"), *step, late("slow"), steer("not the cellar")]
 
 
+async def test_late_results_that_come_one_by_one_are_all_shown_until_they_are_read() -> None:
+    rows = [user("the task"), calls("one"), pending("one"), calls("two"), pending("two"), said("I wait " * 40)]
+    context = await a_context(*rows)
+    for row in (late("one"), late("two")):
+        await context.add_message(row)
+        view = await context.get_messages_for_request(token_budget=90)
+    assert view[1:] == [user("the task"), late("one"), late("two")]
+
+
 async def test_a_late_result_that_nobody_has_read_is_shown_even_where_its_call_has_no_room() -> None:
     large = calls("slow", before=({"type": "text", "text": "words " * 2000},))
     rows = [user("the task"), large, pending("slow"), *tool_steps(10), said("I wait"), late("slow")]

@@ -57,6 +57,14 @@ CASES = {
         Parts(wrap_log=broken.LogThatDoublesLateRows, features=_with("urgent steers")),
         "which none was to follow for",
     ),
+    "calls that a killed process has left at work": (
+        Parts(wrap_log=broken.LogThatLosesLateRows, features=_with("urgent steers", "kills")),
+        "their process was killed",
+    ),
+    "a refusal that is forgotten": (
+        Parts(wrap_log=broken.LogThatForgetsRefusals, features=_with("refusals")),
+        "the model reads",
+    ),
     "a history that is rewritten": (
         Parts(wrap_log=broken.LogThatRewrites),
         "does not begin with all of the one before",
@@ -119,7 +127,7 @@ CASES = {
         "nobody will hear of its result",
     ),
     "a child process that lives on": (
-        Parts(mount_loop=broken.with_tools(broken.NeverEnds), features=_with("nursing tools", "stops")),
+        Parts(mount_loop=broken.with_tools(broken.NeverEnds), features=_with("nursing tools", "cancels")),
         "of a tool has outlived the run",
     ),
     "a tool without a time limit": (

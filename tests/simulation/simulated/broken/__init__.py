@@ -12,6 +12,7 @@ from .doors import (
 )
 from .logs import (
     LogThatDoublesLateRows,
+    LogThatForgetsRefusals,
     LogThatHangs,
     LogThatInterrupts,
     LogThatLosesLateRows,
@@ -34,6 +35,7 @@ from .tools import CannotWait, LooksHarmless, NeverEnds, mount_harming_tools, wi
 __all__ = [
     "CannotWait",
     "LogThatDoublesLateRows",
+    "LogThatForgetsRefusals",
     "LogThatHangs",
     "LogThatInterrupts",
     "LogThatLosesLateRows",

@@ -66,6 +66,14 @@ class LogThatRewrites(_LogLike):
         return [{**rows[0], "content": f"{rows[0]['content']} ({len(rows)} rows)"}, *rows[1:]] if rows else rows
 
 
+class LogThatForgetsRefusals(_LogLike):
+    """Gives rows back without what was kept beside them."""
+
+    async def get_messages_for_request(self, **where: Any) -> list[Row]:
+        rows = await self._log.get_messages_for_request(**where)
+        return [{key: value for key, value in row.items() if key != "metadata"} for row in rows]
+
+
 class LogThatHangs(_LogLike):
     async def add_message(self, row: Row) -> None:
         await self._log.add_message(row)

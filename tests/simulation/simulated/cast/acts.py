@@ -32,6 +32,11 @@ class Withdraw:
 
 
 @dataclass(frozen=True, slots=True)
+class Repeat:
+    """Hand a message over again, as whoever got no answer does."""
+
+
+@dataclass(frozen=True, slots=True)
 class Notice:
     """Leave a notice for the next run."""
 
@@ -66,7 +71,7 @@ class Kill:
     """Kill the process: nothing of it runs any more, and only what the store has is left."""
 
 
-Act = Steer | Blank | Edit | Withdraw | Notice | Stop | LateStop | Cancel | SecondPrompt | Kill
+Act = Steer | Blank | Edit | Withdraw | Repeat | Notice | Stop | LateStop | Cancel | SecondPrompt | Kill
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +105,7 @@ IDLE: tuple[Act, ...] = (
     Steer(),
     Edit(),
     Withdraw(),
+    Repeat(),
     Stop(immediate=False, door="own"),
     LateStop(immediate=True),
     Notice(),
@@ -114,7 +120,7 @@ def planned(scene: Scene) -> list[Act]:
     """What people do to one run."""
     chance, features = scene.chance, scene.features
     acts: list[Act] = [Steer() for _ in range(chance.choice([0, 1, 2, 3, 6]))]
-    acts += [act for act in (Blank(), Notice(), SecondPrompt()) if chance.random() < 0.1]
+    acts += [act for act in (Blank(), Notice(), SecondPrompt(), Repeat()) if chance.random() < 0.1]
     if "edits" in features:
         acts += [chance.choice([Edit(), Withdraw()]) for _ in range(chance.choice([0, 1, 3]))]
     if "stops" in features and chance.random() < 0.6:

@@ -117,6 +117,8 @@ class Crowd:
                 self._write_nothing()
             case acts.Edit() | acts.Withdraw():
                 self._correct(act)
+            case acts.Repeat():
+                self._repeat()
             case acts.Notice():
                 self._scene.count("notice")
                 self._door("notify")(self._judges.notices.give())
@@ -171,6 +173,18 @@ class Crowd:
         scene.tell("crowd", f"{what} message {post.number}{'' if took else ': too late'}")
         if waits and not took and not scene.is_at(*_AT_WRITING):
             scene.blame(f"Message {post.number} waits, and its author may not touch it.")
+
+    def _repeat(self) -> None:
+        known = [receipt for receipt in self._door("receipts")() if receipt.id in self._written]
+        if not known:
+            return
+        receipt = self._scene.chance.choice(known)
+        post = self._written[receipt.id]
+        if not post.plain:
+            self._scene.count(f"message given again: {receipt.state}")
+            self._scene.tell("crowd", f"gives message {post.number} again")
+            if self._door("inject_message")(post.injection()) != receipt:
+                self._scene.blame(f"Message {post.number} was given twice, and has two receipts.")
 
     def _stop(self, stop: acts.Stop) -> None:
         scene, run, stage = self._scene, self._run, self._stage()

@@ -47,6 +47,7 @@ class Model:
 
     async def complete(self, request: ChatRequest, *, stream: ResponseStream | None = None, **_: Any) -> ChatResponse:
         if stream is None:  # the loop listens to every answer; a context that wants a summary does not
+            self._judges.requests.asked_for_summary(request)
             return await self._summary()
         scene, run = self._scene, self._judges.run
         self._asked += 1

@@ -40,6 +40,11 @@ class Requests:
         self._check_growth([kept for row in rows if (kept := _lasting(row)) is not None])
         return found
 
+    def asked_for_summary(self, request: ChatRequest) -> None:
+        """The context asks a model for a summary."""
+        for problem in problems_of(request):
+            self._scene.blame(f"A strict provider refuses the request for a summary: {problem}.")
+
     def view_changed(self) -> None:
         """The context shows another view from here on: it compacted, or a hook rewrote the rows of a request."""
         self._rebuilt = True
