@@ -85,6 +85,7 @@ BROKEN = {
         "MOST_TURNS = 10**9",
         (rules.limits_its_iterations,),
         "After 300 answers that all call a tool",
+        limit_s=30.0,
     ),
     "something else comes first": Broken(
         _START,

@@ -16,7 +16,7 @@ async def test_an_urgent_message_cuts_the_answer_and_is_answered(opened, model):
         await half.reached.wait()
         steer = await place.ana.say("general", "!the budget only", thread=ts)
         await place.reacted(steer, "eyes")
-        assert await place.said(ts) == ["First, the roadmap", "The budget, then."]
+        assert await place.said(ts) == ["First, the roadmap …", "The budget, then."]
     first, second = model.requests
     assert first.left, "the answer was not waited for"
     assert [row["role"] for row in second.body["messages"]] == ["user", "assistant", "user"]

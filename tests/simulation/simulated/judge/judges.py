@@ -166,6 +166,7 @@ class Judges:
                 self.receipts.answered()
                 self.spending.answered(data["usage"], response.finish_reason)
                 self.said.answered(response.finish_reason)
+                self.uses.answered(response.finish_reason)
             case "provider:error":
                 self.spending.failed()
             case "injection:applied":

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .uses import INTERRUPTED
+
 if TYPE_CHECKING:
     from simulated.judge.runs import RunRecord
     from simulated.scene import Scene
 
-# The agent's own word for an answer that an urgent message cut.
-_INTERRUPTED = "interrupted"
 # Stands in the log where a model refused to answer without a word.
 _DECLINED = "[No answer: the request was refused.]"
 
@@ -45,7 +45,7 @@ class Said:
             has_calls = bool(row.get("tool_calls"))
             if has_calls:
                 self._texts.append("")
-            if not has_calls or self._finish_reason == _INTERRUPTED:
+            if not has_calls or self._finish_reason == INTERRUPTED:
                 self._texts[-1] += _spoken(row)
         elif "injections" in metadata or "results" in metadata:
             self._texts.append("")

@@ -107,7 +107,8 @@ class Spending:
             self._check("conversation", self._conversation, data["conversation_usage"])
         if run.error is None and run.cut_s is None and data["status"] != "error" and data.get("reason") != "denied":
             self._check_reason(run, data)
-        self._scene.count(f"run ended: {data.get('reason')}" if "reason" in data else "run ended without a reason")
+        if "reason" in data:
+            self._scene.count(f"run incomplete: {data['reason']}")
 
     def restarted(self, rows: list[dict[str, Any]]) -> None:
         """The process died, and another has only what the log tells."""

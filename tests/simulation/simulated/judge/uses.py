@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 End = Literal["returned", "refused", "raised", "cancelled", "cancelled itself"]
 
+# The agent's own word for an answer that an urgent message cut.
+INTERRUPTED = "interrupted"
 # A tool is cancelled a callback after its time.
 _SLACK_S = 0.05
 # Where these are, a result is not what the tool made of it.
@@ -63,6 +65,8 @@ class Uses:
         self._uses: dict[str, Use] = {}
         self._ids: dict[str, str] = {}
         self._committed: dict[str, str] = {}
+        self._to_keep: list[Use] = []
+        self._asked_s = 0.0
         self._told: list[dict[str, Any]] | None = None
         self.store_failed = False
 
@@ -98,11 +102,22 @@ class Uses:
         uses = (use for use in self._uses.values() if use.end == "returned" and use.mark in self._committed)
         return [use for use in uses if use.mark in (use.text or "") and not self._is_deaf(use)]
 
+    def answered(self, finish_reason: str | None) -> None:
+        """The agent has told of an answer. One that an urgent message cut keeps the calls that have begun."""
+        if finish_reason == INTERRUPTED:
+            self._to_keep = [use for use in self._uses.values() if use.began_s >= self._asked_s and use.is_early]
+
     def asked(self) -> None:
         """The model is asked: calls of an answer that came to nothing have ended."""
         for use in self._uses.values():
             if use.is_early and use.end is None and use.mark not in self._committed and not self._is_deaf(use):
                 self._scene.blame(f"The tool '{use.tool}' is still at work, and nobody will hear of its result.")
+        for use in self._to_keep:
+            if use.mark not in self._committed and "modifying hooks" not in self._scene.features:
+                self._scene.blame(
+                    f"The tool '{use.tool}' had begun; an urgent message came, and its call is forgotten."
+                )
+        self._to_keep, self._asked_s = [], self._scene.now()
 
     def told(self, outcomes: list[dict[str, Any]]) -> None:
         """The agent says how each call ended."""
