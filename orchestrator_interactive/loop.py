@@ -117,6 +117,7 @@ class Loop:
         run, must_answer = self._run, False
         while True:
             run.check_stop()
+            await self.calls.bring_in()
             await self.take_in(self._inbox.drain())  # injection points 1 and, after tools, 3
             tools_allowed = self._has_means() and not must_answer
             await run.progress("thinking", iteration=run.iterations + 1)
@@ -204,16 +205,15 @@ class Loop:
         return Outcome(text, "incomplete" if self._reason else "success", self._reason)
 
     async def take_in(self, injections: tuple[Injection, ...]) -> None:
-        """Commit what was drained as one user row, after the results that were owed.
+        """Commit what was drained as one user row.
 
         What is not committed goes back to the front of the queue. An answer that these messages came after is shown
         first.
         """
+        if not injections:
+            return
         run = self._run
         try:
-            await self.calls.bring_in()
-            if not injections:
-                return
             await run.show()
             await run.context.add_message(injection_row(injections))
         except BaseException:

@@ -118,6 +118,13 @@ CASES = {
         Parts(mount_loop=broken.mount_harming_tools, features=_with("urgent steers")),
         "neither its time was up nor the run's",
     ),
+    "an urgent message that harms a call which has begun early": (
+        Parts(
+            mount_loop=broken.with_loop(broken.LoopThatForgetsCalls),
+            features=_with("urgent steers", "harmless tools", "many calls"),
+        ),
+        "its call is forgotten",
+    ),
     "a tool with side effects that begins early": (
         Parts(mount_loop=broken.with_tools(broken.LooksHarmless)),
         "began before its call stood in the log",

@@ -23,6 +23,7 @@ from .logs import (
 from .loops import (
     LoopThatAddsLater,
     LoopThatEndsSilently,
+    LoopThatForgetsCalls,
     LoopThatHidesErrors,
     LoopThatLivesOn,
     LoopThatTurnsProvidersRound,
@@ -45,6 +46,7 @@ __all__ = [
     "LooksHarmless",
     "LoopThatAddsLater",
     "LoopThatEndsSilently",
+    "LoopThatForgetsCalls",
     "LoopThatHidesErrors",
     "LoopThatLivesOn",
     "LoopThatTurnsProvidersRound",

@@ -79,6 +79,20 @@ class LoopThatTurnsProvidersRound(LoopLike):
         return answer
 
 
+class LoopThatForgetsCalls(LoopLike):
+    """Sees no calls in an answer that was cut."""
+
+    async def execute(self, prompt: str, context: Any, providers: dict[str, Any], *given: Any, **more: Any) -> str:
+        others = {name: _ProviderThatForgets(provider) for name, provider in providers.items()}
+        answer: str = await self._inner.execute(prompt, context, others, *given, **more)
+        return answer
+
+
+class _ProviderThatForgets(LoopLike):
+    def parse_tool_calls(self, response: Any) -> Any:
+        return [] if response.finish_reason == "interrupted" else self._inner.parse_tool_calls(response)
+
+
 def with_loop(kind: Callable[[Any], Any]) -> Mount:
     """Another orchestrator around the loop."""
 

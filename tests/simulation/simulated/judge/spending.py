@@ -37,7 +37,8 @@ class Spending:
         self.limits: list[str] = []
         self._answers = self._turns = 0
         self._last_reason: str | None = None
-        self._credit = 0
+        self._is_owed = False
+        self._continued = 0
 
     def thinks(self) -> None:
         """The agent is about to ask the model: how far may it go?"""
@@ -51,14 +52,15 @@ class Spending:
             and self._scene.now() - self._began_s >= terms.max_duration_s,
         }
         if not self.limits and any(reached.values()):
-            self._credit = 1 + _MOST_CONTINUATIONS
+            self._is_owed = True
         self.limits = [name for name, is_so in reached.items() if is_so or name in self.limits]
 
     def row_added(self, row: dict[str, Any]) -> None:
-        self._turns += bool(row.get("tool_calls"))
+        if row.get("tool_calls"):
+            self._turns, self._continued = self._turns + 1, 0
         metadata = row.get("metadata") or {}
         if "injections" in metadata or "results" in metadata:
-            self._credit += 1 + _MOST_CONTINUATIONS  # it is to be answered
+            self._is_owed, self._continued = True, 0  # it is to be answered
 
     def reads(self, usage: Usage | None) -> None:
         """A model says at once what a call has used up so far; one that is cut has cost that much."""
@@ -75,10 +77,12 @@ class Spending:
         if _of(usage) not in self._call:
             self._scene.blame(f"The agent tells of an answer that used up {_of(usage)}; it used up {self._call}.")
         self._close_call(_of(usage))
-        if self.limits:
-            self._credit -= 1
-            if self._credit < 0:
-                self._scene.blame(f"The run goes on and on beyond its limit ({', '.join(self.limits)}).")
+        if self.limits and not self._is_owed:
+            self._scene.blame(f"The run goes on beyond its limit ({', '.join(self.limits)}).")
+        self._continued = self._continued + 1 if finish_reason in _CUT_SHORT else 0
+        self._is_owed = 0 < self._continued <= _MOST_CONTINUATIONS
+        if self._continued > _MOST_CONTINUATIONS + 1:
+            self._scene.blame(f"An answer was continued {self._continued - 1} times.")
 
     def failed(self) -> None:
         """The agent has told of a call that failed."""

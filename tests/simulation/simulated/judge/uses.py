@@ -66,7 +66,7 @@ class Uses:
         self._ids: dict[str, str] = {}
         self._committed: dict[str, str] = {}
         self._to_keep: list[Use] = []
-        self._asked_s = 0.0
+        self._before = 0
         self._told: list[dict[str, Any]] | None = None
         self.store_failed = False
 
@@ -105,7 +105,7 @@ class Uses:
     def answered(self, finish_reason: str | None) -> None:
         """The agent has told of an answer. One that an urgent message cut keeps the calls that have begun."""
         if finish_reason == INTERRUPTED:
-            self._to_keep = [use for use in self._uses.values() if use.began_s >= self._asked_s and use.is_early]
+            self._to_keep = [use for use in list(self._uses.values())[self._before :] if use.is_early]
 
     def asked(self) -> None:
         """The model is asked: calls of an answer that came to nothing have ended."""
@@ -117,7 +117,7 @@ class Uses:
                 self._scene.blame(
                     f"The tool '{use.tool}' had begun; an urgent message came, and its call is forgotten."
                 )
-        self._to_keep, self._asked_s = [], self._scene.now()
+        self._to_keep, self._before = [], len(self._uses)
 
     def told(self, outcomes: list[dict[str, Any]]) -> None:
         """The agent says how each call ended."""
