@@ -59,8 +59,8 @@ class SessionManager(Protocol):
     - why the answer takes its time: `retrying` (`reason`: rate_limit, unavailable, timeout; `delay_s`, `attempt`,
       `max_attempts`), `fallback` (`to`: another provider), `compacting`
     - `complete`: `status` (success, incomplete, cancelled, error); `reason` and `detail` where it is incomplete;
-      `usage`, the tokens and the cost; `waiting`, the number of steers not read; `tools`, each with its `label` and its `outcome` (finished, failed,
-      cancelled, unknown)
+      `usage`, the tokens and the cost; `waiting`, the number of steers not read; `tools`, each with its `label` and its
+      `outcome` (finished, failed, cancelled, unknown)
     """
 
     async def execute(
