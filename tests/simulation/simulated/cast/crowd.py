@@ -158,6 +158,7 @@ class Crowd:
         recent = list(self._written)[-4:]
         message_id = scene.chance.choice(recent)
         post, waits = self._written[message_id], deliveries.waits(self._written[message_id])
+        in_hand = scene.is_at(*_AT_WRITING) or scene.story.lines[-1].who == "hook"
         if isinstance(act, acts.Edit):
             what, changed = "changes", self._people.rewrite(post)
             took: bool = self._door("edit_message")(message_id, changed.text)
@@ -171,7 +172,7 @@ class Crowd:
                 self._judges.withdrawn(post, message_id)
         scene.count(f"message {what}" if took else f"message {what}: too late")
         scene.tell("crowd", f"{what} message {post.number}{'' if took else ': too late'}")
-        if waits and not took and not scene.is_at(*_AT_WRITING):
+        if waits and not took and not in_hand:
             scene.blame(f"Message {post.number} waits, and its author may not touch it.")
 
     def _repeat(self) -> None:

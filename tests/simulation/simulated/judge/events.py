@@ -95,8 +95,10 @@ class Events:
             self._is_asking = False
 
     def _nothing_since(self, stop: StopRecord) -> bool:
-        """Whether the run did nothing more between its stop and this event (whose line is the last one)."""
-        return all(line.who in {"crowd", "agent"} for line in self._scene.story.lines[stop.line : -1])
+        """Whether the run did nothing more between its stop and this event."""
+        lines = self._scene.story.lines[stop.line :]
+        did = next((line.what for line in lines if line.who not in {"crowd", "agent"}), None)
+        return did is None or did.startswith("execution:end")
 
     def _note(self, event: str) -> None:
         if self._run is None or self._run.over:
