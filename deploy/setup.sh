@@ -70,6 +70,7 @@ bench)
 system)
     missing=""
     { command -v chromium || command -v chromium-browser || command -v google-chrome; } >/dev/null || missing="chromium"
+    command -v redis-server >/dev/null || missing="$missing redis-server"
     # Playwright's driver needs it, and a small Debian has none.
     PATH="$PATH:/sbin:/usr/sbin" ldconfig -p | grep -q 'libatomic\.so\.1' || missing="$missing libatomic1"
     # shellcheck disable=SC2086 # one word per package

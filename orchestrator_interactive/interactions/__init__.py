@@ -1,0 +1,12 @@
+"""The interaction stack: a conversation's log that branches, rewinds and comes back.
+
+`states` are what it holds, `flow` says which may follow which, `stack` is the log, and `tree` how its branches hang
+together. `stores` keep it, `serializers` write it, `records` are what stores keep. `render` shows it to a model,
+`artifacts` and `export` to everybody else.
+"""
+
+from __future__ import annotations
+
+from orchestrator_interactive.interactions.stack import Entry, InteractionStack
+
+__all__ = ["Entry", "InteractionStack"]

@@ -1,0 +1,51 @@
+"""What a conversation's log can refuse; each message is a sentence that says what to do."""
+
+from __future__ import annotations
+
+
+class InteractionError(Exception):
+    """The conversation's log cannot do this."""
+
+
+class InvalidTransition(InteractionError):  # noqa: N818 - a fact about the conversation
+    """A state cannot come at this point; `allowed` names those that can."""
+
+    def __init__(self, message: str, allowed: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.allowed = allowed
+
+
+class ConversationFinished(InvalidTransition):
+    """Nothing can be pushed to a finished conversation; fork or rewind it."""
+
+
+class WriteConflict(InteractionError):  # noqa: N818
+    """Somebody else has written to this conversation; look at it again before you write."""
+
+
+class NoSuchState(InteractionError, LookupError):  # noqa: N818
+    """There is no state at this index."""
+
+
+class NoSuchBranch(InteractionError, LookupError):  # noqa: N818
+    """The conversation has no branch of this name."""
+
+
+class BranchExists(InteractionError):  # noqa: N818
+    """The conversation has a branch of this name already; choose another one."""
+
+
+class Unreadable(InteractionError):  # noqa: N818
+    """What is stored of a state cannot be read."""
+
+
+class UnknownState(Unreadable):
+    """The state is of a type that nobody has defined here; import the module that defines it."""
+
+
+class NewerState(Unreadable):
+    """The state was written by a newer version; update this installation."""
+
+
+class StoreError(InteractionError):
+    """The store cannot be used."""

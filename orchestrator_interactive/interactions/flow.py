@@ -1,0 +1,102 @@
+"""Which state may come after which."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from orchestrator_interactive.interactions.errors import ConversationFinished, InvalidTransition
+from orchestrator_interactive.interactions.records import Flow, OpenCall
+from orchestrator_interactive.interactions.states import (
+    AgentCallState,
+    AgentResultState,
+    AssistantMessageState,
+    ToolCallState,
+    ToolResultState,
+    UserMessageState,
+    UserResponseState,
+)
+from orchestrator_interactive.interactions.states.base import START, may_follow
+
+if TYPE_CHECKING:
+    from orchestrator_interactive.interactions.states.base import BaseState
+
+_END = "FinishedState"
+_SAID = {UserMessageState.__name__, UserResponseState.__name__}
+
+
+def after(flow: Flow, state: BaseState, ref: str) -> Flow:
+    """The flow once the state has come, whose artifact is `ref`.
+
+    Raises:
+        InvalidTransition: the state may not come here; the message names what may.
+    """
+    name = type(state).__name__
+    if flow.last == _END:
+        raise ConversationFinished(
+            f"The conversation is finished: no {name} can be pushed to it. Go on in a fork, or rewind it."
+        )
+    if state.follows is None:
+        return flow
+    if flow.last not in state.follows:
+        raise _refused(flow, f"{name} cannot come {_at(flow.last)}")
+    return Flow(name, _open_after(flow, state, ref))
+
+
+def answers(flow: Flow, state: BaseState) -> OpenCall | None:
+    """The open call that a result answers."""
+    match state:
+        case ToolResultState():
+            return _find(flow, state.tool_call_id, "declared", "tool")
+        case AgentResultState():
+            return _find(flow, state.correlation_id, "agent")
+    return None
+
+
+def _open_after(flow: Flow, state: BaseState, ref: str) -> tuple[OpenCall, ...]:
+    match state:
+        case AssistantMessageState():
+            if flow.open and flow.last not in _SAID:
+                raise _refused(
+                    flow, f"AssistantMessageState cannot come while {_named(flow.open)} has no result: push that first"
+                )
+            return tuple(OpenCall(call["id"], ref, "declared") for call in state.tool_calls or () if call.get("id"))
+        case ToolCallState():
+            return _opened(flow, OpenCall(state.id, ref, "tool"))
+        case AgentCallState():
+            return _opened(flow, OpenCall(state.correlation_id, ref, "agent"))
+        case ToolResultState() | AgentResultState():
+            call = answers(flow, state)
+            if call is None:
+                raise _refused(flow, _unasked(flow, state))
+            return tuple(each for each in flow.open if each is not call)
+    return flow.open
+
+
+def _opened(flow: Flow, call: OpenCall) -> tuple[OpenCall, ...]:
+    same = next((each for each in flow.open if each.id == call.id), None)
+    if same is not None and same.kind != "declared":
+        raise _refused(flow, f"the call {call.id!r} is open already: give this one an id of its own")
+    return (*(each for each in flow.open if each is not same), call)
+
+
+def _find(flow: Flow, call_id: str, *kinds: str) -> OpenCall | None:
+    return next((each for each in flow.open if each.id == call_id and each.kind in kinds), None)
+
+
+def _unasked(flow: Flow, state: ToolResultState | AgentResultState) -> str:
+    call_id = state.tool_call_id if isinstance(state, ToolResultState) else state.correlation_id
+    there = f"open: {_named(flow.open)}" if flow.open else "no call is open"
+    return f"{type(state).__name__} answers {call_id!r}, which nobody has asked for ({there})"
+
+
+def _named(calls: tuple[OpenCall, ...]) -> str:
+    return ", ".join(repr(call.id) for call in calls)
+
+
+def _at(last: str) -> str:
+    return "at the beginning" if last == START else f"after {last}"
+
+
+def _refused(flow: Flow, problem: str) -> InvalidTransition:
+    allowed = may_follow(flow.last)
+    return InvalidTransition(f"{problem}. What may come {_at(flow.last)}: {', '.join(allowed)}.", allowed)

@@ -1,0 +1,97 @@
+"""States as they are written, and read again."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import zstandard
+
+from orchestrator_interactive.interactions.errors import NewerState, UnknownState, Unreadable
+from orchestrator_interactive.interactions.records import DAMAGED
+from orchestrator_interactive.interactions.states.base import state_type
+
+if TYPE_CHECKING:
+    from orchestrator_interactive.interactions.records import Envelope
+    from orchestrator_interactive.interactions.states.base import BaseState
+
+# Smaller data gain too little from it.
+COMPRESSED_FROM_BYTES = 2048
+# Of what a stored state unpacks to: more than any tool brings, and less than a damaged one could claim.
+_MOST_BYTES = 256 * 1024 * 1024
+
+_PACK = zstandard.ZstdCompressor(level=3, write_checksum=True)
+_UNPACK = zstandard.ZstdDecompressor()
+
+
+def encode(state: BaseState, ts: float | None = None) -> Envelope:
+    """A state as it is written; `ts` is its time in seconds since the epoch, by default now.
+
+    Raises:
+        ValueError: it holds what JSON does not know.
+    """
+    kind = type(state)
+    try:
+        text = json.dumps(state.data(), separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as e:
+        raise ValueError(f"{kind.__name__} holds what cannot be written as JSON: {e}.") from e
+    compressed = len(text) > COMPRESSED_FROM_BYTES
+    return {
+        "v": kind.__version__,
+        "t": kind.__name__,
+        "ts": time.time() if ts is None else ts,
+        "data": _PACK.compress(text.encode()) if compressed else text,
+        "compressed": compressed,
+    }
+
+
+def decode(envelope: Envelope) -> BaseState:
+    """The state that was written.
+
+    Raises:
+        NewerState: a newer version wrote it.
+        UnknownState: its type is not defined here.
+        Unreadable: it is damaged.
+    """
+    name, version = envelope["t"], envelope["v"]
+    if name == DAMAGED:
+        raise Unreadable("It is damaged or gone: nothing of it can be read.")
+    kind = state_type(name)
+    if kind is None:
+        raise UnknownState(f"A state of the type {name} is not known here: import the module that defines it.")
+    if version > kind.__version__:
+        raise NewerState(
+            f"{name} was written in version {version}, and here it has version {kind.__version__}: "
+            "update this installation to read it."
+        )
+    data = read_data(envelope)
+    try:
+        return kind.from_data(data if version == kind.__version__ else kind.migrate(data, version))
+    except (TypeError, ValueError, LookupError) as e:
+        raise Unreadable(f"{name}, written in version {version}, cannot be made of its data: {e}.") from e
+
+
+def read_data(envelope: Envelope) -> dict[str, Any]:
+    """The data of an envelope, whatever its type.
+
+    Raises:
+        Unreadable: they are damaged.
+    """
+    try:
+        text = envelope["data"]
+        if envelope["compressed"]:
+            text = _unpacked(text if isinstance(text, bytes) else base64.b64decode(text, validate=True))
+        data = json.loads(text)
+    except (ValueError, TypeError, RecursionError, zstandard.ZstdError) as e:
+        raise Unreadable(f"The data of {envelope['t']} are damaged: {e}.") from e
+    if not isinstance(data, dict):
+        raise Unreadable(f"The data of {envelope['t']} are damaged: they are no fields.")
+    return data
+
+
+def _unpacked(packed: bytes) -> bytes:
+    if not 0 <= zstandard.frame_content_size(packed) <= _MOST_BYTES:
+        raise ValueError("they do not say how large they are")
+    return _UNPACK.decompress(packed)

@@ -1,0 +1,323 @@
+"""A conversation's log, as those who write and read it see it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from orchestrator_interactive.interactions.errors import NoSuchState, Unreadable
+from orchestrator_interactive.interactions.flow import after, answers
+from orchestrator_interactive.interactions.records import Flow, Key, Node, damaged
+from orchestrator_interactive.interactions.serializers import decode, encode
+from orchestrator_interactive.interactions.states import AssistantMessageState, UserMessageState
+from orchestrator_interactive.interactions.states.base import START
+from orchestrator_interactive.interactions.stores.base import Change, Log
+from orchestrator_interactive.interactions.tree import Tree
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Sequence
+
+    from orchestrator_interactive.interactions.states.base import BaseState
+    from orchestrator_interactive.interactions.stores.base import LogStore
+    from orchestrator_interactive.interactions.tree import Branch, Cut
+
+# Of states that are read at a time.
+_PAGE = 500
+# What a person says then begins a task; else it belongs to the one that is on.
+_TASK_BEGINS_AFTER = (START, AssistantMessageState.__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A state with its place.
+
+    Args:
+        index: from the beginning of the conversation.
+        ref: of its artifact.
+        ts: when it was pushed, in seconds since the epoch.
+        episode: the number of the task that it belongs to.
+        kind: the name of its type.
+        state: `None` where it cannot be read; `problem` then says why.
+        parents: the refs of the artifacts that it comes from.
+    """
+
+    index: int
+    ref: str
+    ts: float
+    episode: int
+    kind: str
+    state: BaseState | None
+    problem: str | None = None
+    parents: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """The log as it was when the stack last looked, and the node at its end."""
+
+    log: Log
+    last: Node | None
+
+    @property
+    def length(self) -> int:
+        return self.log.tree.head.end
+
+
+class InteractionStack:
+    """The states of a conversation on its current branch.
+
+    A stack knows the log as it was when it last looked: at its first use, after each change of its own, after a
+    conflict and after `refresh`. A change is one atomic step; where somebody else has written meanwhile it raises
+    WriteConflict, nothing is written, and the next use looks again.
+
+    All methods raise StoreError where the store cannot be used.
+
+    Args:
+        store: where the log is kept; it is not closed by the stack.
+        asked_by: the ref of another agent's request that this conversation answers; it is the parent of the first
+            artifact of each task.
+    """
+
+    def __init__(self, store: LogStore, conversation_id: str, agent_id: str, *, asked_by: str | None = None) -> None:
+        if not conversation_id or not agent_id:
+            raise ValueError("A conversation and an agent are named by an id that is not blank.")
+        self.key = Key(conversation_id, agent_id)
+        self._store = store
+        self._asked_by = asked_by
+        self._seen: _Seen | None = None
+        self._one_at_a_time = asyncio.Lock()
+        self._unsettled: asyncio.Task[None] | None = None
+
+    async def push(self, *states: BaseState) -> tuple[str, ...]:
+        """Add states at the end, all of them or none; returns the refs of their artifacts.
+
+        Raises:
+            InvalidTransition: one of them may not come here (ConversationFinished: nothing may).
+            ValueError: one of them holds what JSON does not know.
+            WriteConflict: somebody else has written.
+        """
+        async with self._one_at_a_time:
+            seen = await self._look()
+            log = seen.log
+            nodes = self._nodes(seen.last, log.tree, states)
+            if nodes:
+                end, now = seen.length + len(nodes), nodes[-1].envelope["ts"]
+                tree = log.tree.grown(end, now)
+                await self._commit(Change(log.version, end, now, None if log.version else tree, nodes))
+                self._seen = _Seen(Log(log.version + 1, tree), nodes[-1])
+            return tuple(node.ref(self.key) for node in nodes)
+
+    async def restart(self, *states: BaseState) -> str | None:
+        """Begin the current branch anew with these states; returns the branch that has what was there, if anything was.
+
+        Raises:
+            InvalidTransition, ValueError, WriteConflict: as in `push`.
+        """
+        async with self._one_at_a_time:
+            return await self._rewind(await self._look(), 0, states)
+
+    async def pop(self) -> BaseState:
+        """Take the last state away and return it; it stays reachable on a branch that is left behind.
+
+        Raises:
+            NoSuchState: there is none.
+            Unreadable: it is damaged; `rewind` goes behind it.
+            WriteConflict: somebody else has written.
+        """
+        async with self._one_at_a_time:
+            seen = await self._look()
+            if seen.last is None:
+                raise NoSuchState("The conversation is empty: there is nothing to pop.")
+            state = decode(seen.last.envelope)
+            await self._rewind(seen, seen.length - 1)
+            return state
+
+    async def rewind(self, index: int) -> str | None:
+        """Make the state at `index` the last one; returns the branch that has what is left behind, if anything is.
+
+        Raises:
+            NoSuchState: there is none at this index.
+            WriteConflict: somebody else has written.
+        """
+        async with self._one_at_a_time:
+            seen = await self._look()
+            return await self._rewind(seen, self._place(seen, index) + 1)
+
+    async def fork(self, index: int | None = None, name: str | None = None) -> str:
+        """Make a branch with the states up to the one at `index`, by default all; returns its name.
+
+        The current branch stays the current one.
+
+        Raises:
+            NoSuchState: there is none at this index.
+            BranchExists: the name is taken.
+            WriteConflict: somebody else has written.
+        """
+        async with self._one_at_a_time:
+            seen = await self._look()
+            length = seen.length if index is None else self._place(seen, index) + 1
+            tree, name = seen.log.tree.forked(seen.log.tree.current, length, name, time.time())
+            await self._replant(seen, tree, seen.last)
+            return name
+
+    async def checkout(self, name: str) -> None:
+        """Go on with another branch.
+
+        Raises:
+            NoSuchBranch: there is none of this name.
+            WriteConflict: somebody else has written.
+        """
+        async with self._one_at_a_time:
+            seen = await self._look()
+            tree = seen.log.tree.checked_out(name)
+            await self._replant(seen, tree, await self._last(tree))
+
+    async def prune(self, names: Iterable[str]) -> int:
+        """Forget branches, with the states that no other branch has; returns how many. The current one stays.
+
+        Raises:
+            NoSuchBranch: there is none of such a name.
+            WriteConflict: somebody else has written.
+        """
+        async with self._one_at_a_time:
+            seen = await self._look()
+            tree, cuts = seen.log.tree.pruned(names)
+            await self._replant(seen, tree, seen.last, cuts=cuts)
+            return sum(cut.stop - cut.start for cut in cuts)
+
+    async def refresh(self) -> None:
+        """Look at the log as it is now."""
+        async with self._one_at_a_time:
+            self._seen = None
+            await self._look()
+
+    async def current(self) -> BaseState | None:
+        """The last state; `None`: the conversation is empty.
+
+        Raises:
+            Unreadable: it is damaged.
+        """
+        last = (await self._looked()).last
+        return None if last is None else decode(last.envelope)
+
+    async def length(self) -> int:
+        return (await self._looked()).length
+
+    async def at(self, index: int) -> BaseState:
+        """The state at an index; a negative one counts from the end.
+
+        Raises:
+            NoSuchState: there is none.
+            Unreadable: it is damaged.
+        """
+        seen = await self._looked()
+        place = self._place(seen, index)
+        return decode((await self._read(seen.log.tree, place, place + 1))[0].envelope)
+
+    async def iter_last_n(self, n: int) -> AsyncIterator[Entry]:
+        """The last `n` entries in order, damaged ones among them.
+
+        Raises:
+            ValueError: `n` is negative.
+        """
+        if n < 0:
+            raise ValueError("`n` is a number of entries: 0 or more.")
+        seen = await self._looked()
+        for start in range(max(seen.length - n, 0), seen.length, _PAGE):
+            for node in await self._read(seen.log.tree, start, min(start + _PAGE, seen.length)):
+                yield self._entry(node)
+
+    async def get_branch_info(self) -> list[Branch]:
+        """All branches, in the order in which they came to be."""
+        return (await self._looked()).log.tree.branches()
+
+    async def _rewind(self, seen: _Seen, length: int, states: Sequence[BaseState] = ()) -> str | None:
+        tree, left = seen.log.tree.rewound(length, time.time())
+        last = await self._last(tree)
+        nodes = self._nodes(last, tree, states)
+        await self._replant(
+            seen, tree.grown(length + len(nodes), tree.head.written), nodes[-1] if nodes else last, nodes
+        )
+        return left
+
+    async def _replant(
+        self, seen: _Seen, tree: Tree, last: Node | None, nodes: Sequence[Node] = (), cuts: Sequence[Cut] = ()
+    ) -> None:
+        """Commit other branches than before."""
+        head = tree.head
+        await self._commit(Change(seen.log.version, head.end, head.written, tree, nodes, cuts))
+        self._seen = _Seen(Log(seen.log.version + 1, tree), last)
+
+    def _nodes(self, last: Node | None, tree: Tree, states: Sequence[BaseState]) -> list[Node]:
+        """The nodes for states that come at the end of the current branch."""
+        nodes: list[Node] = []
+        for index, state in enumerate(states, tree.head.end):
+            last = self._node(last, tree.current, index, state)
+            nodes.append(last)
+        return nodes
+
+    def _node(self, last: Node | None, segment: int, index: int, state: BaseState) -> Node:
+        flow, episode = (last.flow, last.episode) if last else (Flow(), 0)
+        begins = isinstance(state, UserMessageState) and flow.last in _TASK_BEGINS_AFTER
+        envelope = encode(state)
+        call = answers(flow, state)
+        parents = (call.ref,) if call else (self._asked_by,) if begins and self._asked_by else ()
+        then = after(flow, state, f"{self.key.path}/{segment}/{index}")
+        return Node(segment, index, envelope, episode + begins, then, parents)
+
+    async def _looked(self) -> _Seen:
+        async with self._one_at_a_time:
+            return await self._look()
+
+    async def _look(self) -> _Seen:
+        if self._unsettled is not None:
+            await asyncio.wait([self._unsettled])
+            self._unsettled = None
+        if self._seen is None:
+            log = await self._store.load(self.key) or Log(0, Tree.planted(time.time(), self._asked_by))
+            self._seen = _Seen(log, await self._last(log.tree))
+        return self._seen
+
+    async def _last(self, tree: Tree) -> Node | None:
+        """The node at the end of the current branch."""
+        nodes = await self._read(tree, max(tree.head.end - 1, 0), tree.head.end)
+        return nodes[0] if nodes else None
+
+    async def _read(self, tree: Tree, start: int, stop: int) -> list[Node]:
+        """The nodes [start, stop) of the current branch, each in its place."""
+        nodes: list[Node] = []
+        for piece in tree.pieces(tree.current, start, stop):
+            found = await self._store.read(self.key, piece.segment, piece.start, piece.stop)
+            there = {node.index: node for node in found}
+            nodes += [there.get(i) or damaged(piece.segment, i) for i in range(piece.start, piece.stop)]
+        return nodes
+
+    async def _commit(self, change: Change) -> None:
+        """Write; whoever is cancelled meanwhile leaves a write behind that is waited for before the next look."""
+        writing = asyncio.ensure_future(self._store.commit(self.key, change))
+        try:
+            await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            self._seen, self._unsettled = None, writing
+            raise
+        except BaseException:
+            self._seen = None
+            raise
+
+    def _place(self, seen: _Seen, index: int) -> int:
+        place = index + seen.length if index < 0 else index
+        if not 0 <= place < seen.length:
+            name = seen.log.tree.head.name
+            there = f"has the states 0 to {seen.length - 1}" if seen.length else "is empty"
+            raise NoSuchState(f"There is no state {index}: branch {name} {there}.")
+        return place
+
+    def _entry(self, node: Node) -> Entry:
+        envelope, ref, state, problem = node.envelope, node.ref(self.key), None, None
+        try:
+            state = decode(envelope)
+        except Unreadable as e:
+            problem = str(e)
+        return Entry(node.index, ref, envelope["ts"], node.episode, envelope["t"], state, problem, node.parents)

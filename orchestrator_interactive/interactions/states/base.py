@@ -1,0 +1,78 @@
+"""What every state of a conversation has in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Self
+
+# What comes before the first state.
+START = "the beginning"
+# After these a conversation goes on.
+UNDERWAY = frozenset(
+    {
+        "UserMessageState",
+        "UserResponseState",
+        "AssistantMessageState",
+        "ToolCallState",
+        "ToolResultState",
+        "AgentCallState",
+        "AgentResultState",
+        "WaitingState",
+    }
+)
+
+_TYPES: dict[str, type[BaseState]] = {}
+
+
+@dataclass(slots=True, frozen=True)
+class BaseState:
+    """A step of a conversation: a frozen value whose fields are what JSON knows.
+
+    A subclass is a state of its own, under its class's name:
+
+    - `follows` names the states after which it may come. A state without (`None`) stands beside the flow: it may come
+      anywhere before the end, and what may follow stays as it was.
+    - `__version__` grows when the fields change; `migrate` then makes today's fields of those of an older version.
+    """
+
+    __version__: ClassVar[int] = 1
+    follows: ClassVar[frozenset[str] | None] = None
+
+    def __init_subclass__(cls) -> None:
+        # `slots=True` makes the class anew, under the same name and place.
+        known = _TYPES.get(cls.__name__)
+        if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise TypeError(
+                f"There is a state called {cls.__name__} already, in {known.__module__}: give this one another name."
+            )
+        _TYPES[cls.__name__] = cls
+
+    def data(self) -> dict[str, Any]:
+        """The fields, by name; those that have their default are left out."""
+        return {f.name: value for f in fields(self) if (value := getattr(self, f.name)) != f.default}
+
+    @classmethod
+    def from_data(cls, data: dict[str, Any]) -> Self:
+        """The state with these fields.
+
+        Raises:
+            TypeError: a field is missing or unknown.
+            ValueError: a field has a value that it cannot have.
+        """
+        return cls(**data)
+
+    @classmethod
+    def migrate(cls, data: dict[str, Any], version: int) -> dict[str, Any]:
+        """Today's fields, of those that an older `version` of this state wrote."""
+        del version
+        return data
+
+
+def state_type(name: str) -> type[BaseState] | None:
+    """The class of the states of this name."""
+    return _TYPES.get(name)
+
+
+def may_follow(name: str) -> tuple[str, ...]:
+    """The states that may come after one of this name, in alphabetical order; those beside the flow always may."""
+    return tuple(sorted(each for each, kind in _TYPES.items() if kind.follows is not None and name in kind.follows))

@@ -1,0 +1,15 @@
+"""The end of a conversation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from orchestrator_interactive.interactions.states.base import UNDERWAY, BaseState
+
+
+@dataclass(slots=True, frozen=True)
+class FinishedState(BaseState):
+    """The conversation is complete: nothing follows on this branch."""
+
+    follows: ClassVar[frozenset[str] | None] = UNDERWAY

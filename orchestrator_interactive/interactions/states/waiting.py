@@ -1,0 +1,36 @@
+"""Something that goes on elsewhere."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import ClassVar, Literal, get_args
+
+from orchestrator_interactive.interactions.states.base import UNDERWAY, BaseState
+
+Kind = Literal["tool", "agent", "llm", "user_input"]
+
+
+@dataclass(slots=True, frozen=True)
+class WaitingState(BaseState):
+    """The conversation waits.
+
+    Args:
+        kind: for whom.
+        deadline: until when, in seconds since the epoch; `None`: for as long as it takes.
+        correlation_id: the id of the call or the request that is waited for.
+    """
+
+    kind: Kind
+    deadline: float | None = None
+    correlation_id: str | None = None
+
+    follows: ClassVar[frozenset[str] | None] = UNDERWAY
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(Kind):
+            raise ValueError(f"A conversation waits for {', '.join(get_args(Kind))}; not for {self.kind!r}.")
+
+    def is_over(self, now_s: float | None = None) -> bool:
+        """Whether the deadline has passed; `now_s` in seconds since the epoch."""
+        return self.deadline is not None and (time.time() if now_s is None else now_s) >= self.deadline

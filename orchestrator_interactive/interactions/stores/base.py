@@ -1,0 +1,105 @@
+"""What a log store does; all that branches mean is decided in `tree`, the same for every store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from orchestrator_interactive.interactions.errors import WriteConflict
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from orchestrator_interactive.interactions.records import Key, Node
+    from orchestrator_interactive.interactions.tree import Cut, Tree
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """A conversation's log but for its states.
+
+    Args:
+        version: grows by one with every commit.
+        tree: its branches; the current one's end is up to date here as everywhere.
+    """
+
+    version: int
+    tree: Tree
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What one commit does to a log, all of it or nothing.
+
+    Args:
+        version: the log's version before it; 0: there is none yet.
+        end, written: of the current branch afterwards; states and seconds since the epoch.
+        tree: the branches afterwards, where anything but the current one's end and time is another; a new log has one.
+        nodes: new states, all in the current branch's segment, whose indices go on from its last own one.
+        cuts: states to forget.
+    """
+
+    version: int
+    end: int
+    written: float
+    tree: Tree | None = None
+    nodes: Sequence[Node] = ()
+    cuts: Sequence[Cut] = ()
+
+
+def conflict(key: Key) -> WriteConflict:
+    return WriteConflict(
+        f"Somebody else has written to conversation {key.conversation_id} of {key.agent_id}: "
+        "nothing was written. Look at it again, then repeat what still makes sense."
+    )
+
+
+class LogStore(Protocol):
+    """Keeps logs. Every method is atomic, and may be called by any number of tasks at once.
+
+    All raise StoreError where the store cannot be used: the message says why and what to do.
+    """
+
+    async def load(self, key: Key) -> Log | None:
+        """The log; `None`: there is none."""
+        ...
+
+    async def commit(self, key: Key, change: Change) -> None:
+        """Write a change.
+
+        Raises:
+            WriteConflict: the log has another version than the change expects; nothing was written.
+        """
+        ...
+
+    async def read(self, key: Key, segment: int, start: int, stop: int) -> list[Node]:
+        """The states [start, stop) that stand in a segment, in order; those that are not there are left out."""
+        ...
+
+    async def keys(self) -> list[Key]:
+        """Whose logs there are, the one written last first."""
+        ...
+
+    def scan(self, since: float, until: float, kinds: Sequence[str]) -> AsyncIterator[tuple[Key, Node]]:
+        """The states of all logs from [since, until), in seconds since the epoch; of these types, if any are named."""
+        ...
+
+    async def remove(self, key: Key, version: int) -> None:
+        """Forget a log with all its states.
+
+        Raises:
+            WriteConflict: it has another version.
+        """
+        ...
+
+    async def save_agent(self, agent_id: str, config: str) -> None:
+        """Keep the configuration of an agent, JSON; one of this id is replaced."""
+        ...
+
+    async def agents(self) -> dict[str, str]:
+        """The configurations of all agents, by id."""
+        ...
+
+    async def forget_agent(self, agent_id: str) -> None: ...
+
+    async def aclose(self) -> None: ...

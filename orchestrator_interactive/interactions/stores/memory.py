@@ -1,0 +1,72 @@
+"""Logs in memory: for tests, and for agents whose conversations need not outlive the process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from orchestrator_interactive.interactions.stores.base import Log, conflict
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from orchestrator_interactive.interactions.records import Key, Node
+    from orchestrator_interactive.interactions.stores.base import Change
+
+
+class MemoryStore:
+    """The store's contract, without a disk."""
+
+    def __init__(self) -> None:
+        self._logs: dict[Key, Log] = {}
+        self._nodes: dict[Key, dict[tuple[int, int], Node]] = {}
+        self._agents: dict[str, str] = {}
+
+    async def load(self, key: Key) -> Log | None:
+        return self._logs.get(key)
+
+    async def commit(self, key: Key, change: Change) -> None:
+        log = self._logs.get(key)
+        if (log.version if log else 0) != change.version:
+            raise conflict(key)
+        tree = change.tree or (log.tree if log else None)
+        if tree is None:
+            raise ValueError("The first change of a log brings its tree.")
+        self._logs[key] = Log(change.version + 1, tree.grown(change.end, change.written))
+        nodes = self._nodes.setdefault(key, {})
+        nodes.update({(node.segment, node.index): node for node in change.nodes})
+        for cut in change.cuts:
+            for index in range(cut.start, cut.stop):
+                nodes.pop((cut.segment, index), None)
+
+    async def read(self, key: Key, segment: int, start: int, stop: int) -> list[Node]:
+        nodes = self._nodes.get(key, {})
+        return [nodes[segment, index] for index in range(start, stop) if (segment, index) in nodes]
+
+    async def keys(self) -> list[Key]:
+        return sorted(self._logs, key=lambda key: self._logs[key].tree.head.written, reverse=True)
+
+    async def scan(self, since: float, until: float, kinds: Sequence[str]) -> AsyncIterator[tuple[Key, Node]]:
+        for key, nodes in list(self._nodes.items()):
+            for node in list(nodes.values()):
+                envelope = node.envelope
+                if since <= envelope["ts"] < until and (not kinds or envelope["t"] in kinds):
+                    yield key, node
+
+    async def remove(self, key: Key, version: int) -> None:
+        log = self._logs.get(key)
+        if (log.version if log else 0) != version:
+            raise conflict(key)
+        self._logs.pop(key, None)
+        self._nodes.pop(key, None)
+
+    async def save_agent(self, agent_id: str, config: str) -> None:
+        self._agents[agent_id] = config
+
+    async def agents(self) -> dict[str, str]:
+        return dict(self._agents)
+
+    async def forget_agent(self, agent_id: str) -> None:
+        self._agents.pop(agent_id, None)
+
+    async def aclose(self) -> None:
+        """Nothing to let go of."""

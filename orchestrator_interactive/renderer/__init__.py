@@ -1,0 +1,1 @@
+"""Templates for what agents are told."""
