@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from orchestrator_interactive.kernel.messages import ToolCall, ToolCallBlock
+from orchestrator_interactive.kernel.request_check import is_plain
 from orchestrator_interactive.results import late_row
 from orchestrator_interactive.run import RunDenied
 from orchestrator_interactive.tools import ToolUse
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from orchestrator_interactive.injection import InjectionQueue
     from orchestrator_interactive.kernel.messages import ContentBlock
-    from orchestrator_interactive.results import ToolOutcome
+    from orchestrator_interactive.results import SettledCall
     from orchestrator_interactive.run import Run
     from orchestrator_interactive.settings import LoopOptions
 
@@ -38,7 +39,7 @@ class ToolCalls:
         self._ids: set[str] = set()
         self._early: dict[str, ToolUse] = {}
         self._pending: list[ToolUse] = []
-        self._outcomes: list[ToolOutcome] = []
+        self._settled: list[SettledCall] = []
         self._grace: asyncio.TimerHandle | None = None
         self._is_cut = False
 
@@ -47,7 +48,7 @@ class ToolCalls:
         """Whether results are owed to the model."""
         return bool(self._pending)
 
-    def close(self) -> None:
+    def disarm(self) -> None:
         """Nothing is to be cut any more."""
         if self._grace is not None:
             self._grace.cancel()
@@ -58,10 +59,12 @@ class ToolCalls:
         return self._early.keys()
 
     def told(self) -> list[dict[str, Any]]:
-        """How each settled call ended, as progress tells of it."""
-        return [
-            {"tool": each.tool, "id": each.id, "label": each.label, "outcome": each.outcome} for each in self._outcomes
-        ]
+        """How each settled call ended, as progress tells of it. One that was dropped and came again is told once."""
+        settled = enumerate(self._settled)
+        return [each.told() for place, each in settled if not self._has_come_again(each, place + 1)]
+
+    def _has_come_again(self, call: SettledCall, since: int) -> bool:
+        return call.was_dropped and any(map(call.is_same_as, self._settled[since:]))
 
     def is_used(self, call_id: str) -> bool:
         """Whether a call of the run had this id, other than those that wait for their answer."""
@@ -77,9 +80,12 @@ class ToolCalls:
     def begin_early(self, block: ContentBlock, is_used: Callable[[str], bool], seen: set[str]) -> None:
         """Begin a call while the rest of its answer is on the way, where that can do no harm.
 
-        `seen` collects the ids of the answer: of two calls with the same one, the second will be given another.
+        `seen` collects the ids of the answer: of two calls with the same one, the second will be given another. So
+        will a call whose id is blank.
         """
-        if not isinstance(block, ToolCallBlock) or block.id in seen or is_used(block.id) or self.is_used(block.id):
+        if not isinstance(block, ToolCallBlock) or not is_plain(block.id) or block.id in seen:
+            return
+        if is_used(block.id) or self.is_used(block.id):
             return
         seen.add(block.id)
         if getattr(self._run.tools.get(block.name), "side_effect_free", False) and not self._grace:
@@ -96,7 +102,7 @@ class ToolCalls:
     async def settle(self, use: ToolUse, row: dict[str, Any] | None) -> None:
         """Add the row of a closed call to the log, and close its events; without a row it leaves no trace there."""
         self._open.remove(use)
-        self._outcomes.append(use.outcome())
+        self._settled.append(use.settled())
         try:
             if row is not None:
                 await self._run.context.add_message(row)
@@ -107,6 +113,8 @@ class ToolCalls:
         """End the early calls that no answer has asked for after all: it failed, or was changed."""
         dropped, self._early = list(self._early.values()), {}
         self._ids.difference_update(use.call.id for use in dropped)
+        for use in dropped:
+            use.drop()
         await self._drop(dropped)
 
     async def _drop(self, uses: Iterable[ToolUse]) -> None:
@@ -144,8 +152,8 @@ class ToolCalls:
             except RunDenied:
                 log.info("hook.denied_too_late", hook=wish.hook_name, hook_event=event)
 
-    async def news(self, inbox: InjectionQueue) -> None:
-        """Wait until a pending call is over, somebody writes, or the run is to end."""
+    async def wait_for_news(self, inbox: InjectionQueue) -> None:
+        """Wait until a pending call is over, a message waits to be read, or the run is to end."""
         woken = asyncio.Event()
 
         def wake(*_: object) -> None:
@@ -153,11 +161,17 @@ class ToolCalls:
 
         for use in self._pending:
             use.watch(wake)
-        with inbox.watch(wake), self._run.stop.watch(wake):
-            if not any(use.is_over for use in self._pending):
-                await woken.wait()
-        for use in self._pending:
-            use.watch(None)
+        try:
+            with inbox.watch(wake), self._run.stop.watch(wake):
+                while not self._is_news(inbox):  # whoever wrote may have taken it back
+                    woken.clear()
+                    await woken.wait()
+        finally:
+            for use in self._pending:
+                use.watch(None)
+
+    def _is_news(self, inbox: InjectionQueue) -> bool:
+        return self._run.is_stopped or len(inbox) > 0 or any(use.is_over for use in self._pending)
 
     def wind_up(self) -> None:
         """The run is to end: cut what has not begun, and the rest when the grace period is over."""

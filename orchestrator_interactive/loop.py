@@ -46,7 +46,7 @@ Status = Literal["success", "incomplete", "cancelled", "error"]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RunOutcome:
     """How a run ended; `reason` and `detail` say why it is incomplete."""
 
     text: str
@@ -70,7 +70,7 @@ class Loop:
         self._reason: str | None = None
         self.calls = ToolCalls(run, options)
 
-    async def go(self, begin: Callable[[], Awaitable[None]], providers: Mapping[str, Provider]) -> Outcome:
+    async def go(self, begin: Callable[[], Awaitable[None]], providers: Mapping[str, Provider]) -> RunOutcome:
         """Do what precedes the loop, and the loop; settle what it leaves behind on every way out.
 
         Raises:
@@ -80,24 +80,24 @@ class Loop:
             try:
                 return await self._until_time_is_up(begin, providers)
             except RunDenied as e:
-                return Outcome(f"Operation denied: {e}", "incomplete", "denied")
+                return RunOutcome(f"Operation denied: {e}", "incomplete", "denied")
             except RunStopped:
                 await self.calls.end()
                 if self._run.session_stop.is_cancelled:
                     await self._run.announce(events.CANCEL_REQUESTED, {"immediate": self._run.stop.is_immediate})
                 elif self._is_out_of_time:
-                    return Outcome(self._run.unshown, "incomplete", "max_duration_s")
-                return Outcome(self._run.unshown, "cancelled")
+                    return RunOutcome(self._run.unshown, "incomplete", "max_duration_s")
+                return RunOutcome(self._run.unshown, "cancelled")
             except Exception:
                 await self._run.show()
                 raise
             finally:
                 await self.calls.end()
-                self.calls.close()
+                self.calls.disarm()
 
     async def _until_time_is_up(
         self, begin: Callable[[], Awaitable[None]], providers: Mapping[str, Provider]
-    ) -> Outcome:
+    ) -> RunOutcome:
         clock, limit_s, timers = asyncio.get_running_loop(), self._options.max_duration_s, list[asyncio.TimerHandle]()
         if limit_s is not None:
             timers.append(clock.call_later(limit_s, self.calls.wind_up))
@@ -113,7 +113,7 @@ class Loop:
         self._is_out_of_time = True
         self._run.stop.request_graceful()
 
-    async def _loop(self, asking: Asking) -> Outcome:
+    async def _loop(self, asking: Asking) -> RunOutcome:
         run, must_answer = self._run, False
         while True:
             run.check_stop()
@@ -137,7 +137,7 @@ class Loop:
                 continue
             if self.calls.are_pending:
                 await run.show()
-                await self.calls.news(self._inbox)
+                await self.calls.wait_for_news(self._inbox)
                 continue
             late = self._inbox.drain_or_close()  # injection point 2
             if not late:
@@ -194,15 +194,15 @@ class Loop:
         self._continuations += 1
         return self._continuations <= _MOST_CONTINUATIONS
 
-    def _outcome(self, answer: ChatResponse) -> Outcome:
+    def _outcome(self, answer: ChatResponse) -> RunOutcome:
         text = self._run.unshown
         if self._options.max_cost_usd is not None and self._run.spent.cost_usd is None:
             log.warning("run.cost_unknown", max_cost_usd=str(self._options.max_cost_usd))
         if answer.finish_reason in _REFUSED:
-            return Outcome(text, "incomplete", "refusal", (answer.metadata or {}).get("refusal"))
+            return RunOutcome(text, "incomplete", "refusal", (answer.metadata or {}).get("refusal"))
         if answer.finish_reason in _CUT_SHORT:
-            return Outcome(text, "incomplete", "length")
-        return Outcome(text, "incomplete" if self._reason else "success", self._reason)
+            return RunOutcome(text, "incomplete", "length")
+        return RunOutcome(text, "incomplete" if self._reason else "success", self._reason)
 
     async def take_in(self, injections: tuple[Injection, ...]) -> None:
         """Commit what was drained as one user row.

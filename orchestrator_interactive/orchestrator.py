@@ -7,13 +7,15 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import structlog
+
 from orchestrator_interactive.injection import Injection, InjectionQueue, notice_row
 from orchestrator_interactive.kernel import events
 from orchestrator_interactive.kernel.cancellation import CancellationToken
 from orchestrator_interactive.kernel.hooks import CONTINUE
 from orchestrator_interactive.kernel.interop import at_home, own_hooks, own_tool
 from orchestrator_interactive.kernel.models import sendable
-from orchestrator_interactive.loop import Loop, Outcome
+from orchestrator_interactive.loop import Loop, RunOutcome
 from orchestrator_interactive.options import read
 from orchestrator_interactive.receipts import Receipts
 from orchestrator_interactive.results import lost_row
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from orchestrator_interactive.kernel.models import HookResult
     from orchestrator_interactive.receipts import Receipt
     from orchestrator_interactive.usage import Spent
+
+log = structlog.get_logger(__name__)
 
 NAME = "loop-interactive"
 
@@ -134,50 +138,66 @@ class InteractiveOrchestrator:
         if self._running is not None:
             raise RuntimeError("This orchestrator is running; inject the message instead.")
         home = at_home(coordinator) if coordinator else None
-        token = home.cancellation if home else CancellationToken()
-        own_tools = {name: own_tool(tool) for name, tool in tools.items()}
         run = Run(
             context,
-            own_tools,
+            {name: own_tool(tool) for name, tool in tools.items()},
             own_hooks(hooks),
             home,
-            token,
+            home.cancellation if home else CancellationToken(),
             on_progress,
             token_budgets=self._token_budgets,
             seen=self._seen,
         )
+        loop = self._prepared(run)
+        # A task of its own: whoever cancels this stops the loop, and nothing in it is torn in the middle.
+        left_behind = frozenset(each.id for each in self._queue.waiting())
+        working = Work(loop.go(partial(self._begin, run, loop, prompt, left_behind), providers))
+        with run.session_stop.watch(run.follow):
+            outcome = await self._to_its_end(run, loop, working)
+        if working.finished():
+            working.task.result()  # raises what the loop raised
+        return outcome.text
+
+    def _prepared(self, run: Run) -> Loop:
+        """The loop for a run, which is the one that is on from here."""
         self._running = run
         self._queue.open()
         self._receipts.begin()
         if self._forgetting is not None:
             self._forgetting.cancel()
-        loop = Loop(run, self._queue, self._receipts, self._options)
-        # A task of its own: whoever cancels this stops the loop, and nothing in it is torn in the middle.
-        left_behind = frozenset(each.id for each in self._queue.waiting())
-        working = Work(loop.go(partial(self._begin, run, loop, prompt, left_behind), providers))
-        with token.watch(run.follow):
+        return Loop(run, self._queue, self._receipts, self._options)
+
+    async def _to_its_end(self, run: Run, loop: Loop, working: Work[RunOutcome]) -> RunOutcome:
+        """Wait for the run, tell how it ended, and be free for the next one."""
+        try:
+            with run.stop.watch(partial(self._hurry, run, working)), _telling_of_compaction(run):
+                await working.end(run.cancel)
+        finally:
+            self._queue.close()
+            outcome = _outcome_of(working, run)
             try:
-                with run.stop.watch(partial(self._hurry, run, working)), _telling_of_compaction(run):
-                    await working.end(run.cancel)
+                await self._tell_end(run, loop, outcome)
             finally:
-                self._queue.close()
-                outcome = _outcome_of(working, run)
-                try:
-                    await Work(self._report_end(run, loop, outcome)).end(run.cancel)
-                finally:
-                    if not working.finished():
-                        run.give_up()
-                    self._running = None
-                    self._forgetting = asyncio.get_running_loop().call_later(_REMEMBERED_S, self._forget)
-        if working.finished():
-            working.task.result()  # raises what the loop raised
-        return outcome.text
+                if not working.finished():
+                    run.give_up()
+                self._running = None
+                self._forgetting = asyncio.get_running_loop().call_later(_REMEMBERED_S, self._forget)
+        return outcome
+
+    async def _tell_end(self, run: Run, loop: Loop, outcome: RunOutcome) -> None:
+        reporting = Work(self._report_end(run, loop, outcome))
+        try:
+            await reporting.end(run.cancel)
+        finally:
+            error = reporting.task.exception() if reporting.finished() else None
+            if error is not None:
+                log.error("run.end_not_told", run_id=run.id, exc_info=error)
 
     def _forget(self) -> None:
         """What can be read again need not take up memory in a conversation that rests."""
         self._seen = Seen()
 
-    def _hurry(self, run: Run, working: Work[Outcome]) -> None:
+    def _hurry(self, run: Run, working: Work[RunOutcome]) -> None:
         """Not even a log that hangs may hold whoever stops a run."""
         grace_s = 0 if run.stop.is_immediate else self._options.stop_grace_s
         asyncio.get_running_loop().call_later(grace_s + _ENDED_WITHIN_S, working.cut)
@@ -212,7 +232,7 @@ class InteractiveOrchestrator:
         await run.context.add_message(notice_row(self._notices[:count]))
         del self._notices[:count]
 
-    async def _report_end(self, run: Run, loop: Loop, outcome: Outcome) -> None:
+    async def _report_end(self, run: Run, loop: Loop, outcome: RunOutcome) -> None:
         if self._spent is not None:
             self._spent = self._spent.plus(run.spent)
         self._knows_log = self._knows_log and outcome.status in ("success", "incomplete")  # else rows may be missing
@@ -224,7 +244,7 @@ class InteractiveOrchestrator:
         await run.announce(events.ORCHESTRATOR_COMPLETE, complete)
         await run.progress("complete", **self._told(run, loop, outcome))
 
-    def _told(self, run: Run, loop: Loop, outcome: Outcome) -> dict[str, Any]:
+    def _told(self, run: Run, loop: Loop, outcome: RunOutcome) -> dict[str, Any]:
         why = {"reason": outcome.reason, "detail": outcome.detail}
         return {
             "iterations": run.iterations,
@@ -238,10 +258,10 @@ class InteractiveOrchestrator:
         }
 
 
-def _outcome_of(working: Work[Outcome], run: Run) -> Outcome:
+def _outcome_of(working: Work[RunOutcome], run: Run) -> RunOutcome:
     if not working.finished():
-        return Outcome(run.unshown, "cancelled")
-    return Outcome("", "error") if working.task.exception() else working.task.result()
+        return RunOutcome(run.unshown, "cancelled")
+    return RunOutcome("", "error") if working.task.exception() else working.task.result()
 
 
 @contextmanager

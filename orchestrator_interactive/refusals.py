@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.rows import metadata_of, user_row
+from orchestrator_interactive.rows import LEFT_OUT, is_prompt, metadata_of, user_row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     Row = dict[str, Any]
 
 _DECLINED = "[No answer: the request was refused.]"
-_BESIDE_A_PROMPT = {"injections", "notices", "results"}
-_LEFT_OUT = user_row("[What was said here is left out: it was refused.]")
+_IN_ITS_PLACE = user_row("[What was said here is left out: it was refused.]")
 
 
 def refused_row(row: Row) -> Row:
@@ -38,27 +37,31 @@ def without_refused(rows: Sequence[Row]) -> list[Row]:
     kept: list[Row] = []
     for row in rows:
         if is_refused(row):
-            kept[_begin_of_task(kept) :] = [_LEFT_OUT]
+            kept[_begin_of_task(kept) :] = [_IN_ITS_PLACE]
         else:
             kept.append(row)
     return kept
 
 
 def _begin_of_task(rows: Sequence[Row]) -> int:
-    """Where the last task begins: its prompt, and what an earlier run left unread for it."""
+    """Where the last task begins: its prompt, and what an earlier run left unread for it.
+
+    A view may show no prompt of it any more; what the view tells of the tasks before is none of it.
+    """
     begin = len(rows)
-    while begin > 0 and not _is_prompt(rows[begin - 1]):
+    while begin > 0 and not is_prompt(rows[begin - 1]) and not _is_note(rows[begin - 1]):
         begin -= 1
-    begin = max(begin - 1, 0)
-    while begin > 0 and _is_of_user(rows[begin - 1]) and not _is_prompt(rows[begin - 1]):
+    if begin > 0 and is_prompt(rows[begin - 1]):
+        begin -= 1
+    while begin > 0 and _leads_a_prompt(rows[begin - 1]):
         begin -= 1
     return begin
 
 
-def _is_prompt(row: Row) -> bool:
-    metadata = metadata_of(row)
-    return _is_of_user(row) and metadata.get("source") != "hook" and not metadata.keys() & _BESIDE_A_PROMPT
+def _leads_a_prompt(row: Row) -> bool:
+    is_of_user = isinstance(row, dict) and row.get("role") == "user"
+    return is_of_user and not is_prompt(row) and not _is_note(row)
 
 
-def _is_of_user(row: Row) -> bool:
-    return isinstance(row, dict) and row.get("role") == "user"
+def _is_note(row: Row) -> bool:
+    return LEFT_OUT in metadata_of(row)

@@ -9,7 +9,7 @@ import structlog
 
 from orchestrator_interactive.kernel.interop import own
 from orchestrator_interactive.kernel.models import ToolResult
-from orchestrator_interactive.rows import metadata_of, tool_row
+from orchestrator_interactive.rows import abridged, metadata_of, tool_row
 from orchestrator_interactive.run import changed
 
 if TYPE_CHECKING:
@@ -29,17 +29,26 @@ LATE_PREFIX = "[Results of tool calls that were still at work:]"
 
 Block = dict[str, Any]
 # Finished and failed are known results; cancelled did nothing; unknown may have done anything.
-Outcome = Literal["finished", "failed", "cancelled", "unknown"]
+ToolOutcome = Literal["finished", "failed", "cancelled", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
-class ToolOutcome:
-    """How one call ended: for the people who stop a run."""
+class SettledCall:
+    """How one call ended: for the people who stop a run. `was_dropped`: no answer asked for it after all."""
 
-    tool: str
-    id: str
+    call: ToolCall
     label: str | None
-    outcome: Outcome
+    outcome: ToolOutcome
+    was_dropped: bool
+
+    def told(self) -> dict[str, Any]:
+        """As progress tells of it."""
+        return {"tool": self.call.name, "id": self.call.id, "label": self.label, "outcome": self.outcome}
+
+    def is_same_as(self, other: SettledCall) -> bool:
+        """Whether a model means the same by both."""
+        mine, others = self.call, other.call
+        return mine.id == others.id or (mine.name, mine.arguments) == (others.name, others.arguments)
 
 
 def failure(message: str) -> ToolResult:
@@ -128,16 +137,9 @@ def _written_down(result: ToolResult) -> tuple[str | list[Block], bool]:
 
 def _capped(content: str | list[Block], most_chars: int) -> str | list[Block]:
     if isinstance(content, str):
-        return content if len(content) <= most_chars else _shortened(content, most_chars)
+        return abridged(content, most_chars)
     if sum(len(block.get("text", "")) for block in content) <= most_chars:
         return content
     text = "\n".join(block["text"] for block in content if block.get("type") == "text")
     others = [block for block in content if block.get("type") != "text"]
-    return [{"type": "text", "text": _shortened(text, most_chars)}, *others]
-
-
-def _shortened(text: str, most_chars: int) -> str:
-    tail = most_chars // 4
-    head = most_chars - tail
-    marker = f"[… {len(text) - most_chars} characters are left out here …]"
-    return f"{text[:head]}\n{marker}\n{text[len(text) - tail :]}"
+    return [{"type": "text", "text": abridged(text, most_chars)}, *others]

@@ -15,6 +15,13 @@ if TYPE_CHECKING:
 
     from orchestrator_interactive.kernel.messages import ContentBlock, ToolCall
 
+# The metadata of a user row in which a view of a conversation says what it leaves out.
+LEFT_OUT = "left_out"
+# The metadata of user rows that are no prompts: said or reported while the agent was at work, or written by a view.
+_NO_PROMPT = frozenset({"injections", "notices", "results", LEFT_OUT})
+# How a mark in the place of something long ends.
+MARK_END = "left out here …]"
+
 
 def user_row(text: str) -> dict[str, Any]:
     return {"role": "user", "content": text}
@@ -48,6 +55,23 @@ def metadata_of(row: Any) -> dict[str, Any]:
     """What is kept beside a row; nothing where others keep something of another form there."""
     metadata = row.get("metadata") if isinstance(row, dict) else None
     return metadata if isinstance(metadata, dict) else {}
+
+
+def is_prompt(row: Any) -> bool:
+    """Whether a task begins with a row, whatever its text imitates: its metadata say what else it could be."""
+    if not isinstance(row, dict) or row.get("role") != "user":
+        return False
+    metadata = metadata_of(row)
+    return metadata.get("source") != "hook" and _NO_PROMPT.isdisjoint(metadata)
+
+
+def abridged(text: str, most_chars: int) -> str:
+    """The beginning and the end of a text that is too long, with a mark between that says how much is missing."""
+    if len(text) <= most_chars:
+        return text
+    tail = most_chars // 4
+    mark = f"[… {len(text) - most_chars} characters are {MARK_END}"
+    return "\n".join(part for part in (text[: most_chars - tail], mark, text[len(text) - tail :]) if part)
 
 
 def call_ids(row: dict[str, Any]) -> list[str]:

@@ -19,7 +19,7 @@ from orchestrator_interactive.results import (
     TIMED_OUT,
     UNCHECKED,
     UNKNOWN_OUTCOME,
-    Outcome,
+    SettledCall,
     ToolOutcome,
     as_result,
     changed_result,
@@ -63,7 +63,8 @@ class ToolUse:
         self._announced_at = 0.0
         self._reached: Stage = "waiting"
         self._row: dict[str, Any] | None = None
-        self._outcome: Outcome = "cancelled"
+        self._is_dropped = False
+        self._outcome: ToolOutcome = "cancelled"
         self._reports = _Reports(self._tell_report)
         self._work = Work(self._go())
 
@@ -82,6 +83,11 @@ class ToolUse:
 
     def cut(self) -> None:
         self._work.cut()
+
+    def drop(self) -> None:
+        """Cut it, for no answer has asked for it after all."""
+        self._is_dropped = True
+        self.cut()
 
     def leave_alone(self) -> None:
         """Have whoever waits for its end go on without it."""
@@ -147,16 +153,16 @@ class ToolUse:
             return NOT_STARTED
         return TIMED_OUT.format(timeout_s=self._timeout_s) if self._timed_out else UNKNOWN_OUTCOME
 
-    def _how_it_ended(self) -> Outcome:
+    def _how_it_ended(self) -> ToolOutcome:
         if self.result is not None:
             return "finished" if self.result.success else "failed"
         return "unknown" if self._reached == "running" and self.has_side_effects else "cancelled"
 
-    def outcome(self) -> ToolOutcome:
+    def settled(self) -> SettledCall:
         """How it ended, once it is closed."""
         if self._reached == "waiting" and self._tool is not None:
             self._label = _label(self._tool, self._input)
-        return ToolOutcome(self.call.name, self.call.id, self._label, self._outcome)
+        return SettledCall(self.call, self._label, self._outcome, was_dropped=self._is_dropped)
 
     def _note_crash(self) -> None:
         """What went wrong around a tool (a hook, an odd result) is a failed call, too."""

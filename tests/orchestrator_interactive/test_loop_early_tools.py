@@ -159,6 +159,15 @@ class TestTheBeginning:
         assert sorted((await results(agent)).values()) == ["again", "seen"]
         assert tool.finished == 2
 
+    @pytest.mark.parametrize("blank", ["", " "])
+    async def test_a_call_with_a_blank_id_is_made_once(self, blank: str) -> None:
+        tool = _harmless(echo("look"))
+        nameless = ToolCallBlock(id=blank, name="look", input={"text": "seen"})
+        agent = await make_agent(streaming(nameless, then=answer(nameless)), say("ok"), tools=[tool])
+        assert await agent.run() == "ok"
+        assert len(tool.inputs) == 1
+        assert await results(agent) == {"call": "seen"}
+
     async def test_an_id_of_an_earlier_answer_gets_another_name_and_one_result(self) -> None:
         tool = _harmless(echo("look"))
         agent = await make_agent(streaming(LOOK, then=_look()), streaming(LOOK, then=_look()), say("ok"), tools=[tool])

@@ -56,6 +56,11 @@ def _pairs(agent: Agent) -> tuple[list[str], list[str]]:
     return sorted(begun), sorted(ended)
 
 
+def _told(agent: Agent) -> list[tuple[str, str]]:
+    """What the end tells of each call: its id, and what became of it."""
+    return [(each["id"], each["outcome"]) for each in agent.progress.of("complete")[0]["tools"]]
+
+
 class TestAnAnswerThatIsNot:
     @pytest.mark.parametrize("finished", [False, True])
     async def test_one_of_an_answer_that_failed_leaves_no_row_and_its_events_are_closed(
@@ -89,6 +94,54 @@ class TestAnAnswerThatIsNot:
         assert await agent.run() == "ok"
         assert await results(agent) == {"a": "seen"}
         await goes_on(agent)
+
+    @pytest.mark.parametrize(
+        "again",
+        [LOOK, LOOK.model_copy(update={"id": "b"}), LOOK.model_copy(update={"input": {"text": "more"}})],
+        ids=["the same", "with another id", "with another input"],
+    )
+    async def test_one_that_the_next_attempt_makes_is_told_at_the_end_as_what_it_came_to(
+        self, again: ToolCallBlock
+    ) -> None:
+        gate, broken = asyncio.Event(), asyncio.Event()
+        tool = _harmless(gated(gate, "look"))
+        steps = streaming(LOOK, broken, then=fail(DOWN)), answer(again), say("ok")
+        agent = await make_agent(*steps, tools=[tool], retry_base_delay_s=0)
+        run = agent.start()
+        await tool.started()
+        broken.set()
+        await agent.provider.asked(2)
+        gate.set()
+        assert await soon(run) == "ok"
+        assert tool.cancelled == 1
+        assert _told(agent) == [(again.id, "finished")]
+
+    async def test_one_that_is_not_made_again_is_told_at_the_end_beside_others(self) -> None:
+        other = ToolCallBlock(id="b", name="look", input={"text": "other"})
+        step = streaming(LOOK, then=fail(DOWN))
+        agent = await make_agent(step, answer(other), say("ok"), tools=[_harmless(echo("look"))], retry_base_delay_s=0)
+        assert await agent.run() == "ok"
+        assert [each for each, _ in _told(agent)] == ["a", "b"]
+
+    async def test_a_stop_while_it_comes_again_tells_it_once(self) -> None:
+        tool = _harmless(gated(asyncio.Event(), "look"))
+        again = LOOK.model_copy(update={"id": "b"})
+        broken = asyncio.Event()
+        steps = streaming(LOOK, broken, then=fail(DOWN)), streaming(again, then=never())
+        agent = await make_agent(*steps, tools=[tool], retry_base_delay_s=0)
+        run = agent.start()
+        await tool.started()
+        broken.set()
+        await tool.started(2)
+        agent.stop()
+        await soon(run)
+        assert _told(agent) == [("b", "cancelled")]
+
+    async def test_calls_of_one_answer_that_are_alike_are_all_told(self) -> None:
+        twice = LOOK, LOOK.model_copy(update={"id": "b"})
+        agent = await make_agent(streaming(*twice, then=answer(*twice)), say("ok"), tools=[_harmless(echo("look"))])
+        assert await agent.run() == "ok"
+        assert _told(agent) == [("a", "finished"), ("b", "finished")]
 
     @pytest.mark.parametrize("immediate", [False, True])
     async def test_a_stop_in_mid_stream_cuts_it_and_leaves_no_row(self, *, immediate: bool) -> None:

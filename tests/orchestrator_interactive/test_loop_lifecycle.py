@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from agents import after, call, echo, fail, make_agent, never, say, soon, use
+from structlog.testing import capture_logs
 
 from orchestrator_interactive import InteractiveOrchestrator
 from orchestrator_interactive.kernel import HookRegistry, HookResult
@@ -174,6 +175,26 @@ async def test_the_loop_runs_without_a_coordinator() -> None:
     assert answer == "ok"
     assert [row["role"] for row in await context.get_messages()] == ["user", "user", "assistant", "tool", "assistant"]
     assert not orchestrator.stop()
+
+
+async def test_an_end_that_cannot_be_told_is_logged_and_does_not_take_the_answer_along() -> None:
+    class Broken(HookRegistry):
+        async def emit(self, event: str, data: dict[str, Any] | None = None) -> HookResult:
+            if event == "execution:end":
+                raise OSError("no disk")
+            return await super().emit(event, data)
+
+    hooks = Broken()
+    agent = await make_agent(say("ok"))
+    agent.events.listen(hooks, "execution:end")
+    orchestrator, context = InteractiveOrchestrator({}), SimpleContext(ContextOptions(), hooks)
+    with capture_logs() as logs:
+        assert await orchestrator.execute("go", context, {"p": agent.provider}, {}, hooks) == "ok"
+    [(event, error)] = [(each["event"], each["exc_info"]) for each in logs if each["log_level"] == "error"]
+    assert event == "run.end_not_told"
+    assert isinstance(error, OSError)
+    agent.provider.add(say("again"))
+    assert await orchestrator.execute("go", context, {"p": agent.provider}, {}, HookRegistry()) == "again"
 
 
 async def test_a_hook_without_a_coordinator_still_counts() -> None:

@@ -243,6 +243,17 @@ class TestTheWait:
         assert await delivered(agent) == []
         await goes_on(agent)
 
+    async def test_one_that_is_withdrawn_while_the_run_waits_for_the_tool_asks_the_model_nothing(self) -> None:
+        work = Work()
+        agent = await work.steered(say("meanwhile"), say("done"))
+        await work.waits()
+        agent.inject(Injection("!no", id="1"))
+        assert agent.withdraw("1")
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert await work.ends() == "done"
+        assert len(agent.provider.requests) == 3
+
     async def test_what_was_said_before_a_late_result_is_not_glued_to_what_is_said_after_it(self) -> None:
         work = Work()
         agent = await work.steered(streaming("It is", then=never()), say("Done."))

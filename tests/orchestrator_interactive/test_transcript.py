@@ -9,6 +9,7 @@ import pytest
 from agents import ScriptedProvider, ScriptedTool, echo
 from structlog.testing import capture_logs
 
+from orchestrator_interactive.injection import Injection, injection_row
 from orchestrator_interactive.kernel.messages import ThinkingBlock, ToolCall, ToolCallBlock
 from orchestrator_interactive.kernel.request_check import problems_of
 from orchestrator_interactive.requests import RequestBuilder, unreadable
@@ -235,6 +236,23 @@ class TestGrowing:
         assert sent[0] == user_row("one")
         assert "refused" in sent[1]["content"]
         assert len(sent) == 2
+
+    @pytest.mark.parametrize("steered", [False, True])
+    @pytest.mark.parametrize("prompts", [["bad"], []])
+    def test_what_a_view_tells_of_earlier_tasks_stays_where_one_was_refused(
+        self, prompts: list[str], *, steered: bool
+    ) -> None:
+        note = {**user_row("[Summary]"), "metadata": {"left_out": 3}}
+        meanwhile = [injection_row([Injection("more")])] if steered else []
+        refused = {"role": "assistant", "content": "I", "metadata": {"refused": True}}
+        sent = _sent([note, *map(user_row, prompts), *meanwhile, refused, user_row("next")])
+        assert [row["content"] for row in sent[::2]] == ["[Summary]", "next"]
+        assert "refused" in sent[1]["content"]
+
+    def test_a_row_of_no_known_form_is_no_prompt(self) -> None:
+        refused = {"role": "assistant", "content": "I", "metadata": {"refused": True}}
+        odd: list[Any] = [None, "user", {"role": ["user"]}, {"content": "x"}]
+        assert len(_sent([user_row("one"), user_row("two"), *odd, refused])) == 2
 
     def test_a_repair_is_logged_once_however_often_it_is_made(self) -> None:
         transcript, rows = Transcript(), [USER, _result("a"), USER]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.rows import metadata_of
+from orchestrator_interactive.rows import is_prompt, metadata_of
 from orchestrator_interactive.tokens import estimate
 
 if TYPE_CHECKING:
@@ -12,9 +12,7 @@ if TYPE_CHECKING:
 
     Row = dict[str, Any]
 
-# The metadata of user rows that are no prompts: said or reported while the agent was at work, or written by a view.
-LEFT_OUT = "left_out"
-_NO_PROMPT = frozenset({"injections", "notices", "results", LEFT_OUT})
+begins_a_task = is_prompt
 
 
 class History:
@@ -32,11 +30,6 @@ class History:
         self.rows.append(copied(row))
         self.sizes.append(size)
         self.tokens += size
-
-
-def begins_a_task(row: Row) -> bool:
-    """Whether a user row is a prompt, whatever its text imitates: its metadata say what else it could be."""
-    return row["role"] == "user" and not is_of_a_hook(row) and _NO_PROMPT.isdisjoint(metadata_of(row))
 
 
 def is_said(row: Row) -> bool:

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.modules.context_simple.history import begins_a_task, is_result, is_said
+from orchestrator_interactive.rows import MARK_END, abridged
 from orchestrator_interactive.tokens import BYTES_PER_TOKEN, estimate
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ _READABLE_TOKENS = 250
 # What a user row keeps at least, so that its first line says whose words it holds.
 _USER_CHARS = 400
 _MARK_TOKENS = 20
-_MARK_END = "left out here …]"
 
 
 def shortened_rows(history: History, shown: Sequence[int], excess: float) -> dict[int, Row]:
@@ -41,7 +41,7 @@ def shortened_rows(history: History, shown: Sequence[int], excess: float) -> dic
             size = estimate(short.get(i, rows[i]))
             row = _shortened_row(rows[i], max(least, int(size - excess) - _MARK_TOKENS))
             saved = size - estimate(row)
-            if saved > 0 and _MARK_END in row["content"]:
+            if saved > 0 and MARK_END in row["content"]:
                 short[i], excess = row, excess - saved
     return short
 
@@ -56,11 +56,7 @@ def shortened(text: str, tokens: int, least_chars: int = 0) -> str:
     """The beginning and the end of a text, about `tokens` long, with a mark between that says how much is missing."""
     size = len(text.encode(errors="replace"))
     chars = max(int(len(text) * tokens * BYTES_PER_TOKEN / size) if size else 0, least_chars)
-    if chars >= len(text):
-        return text
-    tail = chars // 4
-    mark = f"[… {len(text) - chars} characters are {_MARK_END}"
-    return "\n".join(part for part in (text[: chars - tail], mark, text[len(text) - tail :]) if part)
+    return abridged(text, chars)
 
 
 def plain_text(content: Any) -> str:
@@ -75,7 +71,7 @@ def _block_text(block: Any) -> str:
         case {"type": "text", "text": str(text)}:
             return text
         case {"type": "image"}:
-            return f"[… an image is {_MARK_END}"
+            return f"[… an image is {MARK_END}"
         case {"type": "tool_result", "output": output}:
             return output if isinstance(output, str) else _written(output)
         case {"type": "thinking" | "redacted_thinking" | "reasoning" | "tool_call"}:

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.modules.context_simple.cutting import cut_for
-from orchestrator_interactive.modules.context_simple.history import LEFT_OUT, is_of_a_hook, is_system
+from orchestrator_interactive.modules.context_simple.history import is_of_a_hook, is_system
 from orchestrator_interactive.modules.context_simple.shortening import shortened, shortened_rows
 from orchestrator_interactive.modules.context_simple.summarising import summary_request
+from orchestrator_interactive.rows import LEFT_OUT
 from orchestrator_interactive.tokens import estimate
 
 if TYPE_CHECKING:

@@ -141,8 +141,7 @@ class Uses:
     def _check_told(self, outcomes: list[dict[str, Any]]) -> None:
         ids = [each["id"] for each in outcomes]
         for each in dict.fromkeys(ids):
-            # A call may be cut before anybody was asked about it, and its answer with it.
-            if ids.count(each) > max(1, len(self._marks(each))):
+            if ids.count(each) > 1:
                 self._scene.blame(f"The end tells {ids.count(each)} times what became of the call {each}.")
         wanted = {use.call_id: use.tool for use in self._uses.values()}
         if not self.store_failed:
