@@ -39,7 +39,7 @@ def assistant_row(content: Iterable[ContentBlock], calls: Iterable[ToolCall] = (
     blocks += [ToolCallBlock(id=c.id, name=c.name, input=c.arguments) for c in calls if c.id not in inside]
     row: dict[str, Any] = {"role": "assistant", "content": [block.model_dump(exclude_none=True) for block in blocks]}
     if calls:
-        row["tool_calls"] = [_wire_call(call) for call in calls]
+        row["tool_calls"] = [wire_call(call.id, call.name, call.arguments) for call in calls]
     return row
 
 
@@ -166,6 +166,6 @@ def _free(call_id: str, is_taken: Callable[[str], bool]) -> str:
     return f"{wish}-{free}"
 
 
-def _wire_call(call: ToolCall) -> dict[str, Any]:
-    function = {"name": call.name, "arguments": json.dumps(call.arguments)}
-    return {"id": call.id, "type": "function", "function": function}
+def wire_call(call_id: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """A call as it stands in `tool_calls`."""
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}

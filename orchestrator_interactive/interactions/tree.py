@@ -163,7 +163,7 @@ class Tree:
             return self._with({self.current: replace(head, parent=parent, base=base, end=length, written=now)}), None
         left = self._free_name()
         origin = f"left behind when {head.name} was rewound to {_states(length)}"
-        tree = self._with({self.current: replace(head, name=left, origin=origin)})
+        tree = self._with({self.current: replace(head, name=left, origin=origin, created=now)})
         tree = tree._sprouted(self.current, length, replace(head, written=now))  # noqa: SLF001 - a tree of its own
         return replace(tree, current=self.next_segment), left
 

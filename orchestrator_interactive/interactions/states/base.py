@@ -39,9 +39,9 @@ class BaseState:
     follows: ClassVar[frozenset[str] | None] = None
 
     def __init_subclass__(cls) -> None:
-        # `slots=True` makes the class anew, under the same name and place.
         known = _TYPES.get(cls.__name__)
-        if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+        # In the same module it may be the same one: `slots=True` makes a class anew.
+        if known is not None and known.__module__ != cls.__module__:
             raise TypeError(
                 f"There is a state called {cls.__name__} already, in {known.__module__}: give this one another name."
             )

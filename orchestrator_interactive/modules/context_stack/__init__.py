@@ -1,0 +1,48 @@
+"""`context-stack`: a conversation whose log is an interaction stack, so that it comes back after a restart.
+
+`context` keeps rows and log together, `rows` says which states a row is, and `states` has the one that is no step of a
+conversation's flow. What the model sees is decided by `context-simple`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from orchestrator_interactive.interactions import InteractionStack
+from orchestrator_interactive.interactions.stores import open_store
+from orchestrator_interactive.kernel import events
+from orchestrator_interactive.kernel.interop import at_home
+from orchestrator_interactive.modules.context_stack.context import StackContext, StackOptions
+from orchestrator_interactive.options import read
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
+
+__all__ = ["StackContext", "StackOptions", "mount"]
+
+
+async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> Callable[[], Awaitable[None]] | None:
+    """Mount the context.
+
+    The capability `interactions.store`, where the session has it, is the store that it uses; else it opens its own.
+    It brings the capabilities `interactions.stack`, the log, and `interactions.reward(tool_call_id, reward)`.
+
+    Raises:
+        ValueError: the configuration has an unknown option or a value out of range.
+        StoreError: the store cannot be opened.
+    """
+    coordinator = at_home(coordinator)
+    options = read(StackOptions, config, "context-stack")
+    shared = coordinator.get_capability("interactions.store")
+    store = shared or await open_store(options.store)
+    stack = InteractionStack(store, options.conversation_id or coordinator.session_id, options.agent_id)
+    context = StackContext(options, coordinator.hooks, stack)
+    coordinator.register_contributor(
+        "observability.events", "context-stack", lambda: [events.CONTEXT_PRE_COMPACT, events.CONTEXT_POST_COMPACT]
+    )
+    coordinator.register_capability("interactions.stack", stack)
+    coordinator.register_capability("interactions.reward", context.reward)
+    await coordinator.mount("context", context)
+    return None if shared else store.aclose

@@ -1,0 +1,162 @@
+"""The context: rows in, rows out, and a log under it that outlives the process."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from pydantic import Field
+
+from orchestrator_interactive.interactions.errors import ConversationFinished, InvalidTransition, WriteConflict
+from orchestrator_interactive.modules.context_simple import ContextOptions, SimpleContext
+from orchestrator_interactive.modules.context_stack.rows import fitting, row_of, states_of
+from orchestrator_interactive.modules.context_stack.states import RowState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from orchestrator_interactive.interactions import InteractionStack
+    from orchestrator_interactive.kernel.hooks import HookRegistry
+
+    Row = dict[str, Any]
+
+log = structlog.get_logger(__name__)
+
+_CHANGED = (
+    "This conversation was changed from elsewhere while I was at work on it (rewound, or another branch was checked "
+    "out). Write again, and I go on from where it stands now."
+)
+
+
+class StackOptions(ContextOptions):
+    """Configuration of `context-stack`: where the log is, and the options of `context-simple`.
+
+    Args:
+        store: `memory:`, `sqlite:PATH` or `redis://…`; not used where the session brings a store of its own.
+        conversation_id: whose log it is; by default the id of the session.
+        agent_id: the agent's part in it.
+        render_policy: what is done to the rows before the model sees them, by the name of a render policy.
+    """
+
+    store: str = "memory:"
+    conversation_id: str | None = Field(default=None, min_length=1)
+    agent_id: str = Field(default="agent", min_length=1)
+    render_policy: str | None = None
+
+
+class StackContext:
+    """The contract's ContextManager over an interaction stack.
+
+    A row is in the log before it is in the history; what the model sees of that is decided as in `context-simple`. The
+    log is read at the first use. Where somebody rewinds it or goes on with another branch meanwhile, the next thing
+    that people say continues from there; a run that is on ends with WriteConflict.
+    """
+
+    def __init__(self, options: StackOptions, hooks: HookRegistry, stack: InteractionStack) -> None:
+        self._shown = SimpleContext(options, hooks)
+        self._stack = stack
+        self._rewards: dict[str, float] = {}
+        self._one_at_a_time = asyncio.Lock()
+        self._is_read = False
+        # Whether the rows of the run that is on were cut off from their beginning.
+        self._is_torn = False
+
+    async def add_message(self, message: Row) -> None:
+        """Append a row.
+
+        Raises:
+            ValueError: it has no role, or holds what JSON does not know.
+            ConversationFinished: nothing can be added any more.
+            WriteConflict: the conversation was changed from elsewhere.
+            StoreError: the log cannot be written.
+        """
+        if not message.get("role"):
+            raise ValueError("A message needs a 'role': user, assistant, tool or system.")
+        async with self._one_at_a_time:
+            await self._read()
+            self._is_read = False  # until it is certain what is in the log
+            await self._write(message)
+            await self._shown.add_message(message)
+            self._is_read = True
+
+    async def get_messages_for_request(self, token_budget: int | None = None, provider: Any | None = None) -> list[Row]:
+        """What the model is to see; see `context-simple`.
+
+        Raises:
+            StoreError: the log cannot be read.
+        """
+        async with self._one_at_a_time:
+            await self._read()
+        return await self._shown.get_messages_for_request(token_budget, provider)
+
+    async def get_messages(self) -> list[Row]:
+        """The whole history of the current branch.
+
+        Raises:
+            StoreError: the log cannot be read.
+        """
+        async with self._one_at_a_time:
+            await self._read()
+            return await self._shown.get_messages()
+
+    async def set_messages(self, messages: Iterable[Row]) -> None:
+        """Replace the history; what was there stays reachable on a branch that is left behind.
+
+        Raises:
+            ValueError: a row holds what JSON does not know.
+            WriteConflict: the conversation was changed from elsewhere.
+            StoreError: the log cannot be written.
+        """
+        rows = list(messages)
+        async with self._one_at_a_time:
+            self._is_read = False
+            await self._stack.restart(*fitting(rows))
+            await self._shown.set_messages(rows)
+            self._is_read, self._is_torn = True, False
+
+    async def clear(self) -> None:
+        """Begin anew; what was there stays reachable on a branch that is left behind."""
+        await self.set_messages([])
+
+    def reward(self, tool_call_id: str, reward: float) -> None:
+        """Say how well the result of a call serves; that is written down with the result."""
+        self._rewards[tool_call_id] = reward
+
+    async def _write(self, row: Row) -> None:
+        """Push a row, where the conversation stands now if it is what a run begins with."""
+        goes_on_anywhere = row["role"] == "user"
+        if self._is_torn and not goes_on_anywhere:
+            raise WriteConflict(_CHANGED)
+        try:
+            await self._push(row)
+        except WriteConflict as e:
+            self._is_torn = True
+            if not goes_on_anywhere:
+                raise WriteConflict(_CHANGED) from e
+            await self._read()
+            await self._push(row)
+        self._is_torn = False
+
+    async def _push(self, row: Row) -> None:
+        try:
+            await self._stack.push(*states_of(row, self._rewards))
+        except ConversationFinished:
+            raise
+        except InvalidTransition:
+            await self._stack.push(RowState(row))
+        self._rewards.pop(str(row.get("tool_call_id")), None)
+
+    async def _read(self) -> None:
+        """Read the history, where that has not been done."""
+        if self._is_read:
+            return
+        await self._stack.refresh()
+        rows = []
+        async for entry in self._stack.iter_last_n(await self._stack.length()):
+            if entry.state is None:
+                log.error("log.state_unreadable", ref=entry.ref, problem=entry.problem)
+            elif (row := row_of(entry.state)) is not None:
+                rows.append(row)
+        await self._shown.set_messages(rows)
+        self._is_read = True

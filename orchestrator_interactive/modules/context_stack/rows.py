@@ -1,0 +1,134 @@
+"""Rows as states, and states as the rows that they were."""
+
+from __future__ import annotations
+
+import json
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from orchestrator_interactive.interactions.errors import InvalidTransition
+from orchestrator_interactive.interactions.flow import after
+from orchestrator_interactive.interactions.records import Flow
+from orchestrator_interactive.interactions.states import (
+    AssistantMessageState,
+    ToolCallState,
+    ToolResultState,
+    UserMessageState,
+    UserResponseState,
+)
+from orchestrator_interactive.modules.context_stack.states import RowState
+from orchestrator_interactive.rows import wire_call
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from orchestrator_interactive.interactions.states import BaseState
+
+    Row = dict[str, Any]
+
+_KEYS: dict[Any, frozenset[str]] = {
+    "user": frozenset({"role", "content", "metadata"}),
+    "assistant": frozenset({"role", "content", "tool_calls", "metadata"}),
+    "tool": frozenset({"role", "tool_call_id", "name", "content", "metadata"}),
+}
+# An assistant message with such a `meta` judges the conversation, and was not said in it.
+_BESIDE = "reflection:"
+
+
+def states_of(row: Row, rewards: Mapping[str, float]) -> tuple[BaseState, ...]:
+    """The states of a row: the message, and the calls among its blocks. The row of the first is this row.
+
+    `rewards` are those of results, by the id of the call.
+    """
+    state = _state(row, rewards)
+    if state is None or row_of(state) != row:
+        return (RowState(row),)
+    if isinstance(state, AssistantMessageState) and state.tool_calls is None:
+        return (state, *_calls_inside(state.content))
+    return (state,)
+
+
+def fitting(rows: Iterable[Row]) -> list[BaseState]:
+    """The states of a whole history; a row that does not fit where it stands is kept beside the flow."""
+    flow = Flow()
+    states: list[BaseState] = []
+    for row in rows:
+        fit = states_of(row, {})
+        try:
+            flow = reduce(lambda so_far, state: after(so_far, state, ""), fit, flow)
+        except InvalidTransition:
+            fit = (RowState(row),)
+        states += fit
+    return states
+
+
+def row_of(state: BaseState) -> Row | None:
+    """The row of a state; `None` where it has none of its own."""
+    match state:
+        case RowState(row):
+            return row
+        case UserMessageState(text, meta) | UserResponseState(text, meta):
+            return _row({"role": "user", "content": text}, meta)
+        case AssistantMessageState(meta=str(label)) if label.startswith(_BESIDE):
+            return None
+        case AssistantMessageState(content, calls, meta):
+            row = {"role": "assistant", "content": content}
+            inside = [wire_call(call.id, call.function_name, call.arguments) for call in _calls_inside(content)]
+            if calls is not None or inside:
+                row["tool_calls"] = inside if calls is None else calls
+            return _row(row, meta)
+        case ToolResultState(call_id, name, result, _, meta):
+            row = {"role": "tool", "tool_call_id": call_id, "content": _content(result)}
+            if name is not None:
+                row["name"] = name
+            return _row(row, meta)
+    return None
+
+
+def _state(row: Row, rewards: Mapping[str, float]) -> BaseState | None:
+    role = row.get("role")
+    if row.keys() - _KEYS.get(role, frozenset()):
+        return None
+    match row:
+        case {"role": "user", "content": str() | list() as content}:
+            return UserMessageState(content, row.get("metadata"))
+        case {"role": "assistant", "content": content}:
+            calls = row.get("tool_calls")
+            if calls == [wire_call(call.id, call.function_name, call.arguments) for call in _calls_inside(content)]:
+                calls = None  # they are the ones among the blocks
+            if calls is None or _are_calls(calls):
+                return AssistantMessageState(content, calls, row.get("metadata"))
+        case {"role": "tool", "tool_call_id": str(call_id), "content": content}:
+            return ToolResultState(call_id, row.get("name"), content, rewards.get(call_id), row.get("metadata"))
+    return None
+
+
+def _row(row: Row, meta: Any) -> Row:
+    if meta is not None:
+        row["metadata"] = meta
+    return row
+
+
+def _calls_inside(content: Any) -> list[ToolCallState]:
+    """The calls among the blocks of an answer."""
+    if not isinstance(content, list):
+        return []
+    return [
+        ToolCallState(call_id, name, arguments)
+        for block in content
+        if isinstance(block, dict) and block.get("type") == "tool_call"
+        for call_id, name, arguments in [(block.get("id"), block.get("name"), block.get("input"))]
+        if isinstance(call_id, str) and isinstance(name, str) and isinstance(arguments, dict)
+    ]
+
+
+def _are_calls(calls: Any) -> bool:
+    return isinstance(calls, list) and all(isinstance(c, dict) and isinstance(c.get("id"), str) for c in calls)
+
+
+def _content(result: Any) -> Any:
+    """What the model sees of a result: text and blocks as they are, everything else as JSON."""
+    is_blocks = (
+        isinstance(result, list) and result and all(isinstance(each, dict) and "type" in each for each in result)
+    )
+    return result if isinstance(result, str) or is_blocks else json.dumps(result)

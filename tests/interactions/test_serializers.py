@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pytest
+import zstandard
+from hypothesis import given
+from interaction_states import any_state
+
+from orchestrator_interactive.interactions.errors import NewerState, UnknownState, Unreadable
+from orchestrator_interactive.interactions.records import Envelope
+from orchestrator_interactive.interactions.serializers import COMPRESSED_FROM_BYTES, decode, encode
+from orchestrator_interactive.interactions.states import BaseState, FinishedState, ToolResultState, UserMessageState
+
+LONG = UserMessageState(text="Long message. " * 1000)
+
+
+@given(any_state)
+def test_every_state_comes_back(state: BaseState) -> None:
+    assert decode(encode(state)) == state
+
+
+@pytest.mark.parametrize("text", ["\ud800 half", "\x00\x1f", "𝄞" * 3000, "\u2028", "", "x" * 100_000])
+def test_odd_texts_come_back(text: str) -> None:
+    assert decode(encode(UserMessageState(text=text))) == UserMessageState(text=text)
+
+
+def test_thinking_comes_back_with_its_signature() -> None:
+    block = {"type": "thinking", "thinking": "Hm.", "signature": "RXJl+/=="}
+    assert decode(encode(ToolResultState("1", "look", [block]))).result == [block]  # type: ignore[attr-defined]
+
+
+def test_short_data_are_readable_text() -> None:
+    envelope = encode(UserMessageState(text="Hello!"), ts=1234567890.123)
+    assert envelope == {
+        "v": 1,
+        "t": "UserMessageState",
+        "ts": 1234567890.123,
+        "data": '{"text":"Hello!"}',
+        "compressed": False,
+    }
+
+
+def test_what_is_longer_than_2_kb_is_compressed() -> None:
+    room = COMPRESSED_FROM_BYTES - len('{"text":""}')
+    assert not encode(UserMessageState("x" * room))["compressed"]
+    envelope = encode(UserMessageState("x" * (room + 1)))
+    assert envelope["compressed"]
+    assert len(envelope["data"]) < 100
+
+
+def test_compressed_data_may_travel_as_text() -> None:
+    envelope = encode(LONG)
+    assert isinstance(envelope["data"], bytes)
+    envelope["data"] = base64.b64encode(envelope["data"]).decode()
+    assert decode(json.loads(json.dumps(envelope))) == LONG
+
+
+@pytest.mark.parametrize("value", [b"bytes", {1, 2}, object()])
+def test_what_json_does_not_know_is_refused(value: Any) -> None:
+    with pytest.raises(ValueError, match="UserMessageState holds what cannot be written as JSON"):
+        encode(UserMessageState("Hello!", meta=value))
+
+
+def test_what_contains_itself_is_refused() -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+    with pytest.raises(ValueError, match="holds what cannot be written"):
+        encode(UserMessageState("Hello!", meta=endless))
+
+
+@dataclass(slots=True, frozen=True)
+class PriceState(BaseState):
+    cents: int
+
+    __version__: ClassVar[int] = 2
+
+    @classmethod
+    def migrate(cls, data: dict[str, Any], version: int) -> dict[str, Any]:
+        return {"cents": round(data["euros"] * 100)} if version == 1 else data
+
+
+def envelope_of(**changes: Any) -> Envelope:
+    return {**encode(UserMessageState("Hello!")), **changes}  # type: ignore[typeddict-item]
+
+
+class TestVersions:
+    def test_data_of_an_older_version_are_migrated(self) -> None:
+        assert decode(envelope_of(t="PriceState", v=1, data='{"euros":1.5}')) == PriceState(150)
+
+    def test_data_of_a_newer_version_are_refused_with_what_to_do(self) -> None:
+        with pytest.raises(NewerState, match=r"written in version 3, and here it has version 2: update this"):
+            decode(envelope_of(t="PriceState", v=3, data='{"euros":1.5,"tax":0.2}'))
+
+    def test_a_migration_that_does_not_fit_is_told(self) -> None:
+        with pytest.raises(Unreadable, match="PriceState, written in version 1, cannot be made of its data"):
+            decode(envelope_of(t="PriceState", v=1, data='{"dollars":1.5}'))
+
+    def test_an_unknown_type_says_what_to_do(self) -> None:
+        with pytest.raises(UnknownState, match="GhostState is not known here: import the module that defines it"):
+            decode(envelope_of(t="GhostState"))
+
+
+def unsized(data: bytes) -> bytes:
+    """A frame that does not say how large its content is."""
+    packer = zstandard.ZstdCompressor(write_content_size=False).compressobj()
+    return packer.compress(data) + packer.flush()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"data": "{"},
+        {"data": "[]"},
+        {"data": "null"},
+        {"data": None},
+        {"data": '{"txt":"Hello!"}'},
+        {"data": "{}"},
+        {"data": "no base64!", "compressed": True},
+        {"data": b"no zstandard", "compressed": True},
+        {"data": zstandard.compress(b'{"text":"Hello!"}')[:-2], "compressed": True},
+        {"data": unsized(b'{"text":"Hello!"}'), "compressed": True},
+        {"data": "[" * 100_000},
+    ],
+    ids=lambda changes: str(changes)[:40],
+)
+def test_damaged_data_are_told(changes: dict[str, Any]) -> None:
+    with pytest.raises(Unreadable, match="UserMessageState"):
+        decode(envelope_of(**changes))
+
+
+def test_a_flipped_bit_in_compressed_data_is_noticed() -> None:
+    envelope = encode(LONG)
+    packed = bytearray(envelope["data"])  # type: ignore[arg-type]
+    packed[len(packed) // 2] ^= 1
+    with pytest.raises(Unreadable):
+        decode({**envelope, "data": bytes(packed)})
+
+
+def test_a_state_without_fields_is_a_few_bytes() -> None:
+    assert encode(FinishedState())["data"] == "{}"
