@@ -1,0 +1,332 @@
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from context_histories import histories
+from context_rows import a_coordinator, from_hook, result, said, steer, thinking, user
+from hypothesis import given
+from hypothesis import strategies as st
+from interaction_states import json_values
+
+from orchestrator_interactive.interactions import InteractionStack
+from orchestrator_interactive.interactions.errors import ConversationFinished, WriteConflict
+from orchestrator_interactive.interactions.states import (
+    AgentCallState,
+    AgentResultState,
+    AssistantMessageState,
+    FinishedState,
+    UserMessageState,
+    UserResponseState,
+)
+from orchestrator_interactive.interactions.stores.memory import MemoryStore
+from orchestrator_interactive.kernel.hooks import HookRegistry
+from orchestrator_interactive.kernel.messages import ThinkingBlock, ToolCallBlock
+from orchestrator_interactive.modules import context_stack
+from orchestrator_interactive.modules.context_simple import ContextOptions, SimpleContext
+from orchestrator_interactive.modules.context_stack import StackContext, StackOptions
+from orchestrator_interactive.rows import assistant_row, wire_call
+
+if TYPE_CHECKING:
+    from orchestrator_interactive.interactions.states import BaseState
+
+Row = dict[str, Any]
+
+OPTIONS = {"max_tokens": 400, "system_prompt": "You help."}
+
+
+class House:
+    """A store, and contexts that come and go over it as processes do."""
+
+    def __init__(self) -> None:
+        self.store = MemoryStore()
+
+    def stack(self) -> InteractionStack:
+        return InteractionStack(self.store, "c", "a")
+
+    def context(self, **options: Any) -> StackContext:
+        return StackContext(StackOptions(**options), HookRegistry(), self.stack())
+
+    async def kinds(self) -> list[str]:
+        stack = self.stack()
+        return [entry.kind.removesuffix("State") async for entry in stack.iter_last_n(await stack.length())]
+
+
+@pytest.fixture
+def house() -> House:
+    return House()
+
+
+async def add(context: StackContext | SimpleContext, *rows: Row) -> None:
+    for row in rows:
+        await context.add_message(row)
+
+
+LOOKS = [ToolCallBlock(id="1", name="look", input={"at": "a"}), ToolCallBlock(id="2", name="look", input={"at": "b"})]
+STEP = assistant_row([ThinkingBlock(thinking="Hm.", signature="c2ln"), *LOOKS], [])
+STEP["tool_calls"] = [wire_call(block.id, block.name, block.input) for block in LOOKS]
+TURN = [user("Hello!"), STEP, result("1", "one"), result("2", "two"), said("Done.", thinking("So."))]
+
+# What other people's loops and hooks put into contexts.
+ODD: list[Row] = [
+    {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "type": "function", "function": {}}]},
+    {"role": "assistant", "content": "x", "tool_calls": []},
+    {"role": "assistant", "content": "x", "tool_calls": [{"name": "no id"}]},
+    {"role": "assistant", "content": "x", "tool_calls": "nonsense"},
+    {"role": "assistant", "content": "x", "name": "Bob"},
+    {"role": "assistant", "content": [{"type": "tool_call", "id": "1", "name": "look", "input": {}}]},
+    {"role": "assistant", "content": [{"type": "tool_call", "id": 1}]},
+    {"role": "assistant", "content": "x", "metadata": "reflection:look"},
+    {"role": "assistant"},
+    {"role": "user", "content": None},
+    {"role": "user", "content": "x", "metadata": {}},
+    {"role": "user", "content": "x", "metadata": None},
+    {"role": "user", "content": []},
+    {"role": "tool", "content": "x"},
+    {"role": "tool", "tool_call_id": "9", "content": {"a": 1}},
+    {"role": "tool", "tool_call_id": "9", "content": [1, 2]},
+    {"role": "tool", "tool_call_id": "9", "name": None, "content": "x"},
+    {"role": "system", "content": "x"},
+    {"role": "developer", "content": [{"type": "text", "text": "x"}]},
+    {"role": "someone", "else": [None, 1.5]},
+]
+
+
+class TestAfterARestart:
+    @given(histories())
+    def test_every_row_is_exactly_what_it_was(self, rows: list[Row]) -> None:
+        async def there_and_back() -> list[Row]:
+            house = House()
+            await add(house.context(), *rows)
+            return await house.context().get_messages()
+
+        assert asyncio.run(there_and_back()) == rows
+
+    @given(st.lists(st.sampled_from(ODD) | st.sampled_from(TURN), max_size=12))
+    def test_so_are_odd_rows_in_odd_places(self, rows: list[Row]) -> None:
+        async def there_and_back() -> tuple[list[Row], list[Row]]:
+            house, other = House(), House()
+            await add(house.context(), *rows)
+            await other.context().set_messages(rows)
+            return await house.context().get_messages(), await other.context().get_messages()
+
+        assert asyncio.run(there_and_back()) == (rows, rows)
+
+    @given(st.dictionaries(st.text(), json_values, max_size=4), st.sampled_from(["user", "assistant", "tool", "x"]))
+    def test_so_is_any_row_at_all(self, row: Row, role: str) -> None:
+        async def there_and_back() -> list[Row]:
+            house = House()
+            await add(house.context(), {**row, "role": role})
+            return await house.context().get_messages()
+
+        assert asyncio.run(there_and_back()) == [{**row, "role": role}]
+
+    @given(histories(), st.integers(50, 600))
+    def test_the_model_sees_what_it_would_see_of_context_simple(self, rows: list[Row], budget: int) -> None:
+        async def views() -> tuple[list[Row], list[Row]]:
+            house = House()
+            await add(house.context(), *rows)
+            simple = SimpleContext(ContextOptions(**OPTIONS), HookRegistry())
+            await simple.set_messages(rows)
+            again = house.context(**OPTIONS)
+            return await simple.get_messages_for_request(budget), await again.get_messages_for_request(budget)
+
+        simple, again = asyncio.run(views())
+        assert again == simple
+
+    async def test_the_conversation_goes_on_where_it_stood(self, house: House) -> None:
+        await add(house.context(), *TURN)
+        again = house.context()
+        await add(again, user("And now?"), said("Now this."))
+        assert await house.context().get_messages() == [*TURN, user("And now?"), said("Now this.")]
+
+    async def test_half_a_step_is_there_as_far_as_it_came(self, house: House) -> None:
+        await add(house.context(), *TURN[:3])
+        again = house.context()
+        await add(again, user("What happened?"), said("I was interrupted."))
+        assert await house.context().get_messages() == [*TURN[:3], user("What happened?"), said("I was interrupted.")]
+
+
+class TestTheLog:
+    async def test_it_tells_what_happened(self, house: House) -> None:
+        await add(house.context(), *TURN, steer("Faster"), from_hook("Look here"))
+        assert await house.kinds() == [
+            "UserMessage",
+            *["AssistantMessage", "ToolCall", "ToolCall"],
+            *["ToolResult", "ToolResult", "AssistantMessage"],
+            *["UserMessage", "Row"],
+        ]
+
+    async def test_a_result_comes_from_its_call(self, house: House) -> None:
+        await add(house.context(), *TURN)
+        entries = [entry async for entry in house.stack().iter_last_n(9)]
+        refs = {entry.ref: entry.state for entry in entries}
+        calls_of = [refs[entry.parents[0]].id for entry in entries if entry.kind == "ToolResultState"]  # type: ignore[union-attr]
+        assert calls_of == ["1", "2"]
+
+    async def test_an_answer_and_its_calls_are_one_step(self, house: House) -> None:
+        context = house.context()
+        await add(context, user("Hello!"))
+        before = await house.store.load(house.stack().key)
+        await add(context, STEP)
+        after = await house.store.load(house.stack().key)
+        assert before is not None
+        assert after is not None
+        assert (after.version, after.tree.head.end) == (before.version + 1, before.tree.head.end + 3)
+
+    async def test_a_reward_is_written_with_the_result(self, house: House) -> None:
+        context = house.context()
+        context.reward("2", 0.8)
+        await add(context, *TURN)
+        rewards = [e.state.reward async for e in house.stack().iter_last_n(9) if e.kind == "ToolResultState"]  # type: ignore[union-attr]
+        assert rewards == [None, 0.8]
+
+    async def test_what_is_said_about_the_conversation_is_not_said_in_it(self, house: House) -> None:
+        states: list[BaseState] = [
+            UserMessageState("Hello!"),
+            AssistantMessageState("Hi"),
+            AssistantMessageState("That was kind.", meta="reflection:greet"),
+            AgentCallState("helper", "Look", correlation_id="7"),
+            AgentResultState("7", "Found"),
+        ]
+        await house.stack().push(*states)
+        assert await house.context().get_messages() == [user("Hello!"), {"role": "assistant", "content": "Hi"}]
+
+    async def test_what_others_wrote_is_read(self, house: House) -> None:
+        await house.stack().push(
+            UserMessageState("Shall we?"), AssistantMessageState("Sure?"), UserResponseState("Yes")
+        )
+        assert [row["content"] for row in await house.context().get_messages()] == ["Shall we?", "Sure?", "Yes"]
+
+    async def test_nothing_is_added_to_a_finished_conversation(self, house: House) -> None:
+        context = house.context()
+        await add(context, *TURN)
+        await house.stack().push(FinishedState())
+        with pytest.raises(ConversationFinished, match="Go on in a fork, or rewind it"):
+            await context.add_message(user("And now?"))
+        assert await house.context().get_messages() == TURN
+
+    async def test_a_row_that_json_does_not_know_is_refused(self, house: House) -> None:
+        context = house.context()
+        await add(context, *TURN)
+        with pytest.raises(ValueError, match="cannot be written as JSON"):
+            await context.add_message(user(b"bytes"))  # type: ignore[arg-type]
+        assert await context.get_messages() == TURN
+        assert await house.context().get_messages() == TURN
+
+
+class TestChangedFromElsewhere:
+    async def test_the_next_thing_that_people_say_goes_on_from_there(self, house: House) -> None:
+        context = house.context()
+        await add(context, *TURN)
+        await house.stack().rewind(0)
+        await add(context, user("Once more."), said("Fine."))
+        rows = [user("Hello!"), user("Once more."), said("Fine.")]
+        assert await context.get_messages() == rows == await house.context().get_messages()
+
+    async def test_so_it_does_on_another_branch(self, house: House) -> None:
+        context = house.context()
+        await add(context, *TURN)
+        stack = house.stack()
+        await stack.checkout(await stack.fork(0, "short"))
+        await add(context, user("Once more."))
+        assert await context.get_messages_for_request() == [user("Hello!"), user("Once more.")]
+
+    async def test_a_run_that_is_on_ends_with_a_sentence(self, house: House) -> None:
+        context = house.context()
+        await add(context, *TURN[:2])
+        await house.stack().rewind(0)
+        for row in TURN[2:4]:
+            with pytest.raises(WriteConflict, match="changed from elsewhere while I was at work"):
+                await context.add_message(row)
+        assert await house.context().get_messages() == TURN[:1]
+
+    async def test_what_is_said_after_that_is_taken_in(self, house: House) -> None:
+        context = house.context()
+        await add(context, *TURN[:2])
+        await house.stack().rewind(0)
+        with pytest.raises(WriteConflict):
+            await context.add_message(TURN[2])
+        await add(context, user("Go on."), said("Yes."))
+        assert await context.get_messages() == [TURN[0], user("Go on."), said("Yes.")]
+
+    async def test_of_two_processes_one_wins_and_the_other_goes_on_after_it(self, house: House) -> None:
+        one, other = house.context(), house.context()
+        await asyncio.gather(one.get_messages(), other.get_messages())
+        await asyncio.gather(one.add_message(user("One")), other.add_message(user("Other")))
+        assert await house.context().get_messages() == [user("One"), user("Other")]
+
+
+class TestReplacing:
+    async def test_what_was_there_stays_on_a_branch(self, house: House) -> None:
+        context = house.context()
+        await add(context, *TURN)
+        await context.set_messages([user("Anew")])
+        assert await context.get_messages() == [user("Anew")] == await house.context().get_messages()
+        branches = await house.stack().get_branch_info()
+        assert [(branch.length, branch.is_current) for branch in branches] == [(7, False), (1, True)]
+
+    async def test_a_cleared_conversation_is_empty(self, house: House) -> None:
+        context = house.context()
+        await add(context, *TURN)
+        await context.clear()
+        assert await context.get_messages() == [] == await house.context().get_messages()
+
+
+class SlowStore(MemoryStore):
+    """A store whose next commit is written when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.go = asyncio.Event(), asyncio.Event()
+
+    async def commit(self, key: Any, change: Any) -> None:
+        self.asked.set()
+        await self.go.wait()
+        await super().commit(key, change)
+
+
+async def test_a_row_whose_caller_is_cancelled_is_written_once_and_seen() -> None:
+    house = House()
+    house.store = store = SlowStore()
+    context = house.context()
+    adding = asyncio.create_task(context.add_message(user("Hello!")))
+    await store.asked.wait()
+    adding.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await adding
+    store.go.set()
+    await add(context, said("Hi"))
+    assert await context.get_messages() == [user("Hello!"), said("Hi")] == await house.context().get_messages()
+
+
+class TestMount:
+    async def test_it_takes_the_session_s_store_and_brings_the_stack(self) -> None:
+        coordinator, store = a_coordinator(), MemoryStore()
+        coordinator.register_capability("interactions.store", store)
+        clean_up = await context_stack.mount(coordinator, {"conversation_id": "c", "agent_id": "a"})
+        assert clean_up is None
+        await coordinator.get("context").add_message(user("Hello!"))
+        assert await coordinator.get_capability("interactions.stack").current() == UserMessageState("Hello!")
+        assert await InteractionStack(store, "c", "a").length() == 1
+
+    async def test_without_one_it_opens_its_own_and_closes_it(self, tmp_path: Any) -> None:
+        for rows in ([], [user("Hello!")]):
+            coordinator = a_coordinator()
+            config = {"store": f"sqlite:{tmp_path}/log.db", "conversation_id": "c"}
+            clean_up = await context_stack.mount(coordinator, config)
+            assert clean_up is not None
+            assert await coordinator.get("context").get_messages() == rows
+            await coordinator.get("context").add_message(user("Hello!"))
+            await clean_up()
+
+    async def test_its_conversation_is_the_session_s_unless_it_is_told(self) -> None:
+        coordinator = a_coordinator()
+        await context_stack.mount(coordinator, {})
+        key = coordinator.get_capability("interactions.stack").key
+        assert key.conversation_id == coordinator.session_id
+
+    async def test_a_wrong_option_is_told(self) -> None:
+        with pytest.raises(ValueError, match="context-stack: there is no 'stroe'"):
+            await context_stack.mount(a_coordinator(), {"stroe": "memory:"})
