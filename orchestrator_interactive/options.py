@@ -18,7 +18,7 @@ class Options(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-Read = TypeVar("Read", bound=Options)
+Read = TypeVar("Read", bound=BaseModel)
 
 
 def read(kind: type[Read], given: Mapping[str, Any], subject: str) -> Read:
@@ -34,13 +34,13 @@ def read(kind: type[Read], given: Mapping[str, Any], subject: str) -> Read:
         raise ValueError(f"{subject}: {problems}") from e
 
 
-def schema(kind: type[Options]) -> dict[str, Any]:
+def schema(kind: type[BaseModel]) -> dict[str, Any]:
     """The JSON schema of a tool's input, without the titles that no model needs."""
     untitled: dict[str, Any] = _untitled(kind.model_json_schema())
     return untitled
 
 
-def _sentence(kind: type[Options], error: ErrorDetails) -> str:
+def _sentence(kind: type[BaseModel], error: ErrorDetails) -> str:
     where = ".".join(str(part) for part in error["loc"])
     if error["type"] == "extra_forbidden":
         return f"there is no '{where}'{_known(kind, error)}."
@@ -52,7 +52,7 @@ def _sentence(kind: type[Options], error: ErrorDetails) -> str:
     return f"'{where}': {message}." if where else f"{message}."
 
 
-def _known(kind: type[Options], error: ErrorDetails) -> str:
+def _known(kind: type[BaseModel], error: ErrorDetails) -> str:
     at_the_top = len(error["loc"]) == 1
     return f"; there are: {', '.join(kind.model_fields)}" if at_the_top else ""
 

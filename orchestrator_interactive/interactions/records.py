@@ -33,10 +33,23 @@ class Envelope(TypedDict):
 
 @dataclass(frozen=True)
 class Key:
-    """Whose log it is: a conversation can have one for each of several agents."""
+    """Whose log it is: a conversation can have one for each of several agents.
+
+    Raises:
+        ValueError: an id is blank, or holds half of a character.
+    """
 
     conversation_id: str
     agent_id: str
+
+    def __post_init__(self) -> None:
+        if not self.conversation_id or not self.agent_id:
+            raise ValueError("A conversation and its agent are named by ids that are not blank.")
+        try:
+            f"{self.conversation_id}{self.agent_id}".encode()
+        except UnicodeEncodeError as e:
+            names = f"{self.conversation_id!r} of {self.agent_id!r}"
+            raise ValueError(f"{names} holds half of a character: no conversation can be called so.") from e
 
     @cached_property
     def path(self) -> str:

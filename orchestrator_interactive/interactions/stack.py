@@ -81,8 +81,6 @@ class InteractionStack:
     """
 
     def __init__(self, store: LogStore, conversation_id: str, agent_id: str, *, asked_by: str | None = None) -> None:
-        if not conversation_id or not agent_id:
-            raise ValueError("A conversation and an agent are named by an id that is not blank.")
         self.key = Key(conversation_id, agent_id)
         self._store = store
         self._asked_by = asked_by

@@ -37,7 +37,8 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> Calla
     options = read(StackOptions, config, "context-stack")
     shared = coordinator.get_capability("interactions.store")
     store = shared or await open_store(options.store)
-    stack = InteractionStack(store, options.conversation_id or coordinator.session_id, options.agent_id)
+    conversation = options.conversation_id or coordinator.session_id
+    stack = InteractionStack(store, conversation, options.agent_id, asked_by=options.asked_by)
     context = StackContext(options, coordinator.hooks, stack)
     coordinator.register_contributor(
         "observability.events", "context-stack", lambda: [events.CONTEXT_PRE_COMPACT, events.CONTEXT_POST_COMPACT]

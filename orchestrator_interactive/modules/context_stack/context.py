@@ -36,12 +36,14 @@ class StackOptions(ContextOptions):
         store: `memory:`, `sqlite:PATH` or `redis://…`; not used where the session brings a store of its own.
         conversation_id: whose log it is; by default the id of the session.
         agent_id: the agent's part in it.
+        asked_by: the ref of another agent's request that the conversation answers.
         render_policy: what is done to the rows before the model sees them, by the name of a render policy.
     """
 
     store: str = "memory:"
     conversation_id: str | None = Field(default=None, min_length=1)
     agent_id: str = Field(default="agent", min_length=1)
+    asked_by: str | None = None
     render_policy: str | None = None
 
 
