@@ -22,6 +22,7 @@ COMPRESSED_FROM_BYTES = 2048
 # Of what a stored state unpacks to: more than any tool brings, and less than a damaged one could claim.
 _MOST_BYTES = 256 * 1024 * 1024
 
+_JSON = json.JSONEncoder(separators=(",", ":"))
 _PACK = zstandard.ZstdCompressor(level=3, write_checksum=True)
 _UNPACK = zstandard.ZstdDecompressor()
 
@@ -34,7 +35,7 @@ def encode(state: BaseState, ts: float | None = None) -> Envelope:
     """
     kind = type(state)
     try:
-        text = json.dumps(state.data(), separators=(",", ":"))
+        text = _JSON.encode(state.data())
     except (TypeError, ValueError, RecursionError) as e:
         raise ValueError(f"{kind.__name__} holds what cannot be written as JSON: {e}.") from e
     compressed = len(text) > COMPRESSED_FROM_BYTES

@@ -86,7 +86,6 @@ class InteractionStack:
         self._asked_by = asked_by
         self._seen: _Seen | None = None
         self._one_at_a_time = asyncio.Lock()
-        self._unsettled: asyncio.Task[None] | None = None
 
     async def push(self, *states: BaseState) -> tuple[str, ...]:
         """Add states at the end, all of them or none; returns the refs of their artifacts.
@@ -270,9 +269,6 @@ class InteractionStack:
             return await self._look()
 
     async def _look(self) -> _Seen:
-        if self._unsettled is not None:
-            await asyncio.wait([self._unsettled])
-            self._unsettled = None
         if self._seen is None:
             log = await self._store.load(self.key) or Log(0, Tree.planted(time.time(), self._asked_by))
             self._seen = _Seen(log, await self._last(log.tree))
@@ -293,14 +289,9 @@ class InteractionStack:
         return nodes
 
     async def _commit(self, change: Change) -> None:
-        """Write; whoever is cancelled meanwhile leaves a write behind that is waited for before the next look."""
-        writing = asyncio.ensure_future(self._store.commit(self.key, change))
         try:
-            await asyncio.shield(writing)
-        except asyncio.CancelledError:
-            self._seen, self._unsettled = None, writing
-            raise
-        except BaseException:
+            await self._store.commit(self.key, change)
+        except BaseException:  # a cancelled one may have been written all the same: the next use looks
             self._seen = None
             raise
 

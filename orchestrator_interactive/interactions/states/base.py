@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any, ClassVar, Self
 
 # What comes before the first state.
@@ -49,7 +50,7 @@ class BaseState:
 
     def data(self) -> dict[str, Any]:
         """The fields, by name; those that have their default are left out."""
-        return {f.name: value for f in fields(self) if (value := getattr(self, f.name)) != f.default}
+        return {name: value for name, default in _fields(type(self)) if (value := getattr(self, name)) != default}
 
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> Self:
@@ -66,6 +67,12 @@ class BaseState:
         """Today's fields, of those that an older `version` of this state wrote."""
         del version
         return data
+
+
+@cache
+def _fields(kind: type[BaseState]) -> tuple[tuple[str, Any], ...]:
+    """Names and defaults."""
+    return tuple((field.name, field.default) for field in fields(kind))
 
 
 def state_type(name: str) -> type[BaseState] | None:

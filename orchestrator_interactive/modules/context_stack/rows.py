@@ -20,7 +20,7 @@ from orchestrator_interactive.modules.context_stack.states import RowState
 from orchestrator_interactive.rows import wire_call
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from orchestrator_interactive.interactions.states import BaseState
 
@@ -40,12 +40,17 @@ def states_of(row: Row, rewards: Mapping[str, float]) -> tuple[BaseState, ...]:
 
     `rewards` are those of results, by the id of the call.
     """
-    state = _state(row, rewards)
-    if state is None or row_of(state) != row:
+    if row.keys() - _KEYS.get(row.get("role"), frozenset()) or None in (row.get("metadata", 0), row.get("name", 0)):
         return (RowState(row),)
-    if isinstance(state, AssistantMessageState) and state.tool_calls is None:
-        return (state, *_calls_inside(state.content))
-    return (state,)
+    match row:
+        case {"role": "user", "content": str() | list() as content}:
+            return (UserMessageState(content, row.get("metadata")),)
+        case {"role": "assistant", "content": content}:
+            return _answer(row, content)
+        case {"role": "tool", "tool_call_id": str(call_id), "content": content} if _content(content) is content:
+            name, reward = row.get("name"), rewards.get(call_id)
+            return (ToolResultState(call_id, name, content, reward, row.get("metadata")),)
+    return (RowState(row),)
 
 
 def fitting(rows: Iterable[Row]) -> list[BaseState]:
@@ -73,9 +78,8 @@ def row_of(state: BaseState) -> Row | None:
             return None
         case AssistantMessageState(content, calls, meta):
             row = {"role": "assistant", "content": content}
-            inside = [wire_call(call.id, call.function_name, call.arguments) for call in _calls_inside(content)]
-            if calls is not None or inside:
-                row["tool_calls"] = inside if calls is None else calls
+            if calls is not None or (calls := _beside(_calls_inside(content))):
+                row["tool_calls"] = calls
             return _row(row, meta)
         case ToolResultState(call_id, name, result, _, meta):
             row = {"role": "tool", "tool_call_id": call_id, "content": _content(result)}
@@ -85,22 +89,20 @@ def row_of(state: BaseState) -> Row | None:
     return None
 
 
-def _state(row: Row, rewards: Mapping[str, float]) -> BaseState | None:
-    role = row.get("role")
-    if row.keys() - _KEYS.get(role, frozenset()):
-        return None
-    match row:
-        case {"role": "user", "content": str() | list() as content}:
-            return UserMessageState(content, row.get("metadata"))
-        case {"role": "assistant", "content": content}:
-            calls = row.get("tool_calls")
-            if calls == [wire_call(call.id, call.function_name, call.arguments) for call in _calls_inside(content)]:
-                calls = None  # they are the ones among the blocks
-            if calls is None or _are_calls(calls):
-                return AssistantMessageState(content, calls, row.get("metadata"))
-        case {"role": "tool", "tool_call_id": str(call_id), "content": content}:
-            return ToolResultState(call_id, row.get("name"), content, rewards.get(call_id), row.get("metadata"))
-    return None
+def _answer(row: Row, content: Any) -> tuple[BaseState, ...]:
+    """What the model said. Calls that stand among the blocks too are states of their own, others stay with it."""
+    calls, meta, inside = row.get("tool_calls"), row.get("metadata"), _calls_inside(content)
+    if isinstance(meta, str) and meta.startswith(_BESIDE):
+        return (RowState(row),)
+    if calls is None and "tool_calls" not in row and not inside:
+        return (AssistantMessageState(content, None, meta),)
+    if inside and calls == _beside(inside):
+        return (AssistantMessageState(content, None, meta), *inside)
+    return (AssistantMessageState(content, calls, meta),) if _are_calls(calls) else (RowState(row),)
+
+
+def _beside(calls: Sequence[ToolCallState]) -> list[dict[str, Any]]:
+    return [wire_call(call.id, call.function_name, call.arguments) for call in calls]
 
 
 def _row(row: Row, meta: Any) -> Row:
