@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from benchmarks.loops import INPUT, LAST_WORD, PROMPT, PURPOSE, REMARK, RESULT, TOOL
 from benchmarks.loops.bare import rows_before
@@ -11,6 +11,9 @@ from orchestrator_interactive.kernel import AmplifierSession, HookResult, ToolRe
 from orchestrator_interactive.kernel.hooks import HookRegistry
 from orchestrator_interactive.kernel.messages import ChatRequest, ChatResponse, TextBlock, ToolCall, ToolCallBlock
 from orchestrator_interactive.kernel.models import ModelInfo, ProviderInfo
+
+if TYPE_CHECKING:
+    from orchestrator_interactive.interactions.stores.base import LogStore
 
 Row = dict[str, Any]
 
@@ -120,14 +123,20 @@ async def with_list(messages: int) -> ListConversation:
 
 async def in_session(messages: int) -> SessionConversation:
     """With context-simple, everything mounted as from a plan."""
-    plan = {
-        "session": {
-            "orchestrator": {"module": "loop-interactive", "config": LOOP},
-            "context": {"module": "context-simple"},
-        },
-    }
+    return await _session(messages, {"module": "context-simple"}, None)
+
+
+async def logged(store: LogStore, name: str, messages: int) -> SessionConversation:
+    """The same with context-stack, over this store."""
+    return await _session(messages, {"module": "context-stack", "config": {"conversation_id": name}}, store)
+
+
+async def _session(messages: int, context: Row, store: LogStore | None) -> SessionConversation:
+    plan = {"session": {"orchestrator": {"module": "loop-interactive", "config": LOOP}, "context": context}}
     model = Model()
     session = AmplifierSession(plan)
+    if store is not None:
+        session.coordinator.register_capability("interactions.store", store)
     await session.initialize()
     await session.coordinator.mount("providers", model, name="model")
     await session.coordinator.mount("tools", Look(), name=TOOL)

@@ -38,6 +38,7 @@ FEATURES = dict.fromkeys(
     ),
     0.25,
 ) | {
+    "interaction stack": 0.5,
     "stops": 0.6,
     "cancels": 0.25,
     "kills": 0.3,

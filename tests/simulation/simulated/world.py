@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import orchestrator_interactive
+from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from orchestrator_interactive.kernel import AmplifierSession
-from orchestrator_interactive.modules import context_simple
+from orchestrator_interactive.modules import context_simple, context_stack
 
 from . import features
 from .cast import Approvals, Crowd, Ear, Log, Model, Watcher, hire_hooks, hire_tools
@@ -57,6 +58,7 @@ class World:
         improviser = Improviser(scene, favourites(scene, self._tools), self._terms.stall_timeout_s)
         self._models = [Model(name, scene, self._judges, improviser) for name in self._terms.providers]
         self._plan = self._planned()
+        self._store = MemoryStore() if "interaction stack" in scene.features else None
         self._runs = 0
         self._life = self._last_life = 0
 
@@ -115,7 +117,12 @@ class World:
         return {"session": session}
 
     async def _mount_log(self, coordinator: ModuleCoordinator, config: dict[str, Any]) -> None:
-        inner = await context_simple.mount(coordinator, config)
+        if self._store is None:
+            inner: ContextManager = await context_simple.mount(coordinator, config)
+        else:
+            coordinator.register_capability("interactions.store", self._store)
+            await context_stack.mount(coordinator, config)
+            inner = coordinator.get("context")
         coordinator.unmount("context")
         coordinator.mount("context", self._parts.wrap_log(Log(inner, self._scene, self._judges)))
 
@@ -143,7 +150,11 @@ class World:
         rows = await self._session.coordinator.get("context").get_messages()
         self._judges.spending.restarted(rows)
         await self._set_up()
-        await self._session.coordinator.get("context").set_messages(rows)
+        context = self._session.coordinator.get("context")
+        if self._store is None:
+            await context.set_messages(rows)
+        elif await context.get_messages() != rows:
+            self._scene.blame("After a kill the log is not what it was.")
         self._crowd.meet(self._session)
         for post in self._judges.deliveries.waiting_anew():
             self._crowd.give(post)

@@ -1,4 +1,4 @@
-"""The log of the conversation: context-simple behind a store that may be slow, or fail."""
+"""The log of the conversation: a context behind a store that may be slow, or fail."""
 
 from __future__ import annotations
 
