@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from orchestrator_interactive.interactions.errors import NoSuchState, Unreadable
+from orchestrator_interactive.interactions.errors import NoSuchState, Unreadable, WriteConflict
 from orchestrator_interactive.interactions.flow import after, answers
 from orchestrator_interactive.interactions.records import Flow, Key, Node, damaged
 from orchestrator_interactive.interactions.serializers import decode, encode
@@ -97,14 +97,13 @@ class InteractionStack:
         """
         async with self._one_at_a_time:
             seen = await self._look()
-            log = seen.log
-            nodes = self._nodes(seen.last, log.tree, states)
-            if nodes:
-                end, now = seen.length + len(nodes), nodes[-1].envelope["ts"]
-                tree = log.tree.grown(end, now)
-                await self._commit(Change(log.version, end, now, None if log.version else tree, nodes))
-                self._seen = _Seen(Log(log.version + 1, tree), nodes[-1])
-            return tuple(node.ref(self.key) for node in nodes)
+            try:
+                return await self._push(seen, states)
+            except WriteConflict:
+                now = await self._look()
+                if not _ends_alike(seen.log.tree, now.log.tree):
+                    raise
+                return await self._push(now, states)  # somebody forked or pruned: that is no conflict
 
     async def restart(self, *states: BaseState) -> str | None:
         """Begin the current branch anew with these states; returns the branch that has what was there, if anything was.
@@ -127,7 +126,7 @@ class InteractionStack:
             seen = await self._look()
             if seen.last is None:
                 raise NoSuchState("The conversation is empty: there is nothing to pop.")
-            state = decode(seen.last.envelope)
+            state = self._decoded(seen.last, seen.log.tree)
             await self._rewind(seen, seen.length - 1)
             return state
 
@@ -196,8 +195,8 @@ class InteractionStack:
         Raises:
             Unreadable: it is damaged.
         """
-        last = (await self._looked()).last
-        return None if last is None else decode(last.envelope)
+        seen = await self._looked()
+        return None if seen.last is None else self._decoded(seen.last, seen.log.tree)
 
     async def length(self) -> int:
         return (await self._looked()).length
@@ -211,7 +210,7 @@ class InteractionStack:
         """
         seen = await self._looked()
         place = self._place(seen, index)
-        return decode((await self._read(seen.log.tree, place, place + 1))[0].envelope)
+        return self._decoded((await self._read(seen.log.tree, place, place + 1))[0], seen.log.tree)
 
     async def iter_last_n(self, n: int) -> AsyncIterator[Entry]:
         """The last `n` entries in order, damaged ones among them.
@@ -230,8 +229,20 @@ class InteractionStack:
         """All branches, in the order in which they came to be."""
         return (await self._looked()).log.tree.branches()
 
+    async def _push(self, seen: _Seen, states: Sequence[BaseState]) -> tuple[str, ...]:
+        log = seen.log
+        nodes = self._nodes(seen.last, log.tree, states)
+        if nodes:
+            end, now = log.tree.head.end + len(nodes), nodes[-1].envelope["ts"]
+            tree = log.tree.grown(end, now)
+            await self._commit(Change(log.version, end, now, None if log.version else tree, nodes))
+            self._seen = _Seen(Log(log.version + 1, tree), nodes[-1])
+        return tuple(node.ref(self.key) for node in nodes)
+
     async def _rewind(self, seen: _Seen, length: int, states: Sequence[BaseState] = ()) -> str | None:
         tree, left = seen.log.tree.rewound(length, time.time())
+        if tree is seen.log.tree and not states:
+            return None
         last = await self._last(tree)
         nodes = self._nodes(last, tree, states)
         await self._replant(
@@ -303,6 +314,13 @@ class InteractionStack:
             raise NoSuchState(f"There is no state {index}: branch {name} {there}.")
         return place
 
+    def _decoded(self, node: Node, tree: Tree) -> BaseState:
+        try:
+            return decode(node.envelope)
+        except Unreadable as e:
+            place = f"State {node.index} of branch {tree.head.name}, conversation {self.key.conversation_id}"
+            raise type(e)(f"{place}: {e}") from e
+
     def _entry(self, node: Node) -> Entry:
         envelope, ref, state, problem = node.envelope, node.ref(self.key), None, None
         try:
@@ -310,3 +328,9 @@ class InteractionStack:
         except Unreadable as e:
             problem = str(e)
         return Entry(node.index, ref, envelope["ts"], node.episode, envelope["t"], state, problem, node.parents)
+
+
+def _ends_alike(one: Tree, other: Tree) -> bool:
+    """Whether the current branches have the same states: a segment only grows, or is put elsewhere."""
+    head, there = one.head, other.head
+    return one.current == other.current and (head.parent, head.base, head.end) == (there.parent, there.base, there.end)
