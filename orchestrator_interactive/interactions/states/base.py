@@ -50,7 +50,8 @@ class BaseState:
 
     def data(self) -> dict[str, Any]:
         """The fields, by name; those that have their default are left out."""
-        return {name: value for name, default in _fields(type(self)) if (value := getattr(self, name)) != default}
+        known = _fields(type(self))  # type: ignore[arg-type] # a class is hashable, whatever its instances are
+        return {name: value for name, default in known if (value := getattr(self, name)) != default}
 
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> Self:
