@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections import Counter
-from functools import cache
-from pathlib import Path
 
 import pytest
+from named_tests import TESTS, names_of_tests, there_are
 
-TESTS = Path(__file__).parents[1]
 JUDGES = TESTS / "simulation" / "simulated" / "judge"
 PAGE = (TESTS.parent / "docs" / "failure-modes.md").read_text(encoding="utf-8")
 KINDS = {
@@ -20,7 +17,6 @@ KINDS = {
     "Stop": range(21, 28),
     "Approvals": range(28, 29),
 }
-_TEST = re.compile(r"`([\w/]+\.py)::([\w:]+)`")
 
 
 def _chapters(text: str, mark: str) -> dict[str, str]:
@@ -32,20 +28,6 @@ def _chapters(text: str, mark: str) -> dict[str, str]:
 FAILURES = {
     title: text for kind, chapter in _chapters(PAGE, "##").items() for title, text in _chapters(chapter, "###").items()
 }
-
-
-@cache
-def _tests_in(path: Path) -> set[str]:
-    """The tests of a file, as `name` or `Class::name`."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
-    within = {f"{each.name}::{name}" for each in classes for name in _functions(each.body)}
-    return within | set(_functions(tree.body))
-
-
-def _functions(body: list[ast.stmt]) -> list[str]:
-    functions = [node.name for node in body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    return [name for name in functions if name.startswith("test_")]
 
 
 def _judges_named(text: str) -> list[str]:
@@ -72,19 +54,19 @@ def test_each_says_what_goes_wrong_what_prevents_it_and_where_that_is_shown(titl
     told, prevented, shown = FAILURES[title].strip().split("\n\n")
     assert told
     assert prevented.startswith("Here ")
-    assert _TEST.search(shown)
+    assert names_of_tests(shown)
     assert all(line.startswith("- ") for line in shown.splitlines())
 
 
-@pytest.mark.parametrize("path", sorted({path for path, _ in _TEST.findall(PAGE)}))
+@pytest.mark.parametrize("path", sorted({path for path, _ in names_of_tests(PAGE)}))
 def test_every_test_that_is_named_exists(path: str) -> None:
-    named = {name for each, name in _TEST.findall(PAGE) if each == path}
-    assert named - _tests_in(TESTS / path) == set()
+    named = {name for each, name in names_of_tests(PAGE) if each == path}
+    assert named - there_are(path) == set()
 
 
 @pytest.mark.parametrize("title", FAILURES)
 def test_no_failure_names_a_test_twice(title: str) -> None:
-    assert [test for test, times in Counter(_TEST.findall(FAILURES[title])).items() if times > 1] == []
+    assert [test for test, times in Counter(names_of_tests(FAILURES[title])).items() if times > 1] == []
 
 
 @pytest.mark.parametrize("title", FAILURES)

@@ -1,0 +1,38 @@
+"""docs/interaction-stack.md: its example runs, and its table names the examples and the tests that there are."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from named_tests import TESTS, names_of_tests, there_are
+
+PAGE = (TESTS.parent / "docs" / "interaction-stack.md").read_text(encoding="utf-8")
+NAMED = names_of_tests(PAGE)
+EXAMPLES = "interactions/test_document_examples.py"
+
+
+def test_every_test_that_the_table_names_exists() -> None:
+    assert NAMED
+    assert [f"{path}::{name}" for path, name in NAMED if name not in there_are(path)] == []
+
+
+def test_every_example_of_the_document_is_in_the_table() -> None:
+    assert there_are(EXAMPLES) - {name for path, name in NAMED if path == EXAMPLES} == set()
+
+
+def test_every_row_is_complete() -> None:
+    (table,) = re.findall(r"^\| section .*\n(?:^\|.*\n)+", PAGE, re.MULTILINE)
+    rows = [[cell.strip() for cell in row.strip("|").split(" | ")] for row in table.splitlines()]
+    assert all(len(row) == 4 or set(row[0]) <= {"-", "|"} for row in rows)
+    assert all(cell for row in rows for cell in row)
+
+
+def test_the_example_prints_what_the_page_says(tmp_path: Path) -> None:
+    example, printed = re.findall(r"```(?:python)?\n(.*?)```", PAGE, re.DOTALL)[:2]
+    ran = subprocess.run(  # noqa: S603 - the example of the page
+        [sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=50
+    )
+    assert ran.stdout == printed
