@@ -7,6 +7,8 @@ from typing import Any, ClassVar
 
 from orchestrator_interactive.interactions.states.base import UNDERWAY, BaseState
 
+_REFLECTION = "reflection:"
+
 
 @dataclass(slots=True, frozen=True)
 class AssistantMessageState(BaseState):
@@ -23,3 +25,8 @@ class AssistantMessageState(BaseState):
     meta: Any = None
 
     follows: ClassVar[frozenset[str] | None] = UNDERWAY - {"ToolCallState", "AgentCallState"}
+
+    @property
+    def is_reflection(self) -> bool:
+        """Whether it judges the conversation, and was not said in it."""
+        return isinstance(self.meta, str) and self.meta.startswith(_REFLECTION) and not self.tool_calls
