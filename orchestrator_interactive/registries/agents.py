@@ -1,0 +1,126 @@
+"""The agents that there are, by id, and their configurations, which outlive the process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from orchestrator_interactive.options import read
+from orchestrator_interactive.registries.errors import AlreadyRegistered, RegistryError, unknown
+from orchestrator_interactive.schemas import LLMAgentConfig
+
+if TYPE_CHECKING:
+    from orchestrator_interactive.interactions.stores.base import LogStore
+
+
+@runtime_checkable
+class Agent(Protocol):
+    async def run(self, message: str, conversation_id: str, *, asked_by: str | None = None) -> str:
+        """Answer a message; `asked_by` is the ref of another agent's request, if it comes from one."""
+        ...
+
+
+# Makes an agent of its configuration, for this registry.
+AgentFactory = Callable[[LLMAgentConfig, "AgentRegistry"], Agent]
+
+
+class AgentRepository:
+    """The configurations of agents in a log store."""
+
+    def __init__(self, store: LogStore) -> None:
+        self._store = store
+
+    async def save(self, config: LLMAgentConfig) -> None:
+        """Keep a configuration; one of the same id is replaced."""
+        await self._store.save_agent(config.id, config.model_dump_json())
+
+    async def load(self, agent_id: str) -> LLMAgentConfig:
+        """The configuration of an agent.
+
+        Raises:
+            NotRegistered: there is none; the message names those that there are.
+            RegistryError: it cannot be read.
+        """
+        kept = await self._store.agents()
+        if agent_id not in kept:
+            raise unknown("agent", agent_id, kept)
+        try:
+            return read(LLMAgentConfig, _parsed(kept[agent_id]), f"The stored configuration of agent '{agent_id}'")
+        except ValueError as e:
+            raise RegistryError(f"{e} Register the agent anew.") from e
+
+    async def types(self) -> dict[str, str]:
+        """The types of all agents, by id."""
+        return {agent_id: _type_of(config) for agent_id, config in (await self._store.agents()).items()}
+
+    async def forget(self, agent_id: str) -> None:
+        await self._store.forget_agent(agent_id)
+
+
+class AgentRegistry:
+    """Agents by id. One that is not here yet is made of its stored configuration when it is asked for."""
+
+    def __init__(self, repository: AgentRepository, agent_factory: AgentFactory) -> None:
+        self._repository = repository
+        self._make = agent_factory
+        self._agents: dict[str, Agent] = {}
+
+    async def register(self, agent: Agent, config: LLMAgentConfig) -> None:
+        """Add an agent and keep its configuration; a stored one of the same id is replaced.
+
+        Raises:
+            AlreadyRegistered: another agent of this id is at work here.
+            TypeError: it is no agent.
+        """
+        if not isinstance(agent, Agent):
+            raise TypeError(f"{agent!r} is no agent: it needs `async run(message, conversation_id, *, asked_by)`.")
+        if self._agents.setdefault(config.id, agent) is not agent:
+            raise AlreadyRegistered(f"There is an agent '{config.id}' already: unregister it first.")
+        try:
+            await self._repository.save(config)
+        except BaseException:
+            del self._agents[config.id]
+            raise
+
+    async def get_agent(self, agent_id: str) -> Agent:
+        """The agent of this id.
+
+        Raises:
+            NotRegistered: there is none; the message names those that there are.
+            RegistryError: its configuration cannot be read, or no agent can be made of it.
+        """
+        if agent_id not in self._agents:
+            config = await self._repository.load(agent_id)
+            if agent_id not in self._agents:  # else somebody else was quicker
+                self._agents[agent_id] = self._make(config, self)
+        return self._agents[agent_id]
+
+    async def list_agents(self) -> dict[str, str]:
+        """The types of all agents, by id."""
+        return await self._repository.types()
+
+    async def unregister(self, agent_id: str) -> None:
+        """Forget an agent and its configuration; its conversations stay.
+
+        Raises:
+            NotRegistered: there is none of this id.
+        """
+        there = await self._repository.types()
+        if agent_id not in there:
+            raise unknown("agent", agent_id, there)
+        await self._repository.forget(agent_id)
+        self._agents.pop(agent_id, None)
+
+
+def _type_of(config: str) -> str:
+    return str(_parsed(config).get("type", "(damaged)"))
+
+
+def _parsed(config: str) -> dict[str, Any]:
+    """The fields of a stored configuration; none where it is damaged."""
+    try:
+        given = json.loads(config)
+    except ValueError:
+        return {}
+    return given if isinstance(given, dict) else {}

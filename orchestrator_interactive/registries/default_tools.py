@@ -1,0 +1,8 @@
+"""The registry that everybody shares."""
+
+from __future__ import annotations
+
+from orchestrator_interactive.registries.asking_agents import ask_agent
+from orchestrator_interactive.registries.tools import ToolRegistry
+
+tool_registry = ToolRegistry([ask_agent])

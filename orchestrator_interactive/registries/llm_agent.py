@@ -1,0 +1,145 @@
+"""Agents that a language model moves: each message is a run in a session of its own, over the conversation's log."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+from orchestrator_interactive.interactions.render_policies import UnknownPolicy, policy_named
+from orchestrator_interactive.kernel.session import AmplifierSession
+from orchestrator_interactive.registries.default_tools import tool_registry
+from orchestrator_interactive.registries.errors import RegistryError
+from orchestrator_interactive.registries.providers import PROVIDERS, check_provider, provider_of
+from orchestrator_interactive.registries.reflection import Reflection, is_reflecting
+from orchestrator_interactive.registries.tools import mount_tools
+from orchestrator_interactive.renderer import TemplateError, TemplateManager
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from orchestrator_interactive.interactions.stores.base import LogStore
+    from orchestrator_interactive.registries.agents import AgentRegistry
+    from orchestrator_interactive.registries.providers import ProviderChoice
+    from orchestrator_interactive.registries.tools import ToolRegistry
+    from orchestrator_interactive.schemas import LLMAgentConfig
+
+
+@dataclass(frozen=True)
+class LLMAgents:
+    """Makes agents of their configurations: the `agent_factory` of an `AgentRegistry`.
+
+    Args:
+        store: where their conversations are kept.
+        tools: where they have their tools from.
+        providers: more providers than `PROVIDERS`, by what `llm_model` calls them.
+        templates: of which `behavior_template` may name one.
+        reflection_timeout_s: how long a reflection agent may take for one judgement.
+    """
+
+    store: LogStore
+    tools: ToolRegistry = tool_registry
+    providers: Mapping[str, ProviderChoice] = field(default_factory=dict)
+    templates: TemplateManager = field(default_factory=TemplateManager)
+    reflection_timeout_s: float = 30.0
+
+    def __call__(self, config: LLMAgentConfig, registry: AgentRegistry) -> LLMAgent:
+        """The agent of a configuration.
+
+        Raises:
+            RegistryError: there is no such provider, tool, template or render policy.
+        """
+        check_provider(config.llm_model, self._providers)
+        for name in config.tools:
+            self.tools.get_tool_by_name(name)
+        try:
+            self.templates.check(config.behavior_template or "")
+            policy_named(config.render_policy or "default")
+        except (TemplateError, UnknownPolicy) as e:
+            raise RegistryError(f"Agent '{config.id}': {e}") from e
+        return LLMAgent(config, registry, self)
+
+    @property
+    def _providers(self) -> dict[str, ProviderChoice]:
+        return {**PROVIDERS, **self.providers}
+
+    @asynccontextmanager
+    async def session(
+        self, config: LLMAgentConfig, conversation_id: str, asked_by: str | None
+    ) -> AsyncIterator[AmplifierSession]:
+        """A session in which the agent has its log, its provider and its tools."""
+        provider = provider_of(config.llm_model, self._providers)
+        planned = [provider] if isinstance(provider, dict) else []
+        session = AmplifierSession(
+            {
+                "session": {
+                    "orchestrator": "loop-interactive",
+                    "context": {"module": "context-stack", "config": self._context(config, conversation_id, asked_by)},
+                },
+                "providers": planned,
+            },
+            session_id=conversation_id,
+        )
+        session.coordinator.register_capability("interactions.store", self.store)
+        async with session:
+            if not planned:
+                await session.coordinator.mount("providers", provider)
+            await mount_tools(session.coordinator, config.tools, self.tools)
+            yield session
+
+    def _context(self, config: LLMAgentConfig, conversation_id: str, asked_by: str | None) -> dict[str, Any]:
+        options = {
+            "conversation_id": conversation_id,
+            "agent_id": config.id,
+            "asked_by": asked_by,
+            "render_policy": config.render_policy,
+            "system_prompt": self._instructions(config),
+        }
+        return {name: value for name, value in options.items() if value is not None}
+
+    def _instructions(self, config: LLMAgentConfig) -> str | None:
+        """What the agent's template says today."""
+        if config.behavior_template is None:
+            return None
+        described = self.tools.list_tools()
+        variables = {
+            "agent_id": config.id,
+            "tools": {name: described[name] for name in config.tools},
+            "today": datetime.now().astimezone().date().isoformat(),
+        }
+        return self.templates.render(config.behavior_template, variables)
+
+
+class LLMAgent:
+    """An agent that a language model moves; `LLMAgents` makes it.
+
+    What it knows of a conversation is in the log, so it goes on after a restart where it was.
+    """
+
+    def __init__(self, config: LLMAgentConfig, registry: AgentRegistry, parts: LLMAgents) -> None:
+        self.config = config
+        self._registry = registry
+        self._parts = parts
+        self._one_at_a_time: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def run(self, message: str, conversation_id: str, *, asked_by: str | None = None) -> str:
+        """Answer a message in a conversation; a second one for the same conversation waits its turn.
+
+        Raises:
+            LLMError: the provider failed.
+            RuntimeError: the provider cannot be had.
+            TemplateError: the behavior template needs what it was not given.
+            InteractionError: the conversation is finished, or its log cannot be used.
+        """
+        lock = self._one_at_a_time.setdefault(conversation_id, asyncio.Lock())
+        async with lock, self._parts.session(self.config, conversation_id, asked_by) as session:
+            session.coordinator.register_capability("agents.registry", self._registry)
+            judge_id = self.config.reflection_agent_id
+            if judge_id and self.config.enable_self_reflection and not is_reflecting():
+                reflection = Reflection(self._registry, judge_id, session.coordinator, self._parts.reflection_timeout_s)
+                reflection.listen()
+            answer: str = await session.execute(message)
+            return answer

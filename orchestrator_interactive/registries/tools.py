@@ -1,0 +1,84 @@
+"""The tools that there are, by name."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from orchestrator_interactive.kernel.interfaces import Tool
+from orchestrator_interactive.kernel.interop import at_home
+from orchestrator_interactive.registries.effects import check_effects
+from orchestrator_interactive.registries.errors import AlreadyRegistered, unknown
+from orchestrator_interactive.registries.kept_results import KeptResults
+from orchestrator_interactive.registries.registered_tool import RegisteredTool, ToolFunction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
+
+
+class ToolRegistry:
+    """Tools by name. Each registry keeps results of its own.
+
+    Args:
+        tools: to begin with.
+        clock: seconds from some beginning, by which kept results age.
+    """
+
+    def __init__(self, tools: Iterable[Tool | ToolFunction] = (), clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._tools: dict[str, Tool] = {}
+        for each in tools:
+            self.register(each)
+
+    def register(self, tool: Tool | ToolFunction) -> None:
+        """Add a tool of the contracts, or a function that `@tool` made one.
+
+        Raises:
+            AlreadyRegistered: its name is taken.
+            NotRegistered: it names an effect that nobody has registered.
+            TypeError: it is no tool.
+        """
+        made = self._made(tool) if isinstance(tool, ToolFunction) else tool
+        if not isinstance(made, Tool) or not isinstance(made.name, str):
+            raise TypeError(
+                f"{tool!r} is no tool: give a tool of the contracts, or put @tool(ToolConfig(…)) before it."
+            )
+        if made.name in self._tools:
+            raise AlreadyRegistered(f"There is a tool '{made.name}' already: give this one another name.")
+        self._tools[made.name] = made
+
+    def get_tool_by_name(self, name: str) -> Tool:
+        """The tool of this name.
+
+        Raises:
+            NotRegistered: there is none; the message names those that there are.
+        """
+        if name not in self._tools:
+            raise unknown("tool", name, self._tools)
+        return self._tools[name]
+
+    def get_tools(self) -> list[Tool]:
+        """All tools, in the order in which they were registered."""
+        return list(self._tools.values())
+
+    def list_tools(self) -> dict[str, str]:
+        """The descriptions of all tools, by name."""
+        return {name: tool.description for name, tool in self._tools.items()}
+
+    def _made(self, made: ToolFunction) -> RegisteredTool:
+        config = made.config
+        check_effects(config.post_effects or ())
+        return RegisteredTool.of(made, KeptResults(config.cache_ttl, config.dedup_ttl, self._clock))
+
+
+async def mount_tools(coordinator: ModuleCoordinator, names: Iterable[str], registry: ToolRegistry) -> None:
+    """Mount tools of a registry into a session, which their functions learn of by their `ToolContext`.
+
+    Raises:
+        NotRegistered: one of them is unknown; none is mounted.
+    """
+    coordinator = at_home(coordinator)
+    for each in [registry.get_tool_by_name(name) for name in names]:
+        await coordinator.mount("tools", each.mounted(coordinator) if isinstance(each, RegisteredTool) else each)

@@ -1,0 +1,51 @@
+"""Understanding what a reflection agent answered."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator_interactive.registries.judgement import Judgement, judgement_in
+
+
+@pytest.mark.parametrize(
+    ("answer", "judgement"),
+    [
+        ('{"score": 0.8, "comment": "Good."}', Judgement(0.8, "Good.")),
+        ('Here you are:\n```json\n{"comment": " Good. ", "score": 1}\n```\nBye {now}.', Judgement(1.0, "Good.")),
+        ('{"score": "0.5"}', Judgement(0.5, "")),
+        ('{"score": 0, "comment": ["a"]}', Judgement(0.0, "")),
+        ('The tool said {"a": 1}. {"score": 0.25, "comment": "Odd."}', Judgement(0.25, "Odd.")),
+        ("Score: 0.7. It found all.", Judgement(0.7, "Score: 0.7. It found all.")),
+        ("**score** = 1", Judgement(1.0, "**score** = 1")),
+        ('{"score": 2}', None),
+        ('{"score": -0.5}', None),
+        ('{"score": true}', None),
+        ('{"score": NaN}', None),
+        ('{"score": Infinity}', None),
+        ('{"score": null, "comment": "score: 0.5"}', None),
+        ("Score: 8/10", None),
+        ("Score: 1/10", None),
+        ("Score: 1 out of 5", None),
+        ("Score: 80%", None),
+        ("Score: 8", None),
+        ("Of 5 towns 1 was found.", None),
+        ("", None),
+        ("{" * 10_000, None),
+    ],
+)
+def test_a_judgement_is_a_score_between_0_and_1_with_a_comment(answer: str, judgement: Judgement | None) -> None:
+    assert judgement_in(answer) == judgement
+
+
+@given(st.text() | st.floats().map(lambda score: f'{{"score": {score}}}') | st.text().map(lambda t: f'{{"score": {t}'))
+def test_whatever_is_answered_a_score_is_one(answer: str) -> None:
+    judgement = judgement_in(answer)
+    assert judgement is None or 0 <= judgement.score <= 1
+
+
+def test_a_comment_has_an_end() -> None:
+    judgement = judgement_in(f'{{"score": 1, "comment": "{"a" * 5000}"}}')
+    assert judgement is not None
+    assert len(judgement.comment) == 2000

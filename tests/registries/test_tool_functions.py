@@ -1,0 +1,173 @@
+"""Functions as tools: what they take, what they give, and what becomes of what goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import threading
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, Field
+
+from orchestrator_interactive.kernel import ToolResult
+from orchestrator_interactive.registries import ToolContext, ToolRegistry, tool
+from orchestrator_interactive.schemas import ToolConfig
+
+
+class Place(BaseModel):
+    location: str = Field(min_length=1)
+
+
+class Journey(BaseModel):
+    start: Place
+    days: int = 1
+
+
+class Weather(BaseModel):
+    degrees: float
+    sky: str = "clear"
+
+
+def registered(function: Any, **config: Any) -> Any:
+    """The function's tool, from a registry of its own."""
+    made = tool(ToolConfig(name="try_it", description="Tries it.", **config))(function)
+    return ToolRegistry([made]).get_tool_by_name("try_it")
+
+
+async def test_a_function_gets_what_its_input_schema_read() -> None:
+    async def plan(start: Place, days: int) -> str:
+        return f"{type(start).__name__} {start.location}, {days}"
+
+    result = await registered(plan, input_schema=Journey).execute({"start": {"location": "Rome"}, "days": "3"})
+    assert result.output == "Place Rome, 3"
+
+
+async def test_a_function_without_an_input_schema_is_read_by_its_signature() -> None:
+    async def weather(location: str, unit: Literal["C", "F"] = "C") -> str:
+        return f"{location} {unit}"
+
+    made = registered(weather)
+    assert (await made.execute({"location": "Rome"})).output == "Rome C"
+    assert made.input_schema["required"] == ["location"]
+    assert "there are: location, unit" in (await made.execute({"place": "Rome"})).output
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({}, "try_it: 'start' is missing."),
+        ({"start": {"location": ""}}, "try_it: 'start.location': String should have at least 1 character."),
+        (
+            {"start": {"location": "x"}, "days": "many"},
+            "try_it: 'days': Input should be a valid integer, unable to parse string as an integer.",
+        ),
+        ([], "try_it: Input should be a valid dictionary or instance of Journey."),
+    ],
+)
+async def test_a_bad_input_is_a_failed_call_with_a_sentence(given: Any, sentence: str) -> None:
+    async def plan(start: Place, days: int) -> None:
+        raise AssertionError("not called")
+
+    result = await registered(plan, input_schema=Journey).execute(given)
+    assert (result.success, result.output) == (False, sentence)
+
+
+async def test_a_function_that_is_not_async_does_not_hold_up_the_loop() -> None:
+    here = threading.get_ident()
+
+    def think() -> bool:
+        return threading.get_ident() != here
+
+    assert (await registered(think).execute({})).output is True
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"degrees": 20}, Weather(degrees=20), ToolResult(output={"degrees": "20"}), {"degrees": 20, "sky": "clear"}],
+)
+async def test_an_output_is_what_the_schema_makes_of_it(given: Any) -> None:
+    async def weather() -> Any:
+        return given
+
+    result = await registered(weather, output_schema=Weather).execute({})
+    assert (result.success, result.output) == (True, {"degrees": 20.0, "sky": "clear"})
+
+
+async def test_a_wrong_output_is_a_failed_call() -> None:
+    async def weather() -> Any:
+        return {"degrees": "warm"}
+
+    result = await registered(weather, output_schema=Weather, cache_ttl=60).execute({})
+    assert not result.success
+    assert result.output == (
+        "What try_it gave is not what it should be: 'degrees': Input should be a valid number, unable to parse string "
+        "as a number."
+    )
+
+
+async def test_a_model_is_an_output_without_a_schema_too() -> None:
+    async def weather() -> Weather:
+        return Weather(degrees=1)
+
+    assert (await registered(weather).execute({})).output == {"degrees": 1.0, "sky": "clear"}
+
+
+async def test_a_failure_that_a_function_returns_is_not_held_to_the_schema() -> None:
+    async def weather() -> ToolResult:
+        return ToolResult(success=False, error={"message": "no station there"})
+
+    assert (await registered(weather, output_schema=Weather).execute({})).output == "no station there"
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_what_a_function_raises_is_a_failed_call(is_async: bool) -> None:
+    def fail() -> None:
+        raise OSError("no disk")
+
+    async def fail_later() -> None:
+        fail()
+
+    result = await registered(fail_later if is_async else fail).execute({})
+    assert (result.success, result.output) == (False, "OSError: no disk")
+
+
+async def test_a_function_can_neither_end_the_process_nor_cancel_its_caller() -> None:
+    async def leave() -> None:
+        sys.exit(3)
+
+    async def cancel() -> None:
+        raise asyncio.CancelledError
+
+    assert "tried to end the process" in (await registered(leave).execute({})).output
+    assert "was cancelled" in (await registered(cancel).execute({})).output
+
+
+async def test_a_tool_that_needs_a_session_says_so_outside_of_one() -> None:
+    async def look(context: ToolContext) -> str:
+        return context.conversation_id
+
+    result = await registered(look, requires_context=True).execute({})
+    assert result.output == "try_it works in a session only: mount it there with mount_tools()."
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(JSON)
+def test_whatever_a_tool_is_given_it_answers_with_a_result(value: Any) -> None:
+    async def keep(start: Place, days: int = 1, anything: Any = None) -> Any:
+        return [start.location, days, anything]
+
+    made = registered(keep, dedup_ttl=0)
+    for each in (value, {"start": value}, {"start": {"location": "x"}, "anything": value}):
+        result = asyncio.run(made.execute(each))
+        assert isinstance(result, ToolResult)
+        json.dumps(result.output)
