@@ -102,6 +102,7 @@ class InteractionStack:
             except WriteConflict:
                 now = await self._look()
                 if not _ends_alike(seen.log.tree, now.log.tree):
+                    self._seen = None
                     raise
                 return await self._push(now, states)  # somebody forked or pruned: that is no conflict
 

@@ -121,15 +121,16 @@ class Tree:
         return found
 
     def names(self) -> list[str]:
-        return [each.name for each in self.segments.values() if each.name is not None]
+        return [branch.name for branch in self.branches()]
 
     def branches(self) -> list[Branch]:
         """What is told of each branch, in the order in which they came to be."""
-        return [
+        found = [
             Branch(each.name, each.end, number == self.current, each.created, each.written, each.origin)
             for number, each in self.segments.items()
             if each.name is not None
         ]
+        return sorted(found, key=lambda branch: branch.created)
 
     def forked(self, segment: int, length: int, name: str | None, now: float) -> tuple[Tree, str]:
         """The tree with a branch that has the first `length` states of the one that ends in `segment`, and its name.

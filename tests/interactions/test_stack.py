@@ -170,9 +170,9 @@ class TestBranches:
         await stack.rewind(3)
         info = [(each.name, each.length, each.is_current, each.origin) for each in await stack.get_branch_info()]
         assert info == [
-            ("branch-2", 7, False, "left behind when main was rewound to 4 states"),
-            ("short", 2, False, "forked from main with 2 states"),
             ("main", 4, True, ""),
+            ("short", 2, False, "forked from main with 2 states"),
+            ("branch-2", 7, False, "left behind when main was rewound to 4 states"),
         ]
 
     async def test_a_fork_of_a_name_that_is_taken_is_refused(self, stack: InteractionStack) -> None:
@@ -214,7 +214,7 @@ class TestGoingBack:
         await stack.push(*TALK)
         assert [await stack.pop() for _ in TALK] == TALK[::-1]
         assert await stack.length() == 0
-        assert [(each.name, each.length) for each in await stack.get_branch_info()] == [("branch-1", 7), ("main", 0)]
+        assert [(each.name, each.length) for each in await stack.get_branch_info()] == [("main", 0), ("branch-1", 7)]
 
     async def test_there_is_nothing_to_pop_of_an_empty_one(self, stack: InteractionStack) -> None:
         with pytest.raises(NoSuchState, match="nothing to pop"):
