@@ -269,7 +269,7 @@ class InteractionStack:
 
     def _node(self, last: Node | None, segment: int, index: int, state: BaseState) -> Node:
         flow, episode = (last.flow, last.episode) if last else (Flow(), 0)
-        begins = isinstance(state, UserMessageState) and flow.last in _TASK_BEGINS_AFTER
+        begins = isinstance(state, UserMessageState) and not state.meanwhile and flow.last in _TASK_BEGINS_AFTER
         envelope = encode(state)
         call = answers(flow, state)
         parents = (call.ref,) if call else (self._asked_by,) if begins and self._asked_by else ()

@@ -1,1 +1,23 @@
 """Templates for what agents are told."""
+
+from __future__ import annotations
+
+from orchestrator_interactive.renderer.errors import (
+    BrokenTemplate,
+    ForbiddenTemplate,
+    TemplateError,
+    TemplateTooLarge,
+    UndefinedVariable,
+    UnknownTemplate,
+)
+from orchestrator_interactive.renderer.template_manager import TemplateManager
+
+__all__ = [
+    "BrokenTemplate",
+    "ForbiddenTemplate",
+    "TemplateError",
+    "TemplateManager",
+    "TemplateTooLarge",
+    "UndefinedVariable",
+    "UnknownTemplate",
+]

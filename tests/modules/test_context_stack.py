@@ -21,8 +21,10 @@ from orchestrator_interactive.interactions.states import (
     UserResponseState,
 )
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
+from orchestrator_interactive.kernel import AmplifierSession
 from orchestrator_interactive.kernel.hooks import HookRegistry
 from orchestrator_interactive.kernel.messages import ThinkingBlock, ToolCallBlock
+from orchestrator_interactive.kernel.testing import MockProvider
 from orchestrator_interactive.modules import context_stack
 from orchestrator_interactive.modules.context_simple import ContextOptions, SimpleContext
 from orchestrator_interactive.modules.context_stack import StackContext, StackOptions
@@ -175,6 +177,10 @@ class TestTheLog:
         assert after is not None
         assert (after.version, after.tree.head.end) == (before.version + 1, before.tree.head.end + 3)
 
+    async def test_what_is_said_meanwhile_belongs_to_the_task_that_is_on(self, house: House) -> None:
+        await add(house.context(), *TURN, steer("Faster"), said("Faster now."), user("And now?"))
+        assert [entry.episode async for entry in house.stack().iter_last_n(10)] == [*[1] * 9, 2]
+
     async def test_a_reward_is_written_with_the_result(self, house: House) -> None:
         context = house.context()
         context.reward("2", 0.8)
@@ -214,6 +220,45 @@ class TestTheLog:
             await context.add_message(user(b"bytes"))  # type: ignore[arg-type]
         assert await context.get_messages() == TURN
         assert await house.context().get_messages() == TURN
+
+
+class TestRenderPolicies:
+    async def test_a_policy_says_what_the_model_sees(self, house: House) -> None:
+        context = house.context(render_policy="agents", system_prompt="You help.")
+        await add(context, user("Hello!"), said("Let me ask.", thinking("Hm.")))
+        await house.stack().push(AgentCallState("helper", "Look", correlation_id="7"), AgentResultState("7", "Found"))
+        again = house.context(render_policy="agents", system_prompt="You help.")
+        assert [(row["role"], row["content"]) for row in await again.get_messages_for_request()] == [
+            ("system", "You help."),
+            ("user", "Hello!"),
+            ("assistant", "Let me ask."),
+            ("assistant", "[I asked helper:]\n  Look"),
+            ("user", "[The answer of helper:]\n  Found"),
+        ]
+
+    async def test_images_are_shown(self, house: House) -> None:
+        images = [
+            {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aW1n"}},
+            {"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}},
+        ]
+        await add(house.context(), user([{"type": "text", "text": "Look"}, *images]))  # type: ignore[arg-type]
+        (row,) = await house.context(render_policy="agents").get_messages_for_request()
+        assert row["content"][1:] == images
+
+    async def test_an_agent_works_with_one(self) -> None:
+        provider = MockProvider([*([ToolCallBlock(id=f"c{n}", name="look", input={})] for n in range(8)), "Done."])
+        plan = {
+            "orchestrator": "loop-interactive",
+            "context": {"module": "context-stack", "config": {"render_policy": "summary"}},
+        }
+        async with AmplifierSession({"session": plan}) as session:
+            await session.coordinator.mount("providers", provider, name="mock")
+            assert await session.execute("Look eight times") == "Done."
+        assert "Tools that ran: look (" in str(provider.requests[-1].messages)
+
+    async def test_one_that_nobody_knows_is_told_at_once(self) -> None:
+        with pytest.raises(ValueError, match=r"no render policy 'poem'; there are: agents, default, .*summary"):
+            await context_stack.mount(a_coordinator(), {"render_policy": "poem"})
 
 
 class TestChangedFromElsewhere:
@@ -265,7 +310,7 @@ class TestReplacing:
         await context.set_messages([user("Anew")])
         assert await context.get_messages() == [user("Anew")] == await house.context().get_messages()
         branches = await house.stack().get_branch_info()
-        assert [(branch.length, branch.is_current) for branch in branches] == [(7, False), (1, True)]
+        assert [(branch.length, branch.is_current) for branch in branches] == [(1, True), (7, False)]
 
     async def test_a_cleared_conversation_is_empty(self, house: House) -> None:
         context = house.context()

@@ -15,9 +15,11 @@ class UserMessageState(BaseState):
     Args:
         text: the message; content blocks where there is more to it than text.
         meta: whatever belongs beside it.
+        meanwhile: it was said while the agent was at work, and belongs to the task that is on.
     """
 
     text: str | list[dict[str, Any]]
     meta: Any = None
+    meanwhile: bool = False
 
     follows: ClassVar[frozenset[str] | None] = UNDERWAY | {START}

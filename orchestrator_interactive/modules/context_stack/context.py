@@ -6,11 +6,13 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import structlog
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from orchestrator_interactive.interactions.errors import ConversationFinished, InvalidTransition, WriteConflict
+from orchestrator_interactive.interactions.render import render_for_llm
+from orchestrator_interactive.interactions.render_policies import UnknownPolicy, policy_named
 from orchestrator_interactive.modules.context_simple import ContextOptions, SimpleContext
-from orchestrator_interactive.modules.context_stack.rows import fitting, row_of, states_of
+from orchestrator_interactive.modules.context_stack.rows import fitting, row_of, row_of_message, states_of
 from orchestrator_interactive.modules.context_stack.states import RowState
 
 if TYPE_CHECKING:
@@ -37,14 +39,24 @@ class StackOptions(ContextOptions):
         conversation_id: whose log it is; by default the id of the session.
         agent_id: the agent's part in it.
         asked_by: the ref of another agent's request that the conversation answers.
-        render_policy: what is done to the rows before the model sees them, by the name of a render policy.
+        render_policy: the name of the render policy that says what the model sees. Other than with `default`, that is
+            text and calls without thinking, and not made smaller where it outgrows the model's window.
     """
 
     store: str = "memory:"
     conversation_id: str | None = Field(default=None, min_length=1)
     agent_id: str = Field(default="agent", min_length=1)
     asked_by: str | None = None
-    render_policy: str | None = None
+    render_policy: str = "default"
+
+    @field_validator("render_policy")
+    @classmethod
+    def _is_known(cls, name: str) -> str:
+        try:
+            policy_named(name)
+        except UnknownPolicy as e:
+            raise ValueError(str(e).rstrip(".")) from e
+        return name
 
 
 class StackContext:
@@ -58,6 +70,8 @@ class StackContext:
     def __init__(self, options: StackOptions, hooks: HookRegistry, stack: InteractionStack) -> None:
         self._shown = SimpleContext(options, hooks)
         self._stack = stack
+        self._policy = options.render_policy
+        self._preface = [{"role": "system", "content": options.system_prompt}] if options.system_prompt else []
         self._rewards: dict[str, float] = {}
         self._one_at_a_time = asyncio.Lock()
         self._is_read = False
@@ -83,14 +97,17 @@ class StackContext:
             self._is_read = True
 
     async def get_messages_for_request(self, token_budget: int | None = None, provider: Any | None = None) -> list[Row]:
-        """What the model is to see; see `context-simple`.
+        """What the model is to see; see `context-simple`, and the option `render_policy`.
 
         Raises:
             StoreError: the log cannot be read.
+            PolicyError: the render policy gave back what cannot be sent.
         """
         async with self._one_at_a_time:
             await self._read()
-        return await self._shown.get_messages_for_request(token_budget, provider)
+        if self._policy == "default":
+            return await self._shown.get_messages_for_request(token_budget, provider)
+        return [*self._preface, *map(row_of_message, await render_for_llm(self._stack, policy_name=self._policy))]
 
     async def get_messages(self) -> list[Row]:
         """The whole history of the current branch.

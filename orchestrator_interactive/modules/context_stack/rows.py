@@ -17,7 +17,7 @@ from orchestrator_interactive.interactions.states import (
     UserResponseState,
 )
 from orchestrator_interactive.modules.context_stack.states import RowState
-from orchestrator_interactive.rows import wire_call
+from orchestrator_interactive.rows import is_prompt, wire_call
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -31,8 +31,6 @@ _KEYS: dict[Any, frozenset[str]] = {
     "assistant": frozenset({"role", "content", "tool_calls", "metadata"}),
     "tool": frozenset({"role", "tool_call_id", "name", "content", "metadata"}),
 }
-# An assistant message with such a `meta` judges the conversation, and was not said in it.
-_BESIDE = "reflection:"
 
 
 def states_of(row: Row, rewards: Mapping[str, float]) -> tuple[BaseState, ...]:
@@ -44,7 +42,7 @@ def states_of(row: Row, rewards: Mapping[str, float]) -> tuple[BaseState, ...]:
         return (RowState(row),)
     match row:
         case {"role": "user", "content": str() | list() as content}:
-            return (UserMessageState(content, row.get("metadata")),)
+            return (UserMessageState(content, row.get("metadata"), meanwhile=not is_prompt(row)),)
         case {"role": "assistant", "content": content}:
             return _answer(row, content)
         case {"role": "tool", "tool_call_id": str(call_id), "content": content} if _content(content) is content:
@@ -74,7 +72,7 @@ def row_of(state: BaseState) -> Row | None:
             return row
         case UserMessageState(text, meta) | UserResponseState(text, meta):
             return _row({"role": "user", "content": text}, meta)
-        case AssistantMessageState(meta=str(label)) if label.startswith(_BESIDE):
+        case AssistantMessageState() if state.is_reflection:
             return None
         case AssistantMessageState(content, calls, meta):
             row = {"role": "assistant", "content": content}
@@ -91,14 +89,15 @@ def row_of(state: BaseState) -> Row | None:
 
 def _answer(row: Row, content: Any) -> tuple[BaseState, ...]:
     """What the model said. Calls that stand among the blocks too are states of their own, others stay with it."""
-    calls, meta, inside = row.get("tool_calls"), row.get("metadata"), _calls_inside(content)
-    if isinstance(meta, str) and meta.startswith(_BESIDE):
+    calls, inside = row.get("tool_calls"), _calls_inside(content)
+    if calls == _beside(inside) if inside else "tool_calls" not in row:
+        calls = None
+    elif not _are_calls(calls):
         return (RowState(row),)
-    if calls is None and "tool_calls" not in row and not inside:
-        return (AssistantMessageState(content, None, meta),)
-    if inside and calls == _beside(inside):
-        return (AssistantMessageState(content, None, meta), *inside)
-    return (AssistantMessageState(content, calls, meta),) if _are_calls(calls) else (RowState(row),)
+    state = AssistantMessageState(content, calls, row.get("metadata"))
+    if state.is_reflection:
+        return (RowState(row),)
+    return (state, *inside) if calls is None else (state,)
 
 
 def _beside(calls: Sequence[ToolCallState]) -> list[dict[str, Any]]:
@@ -134,3 +133,18 @@ def _content(result: Any) -> Any:
         isinstance(result, list) and result and all(isinstance(each, dict) and "type" in each for each in result)
     )
     return result if isinstance(result, str) or is_blocks else json.dumps(result)
+
+
+def row_of_message(message: Row) -> Row:
+    """A message in OpenAI's format as a row: they differ in how an image stands in it."""
+    content = message.get("content")
+    if not isinstance(content, list):
+        return message
+    return {**message, "content": [_image(part) if part.get("type") == "image_url" else part for part in content]}
+
+
+def _image(part: Row) -> Row:
+    url: str = part["image_url"]["url"]
+    kind, found, data = url.removeprefix("data:").partition(";base64,")
+    source = {"type": "base64", "media_type": kind, "data": data} if found else {"type": "url", "url": url}
+    return {"type": "image", "source": source}

@@ -1,0 +1,47 @@
+"""The page of a conversation: where its template lies, and what that may use."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import Environment, StrictUndefined
+
+from orchestrator_interactive.interactions.export.readable import cut, day_and_time, local, time_of_day, visible, zone
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+_MOST_CHARS = 20_000
+# What a browser shows and does nothing else with.
+_IMAGES = tuple(f"data:image/{kind};base64," for kind in ("png", "jpeg", "gif", "webp"))
+
+
+@cache
+def page() -> Template:
+    """The template; everything that it is given is escaped, and made visible."""
+    environment = Environment(
+        autoescape=True,
+        enable_async=True,
+        finalize=_visible,
+        lstrip_blocks=True,
+        trim_blocks=True,
+        undefined=StrictUndefined,
+    )
+    environment.globals.update(
+        cut=lambda text: cut(text, _MOST_CHARS),
+        day_and_time=day_and_time,
+        form_of=lambda item: type(item).__name__,
+        is_shown=lambda url: url.startswith(_IMAGES),
+        iso=lambda ts: moment.isoformat(timespec="seconds") if (moment := local(ts)) else "",
+        time_of_day=time_of_day,
+        zone=zone,
+    )
+    source = files(__package__).joinpath("page.html.jinja").read_text(encoding="utf-8")
+    return environment.from_string(source)
+
+
+def _visible(value: Any) -> Any:
+    # What is escaped already came through here before.
+    return visible(value) if isinstance(value, str) and not hasattr(value, "__html__") else value

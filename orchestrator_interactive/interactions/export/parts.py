@@ -1,0 +1,68 @@
+"""What was said, in pieces that can be shown each in its own way."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from orchestrator_interactive.interactions.openai_format import image_url
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_FENCE = re.compile(r"^```[^\n`]*\n(.*?)(?:^```[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A piece of what was said. `text` of an image is its URL; a note stands for what has no text."""
+
+    kind: Literal["text", "code", "thinking", "image", "note"]
+    text: str
+
+
+def parts_of(content: Any) -> Iterator[Part]:
+    if isinstance(content, str):
+        yield from _text_parts(content)
+    for block in content if isinstance(content, list) else ():
+        match block:
+            case {"type": "text", "text": str(text)}:
+                yield from _text_parts(text)
+            case {"type": "thinking", "thinking": str(text)}:
+                yield Part("thinking", text)
+            case {"type": "redacted_thinking"}:
+                yield Part("note", "Thinking that the provider keeps to itself.")
+            case {"type": "image", "source": source} if url := image_url(source):
+                yield Part("image", url)
+            case {"type": "tool_call"}:
+                continue
+            case _:
+                yield Part("code", as_json(block))
+
+
+def _text_parts(text: str) -> Iterator[Part]:
+    """The text, apart from the code blocks in it."""
+    at = 0
+    for fence in _FENCE.finditer(text):
+        if before := text[at : fence.start()].strip("\n"):
+            yield Part("text", before)
+        yield Part("code", fence[1].rstrip("\n"))
+        at = fence.end()
+    if rest := text[at:].strip("\n"):
+        yield Part("text", rest)
+
+
+def result_parts(result: Any) -> Iterator[Part]:
+    if isinstance(result, str):
+        yield Part("code", result)
+    elif isinstance(result, list) and result and all(isinstance(each, dict) and "type" in each for each in result):
+        for part in parts_of(result):
+            yield Part("code", part.text) if part.kind == "text" else part
+    else:
+        yield Part("code", as_json(result))
+
+
+def as_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2, default=str)

@@ -1,0 +1,75 @@
+"""The items of a conversation as lines for a terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from orchestrator_interactive.interactions.export.readable import cut, day_and_time, time_of_day, visible
+from orchestrator_interactive.interactions.export.transcript import Asked, Brought, Mark, Said, Section
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from orchestrator_interactive.interactions.export.parts import Part
+    from orchestrator_interactive.interactions.export.transcript import Item
+
+_MOST_CHARS, _MOST_CHARS_OF_A_LINE = 4_000, 300
+_INDENT = " " * 8
+
+
+def lines(item: Item) -> Iterator[str]:
+    """The lines of an item; no character in them moves a cursor or changes a colour."""
+    match item:
+        case Section():
+            yield ""
+            yield f"── Task {item.episode} ── {day_and_time(item.ts)} ──"
+        case Said():
+            yield _head(item, item.name, item.remarks)
+            yield from _body(item.parts)
+        case Asked():
+            whom = f"Asks {item.name}" if item.whom == "agent" else f"Calls {item.name}"
+            yield _head(item, f"{whom} {_in_a_line(item.given)}")
+            yield from _result(item.result)
+        case Mark():
+            until = f" until {day_and_time(item.until)}" if item.until else ""
+            text = f"Damaged: {item.text}" if item.kind == "damaged" else item.text
+            yield _head(item, f"[{text}{until}]")
+            yield from _body(item.parts)
+
+
+def _result(result: Brought | None) -> Iterator[str]:
+    if result is None:
+        yield f"{_INDENT}→ no result"
+        return
+    yield _head(result, f"→ {result.outcome}", result.remarks)
+    yield from _body(result.parts)
+
+
+def _head(item: Said | Asked | Mark | Brought, what: str, remarks: Iterable[str] = ()) -> str:
+    beside = "; ".join(remarks)
+    line = f"{what} ({beside})" if beside else what
+    return f"{item.index:>6}  {time_of_day(item.ts)}  {_in_a_line(line)}"
+
+
+def _body(parts: Iterable[Part]) -> Iterator[str]:
+    for part in parts:
+        match part.kind:
+            case "image":
+                yield f"{_INDENT}[image]"
+            case "thinking":
+                yield f"{_INDENT}(thinking) {_in_a_line(part.text)}"
+            case _:
+                yield from _indented(part.text)
+
+
+def _indented(text: str) -> Iterator[str]:
+    shown, missing = cut(text, _MOST_CHARS)
+    for line in visible(shown).split("\n"):
+        yield f"{_INDENT}{line}".rstrip()
+    if missing:
+        yield f"{_INDENT}[… {missing} characters more: the JSON lines have them]"
+
+
+def _in_a_line(text: str) -> str:
+    shown, missing = cut(" ".join(visible(text).split()), _MOST_CHARS_OF_A_LINE)
+    return f"{shown} …" if missing else shown

@@ -1,0 +1,173 @@
+"""Templates of what agents are told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from orchestrator_interactive.renderer import (
+    BrokenTemplate,
+    ForbiddenTemplate,
+    TemplateError,
+    TemplateManager,
+    TemplateTooLarge,
+    UndefinedVariable,
+    UnknownTemplate,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GIVEN = {"name": "Ana", "tools": ["look", "dig"], "limits": {"calls": 3, "note": "<none> & ü"}}
+
+
+def rendered(template: str) -> str:
+    return TemplateManager().render(template, GIVEN)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "rules.j2").write_text("Be kind to {{ name }}.\n")
+    (tmp_path / "base.jinja").write_text("You are {% block who %}somebody{% endblock %}.")
+    (tmp_path / "helper.jinja").write_text("{% extends 'base.jinja' %}{% block who %}a helper{% endblock %}")
+    (tmp_path / "hello.md").write_text("Hello {{ name }}!\n{% include 'parts/rules.j2' %}")
+    (tmp_path / "broken.txt").write_text("fine\n{% if %}\n")
+    (tmp_path / "notes.csv").write_text("no template")
+    return tmp_path
+
+
+def test_a_template_given_as_text_is_rendered_with_its_variables() -> None:
+    template = (
+        "You help {{ name }}.\n{% for tool in tools %}\n- {{ loop.index }}/{{ loop.length }} {{ tool }}\n{% endfor %}"
+    )
+    assert rendered(template) == "You help Ana.\n- 1/2 look\n- 2/2 dig\n"
+
+
+def test_text_is_not_escaped_for_html_and_json_is_as_a_model_reads_it() -> None:
+    assert rendered("{{ limits.note }} {{ limits | tojson }}") == ('<none> & ü {"calls": 3, "note": "<none> & ü"}')
+
+
+def test_what_a_variable_says_is_no_template() -> None:
+    assert TemplateManager().render("{{ said }}", {"said": "{{ 7 * 7 }}"}) == "{{ 7 * 7 }}"
+
+
+def test_a_template_of_the_folder_is_given_by_its_name(folder: Path) -> None:
+    templates = TemplateManager(folder)
+    assert templates.render("hello.md", GIVEN) == "Hello Ana!\nBe kind to Ana."
+    assert templates.render("helper.jinja") == "You are a helper."
+    assert templates.render("{% include 'parts/rules.j2' %}", GIVEN) == "Be kind to Ana."
+    assert templates.names() == ["base.jinja", "broken.txt", "hello.md", "helper.jinja", "parts/rules.j2"]
+
+
+def test_a_text_that_only_mentions_a_file_is_a_text(folder: Path) -> None:
+    assert TemplateManager(folder).render("Read hello.md") == "Read hello.md"
+    assert TemplateManager(folder).render("{{name}}.md", GIVEN) == "Ana.md"
+    assert TemplateManager().names() == []
+
+
+def test_a_changed_file_is_read_anew(folder: Path) -> None:
+    templates = TemplateManager(folder)
+    assert templates.render("base.jinja") == "You are somebody."
+    (folder / "base.jinja").write_text("You are else.")
+    assert templates.render("base.jinja") == "You are else."
+
+
+@pytest.mark.parametrize("name", ["helo.md", "../secret.txt", "parts/../hello.md", "/etc/passwd.txt"])
+def test_an_unknown_name_is_an_error_that_lists_those_there_are(folder: Path, name: str) -> None:
+    (folder.parent / "secret.txt").write_text("secret")
+    with pytest.raises(UnknownTemplate, match=r"There is no template .* there are: base\.jinja, .*hello\.md"):
+        TemplateManager(folder).render(name)
+    with pytest.raises(UnknownTemplate, match="there are: base"):
+        TemplateManager(folder).check(name)
+    with pytest.raises(UnknownTemplate, match="there is no folder of templates"):
+        TemplateManager().render(name)
+
+
+def test_a_broken_template_is_told_with_its_line(folder: Path) -> None:
+    with pytest.raises(BrokenTemplate, match="The template cannot be read, line 3: "):
+        TemplateManager().check("a\nb\n{% endfor %}")
+    with pytest.raises(BrokenTemplate, match=r"The template broken\.txt cannot be read, line 2: "):
+        TemplateManager(folder).check("broken.txt")
+    with pytest.raises(BrokenTemplate, match=r"line 2 of broken\.txt: "):
+        TemplateManager(folder).render("{% include 'broken.txt' %}")
+    TemplateManager().check("{{ nobody_knows }}")
+
+
+@pytest.mark.parametrize("template", ["\n\n{{ nme }}", "\n\n{{ limits.cals }}", "\n\n{{ tools[7] }}"])
+def test_an_undefined_variable_is_told_with_its_line_and_what_there_is(template: str) -> None:
+    with pytest.raises(UndefinedVariable, match=r"fails in line 3: .* It was given: limits, name, tools\."):
+        rendered(template)
+    assert rendered("{{ nme | default('you') }}{% if nme is defined %}!{% endif %}") == "you"
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ ''.__class__.__mro__ }}",
+        "{{ self.__init__.__globals__ }}",
+        "{{ cycler.__init__.__globals__ }}",
+        "{{ tools.append('x') }}",
+        "{{ limits.update({}) }}",
+        "{{ '{:>1000000000}'.format(1) }}",
+        "{{ '%1000000000d' % 1 }}",
+        "{{ ('' | attr('__class__')).__mro__ }}",
+    ],
+)
+def test_a_template_cannot_reach_for_what_is_none_of_its_business(template: str) -> None:
+    with pytest.raises(ForbiddenTemplate, match="may not do this in line 1"):
+        rendered(template)
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% for i in range(10**9) %}x{% endfor %}",
+        "{% for i in range(90000) %}{% endfor %}",
+        "{% for i in range(999) %}{% for j in range(999) %}{% endfor %}{% endfor %}",
+        "{% for i in range(999) %}{{ 'x' * 999 }}{% endfor %}",
+        "{{ 'x' * 10**9 }}",
+        "{{ 10**9 * [1] }}",
+        "{{ 2 ** 1000000000 }}",
+        "{% set n = namespace(x=9) %}{% for i in range(99) %}{% set n.x = n.x * n.x %}{% endfor %}",
+        "{{ 'x'.ljust(10**9) }}",
+        "{{ 'x' | indent(10**9) }}",
+        "{% set n = namespace(x='ab') %}{% for i in range(99) %}{% set n.x = n.x ~ n.x %}{% endfor %}",
+        "{% set n = namespace(x='ab') %}{% for i in range(99) %}{% set n.x = n.x + n.x %}{% endfor %}",
+        "{% set n = namespace(x='ab') %}{% for i in range(99) %}{% set n.x = [n.x, n.x] | join %}{% endfor %}",
+        "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
+        "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+        "{% for i in range(40000) %}{% set x = range(99999) | map('string') | list %}{% endfor %}",
+        "{% for i in [[1]] recursive %}{{ loop([i]) }}{% endfor %}",
+    ],
+)
+def test_a_template_without_an_end_or_of_any_size_is_stopped(template: str) -> None:
+    with pytest.raises(TemplateTooLarge):
+        rendered(template)
+
+
+def test_a_template_that_includes_itself_is_stopped(tmp_path: Path) -> None:
+    (tmp_path / "again.md").write_text("{% include 'again.md' %}")
+    with pytest.raises(TemplateTooLarge):
+        TemplateManager(tmp_path).render("again.md")
+
+
+@pytest.mark.parametrize(
+    "template", ["\n{{ 1 / 0 }}", "\n{{ 'x' + 1 }}", "\n{{ name | round }}", "\n{{ tools | dictsort }}"]
+)
+def test_a_step_that_fails_is_told_with_its_line(template: str) -> None:
+    with pytest.raises(TemplateError, match="The template fails in line 2: "):
+        rendered(template)
+
+
+def test_a_file_that_is_no_text_is_an_error_of_the_family(tmp_path: Path) -> None:
+    (tmp_path / "image.txt").write_bytes(b"\xff\xfe\x00\xd8")
+    with pytest.raises(TemplateError, match=r"The template image\.txt fails"):
+        TemplateManager(tmp_path).render("image.txt")
+
+
+def test_what_one_rendering_has_spent_is_not_the_next_one_s() -> None:
+    templates = TemplateManager()
+    for _ in range(5):
+        assert templates.render("{% for i in range(20000) %}{% endfor %}done") == "done"
