@@ -82,6 +82,7 @@ BENCHMARK = Benchmark(
     ),
     sides=(
         side("ours: a session with context-simple", "ours", "in_session"),
+        side("ours: a session with context-stack, in SQLite", "ours", "durable"),
         side("a bare loop: a list of messages", "bare", "bare"),
         side("amplifier-core: a session with a list", "amplifier", "conversation", "amplifier-core"),
         side("langgraph: the messages alone", "langgraph", "conversation", "langgraph", "langchain"),

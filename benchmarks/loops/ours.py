@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import cache
+from itertools import count
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from benchmarks.loops import INPUT, LAST_WORD, PROMPT, PURPOSE, REMARK, RESULT, TOOL
 from benchmarks.loops.bare import rows_before
 from orchestrator_interactive import InteractiveOrchestrator
+from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.kernel import AmplifierSession, HookResult, ToolResult
 from orchestrator_interactive.kernel.hooks import HookRegistry
 from orchestrator_interactive.kernel.messages import ChatRequest, ChatResponse, TextBlock, ToolCall, ToolCallBlock
@@ -129,6 +134,24 @@ async def in_session(messages: int) -> SessionConversation:
 async def logged(store: LogStore, name: str, messages: int) -> SessionConversation:
     """The same with context-stack, over this store."""
     return await _session(messages, {"module": "context-stack", "config": {"conversation_id": name}}, store)
+
+
+@cache
+def _folder() -> TemporaryDirectory[str]:
+    """One for all conversations of this process, which takes it away at its end."""
+    return TemporaryDirectory(prefix="benchmark-")
+
+
+_stores: dict[asyncio.AbstractEventLoop, LogStore] = {}
+_names = count()
+
+
+async def durable(messages: int) -> SessionConversation:
+    """With context-stack over SQLite, as the service has it."""
+    loop = asyncio.get_running_loop()
+    if loop not in _stores:
+        _stores[loop] = await open_store(f"sqlite:{_folder().name}/log-{len(_stores)}.db")
+    return await logged(_stores[loop], f"conversation {next(_names)}", messages)
 
 
 async def _session(messages: int, context: Row, store: LogStore | None) -> SessionConversation:
