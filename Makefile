@@ -7,7 +7,9 @@ SIDE_BY_SIDE := -n auto --maxprocesses 4 --dist loadfile
 
 .PHONY: play test simulate check format bench lock clean moved
 
+# Its Slack begins empty each time, with the same ids: what was said there before is not for the next one.
 play: .venv/runtime.done
+	@rm -f workspaces/conversations.db*
 	@$(RUN) local_slack --port $(PORT) --bot alpha -- .venv/bin/python -m service run --config deploy/play/config.yaml
 
 test: .venv/dev.done

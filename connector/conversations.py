@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 import structlog
@@ -11,6 +12,7 @@ import structlog
 from connector import phrases
 from connector.execution import Execution
 from connector.inbox import Inbound
+from connector.leftovers import take_away
 from connector.messages import is_stop_word
 
 if TYPE_CHECKING:
@@ -78,8 +80,11 @@ class Conversations:
         elif not prompt and not message.files:
             self._desk.tell(message, phrases.NO_TEXT)
         else:
-            self._router.remember(message, instance)
+            is_back = self._router.remember(message, instance)
             self._take(Inbound(message, instance, prompt or ", ".join(message.files)))
+            if is_back:
+                active = partial(self._active.get, message.place.conversation_id)
+                self._desk.spawn(take_away(self._desk.wire, message.place, self._bot_user, active))
 
     def on_reaction(self, reaction: Reaction) -> None:
         """Stop the run whose status or starting message got an ❌."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from connector.messages import plain_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from connector.messages import Message
     from connector.protocols import Instance
@@ -18,13 +18,18 @@ _ADDRESS = re.compile(r"^(?:@(\w[\w-]*)[:,]?|(\w[\w-]*)[:,])\s+(?=\S)")
 
 
 class Router:
-    """The gate: it says which instance a message is for, and remembers which one a conversation talks to."""
+    """The gate: it says which instance a message is for, and remembers which one a conversation talks to.
 
-    def __init__(self, instances: Sequence[Instance], bot_user: str) -> None:
+    `known` is what it remembers from earlier: the names of instances by conversation; those that are gone are left out.
+    """
+
+    def __init__(self, instances: Sequence[Instance], bot_user: str, known: Mapping[str, str]) -> None:
         self._instances = {instance.name.lower(): instance for instance in instances}
         self._default = instances[0]
         self._bot_user = bot_user
-        self._conversations: dict[str, Instance] = {}
+        by_name = {instance.name: instance for instance in instances}
+        self._conversations = {place: by_name[name] for place, name in known.items() if name in by_name}
+        self._unvisited = set(self._conversations)
 
     def route(self, message: Message) -> tuple[Instance, str] | None:
         """The instance and the prompt, or `None` where the message is not for us.
@@ -42,9 +47,13 @@ class Router:
             known, prompt = addressed
         return known or self._default, prompt
 
-    def remember(self, message: Message, instance: Instance) -> None:
-        """Let the conversation go on with this instance."""
-        self._conversations[message.place.conversation_id] = instance
+    def remember(self, message: Message, instance: Instance) -> bool:
+        """Let the conversation go on with this instance. True: it is one from earlier, and nobody has written yet."""
+        place = message.place.conversation_id
+        self._conversations[place] = instance
+        is_first = place in self._unvisited
+        self._unvisited.discard(place)
+        return is_first
 
     def _addressed(self, prompt: str) -> tuple[Instance, str] | None:
         """The instance that a message names first: `beta: look at this`, `@beta look at this`."""

@@ -7,6 +7,7 @@ import logging
 import re
 from contextlib import asynccontextmanager
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -24,7 +25,7 @@ from connector.routing import Router
 from connector.wire import Wire
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
     from connector.preflight import Identity, SlackAccess
     from connector.protocols import Instance, SessionManager
@@ -40,9 +41,14 @@ _ANY_EVENT = re.compile(".*")
 
 @asynccontextmanager
 async def connected(
-    access: SlackAccess, instances: Sequence[Instance], sessions: SessionManager
+    access: SlackAccess,
+    instances: Sequence[Instance],
+    sessions: SessionManager,
+    known: Mapping[str, str] = MappingProxyType({}),
 ) -> AsyncIterator[None]:
     """Answer people in the workspace for as long as the context lasts.
+
+    `known` are conversations from earlier, with the name of the instance that each goes on with.
 
     Raises:
         ConnectionRefused: at entry, when a token is wrong or Slack is out of reach.
@@ -54,7 +60,7 @@ async def connected(
         client = open_client(access.bot_token)
         wire = Wire(client)
         identity = await preflight(access.api_url, wire, Wire(open_client(access.app_token)))
-        router = Router(instances, identity.user)
+        router = Router(instances, identity.user, known)
         async with (
             Desk(wire) as desk,
             Conversations(sessions, desk, router, identity.user) as conversations,

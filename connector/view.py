@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 HOURGLASS = "hourglass_flowing_sand"
+# How the key of a status message ends.
+STATUS_KEY = ":status"
 STATUS_SPACING_S = 2.0
 _SHORT_CHARS = 1500
 
@@ -95,7 +97,7 @@ class View:
     async def _open_status(self) -> None:
         ts = None
         try:
-            ts = await self._wire.post(self._place, self._next_phrase(), f"{self._key}:status")
+            ts = await self._wire.post(self._place, self._next_phrase(), f"{self._key}{STATUS_KEY}")
         except Exception:  # a Slack handler's border: a run goes on without its status
             log.exception("status.not_posted", conversation=self._place.conversation_id)
         finally:

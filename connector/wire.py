@@ -11,7 +11,7 @@ import structlog
 from slack_sdk.errors import SlackApiError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from slack_sdk.web.async_client import AsyncWebClient
 
@@ -151,8 +151,8 @@ class Wire:
             raise SlackCallFailed(method, _NO_ANSWER)
         return response.data
 
-    async def _find(self, place: Place, key: str) -> dict[str, Any] | None:
-        """Look a doubtful post up in its thread (or channel) by its key."""
+    async def messages(self, place: Place) -> AsyncIterator[dict[str, Any]]:
+        """The messages of a thread, oldest first; of a channel, the latest ones, newest first."""
         arguments: dict[str, Any] = {"channel": place.channel, "include_all_metadata": True, "limit": _PAGE}
         method = "conversations.history"
         if place.thread_ts is not None:
@@ -160,12 +160,24 @@ class Wire:
         while True:
             page = await self.call(method, arguments)
             for message in page["messages"]:
-                if (message.get("metadata") or {}).get("event_payload", {}).get("key") == key:
-                    return {"ts": message["ts"], "message": message}
+                yield message
             arguments["cursor"] = (page.get("response_metadata") or {}).get("next_cursor")
-            # Without threads the newest come first, and a doubtful post is among them.
             if not arguments["cursor"] or place.thread_ts is None:
-                return None
+                return
+
+    async def _find(self, place: Place, key: str) -> dict[str, Any] | None:
+        """Look a doubtful post up in its thread (or channel) by its key."""
+        async for message in self.messages(place):
+            if key_of(message) == key:
+                return {"ts": message["ts"], "message": message}
+        return None
+
+
+def key_of(message: dict[str, Any]) -> str:
+    """The key of a post of ours; blank for other messages."""
+    metadata = message.get("metadata") or {}
+    is_ours = metadata.get("event_type") == POST_EVENT
+    return str(metadata.get("event_payload", {}).get("key", "")) if is_ours else ""
 
 
 def _failure(method: str, error: SlackApiError) -> SlackCallFailed:

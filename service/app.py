@@ -6,14 +6,15 @@ import asyncio
 import gc
 import re
 import signal
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 import structlog
 
 from connector import Instance, Persona, SlackAccess, connected
-from service.config import ConfigError
+from orchestrator_interactive.interactions.stores import open_store
+from service.config import ConfigError, store_url
 from service.sessions import InProcessSessionManager
 from service.workspaces import Workspaces
 
@@ -34,6 +35,7 @@ async def serve(config: ServiceConfig, environment: Environment) -> None:
 
     Raises:
         ConfigError: a token or a module is missing or wrong.
+        StoreError: the store of the conversations cannot be used.
         ConnectionRefused: Slack does not let us in.
     """
     access = _access(environment)
@@ -42,11 +44,23 @@ async def serve(config: ServiceConfig, environment: Environment) -> None:
         Instance(name, Persona(instance.persona.name, instance.persona.emoji))
         for name, instance in config.instances.items()
     ]
-    sessions = InProcessSessionManager(config.instances, provider, Workspaces(config.workspace))
-    async with _until_signalled() as ended, sessions, connected(access, instances, sessions):
+    given = environment.amplifier_slack_store
+    url = store_url("AMPLIFIER_SLACK_STORE", given) if given else config.store.get_secret_value()
+    workspaces = Workspaces(config.workspace)
+    async with (
+        _until_signalled() as ended,
+        aclosing(await open_store(url)) as store,
+        InProcessSessionManager(config.instances, provider, workspaces, store) as sessions,
+        connected(access, instances, sessions, sessions.known),
+    ):
         gc.collect()
         gc.freeze()  # what is loaded by now stays: looking at it again and again would hold up every run
-        log.info("service.ready", instances=list(config.instances), default_provider=provider)
+        log.info(
+            "service.ready",
+            instances=list(config.instances),
+            default_provider=provider,
+            known_conversations=len(sessions.known),
+        )
         await ended.wait()
         log.info("service.stopping")
 

@@ -10,8 +10,11 @@ import click
 import uvloop
 
 from connector import ConnectionRefused
+from orchestrator_interactive.interactions.errors import StoreError
 from service.app import serve
-from service.config import ConfigError, Environment, load_config, secrets
+from service.config import ConfigError, Environment, load_config
+from service.conversations_command import conversations
+from service.known_secrets import secrets
 from service.logs import configure_logging, hide_secrets
 from service.module_command import module
 
@@ -32,8 +35,8 @@ def main() -> None:
 def run(config_path: Path | None) -> None:
     """Serve a Slack workspace over Socket Mode until Ctrl-C.
 
-    SLACK_APP_TOKEN and SLACK_BOT_TOKEN come from the environment, SLACK_API_URL, ANTHROPIC_API_KEY and
-    ANTHROPIC_BASE_URL too, where they are set.
+    SLACK_APP_TOKEN and SLACK_BOT_TOKEN come from the environment, SLACK_API_URL, ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL
+    and AMPLIFIER_SLACK_STORE too, where they are set.
     """
     environment = Environment()
     known = secrets(environment)
@@ -43,12 +46,13 @@ def run(config_path: Path | None) -> None:
         configure_logging(config.log, known)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(serve(config, environment))
-    except ConfigError as e:
+    except (ConfigError, StoreError) as e:
         raise _NotConfigured(hide_secrets(str(e), known)) from e
     except ConnectionRefused as e:
         raise _NotConnected(hide_secrets(str(e), known)) from e
 
 
+main.add_command(conversations)
 main.add_command(module)
 
 

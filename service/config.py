@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import yaml
 from pydantic import (
@@ -19,13 +19,12 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 _DEFAULT_WORKSPACES = Path("~/.local/share/amplifier-slack/workspaces")
+_DEFAULT_STORE = "sqlite:~/.local/share/amplifier-slack/conversations.db"
 # What a message can name as the one it is for.
 _INSTANCE_NAME = re.compile(r"\w[\w-]*")
-_SECRET_OPTION = re.compile(r"(key|token|secret|password)$", re.IGNORECASE)
+# A session's place in the store is for the service to say.
+_GIVEN_BY_THE_SERVICE = frozenset({"store", "conversation_id", "agent_id"})
 
 
 class ConfigError(Exception):
@@ -90,8 +89,19 @@ class InstanceConfig(_Part):
     tools: tuple[ModuleConfig, ...] = (ModuleConfig(module="tool-filesystem"), ModuleConfig(module="tool-todo"))
     hooks: tuple[ModuleConfig, ...] = ()
     orchestrator: ModuleConfig = ModuleConfig(module="loop-interactive")
-    context: ModuleConfig = ModuleConfig(module="context-simple")
+    context: ModuleConfig = ModuleConfig(module="context-stack")
     session: SessionConfig = SessionConfig()
+
+    @field_validator("context")
+    @classmethod
+    def _is_in_the_store(cls, context: ModuleConfig) -> ModuleConfig:
+        taken = sorted(_GIVEN_BY_THE_SERVICE & context.config.keys()) if context.module == "context-stack" else []
+        if taken:
+            raise ValueError(
+                f"the service gives {context.module} its {taken[0]!r}; leave it out, and name the store of all "
+                "conversations by `store:` at the top of the file"
+            )
+        return context
 
     def modules(self) -> tuple[ModuleConfig, ...]:
         return (self.orchestrator, self.context, *(self.providers or ()), *self.tools, *self.hooks)
@@ -115,6 +125,7 @@ class ServiceConfig(_Part):
         min_length=1,
     )
     workspace: WorkspaceConfig = WorkspaceConfig()
+    store: SecretStr = SecretStr(_DEFAULT_STORE)
     log: LogConfig = LogConfig()
 
     @field_validator("instances")
@@ -139,6 +150,7 @@ class Environment(BaseSettings):
     slack_bot_token: SecretStr | None = None
     slack_api_url: str = "https://slack.com/api/"
     anthropic_api_key: SecretStr | None = None
+    amplifier_slack_store: SecretStr | None = None
 
 
 def load_config(path: Path | None) -> ServiceConfig:
@@ -160,28 +172,6 @@ def load_config(path: Path | None) -> ServiceConfig:
         sentences = " ".join(_sentence(error) for error in e.errors())
         raise ConfigError(f"{path}: {' '.join(sentences.split())}") from e
     return _anchored(config, path.parent)
-
-
-def secrets(environment: Environment, config: ServiceConfig | None = None) -> tuple[str, ...]:
-    """The secrets that this process knows: those of the environment, and the modules' options that are called so."""
-    given = [value.get_secret_value() for _, value in environment if isinstance(value, SecretStr)]
-    for instance in config.instances.values() if config else ():
-        for module in instance.modules():
-            given += secret_options(module.config)
-    return tuple(given)
-
-
-def secret_options(value: Any, name: str = "") -> Iterator[str]:
-    """The texts in the options of a module that are called as secrets are, however deep."""
-    match value:
-        case dict():
-            for key, item in value.items():
-                yield from secret_options(item, str(key))
-        case list():
-            for item in value:
-                yield from secret_options(item, name)
-        case str() if _SECRET_OPTION.search(name):
-            yield value
 
 
 class _Loader(yaml.SafeLoader):
@@ -220,11 +210,34 @@ def _read(path: Path) -> Any:
 
 
 def _anchored(config: ServiceConfig, folder: Path) -> ServiceConfig:
-    root = _path("root", config.workspace.root, folder)
-    template = config.workspace.template and _path("template", config.workspace.template, folder)
+    root = _path("workspace.root", config.workspace.root, folder)
+    template = config.workspace.template and _path("workspace.template", config.workspace.template, folder)
     if template is not None and not template.is_dir():
         raise ConfigError(f"workspace.template: there is no folder {template}.")
-    return config.model_copy(update={"workspace": WorkspaceConfig(root=root, template=template)})
+    store = SecretStr(store_url("store", config.store, folder))
+    workspace = WorkspaceConfig(root=root, template=template)
+    return config.model_copy(update={"workspace": workspace, "store": store})
+
+
+def store_url(key: str, given: SecretStr, folder: Path = Path()) -> str:
+    """The URL of a store; the path of a file is relative to `folder`. `key` is where it was given.
+
+    Raises:
+        ConfigError: no file can be called so.
+    """
+    url = given.get_secret_value()
+    path = file_of(url)
+    return url if path is None else f"sqlite:{_path(key, path, folder)}"
+
+
+def file_of(url: str) -> Path | None:
+    """The path in the URL of a store that is a file, as it stands there."""
+    scheme, _, path = url.partition(":")
+    if scheme != "sqlite" or not path:
+        return None
+    if path.startswith("//"):  # the form with a host, which is this machine
+        return Path(path.removeprefix("//")) if path.startswith("///") else None
+    return Path(path)
 
 
 def _path(key: str, given: Path, folder: Path) -> Path:
@@ -233,7 +246,7 @@ def _path(key: str, given: Path, folder: Path) -> Path:
         path.exists()  # raises where no file can be called so
     except (OSError, RuntimeError, ValueError) as e:
         reason = (e.strerror if isinstance(e, OSError) else None) or str(e).rstrip(".")
-        raise ConfigError(f"workspace.{key}: this path cannot be used: {reason}. Write another one.") from e
+        raise ConfigError(f"{key}: this path cannot be used: {reason}. Write another one.") from e
     return path
 
 

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import math
 
+from orchestrator_interactive.interactions.errors import (
+    ConversationFinished,
+    InteractionError,
+    StoreError,
+    WriteConflict,
+)
 from orchestrator_interactive.kernel import errors
 
 _AGAIN = "Write again to try once more."
@@ -18,6 +24,13 @@ _SENTENCES: tuple[tuple[type[Exception], str], ...] = (
     (errors.LLMTimeoutError, f"The model stopped answering. {_AGAIN}"),
     (errors.ProviderUnavailableError, f"The model's service is not available at the moment. {_AGAIN}"),
     (errors.LLMError, f"The model's service refused the request. {_AGAIN} If that does not help, start a new thread."),
+    (
+        WriteConflict,
+        "Somebody changed this conversation from outside, so I stopped. Write again: I go on from where it stands now.",
+    ),
+    (ConversationFinished, "This conversation is finished: nothing can be added to it. Start a new thread, please."),
+    (StoreError, f"What is said here cannot be kept at the moment, so I stopped. {_AGAIN} {_OPERATOR}"),
+    (InteractionError, f"What was said here cannot be read. Start a new thread, please. {_OPERATOR}"),
     (errors.ModuleNotFoundError, f"This agent is not set up correctly. {_OPERATOR}"),
     (errors.ModuleLoadError, f"This agent is not set up correctly. {_OPERATOR}"),
     (TimeoutError, f"The model stopped answering. {_AGAIN}"),

@@ -11,7 +11,8 @@ import yaml
 from orchestrator_interactive.kernel.errors import ModuleNotFoundError  # noqa: A004 - the contract's name
 from orchestrator_interactive.kernel.validation import MODULE_TYPES, TIME_LIMIT_S, rendered
 from orchestrator_interactive.kernel.validation import validate as validated
-from service.config import Environment, secret_options, secrets
+from service.config import Environment
+from service.known_secrets import secret_options, secrets
 from service.logs import hide_secrets
 
 if TYPE_CHECKING:

@@ -7,16 +7,21 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from orchestrator_interactive.interactions.records import Key
     from service.config import InstanceConfig, ModuleConfig
 
+_WITH_INSTRUCTIONS = ("context-simple", "context-stack")
 
-def mount_plan(instance: InstanceConfig, default_provider: str, workspace: Path) -> dict[str, Any]:
-    """The plan for a conversation whose files lie in `workspace`."""
+
+def mount_plan(
+    instance: InstanceConfig, default_provider: str, workspace: Path, conversation: Key | None = None
+) -> dict[str, Any]:
+    """The plan for a conversation whose files lie in `workspace`; `conversation` is what its log is kept under."""
     providers = [_entry(m) for m in instance.providers] if instance.providers else [{"module": default_provider}]
     return {
         "session": {
             "orchestrator": _entry(instance.orchestrator),
-            "context": _entry(instance.context, _if_simple(instance)),
+            "context": _entry(instance.context, _of_context(instance, conversation)),
             **instance.session.model_dump(exclude_none=True),
         },
         "providers": providers,
@@ -29,8 +34,12 @@ def _entry(module: ModuleConfig, defaults: dict[str, Any] | None = None) -> dict
     return {"module": module.module, "source": module.source, "config": {**(defaults or {}), **module.config}}
 
 
-def _if_simple(instance: InstanceConfig) -> dict[str, Any]:
-    return {"system_prompt": instance.instructions} if instance.context.module == "context-simple" else {}
+def _of_context(instance: InstanceConfig, conversation: Key | None) -> dict[str, Any]:
+    name = instance.context.module
+    options: dict[str, Any] = {"system_prompt": instance.instructions} if name in _WITH_INSTRUCTIONS else {}
+    if name == "context-stack" and conversation is not None:
+        options |= {"conversation_id": conversation.conversation_id, "agent_id": conversation.agent_id}
+    return options
 
 
 def _rooted(tool: ModuleConfig, workspace: Path) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import structlog
 
 from connector import Refused, RunFailed, Steer
 from orchestrator_interactive import Injection, InjectionQueueFull, RunFinished
+from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.kernel import AmplifierSession, HookResult, events
 from service.config import ConfigError
 from service.failures import sentence
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from connector.protocols import ProgressCallback
+    from orchestrator_interactive.interactions.stores.base import LogStore
     from service.config import InstanceConfig
     from service.workspaces import Workspaces
 
@@ -51,16 +53,25 @@ async def _log_load_failure(_event: str, data: dict[str, Any]) -> HookResult:
 
 
 class InProcessSessionManager:
-    """Runs prompts in sessions that live in this process, for as long as it lives."""
+    """Runs prompts in sessions that live in this process, for as long as it lives; the store keeps what was said."""
 
-    def __init__(self, instances: Mapping[str, InstanceConfig], default_provider: str, workspaces: Workspaces) -> None:
+    def __init__(
+        self,
+        instances: Mapping[str, InstanceConfig],
+        default_provider: str,
+        workspaces: Workspaces,
+        store: LogStore,
+    ) -> None:
         self._instances = instances
         self._default_provider = default_provider
         self._workspaces = workspaces
+        self._store = store
+        self._kept: dict[Key, None] = {}
         self._live: dict[tuple[str, str], _Live] = {}
 
     async def __aenter__(self) -> Self:
         await self._preflight()
+        self._kept = dict.fromkeys(await self._store.keys())
         return self
 
     async def __aexit__(
@@ -71,6 +82,15 @@ class InProcessSessionManager:
                 await live.session.cleanup()
             except Exception:  # one session may not keep the others from ending
                 log.exception("session.cleanup_failed", instance=instance, conversation=conversation)
+
+    @property
+    def known(self) -> dict[str, str]:
+        """Which instance each conversation goes on with that the store had at the start: the one that wrote last."""
+        known: dict[str, str] = {}
+        for key in self._kept:
+            if key.agent_id in self._instances:
+                known.setdefault(key.conversation_id, key.agent_id)
+        return known
 
     async def execute(
         self, instance_name: str, conversation_id: str, prompt: str, on_progress: ProgressCallback | None = None
@@ -83,7 +103,7 @@ class InProcessSessionManager:
         key = (instance_name, conversation_id)
         live = self._live.get(key)
         if live is None:
-            live = self._live[key] = _Live(self._new_session(instance_name, self._workspaces.folder(conversation_id)))
+            live = self._live[key] = _Live(self._new_session(Key(conversation_id, instance_name)))
         if live.running:
             raise RunFailed("I am still at work on the message before this one.")
         live.running = True
@@ -151,9 +171,11 @@ class InProcessSessionManager:
         token = live.session.coordinator.cancellation
         return token.request_immediate() if immediate else token.request_graceful()
 
-    def _new_session(self, instance_name: str, folder: Path) -> AmplifierSession:
-        plan = mount_plan(self._instances[instance_name], self._default_provider, folder)
-        session = AmplifierSession(plan)
+    def _new_session(self, key: Key) -> AmplifierSession:
+        instance, folder = self._instances[key.agent_id], self._workspaces.folder(key.conversation_id)
+        plan = mount_plan(instance, self._default_provider, folder, key)
+        session = AmplifierSession(plan, is_resumed=key in self._kept)
+        session.coordinator.register_capability("interactions.store", self._store)
         session.coordinator.mount("module-source-resolver", LocalSources())
         session.coordinator.hooks.register(events.MODULE_LOAD_FAILED, _log_load_failure)
         return session

@@ -4,6 +4,12 @@ import asyncio
 
 import pytest
 
+from orchestrator_interactive.interactions.errors import (
+    ConversationFinished,
+    StoreError,
+    Unreadable,
+    WriteConflict,
+)
 from orchestrator_interactive.kernel import errors
 from service.failures import sentence
 
@@ -38,6 +44,10 @@ def test_a_rate_limit_says_when_to_write_again(retry_after_s, wait):
         (errors.InvalidRequestError("x"), "start a new thread"),
         (errors.ModuleNotFoundError("x"), "not set up correctly"),
         (PermissionError("x"), "The files of this conversation"),
+        (WriteConflict("x"), "Somebody changed this conversation from outside"),
+        (ConversationFinished("x"), "Start a new thread"),
+        (StoreError("x"), "cannot be kept"),
+        (Unreadable("x"), "cannot be read"),
         (asyncio.QueueFull(), "Something went wrong on my side"),
     ],
 )

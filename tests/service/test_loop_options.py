@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from anthropic_server import AnthropicServer, message, text
 
+from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from service.config import ConfigError, load_config
 from service.sessions import InProcessSessionManager
 from service.workspaces import Workspaces
@@ -26,7 +27,7 @@ def manager(folder: Path, options: str, more: str = "") -> InProcessSessionManag
     path = folder / "config.yaml"
     path.write_text(FILE.format(options=options, more=more))
     config = load_config(path)
-    return InProcessSessionManager(config.instances, "provider-anthropic", Workspaces(config.workspace))
+    return InProcessSessionManager(config.instances, "provider-anthropic", Workspaces(config.workspace), MemoryStore())
 
 
 @pytest.fixture(autouse=True)

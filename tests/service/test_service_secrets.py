@@ -9,7 +9,8 @@ from anthropic_server import AnthropicServer
 from service_process import run_command
 
 from local_slack import Breaks, DropsBefore, Refuses
-from service.config import Environment, load_config, secrets
+from service.config import Environment, load_config
+from service.known_secrets import secrets
 from service.logs import hide_secrets
 
 SECRET = "sk-ant-api03-abcdefghijklmnop"

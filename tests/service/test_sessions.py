@@ -10,6 +10,7 @@ import pytest
 from anthropic_server import AnthropicServer, Gate, error_event, message, text
 
 from connector import Refused, RunFailed, Steer
+from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from service.config import ConfigError, InstanceConfig, ModuleConfig, PersonaConfig, WorkspaceConfig
 from service.sessions import InProcessSessionManager
 from service.workspaces import Workspaces
@@ -34,7 +35,7 @@ def manager(
     workspaces = Workspaces(WorkspaceConfig(root=root, template=template))
     loop = ModuleConfig(module="loop-interactive", config=loop_options)
     instance = ALPHA.model_copy(update={"orchestrator": loop})
-    return InProcessSessionManager(dict.fromkeys(names, instance), "provider-anthropic", workspaces)
+    return InProcessSessionManager(dict.fromkeys(names, instance), "provider-anthropic", workspaces, MemoryStore())
 
 
 class Ends:
@@ -240,7 +241,7 @@ async def test_whatever_a_module_raises_at_its_mount_is_told_in_one_line(tmp_pat
     instance = ALPHA.model_copy(update={place: module if place in {"orchestrator", "context"} else (module,)})
     workspaces = Workspaces(WorkspaceConfig(root=tmp_path / "files"))
     with pytest.raises(ConfigError, match=r"^instances\.alpha: odd: .+$"):
-        await InProcessSessionManager({"alpha": instance}, "provider-demo", workspaces).__aenter__()
+        await InProcessSessionManager({"alpha": instance}, "provider-demo", workspaces, MemoryStore()).__aenter__()
 
 
 async def test_a_tool_module_that_mounts_nothing_is_told_and_a_provider_without_a_key_is_not(tmp_path, odd_module):
@@ -248,10 +249,10 @@ async def test_a_tool_module_that_mounts_nothing_is_told_and_a_provider_without_
     workspaces = Workspaces(WorkspaceConfig(root=tmp_path / "files"))
     providers = (odd, ModuleConfig(module="provider-demo"))
     async with InProcessSessionManager(
-        {"alpha": ALPHA.model_copy(update={"providers": providers})}, "provider-demo", workspaces
+        {"alpha": ALPHA.model_copy(update={"providers": providers})}, "provider-demo", workspaces, MemoryStore()
     ):
         pass
     with pytest.raises(ConfigError, match="the module 'odd' mounts nothing"):
         await InProcessSessionManager(
-            {"alpha": ALPHA.model_copy(update={"tools": (odd,)})}, "provider-demo", workspaces
+            {"alpha": ALPHA.model_copy(update={"tools": (odd,)})}, "provider-demo", workspaces, MemoryStore()
         ).__aenter__()

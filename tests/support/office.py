@@ -10,6 +10,7 @@ from tool_gate import GATED_TOOL, ToolGate
 
 from connector import Instance, Persona, SlackAccess, connected
 from local_slack import LocalSlack
+from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from service.config import InstanceConfig, ModuleConfig, PersonaConfig, WorkspaceConfig
 from service.sessions import InProcessSessionManager
 from service.workspaces import Workspaces
@@ -76,7 +77,7 @@ async def office(model: AnthropicServer, folder: Path, **loop_options: Any) -> A
         access = SlackAccess(slack.app_token, slack.bot_token, slack.api_url)
         workspaces = Workspaces(WorkspaceConfig(root=folder))
         async with (
-            InProcessSessionManager({"alpha": instance}, "provider-anthropic", workspaces) as sessions,
+            InProcessSessionManager({"alpha": instance}, "provider-anthropic", workspaces, MemoryStore()) as sessions,
             connected(access, [Instance("alpha", Persona("Alpha", ":owl:"))], sessions),
         ):
             await slack.until(lambda ws: ws.bot_online)

@@ -8,7 +8,7 @@ import re
 import signal
 import sys
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 BIN = Path(sys.executable).parent
 _URL = re.compile(r"http://127\.0\.0\.1:\d+/")
 # What the tests' own environment holds must not decide what the service does.
-_OURS = ("SLACK_", "ANTHROPIC_")
+_OURS = ("SLACK_", "ANTHROPIC_", "AMPLIFIER_")
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,10 @@ class Ended:
 
 
 async def run_command(*arguments: str, env: Mapping[str, str] | None = None) -> Ended:
-    """Run `amplifier-slack` with these arguments to its end."""
-    process = await _start([str(BIN / "amplifier-slack"), *arguments], env or {})
+    """Run `amplifier-slack` with these arguments to its end. It keeps nothing unless `env` names a store."""
+    process = await _start(
+        [str(BIN / "amplifier-slack"), *arguments], {"AMPLIFIER_SLACK_STORE": "memory:", **(env or {})}
+    )
     async with asyncio.timeout(30):
         output, _ = await process.communicate()
     assert process.returncode is not None
@@ -51,6 +53,53 @@ async def playing(config: Path, env: Mapping[str, str] | None = None) -> AsyncIt
         if process.returncode is None:
             process.send_signal(signal.SIGTERM)
         await process.communicate()
+
+
+@dataclass
+class Serving:
+    """The real command in a process of its own."""
+
+    process: asyncio.subprocess.Process
+    lines: list[str] = field(default_factory=list)
+    _heard: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    @property
+    def output(self) -> str:
+        return "".join(self.lines)
+
+    async def listen(self) -> None:
+        assert self.process.stdout is not None
+        async for line in self.process.stdout:
+            async with self._heard:
+                self.lines.append(line.decode())
+                self._heard.notify_all()
+
+    async def says(self, text: str) -> None:
+        """Wait until its log has this text."""
+        async with asyncio.timeout(40), self._heard:
+            await self._heard.wait_for(lambda: text in self.output)
+
+    async def ended(self, number: signal.Signals | None = None, within_s: float = 10) -> int:
+        """Send a signal and wait for the end; returns the exit code."""
+        if number is not None:
+            self.process.send_signal(number)
+        async with asyncio.timeout(within_s):
+            return await self.process.wait()
+
+
+@asynccontextmanager
+async def serving(env: Mapping[str, str], *arguments: str) -> AsyncIterator[Serving]:
+    """Run `amplifier-slack run`; it is killed at the end if it has not ended by then."""
+    process = await _start([str(BIN / "amplifier-slack"), "run", *arguments], env)
+    service = Serving(process)
+    listening = asyncio.create_task(service.listen())
+    try:
+        yield service
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+        await listening
 
 
 async def _start(command: list[str], env: Mapping[str, str]) -> asyncio.subprocess.Process:

@@ -12,7 +12,10 @@ from anthropic_server import AnthropicServer
 from office import Office, office
 from playwright.async_api import Browser, Locator, Page, async_playwright, expect
 from service_process import playing
+from stage import Stage
 from tool_gate import GATED_TOOL, ToolGate
+
+from local_slack import LocalSlack
 
 ROOT = Path(__file__).parents[2]
 # Set it to a folder to see what the tests see.
@@ -93,6 +96,12 @@ async def take_seat(browser: Browser, url: str, *, width: int = 1280, height: in
 
 
 @pytest.fixture
+async def stage_seat(browser: Browser, stage: Stage) -> Seat:
+    """In front of the page of the workspace that stays."""
+    return await take_seat(browser, stage.slack.url)
+
+
+@pytest.fixture
 async def model() -> AsyncIterator[AnthropicServer]:
     """A Messages API whose answers the test holds."""
     async with AnthropicServer() as server:
@@ -107,6 +116,13 @@ def opened(
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-of-the-test")
     monkeypatch.setenv("ANTHROPIC_BASE_URL", model.base_url)
     return lambda **loop_options: office(model, tmp_path, **loop_options)
+
+
+@pytest.fixture
+async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+    """A workspace that stays while services come and go."""
+    async with LocalSlack() as slack:
+        yield Stage.of(slack, tmp_path)
 
 
 @pytest.fixture

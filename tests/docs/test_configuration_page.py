@@ -1,0 +1,45 @@
+"""docs/configuration.md: its file can be served, and its commands do what it says."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+from kept_conversations import Kept
+
+from service.config import load_config
+from service.plan import mount_plan
+from service.preflight import find_problems
+
+PAGE = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+
+
+async def test_the_file_can_be_served(tmp_path, monkeypatch):
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-of-the-test")
+    (tmp_path / "notes").mkdir()
+    path = tmp_path / "agents.yaml"
+    path.write_text(blocks("yaml")[0])
+    config = load_config(path)
+    assert config.store.get_secret_value() == f"sqlite:{tmp_path}/conversations.db"
+    (instance,) = config.instances.values()
+    assert await find_problems(mount_plan(instance, "provider-demo", tmp_path)) == []
+
+
+def test_the_commands_work_one_after_the_other(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    kept = Kept(tmp_path / "kept.db")
+    kept.talk(*(f"message {number}" for number in range(10)), place="T0TEAM:C0GENERAL:1732204800.000100")
+    (block,) = (block for block in blocks("sh") if "conversations" in block)
+    commands = [shlex.split(line, comments=True) for line in block.splitlines()]
+    assert len(commands) == 8
+    for program, group, *words in commands:
+        assert (program, group) == ("amplifier-slack", "conversations")
+        result = kept.run(*words)
+        assert result.exit_code == 0, result.output
+    assert kept.branches("T0TEAM:C0GENERAL:1732204800.000100") == {"try": 12, "main": 12, "branch-1": 20}
+    assert "message 5" in (tmp_path / "page.html").read_text()

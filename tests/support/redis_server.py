@@ -1,0 +1,80 @@
+"""A Redis server of the tests' own: on a free loopback port, in a folder of its own, nothing kept on disk."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import tempfile
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Self
+
+import redis
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class RedisServer:
+    """A server that can be ended and started again on its port, with these options beside the usual ones."""
+
+    def __init__(self, folder: str, *options: str) -> None:
+        self.port = _free_port()
+        self._folder = folder
+        self._options = options
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> Self:
+        """Start the server; it answers when this returns."""
+        command = ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--dir", self._folder]
+        self._process = subprocess.Popen(  # noqa: S603 - the command stands here
+            [*command, "--save", "", "--appendonly", "no", "--daemonize", "no", *self._options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        assert self._process.stdout is not None
+        said = b""
+        for line in self._process.stdout:
+            said += line
+            if b"Ready to accept connections" in line:
+                return self
+        raise AssertionError(f"redis-server did not start:\n{said.decode()}")
+
+    def kill(self) -> None:
+        """End the server at once, as a power cut would."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+    def ask(self, *command: str | bytes) -> object:
+        """What the server answers to a command of another client."""
+        with redis.Redis(port=self.port, db=0) as client:
+            return client.execute_command(*command)
+
+
+@contextmanager
+def redis_server(*options: str) -> Iterator[RedisServer]:
+    """A server that is gone afterwards."""
+    folder = tempfile.mkdtemp(prefix="redis-")
+    server = RedisServer(folder, *options)
+    try:
+        yield server.start()
+    finally:
+        server.kill()
+        shutil.rmtree(folder)
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
