@@ -41,7 +41,7 @@ HOSTILE = [
     "</style><style>body{display:none}",
     "<!-- ]]> -->\x00\x1b[2J\u202e\ud800\r",
 ]
-PLAIN_ATTRIBUTES = {"alt", "class", "datetime", "dir", "href", "id", "lang", "open", "src", "title"}
+PLAIN_ATTRIBUTES = {"alt", "class", "datetime", "dir", "href", "id", "lang", "open", "src", "start", "style", "title"}
 OF_META = {"charset", "content", "http-equiv", "name"}
 BRIGHTNESS = r"""
 name => getComputedStyle(document.body)[name].match(/\d+/g).slice(0, 3).reduce((sum, part) => sum + Number(part), 0)
@@ -123,7 +123,7 @@ async def test_whatever_people_and_models_write_the_page_is_sound_and_nothing_in
     read = outline(page)
     assert read.tags.isdisjoint({"script", "iframe", "object", "embed", "form", "link", "base"})
     assert set(read.attributes) <= PLAIN_ATTRIBUTES | OF_META
-    assert all(link.startswith("#s") for link in read.attributes["href"])
+    assert all(link.startswith(("#s", "https://", "http://", "mailto:")) for link in read.attributes["href"])
     assert all(source.startswith("data:image/") for source in read.attributes.get("src", ()))
     ids = read.attributes.get("id", [])
     assert len(ids) == len(set(ids))
@@ -177,6 +177,30 @@ async def test_what_was_said_and_done_stands_in_the_page() -> None:
     assert '<pre dir="auto">x = 1</pre>' in page
     assert f'src="data:image/png;base64,{PIXEL}"' in page
     assert '<details class="thinking"><summary>Thinking</summary>' in page
+
+
+async def test_what_the_agent_says_in_markdown_looks_like_it() -> None:
+    store = LossyStore()
+    stack = InteractionStack(store, "c", "a")
+    markdown = (
+        "# Plan\n\n- *one*\n- `two`\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n[here](https://example.com), "
+        "[not there](javascript:alert(1)), ![no picture](https://example.com/a.png) <b>no tag</b>"
+    )
+    await stack.push(said("*as it is*"), AssistantMessageState(markdown))
+    page = await page_of(stack, store)
+    for made in (
+        "<h1>Plan</h1>",
+        "<li><em>one</em></li>",
+        "<code>two</code>",
+        "<td>1</td>",
+        'href="https://example.com"',
+    ):
+        assert made in page
+    read = outline(page)
+    assert "*as it is*" in read.text
+    assert "[not there](javascript:alert(1))" in read.text
+    assert "<b>no tag</b>" in read.text
+    assert "src" not in read.attributes
 
 
 async def test_branches_stand_at_the_top_and_another_one_can_be_the_page_s() -> None:

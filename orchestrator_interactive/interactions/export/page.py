@@ -7,6 +7,8 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, StrictUndefined
+from markdown_it import MarkdownIt
+from markupsafe import Markup
 
 from orchestrator_interactive.interactions.export.readable import cut, day_and_time, local, time_of_day, visible, zone
 
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 _MOST_CHARS = 20_000
 # What a browser shows and does nothing else with.
 _IMAGES = tuple(f"data:image/{kind};base64," for kind in ("png", "jpeg", "gif", "webp"))
+_MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"]).disable("image")
+_MARKDOWN.validateLink = lambda url: url.startswith(("https://", "http://", "mailto:"))  # type: ignore[method-assign]
 
 
 @cache
@@ -34,6 +38,7 @@ def page() -> Template:
         day_and_time=day_and_time,
         form_of=lambda item: type(item).__name__,
         is_shown=lambda url: url.startswith(_IMAGES),
+        markdown=lambda text: Markup(_MARKDOWN.render(visible(text))),  # noqa: S704 - it escapes what is no Markdown
         iso=lambda ts: moment.isoformat(timespec="seconds") if (moment := local(ts)) else "",
         time_of_day=time_of_day,
         zone=zone,
