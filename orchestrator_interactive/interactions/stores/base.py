@@ -54,6 +54,27 @@ def conflict(key: Key) -> WriteConflict:
     )
 
 
+def is_within(node: Node, since: float, until: float, kinds: Sequence[str]) -> bool:
+    """Whether a scan with these bounds finds the state."""
+    envelope = node.envelope
+    return since <= envelope["ts"] < until and (not kinds or envelope["t"] in kinds)
+
+
+def refuse_orphan(change: Change) -> None:
+    """Raise ValueError where the first change of a log does not bring its tree."""
+    if not change.version and change.tree is None:
+        raise ValueError("The first change of a log brings its tree.")
+
+
+def refuse_broken_text(*texts: str) -> None:
+    """Raise ValueError where a text holds half of a surrogate pair: no file can keep it."""
+    for text in texts:
+        try:
+            text.encode()
+        except UnicodeEncodeError as e:
+            raise ValueError(f"{text!r} holds half of a character, which no store can keep: leave it out.") from e
+
+
 class LogStore(Protocol):
     """Keeps logs. Every method is atomic, and may be called by any number of tasks at once.
 
@@ -67,6 +88,8 @@ class LogStore(Protocol):
     async def commit(self, key: Key, change: Change) -> None:
         """Write a change.
 
+        Where the caller is cancelled, it was written, or never will be, once the next call for this key is answered.
+
         Raises:
             WriteConflict: the log has another version than the change expects; nothing was written.
         """
@@ -77,11 +100,15 @@ class LogStore(Protocol):
         ...
 
     async def keys(self) -> list[Key]:
-        """Whose logs there are, the one written last first."""
+        """Whose logs there are, the one written last first; those of the same moment in the order of their ids."""
         ...
 
     def scan(self, since: float, until: float, kinds: Sequence[str]) -> AsyncIterator[tuple[Key, Node]]:
-        """The states of all logs from [since, until), in seconds since the epoch; of these types, if any are named."""
+        """The states of all logs from [since, until), in seconds since the epoch; of these types, if any are named.
+
+        The logs come in any order, the states of one by segment and index. What is written meanwhile may be among
+        them or not. Damaged ones have the time 0 and the type `records.DAMAGED`.
+        """
         ...
 
     async def remove(self, key: Key, version: int) -> None:
@@ -93,13 +120,19 @@ class LogStore(Protocol):
         ...
 
     async def save_agent(self, agent_id: str, config: str) -> None:
-        """Keep the configuration of an agent, JSON; one of this id is replaced."""
+        """Keep the configuration of an agent, JSON; one of this id is replaced.
+
+        Raises:
+            ValueError: the id or the configuration holds half of a surrogate pair.
+        """
         ...
 
     async def agents(self) -> dict[str, str]:
-        """The configurations of all agents, by id."""
+        """The configurations of all agents by id, in the order of the ids."""
         ...
 
     async def forget_agent(self, agent_id: str) -> None: ...
 
-    async def aclose(self) -> None: ...
+    async def aclose(self) -> None:
+        """Let go of it, once all that is on its way is written."""
+        ...

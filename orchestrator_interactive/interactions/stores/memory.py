@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orchestrator_interactive.interactions.stores.base import Log, conflict
+from orchestrator_interactive.interactions.stores.base import (
+    Log,
+    conflict,
+    is_within,
+    refuse_broken_text,
+    refuse_orphan,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -25,12 +31,11 @@ class MemoryStore:
         return self._logs.get(key)
 
     async def commit(self, key: Key, change: Change) -> None:
+        refuse_orphan(change)
         log = self._logs.get(key)
         if (log.version if log else 0) != change.version:
             raise conflict(key)
-        tree = change.tree or (log.tree if log else None)
-        if tree is None:
-            raise ValueError("The first change of a log brings its tree.")
+        tree = change.tree or self._logs[key].tree
         self._logs[key] = Log(change.version + 1, tree.grown(change.end, change.written))
         nodes = self._nodes.setdefault(key, {})
         nodes.update({(node.segment, node.index): node for node in change.nodes})
@@ -43,13 +48,13 @@ class MemoryStore:
         return [nodes[segment, index] for index in range(start, stop) if (segment, index) in nodes]
 
     async def keys(self) -> list[Key]:
-        return sorted(self._logs, key=lambda key: self._logs[key].tree.head.written, reverse=True)
+        written = {key: log.tree.head.written for key, log in self._logs.items()}
+        return sorted(written, key=lambda key: (-written[key], key.conversation_id, key.agent_id))
 
     async def scan(self, since: float, until: float, kinds: Sequence[str]) -> AsyncIterator[tuple[Key, Node]]:
         for key, nodes in list(self._nodes.items()):
-            for node in list(nodes.values()):
-                envelope = node.envelope
-                if since <= envelope["ts"] < until and (not kinds or envelope["t"] in kinds):
+            for place in sorted(nodes):
+                if (node := nodes.get(place)) and is_within(node, since, until, kinds):
                     yield key, node
 
     async def remove(self, key: Key, version: int) -> None:
@@ -60,10 +65,11 @@ class MemoryStore:
         self._nodes.pop(key, None)
 
     async def save_agent(self, agent_id: str, config: str) -> None:
+        refuse_broken_text(agent_id, config)
         self._agents[agent_id] = config
 
     async def agents(self) -> dict[str, str]:
-        return dict(self._agents)
+        return dict(sorted(self._agents.items()))
 
     async def forget_agent(self, agent_id: str) -> None:
         self._agents.pop(agent_id, None)

@@ -1,0 +1,100 @@
+"""The server that a Redis URL names, and what can be wrong with it; no message ever holds a password."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from redis import exceptions
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import ExponentialBackoff
+
+from orchestrator_interactive.interactions.errors import StoreError
+
+# For how long an answer is waited for.
+TIMEOUT_S = 5
+# Of connections; whoever finds none free waits for one.
+_CONNECTIONS = 16
+_WAIT_S = 30
+_DAY_S = 24 * 60 * 60
+_MOST_DAYS = 100 * 366
+
+# The first that fits: some of these errors are kinds of others.
+_REMEDIES = (
+    (exceptions.AuthenticationError, "it wants another user or password. Name the right ones in the URL"),
+    (exceptions.BusyLoadingError, "it is still loading its data. Try again in a moment"),
+    (exceptions.ReadOnlyError, "it is a replica, which cannot be written. Name the primary in the URL"),
+    (exceptions.OutOfMemoryError, "its memory is full. Raise its `maxmemory`, or prune conversations"),
+    (exceptions.TimeoutError, f"it does not answer within {TIMEOUT_S} seconds. See whether it runs and can be reached"),
+    (
+        exceptions.ConnectionError,
+        "{error}. See whether it runs, and whether the URL names the right scheme, host and port",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Server:
+    """A Redis server.
+
+    Args:
+        place: host, port and database, for people.
+        ttl_s: for how long a log is kept after its last change, in seconds; 0: for ever.
+    """
+
+    place: str
+    client: Redis
+    ttl_s: int
+
+
+def server(url: str) -> Server:
+    """The server of a URL; nothing is asked of it yet.
+
+    Raises:
+        StoreError: the URL says something that is not understood.
+    """
+    try:
+        parts = urlsplit(url)
+        options = dict(parse_qsl(parts.query, strict_parsing=bool(parts.query)))
+        database, ttl_s = int(parts.path.strip("/") or "0"), _ttl_s(options.pop("ttl_days", None))
+        place = f"{parts.hostname or 'localhost'}:{parts.port or 6379}/{database}"
+        pool: Any = BlockingConnectionPool.from_url(
+            parts._replace(query=urlencode(options)).geturl(),
+            max_connections=_CONNECTIONS,
+            timeout=_WAIT_S,
+            socket_timeout=TIMEOUT_S,
+            socket_connect_timeout=TIMEOUT_S,
+            # A connection that the server has cut, or that was cut on the way; answers that are late are not waited
+            # for a second time.
+            retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), 3, (exceptions.ConnectionError,)),
+        )
+        pool.make_connection()  # asks for nothing, but knows the options
+    except (TypeError, ValueError):
+        # Its own message may hold a part of the password.
+        raise StoreError(
+            "The Redis URL of the conversation log is not understood: it is "
+            "redis://[:PASSWORD@]HOST[:PORT][/DB][?ttl_days=DAYS], special characters of the password written as %XX."
+        ) from None
+    return Server(place, Redis.from_pool(pool), ttl_s)
+
+
+def problem(place: str, error: Exception) -> str:
+    """Why the server cannot be used, and what to do."""
+    remedy = next((text for kind, text in _REMEDIES if isinstance(error, kind)), "{error}")
+    reason = remedy.format(error=f"{error}".rstrip(". "))
+    return f"The conversation log in Redis at {place} cannot be used: {reason}."
+
+
+def _ttl_s(days: str | None) -> int:
+    """How long that is, in seconds; 0: for ever.
+
+    Raises:
+        ValueError: it is no number of days, or so large that no server takes it.
+    """
+    if days is None:
+        return 0
+    if not 0 < float(days) <= _MOST_DAYS:
+        raise ValueError
+    return max(int(float(days) * _DAY_S), 1)

@@ -1,0 +1,124 @@
+"""The file of an SQLite store: opened only where it is ours and can be written."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from typing import TYPE_CHECKING
+
+from orchestrator_interactive.interactions.errors import StoreError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# For how long a write waits for one of another process.
+BUSY_TIMEOUT_S = 5.0
+# "aslg": whoever opens the file can tell that it is ours.
+APPLICATION_ID = 0x61736C67
+VERSION = 1
+
+_SCHEMA = (
+    # A number is never given again: it may still be known where the log has gone.
+    """CREATE TABLE logs (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, conversation TEXT NOT NULL, agent TEXT NOT NULL,
+        version INTEGER NOT NULL, end INTEGER NOT NULL, written REAL NOT NULL, UNIQUE (conversation, agent))""",
+    # Apart from the log, so that a push costs the same whether there is one branch or a thousand.
+    "CREATE TABLE trees (log INTEGER PRIMARY KEY, tree TEXT NOT NULL)",
+    # A table with row ids, for in one without a state of more than a kilobyte takes pages of its own: half as large,
+    # and a third faster to write.
+    """CREATE TABLE nodes (
+        log INTEGER NOT NULL, segment INTEGER NOT NULL, idx INTEGER NOT NULL,
+        v INTEGER NOT NULL, t TEXT NOT NULL, ts REAL NOT NULL, compressed INTEGER NOT NULL, data NOT NULL,
+        about TEXT NOT NULL, PRIMARY KEY (log, segment, idx))""",
+    "CREATE TABLE agents (id TEXT PRIMARY KEY, config TEXT NOT NULL) WITHOUT ROWID",
+    f"PRAGMA application_id = {APPLICATION_ID}",
+    f"PRAGMA user_version = {VERSION}",
+)
+
+_REMEDIES = {
+    "SQLITE_BUSY": f"another process has held it locked for {BUSY_TIMEOUT_S:.0f} seconds. Try again, or end it",
+    "SQLITE_READONLY": "it cannot be written. Give this user the right to write the file and its folder",
+    "SQLITE_PERM": "it may not be used. Give this user the right to read and write the file and its folder",
+    "SQLITE_CANTOPEN": "it cannot be opened. See that it is a file in a folder, and that this user may write both",
+    "SQLITE_NOTADB": "it is no SQLite file. Name another file",
+    "SQLITE_CORRUPT": "it is damaged. Restore it from a backup, or save what is left with `sqlite3 FILE .recover`",
+    "SQLITE_FULL": "there is no room left on its disk. Make room",
+    "SQLITE_IOERR": "its disk cannot be read or written. Look whether it is full or broken",
+}
+
+
+def opened(path: Path) -> sqlite3.Connection:
+    """A connection for the thread that asks for it; the file is made where there is none.
+
+    Raises:
+        StoreError: it is not ours, or of a newer version; nothing was changed.
+        sqlite3.Error, OSError: it cannot be used; `problem` says it in a sentence.
+    """
+    _make(path)
+    connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
+    try:
+        connection.text_factory = _text
+        is_new = _is_new(connection, path)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("BEGIN IMMEDIATE")
+        if is_new and _is_new(connection, path):  # nobody else was faster
+            for statement in _SCHEMA:
+                connection.execute(statement)
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def problem(path: Path, error: sqlite3.Error | OSError) -> str:
+    """Why the file cannot be used, and what to do."""
+    other = "SQLITE_PERM" if isinstance(error, PermissionError) else "SQLITE_CANTOPEN"
+    name: str = other if isinstance(error, OSError) else getattr(error, "sqlite_errorname", "")
+    remedy = next((text for code, text in _REMEDIES.items() if name.startswith(code)), None)
+    return f"The conversation log {path} cannot be used: {remedy or error}."
+
+
+def _make(path: Path) -> None:
+    """Make the file where there is none.
+
+    Raises:
+        OSError: this user may not read and write it. SQLite would leave files of this user's beside it before it
+            found out, and its owner could not write these.
+    """
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o600)  # what people say to each other is for this user alone
+    if not os.access(path, os.R_OK | os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+        raise PermissionError
+
+
+def _is_new(connection: sqlite3.Connection, path: Path) -> bool:
+    """Whether nothing is in the file yet.
+
+    Raises:
+        StoreError: something is in it that is not for us.
+    """
+    ((application,),) = connection.execute("PRAGMA application_id")
+    ((version,),) = connection.execute("PRAGMA user_version")
+    if application == 0 and version == 0:
+        ((tables,),) = connection.execute("SELECT count(*) FROM sqlite_master")
+        if not tables:
+            return True
+    if application != APPLICATION_ID:
+        raise StoreError(f"{path} belongs to another application: name another file for the conversation log.")
+    if version > VERSION:
+        raise StoreError(
+            f"The conversation log {path} has version {version}, and this installation knows {VERSION}: "
+            "update it, or name another file."
+        )
+    return False
+
+
+def _text(raw: bytes) -> str | None:
+    """A text of the file; `None`: it is damaged."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,353 @@
+"""What a log store promises, asked of all three."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+
+import pytest
+from stored_logs import KEY, TREE, indices, plant, state, states
+
+from orchestrator_interactive.interactions.errors import StoreError, WriteConflict
+from orchestrator_interactive.interactions.records import Flow, Key, Node, OpenCall
+from orchestrator_interactive.interactions.stores import open_store
+from orchestrator_interactive.interactions.stores.base import Change
+from orchestrator_interactive.interactions.tree import Cut
+
+OTHER = Key(KEY.conversation_id, "beta")
+
+
+async def _scanned(store, since=0.0, until=math.inf, kinds=()):
+    return [(key, node.segment, node.index) async for key, node in store.scan(since, until, kinds)]
+
+
+async def test_a_log_that_nobody_began_is_not_there(store):
+    assert await store.load(KEY) is None
+    assert await store.read(KEY, 0, 0, 10) == []
+    assert await store.keys() == []
+    assert await _scanned(store) == []
+
+
+async def test_what_a_commit_wrote_is_read_again(store):
+    nodes = states(0, 3)
+    await plant(store, KEY, nodes)
+    log = await store.load(KEY)
+    assert (log.version, log.tree) == (1, TREE.grown(3, 1000.0))
+    assert await store.read(KEY, 0, 0, 3) == nodes
+
+
+async def test_end_and_time_of_the_current_branch_are_up_to_date_without_a_new_tree(store):
+    await plant(store, KEY, states(0, 1))
+    await store.commit(KEY, Change(1, 3, 1234.5678901, nodes=states(1, 3)))
+    log = await store.load(KEY)
+    assert (log.version, log.tree) == (2, TREE.grown(3, 1234.5678901))
+
+
+async def test_end_and_time_are_those_of_the_branch_that_is_the_current_one_now(store):
+    await plant(store, KEY, states(0, 3))
+    forked, _ = TREE.grown(3, 1000.0).forked(0, 2, "side", 1001.0)
+    side = forked.checked_out("side")
+    await store.commit(KEY, Change(1, 2, 1001.0, side))
+    await store.commit(KEY, Change(2, 3, 1002.0, nodes=states(2, 3, segment=1)))
+    assert (await store.load(KEY)).tree == side.grown(3, 1002.0)
+    assert (await store.load(KEY)).tree.segments[0].end == 3
+
+
+@pytest.mark.parametrize("version", [0, 1, 3])
+async def test_a_change_of_another_version_is_a_conflict_that_writes_nothing(store, version):
+    await plant(store, KEY, states(0, 2))
+    await store.commit(KEY, Change(1, 3, 1000.0, nodes=states(2, 3)))
+    before = await store.load(KEY)
+    change = Change(version, 9, 9.0, TREE.grown(9, 9.0), [state(0, ts=5.0), state(3)], [Cut(0, 0, 2)])
+    with pytest.raises(WriteConflict, match="Somebody else has written"):
+        await store.commit(KEY, change)
+    assert await store.load(KEY) == before
+    assert await store.read(KEY, 0, 0, 9) == states(0, 2) + states(2, 3)
+
+
+async def test_a_change_of_a_log_that_is_not_there_is_a_conflict(store):
+    with pytest.raises(WriteConflict):
+        await store.commit(KEY, Change(1, 1, 1000.0, nodes=states(0, 1)))
+    assert await store.load(KEY) is None
+    assert await store.keys() == []
+    assert await _scanned(store) == []
+
+
+async def test_the_first_change_brings_the_tree(store):
+    with pytest.raises(ValueError, match="brings its tree"):
+        await store.commit(KEY, Change(0, 1, 1000.0, nodes=states(0, 1)))
+    assert await store.load(KEY) is None
+
+
+async def test_of_many_who_write_at_once_one_wins(store):
+    async def write(index):
+        nodes = [state(index, ts=float(index))]
+        await store.commit(KEY, Change(0, index + 1, 1000.0, TREE, nodes))
+        return nodes
+
+    ended = await asyncio.gather(*map(write, range(20)), return_exceptions=True)
+    (won,) = [each for each in ended if not isinstance(each, WriteConflict)]
+    assert await store.read(KEY, 0, 0, 20) == won
+    assert (await store.load(KEY)).version == 1
+
+
+async def test_many_logs_grow_at_once(store):
+    keys = [Key(f"c{number}", "alpha") for number in range(10)]
+
+    async def grow(key):
+        await plant(store, key)
+        for index in range(10):
+            await store.commit(key, Change(index + 1, index + 1, 1000.0, nodes=[state(index)]))
+
+    await asyncio.gather(*map(grow, keys))
+    for key in keys:
+        assert await indices(store, key) == list(range(10))
+
+
+async def test_reading_gives_the_states_of_a_range_in_order(store):
+    await plant(store, KEY, [*states(3, 7), *states(5, 8, segment=1)])
+    await plant(store, OTHER, states(0, 9))
+    assert await indices(store, KEY, 4, 6) == [4, 5]
+    assert await indices(store, KEY, 0, 100) == [3, 4, 5, 6]
+    assert await indices(store, KEY, 0, 100, segment=1) == [5, 6, 7]
+    assert await indices(store, KEY, 0, 100, segment=2) == []
+    assert await indices(store, KEY, 5, 5) == []
+    assert await indices(store, KEY, 7, 3) == []
+
+
+async def test_data_come_back_byte_for_byte(store):
+    texts = ["", "{}", "\n\x00\r\t", "grüße 🙂 \\ud800", '{"a": "\\n"}', "x" * 300_000]
+    packed = [b"", b"\n\n", b"\x00", bytes(range(256)) * 3, b'"text"', b"\xff\xfe" * 200_000]
+    nodes = [state(index, data=data) for index, data in enumerate([*texts, *packed])]
+    await plant(store, KEY, nodes)
+    found = await store.read(KEY, 0, 0, 100)
+    assert [type(node.envelope["data"]) for node in found] == [str] * 6 + [bytes] * 6
+    assert found == nodes
+    assert [node.envelope["compressed"] for node in found] == [False] * 6 + [True] * 6
+
+
+async def test_all_that_stands_beside_the_data_comes_back(store):
+    calls = (OpenCall("call 1\n", "ref/0/1", "declared"), OpenCall("ü", "ref/0/2", "agent"))
+    envelope = {"v": 2**40, "t": "Von mir 🙂", "ts": 1763740800.123456789, "data": "{}", "compressed": False}
+    nodes = [
+        Node(0, 0, envelope, 0, Flow("the beginning")),
+        Node(0, 1, envelope, 7, Flow("Von mir 🙂", calls), ("ref/0/0", "other/1/1")),
+        Node(0, 2, {**envelope, "ts": 5, "data": "eA==", "compressed": True}, 7, Flow("Another", calls[:1])),
+    ]
+    await plant(store, KEY, nodes)
+    assert await store.read(KEY, 0, 0, 3) == nodes
+    assert [node async for _, node in store.scan(0.0, math.inf, ())] == nodes
+
+
+async def test_half_a_character_in_a_flow_comes_back(store):
+    nodes = [Node(0, 0, state(0).envelope, 1, Flow("Said", (OpenCall("\ud800", "ref", "tool"),)), ("\udfff",))]
+    await plant(store, KEY, nodes)
+    assert await store.read(KEY, 0, 0, 1) == nodes
+
+
+async def test_cuts_take_out_their_states_and_no_others(store):
+    await plant(store, KEY, [*states(0, 10), *states(0, 10, segment=1), *states(0, 3, segment=11)])
+    await plant(store, OTHER, states(0, 10))
+    cuts = [Cut(0, 4, 7), Cut(1, 0, 10), Cut(0, 9, 30), Cut(5, 0, 3)]
+    await store.commit(KEY, Change(1, 10, 1000.0, TREE, cuts=cuts))
+    assert await indices(store, KEY) == [0, 1, 2, 3, 7, 8]
+    assert await indices(store, KEY, segment=1) == []
+    assert await indices(store, KEY, segment=11) == [0, 1, 2]
+    assert await indices(store, OTHER) == list(range(10))
+
+
+async def test_many_states_are_written_read_and_cut_at_once(store):
+    await plant(store, KEY, states(0, 20_000))
+    assert await indices(store, KEY, 0, 30_000) == list(range(20_000))
+    assert len(await _scanned(store)) == 20_000
+    await store.commit(KEY, Change(1, 10, 1000.0, TREE, cuts=[Cut(0, 10, 20_000)]))
+    assert await indices(store, KEY, 0, 30_000) == list(range(10))
+
+
+async def test_the_log_written_last_comes_first(store):
+    times = {"old": 10.0, "new": 30.0, "b": 20.0, "B": 20.0, "ä": 20.0}
+    for name, when in times.items():
+        await plant(store, Key(name, "alpha"), written=when)
+    await plant(store, Key("B", "Alpha"), written=20.0)
+    order = [("new", "alpha"), ("B", "Alpha"), ("B", "alpha"), ("b", "alpha"), ("ä", "alpha"), ("old", "alpha")]
+    assert [(key.conversation_id, key.agent_id) for key in await store.keys()] == order
+    await store.commit(Key("old", "alpha"), Change(1, 0, 40.0))
+    assert (await store.keys())[0] == Key("old", "alpha")
+
+
+async def test_a_scan_gives_the_states_from_since_until_before_until(store):
+    await plant(store, KEY, [state(0, ts=10.0), state(1, ts=20.0), state(2, ts=30.0), state(2, 1, ts=20.5)])
+    await plant(store, OTHER, [state(0, ts=20.0), state(1, ts=0.0)])
+    found = await _scanned(store, 20.0, 30.0)
+    assert sorted(found, key=str) == sorted([(KEY, 0, 1), (KEY, 1, 2), (OTHER, 0, 0)], key=str)
+    assert await _scanned(store, 30.0, 20.0) == []
+    assert await _scanned(store, 30.1) == []
+    assert len(await _scanned(store, -math.inf)) == 6
+
+
+async def test_a_scan_gives_the_states_of_a_log_by_segment_and_index(store):
+    await plant(store, KEY, [*states(8, 12), *states(2, 3, segment=10), *states(9, 11, segment=2)])
+    assert await _scanned(store) == [
+        (KEY, segment, index) for segment, index in [(0, 8), (0, 9), (0, 10), (0, 11), (2, 9), (2, 10), (10, 2)]
+    ]
+
+
+async def test_a_scan_gives_states_of_the_named_types_only(store):
+    await plant(
+        store, KEY, [state(0, kind="Said"), state(1, kind="Done"), state(2, kind="said"), state(3, kind="Left")]
+    )
+    assert await _scanned(store, kinds=["Said", "Left"]) == [(KEY, 0, 0), (KEY, 0, 3)]
+    assert await _scanned(store, kinds=["Nobody"]) == []
+
+
+async def test_a_scan_gives_each_state_once_while_others_write(store):
+    await plant(store, KEY, states(0, 1200))
+    seen, version = [], 1
+    async for _, node in store.scan(0.0, math.inf, ()):
+        seen.append(node.index)
+        if node.index % 400 == 0 and version < 5:
+            await store.commit(KEY, Change(version, 1201, 1000.0, cuts=[Cut(0, node.index, node.index + 1)]))
+            version += 1
+    assert seen == sorted(set(seen))
+    assert set(seen) >= set(range(1, 400))
+
+
+async def test_a_log_that_was_removed_is_gone_with_its_states(store):
+    await plant(store, KEY, states(0, 5))
+    await plant(store, OTHER, states(0, 2))
+    await store.remove(KEY, 1)
+    assert await store.load(KEY) is None
+    assert await indices(store, KEY) == []
+    assert await store.keys() == [OTHER]
+    assert await _scanned(store) == [(OTHER, 0, 0), (OTHER, 0, 1)]
+
+
+async def test_a_log_can_begin_again_and_nothing_old_comes_back(store):
+    await plant(store, KEY, states(0, 5))
+    await store.remove(KEY, 1)
+    with pytest.raises(WriteConflict):
+        await store.commit(KEY, Change(1, 6, 1000.0, nodes=states(5, 6)))
+    await plant(store, KEY, [state(0, kind="New")])
+    assert [node.envelope["t"] for node in await store.read(KEY, 0, 0, 10)] == ["New"]
+    assert (await store.load(KEY)).version == 1
+
+
+@pytest.mark.parametrize("version", [0, 2])
+async def test_a_log_of_another_version_is_not_removed(store, version):
+    await plant(store, KEY, states(0, 2))
+    with pytest.raises(WriteConflict):
+        await store.remove(KEY, version)
+    assert await indices(store, KEY) == [0, 1]
+
+
+async def test_removing_what_is_not_there_expects_version_0(store):
+    await store.remove(KEY, 0)
+    with pytest.raises(WriteConflict):
+        await store.remove(KEY, 1)
+    assert await store.keys() == []
+
+
+async def test_agents_are_kept_by_their_id(store):
+    assert await store.agents() == {}
+    await store.save_agent("b", '{"type": "llm"}')
+    await store.save_agent("ä/ {}\x00", "{}")
+    await store.save_agent("", "one without a name")
+    await store.save_agent("b", '{"type": "llm", "id": "b", "text": "🙂"}')
+    assert list((await store.agents()).items()) == [
+        ("", "one without a name"),
+        ("b", '{"type": "llm", "id": "b", "text": "🙂"}'),
+        ("ä/ {}\x00", "{}"),
+    ]
+    await store.forget_agent("b")
+    await store.forget_agent("nobody")
+    assert list(await store.agents()) == ["", "ä/ {}\x00"]
+
+
+@pytest.mark.parametrize(("agent_id", "config"), [("\ud800", "{}"), ("a", '"\udfff"')])
+async def test_half_a_character_in_an_agent_is_refused(store, agent_id, config):
+    with pytest.raises(ValueError, match="half of a character"):
+        await store.save_agent(agent_id, config)
+    assert await store.agents() == {}
+
+
+async def test_half_a_character_in_an_id_of_a_conversation_is_refused(store):
+    with pytest.raises(ValueError, match="half of a character"):
+        await store.load(Key("c\ud800", "alpha"))
+
+
+async def test_ids_are_told_apart_whatever_is_in_them(store):
+    ids = ["a", "A", "a/b", "b", "a%2Fb", "{a}", "a:b", "é", "e\u0301", "\x00", " ", "🙂", "*", "a\n"]
+    keys = [Key(conversation_id, agent_id) for conversation_id in ids for agent_id in ids]
+    for number, key in enumerate(keys):
+        await plant(store, key, [state(0, ts=float(number))])
+    assert set(await store.keys()) == set(keys)
+    for number, key in enumerate(keys):
+        (node,) = await store.read(key, 0, 0, 9)
+        assert node.envelope["ts"] == number
+
+
+async def test_a_log_outlives_its_store(lasting_url):
+    store = await open_store(lasting_url)
+    await plant(store, KEY, states(0, 3))
+    await store.save_agent("a", "{}")
+    await store.aclose()
+    store = await open_store(lasting_url)
+    assert await indices(store, KEY) == [0, 1, 2]
+    assert await store.agents() == {"a": "{}"}
+    await store.commit(KEY, Change(1, 4, 1000.0, nodes=states(3, 4)))
+    await store.aclose()
+
+
+async def test_two_stores_in_one_place_see_what_the_other_wrote(lasting_url):
+    one, two = await open_store(lasting_url), await open_store(lasting_url)
+    await plant(one, KEY, states(0, 1))
+    await two.commit(KEY, Change(1, 2, 1000.0, nodes=states(1, 2)))
+    with pytest.raises(WriteConflict):
+        await one.commit(KEY, Change(1, 2, 1000.0, nodes=states(1, 2)))
+    assert await indices(one, KEY) == [0, 1]
+    await two.remove(KEY, 2)
+    await plant(two, KEY, [state(0, kind="New")])
+    with pytest.raises(WriteConflict):
+        await one.commit(KEY, Change(2, 3, 1000.0, nodes=states(2, 3)))
+    await one.commit(KEY, Change(1, 2, 1000.0, nodes=[state(1, kind="New")]))
+    assert [node.envelope["t"] for node in await two.read(KEY, 0, 0, 9)] == ["New", "New"]
+    await one.aclose()
+    await two.aclose()
+
+
+async def test_closing_waits_for_what_is_on_its_way(lasting_url):
+    store = await open_store(lasting_url)
+    writing = [asyncio.create_task(plant(store, Key(f"c{n}", "alpha"), states(0, 50))) for n in range(30)]
+    await asyncio.sleep(0)
+    await store.aclose()
+    await asyncio.gather(*writing)
+    store = await open_store(lasting_url)
+    assert len(await store.keys()) == 30
+    await store.aclose()
+
+
+async def test_a_store_that_was_closed_says_so(lasting_url):
+    store = await open_store(lasting_url)
+    await store.aclose()
+    await store.aclose()
+    with pytest.raises(StoreError, match="has been closed"):
+        await store.load(KEY)
+    with pytest.raises(StoreError, match="has been closed"):
+        await plant(store, KEY)
+
+
+async def test_what_a_cancelled_caller_wrote_is_settled_by_the_next_answer(store):
+    unseen = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, trouble: unseen.append(trouble))
+    for number in range(40):
+        key = Key(f"c{number}", "alpha")
+        writing = asyncio.create_task(plant(store, key, states(0, 20)))
+        for _ in range(number % 20):
+            await asyncio.sleep(0)
+        writing.cancel()
+        await asyncio.wait([writing])
+        there = await store.load(key) is not None
+        assert await indices(store, key) == (list(range(20)) if there else [])
+        assert key in await store.keys() if there else key not in await store.keys()
+        assert (await store.load(key) is not None) == there
+    assert unseen == []

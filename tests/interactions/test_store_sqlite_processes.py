@@ -1,0 +1,80 @@
+"""Several processes at one SQLite file, some of which are killed."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from contextlib import asynccontextmanager
+
+import pytest
+
+from orchestrator_interactive.interactions import InteractionStack
+from orchestrator_interactive.interactions.records import place_of
+from orchestrator_interactive.interactions.stores import open_store
+
+_WRITER = """
+import asyncio, sys
+from orchestrator_interactive.interactions import InteractionStack
+from orchestrator_interactive.interactions.states import AssistantMessageState, UserMessageState
+from orchestrator_interactive.interactions.stores import open_store
+
+async def main(url, conversation_id, most):
+    store = await open_store(url)
+    stack = InteractionStack(store, conversation_id, "alpha")
+    for number in range(int(most)):
+        refs = await stack.push(UserMessageState(f"{number}" * 500), AssistantMessageState(f"{number}"))
+        print(*refs, flush=True)
+    await store.aclose()
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@asynccontextmanager
+async def _writer(url, conversation_id, most=1_000_000):
+    """A process that pushes for as long as it is let, and names what it has pushed, a push a line."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", _WRITER, url, conversation_id, str(most)),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+@pytest.mark.parametrize("pushes", [1, 40, 300])
+async def test_what_a_killed_process_had_reported_is_there(sqlite_url, pushes):
+    async with _writer(sqlite_url, "c") as process:
+        reported = [(await process.stdout.readline()).split() for _ in range(pushes)]
+        process.send_signal(signal.SIGKILL)
+        rest = await process.stdout.read()
+        # A line that was cut off was not reported.
+        reported += [line.split() for line in rest.splitlines(keepends=True) if line.endswith(b"\n")]
+    store = await open_store(sqlite_url)
+    stack = InteractionStack(store, "c", "alpha")
+    length = await stack.length()
+    assert length in (2 * len(reported), 2 * len(reported) + 2)  # a push that nobody heard of, whole or not at all
+    for refs in reported:
+        for ref, kind in zip(refs, ("UserMessageState", "AssistantMessageState"), strict=True):
+            _, _, index = place_of(ref.decode())
+            assert type(await stack.at(index)).__name__ == kind
+    await stack.pop()
+    await store.aclose()
+
+
+async def test_processes_that_begin_a_file_together_and_write_at_once_lose_nothing(sqlite_url):
+    async def write(name):
+        async with _writer(sqlite_url, name, 50) as process:
+            _, said = await process.communicate()
+            return process.returncode, said.decode()
+
+    assert await asyncio.gather(*[write(f"c{number}") for number in range(3)]) == [(0, "")] * 3
+    store = await open_store(sqlite_url)
+    for number in range(3):
+        assert await InteractionStack(store, f"c{number}", "alpha").length() == 100
+    await store.aclose()
