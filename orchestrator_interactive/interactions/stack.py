@@ -13,7 +13,7 @@ from orchestrator_interactive.interactions.records import Flow, Key, Node, damag
 from orchestrator_interactive.interactions.serializers import decode, encode
 from orchestrator_interactive.interactions.states import AssistantMessageState, UserMessageState
 from orchestrator_interactive.interactions.states.base import START
-from orchestrator_interactive.interactions.stores.base import Change, Log
+from orchestrator_interactive.interactions.stores.base import Change, Log, conflict
 from orchestrator_interactive.interactions.tree import Tree
 
 if TYPE_CHECKING:
@@ -85,10 +85,19 @@ class InteractionStack:
         self._store = store
         self._asked_by = asked_by
         self._seen: _Seen | None = None
+        self._left: Tree | None = None
+        self._moves = 0
         self._one_at_a_time = asyncio.Lock()
 
-    async def push(self, *states: BaseState) -> tuple[str, ...]:
+    @property
+    def moves(self) -> int:
+        """How often the conversation was found, or put, elsewhere than where this stack had left it."""
+        return self._moves
+
+    async def push(self, *states: BaseState, since: int | None = None) -> tuple[str, ...]:
         """Add states at the end, all of them or none; returns the refs of their artifacts.
+
+        With `since`, the number of `moves` so far, only where the conversation has not moved.
 
         Raises:
             InvalidTransition: one of them may not come here (ConversationFinished: nothing may).
@@ -97,6 +106,8 @@ class InteractionStack:
         """
         async with self._one_at_a_time:
             seen = await self._look()
+            if since not in (None, self._moves):
+                raise conflict(self.key)
             try:
                 return await self._push(seen, states)
             except WriteConflict:
@@ -237,7 +248,7 @@ class InteractionStack:
             end, now = log.tree.head.end + len(nodes), nodes[-1].envelope["ts"]
             tree = log.tree.grown(end, now)
             await self._commit(Change(log.version, end, now, None if log.version else tree, nodes))
-            self._seen = _Seen(Log(log.version + 1, tree), nodes[-1])
+            self._see(Log(log.version + 1, tree), nodes[-1], pushed=True)
         return tuple(node.ref(self.key) for node in nodes)
 
     async def _rewind(self, seen: _Seen, length: int, states: Sequence[BaseState] = ()) -> str | None:
@@ -257,7 +268,7 @@ class InteractionStack:
         """Commit other branches than before."""
         head = tree.head
         await self._commit(Change(seen.log.version, head.end, head.written, tree, nodes, cuts))
-        self._seen = _Seen(Log(seen.log.version + 1, tree), last)
+        self._see(Log(seen.log.version + 1, tree), last)
 
     def _nodes(self, last: Node | None, tree: Tree, states: Sequence[BaseState]) -> list[Node]:
         """The nodes for states that come at the end of the current branch."""
@@ -283,7 +294,13 @@ class InteractionStack:
     async def _look(self) -> _Seen:
         if self._seen is None:
             log = await self._store.load(self.key) or Log(0, Tree.planted(time.time(), self._asked_by))
-            self._seen = _Seen(log, await self._last(log.tree))
+            return self._see(log, await self._last(log.tree))
+        return self._seen
+
+    def _see(self, log: Log, last: Node | None, *, pushed: bool = False) -> _Seen:
+        if not pushed and self._left is not None and not _ends_alike(self._left, log.tree):
+            self._moves += 1
+        self._seen, self._left = _Seen(log, last), log.tree
         return self._seen
 
     async def _last(self, tree: Tree) -> Node | None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from context_histories import histories
-from context_rows import a_coordinator, from_hook, result, said, steer, thinking, user
+from context_rows import a_coordinator, from_hook, late, result, said, steer, thinking, user
 from hypothesis import given
 from hypothesis import strategies as st
 from interaction_states import json_values
@@ -295,6 +295,55 @@ class TestChangedFromElsewhere:
             await context.add_message(TURN[2])
         await add(context, user("Go on."), said("Yes."))
         assert await context.get_messages() == [TURN[0], user("Go on."), said("Yes.")]
+
+    @pytest.mark.parametrize("row", [steer("Faster"), from_hook("Look here"), late("1", "late")])
+    async def test_a_run_that_is_on_takes_nothing_to_another_place(self, house: House, row: Row) -> None:
+        context = house.context()
+        await add(context, *TURN[:2])
+        await house.stack().rewind(0)
+        with pytest.raises(WriteConflict):
+            await context.add_message(row)
+        assert await house.context().get_messages() == TURN[:1]
+
+    async def test_a_run_is_told_even_where_its_tools_have_looked_at_the_log_meanwhile(self, house: House) -> None:
+        stack = house.stack()
+        context = StackContext(StackOptions(), HookRegistry(), stack)
+        await add(context, *TURN[:2])
+        await house.stack().rewind(0)
+        await stack.refresh()
+        with pytest.raises(WriteConflict):
+            await context.add_message(TURN[2])
+
+    async def test_a_run_whose_tool_rewinds_the_conversation_is_told(self, house: House) -> None:
+        stack = house.stack()
+        context = StackContext(StackOptions(), HookRegistry(), stack)
+        await add(context, *TURN[:2])
+        await stack.rewind(0)
+        with pytest.raises(WriteConflict):
+            await context.add_message(TURN[2])
+
+    async def test_what_tools_push_themselves_is_no_move(self, house: House) -> None:
+        stack = house.stack()
+        context = StackContext(StackOptions(), HookRegistry(), stack)
+        await add(context, *TURN[:2])
+        await stack.push(AgentCallState("helper", "Look", correlation_id="7"), AgentResultState("7", "Found"))
+        await add(context, *TURN[2:])
+        assert await house.context().get_messages() == TURN
+
+    async def test_whatever_comes_first_after_a_rest_goes_on_from_there(self, house: House) -> None:
+        context = house.context()
+        await add(context, *TURN)
+        await house.stack().rewind(0)
+        await add(context, from_hook("Good morning"), user("Once more."))
+        assert await house.context().get_messages() == [TURN[0], from_hook("Good morning"), user("Once more.")]
+
+    async def test_a_loop_that_reads_the_history_anew_goes_on_from_there(self, house: House) -> None:
+        context = house.context()
+        await add(context, *TURN[:4])  # a run that was stopped
+        await house.stack().rewind(0)
+        assert await context.get_messages() == TURN[:1]
+        await add(context, steer("Left behind"), user("Once more."))
+        assert await context.get_messages() == [TURN[0], steer("Left behind"), user("Once more.")]
 
     async def test_of_two_processes_one_wins_and_the_other_goes_on_after_it(self, house: House) -> None:
         one, other = house.context(), house.context()

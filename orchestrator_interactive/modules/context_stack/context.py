@@ -14,6 +14,7 @@ from orchestrator_interactive.interactions.render_policies import UnknownPolicy,
 from orchestrator_interactive.modules.context_simple import ContextOptions, SimpleContext
 from orchestrator_interactive.modules.context_stack.rows import fitting, row_of, row_of_message, states_of
 from orchestrator_interactive.modules.context_stack.states import RowState
+from orchestrator_interactive.rows import call_ids, is_prompt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -75,8 +76,9 @@ class StackContext:
         self._rewards: dict[str, float] = {}
         self._one_at_a_time = asyncio.Lock()
         self._is_read = False
-        # Whether the rows of the run that is on were cut off from their beginning.
-        self._is_torn = False
+        self._moves = 0
+        # Nothing is amiss when the conversation moves while it rests; a run that it is taken away from is torn.
+        self._rests, self._is_torn = True, False
 
     async def add_message(self, message: Row) -> None:
         """Append a row.
@@ -110,12 +112,15 @@ class StackContext:
         return [*self._preface, *map(row_of_message, await render_for_llm(self._stack, policy_name=self._policy))]
 
     async def get_messages(self) -> list[Row]:
-        """The whole history of the current branch.
+        """The whole history of the current branch, as it is now. Whoever asks for it goes on from there.
 
         Raises:
             StoreError: the log cannot be read.
         """
         async with self._one_at_a_time:
+            await self._stack.refresh()
+            if self._is_torn or self._stack.moves != self._moves:
+                self._is_read, self._rests, self._is_torn = False, True, False
             await self._read()
             return await self._shown.get_messages()
 
@@ -132,7 +137,8 @@ class StackContext:
             self._is_read = False
             await self._stack.restart(*fitting(rows))
             await self._shown.set_messages(rows)
-            self._is_read, self._is_torn = True, False
+            self._is_read, self._moves = True, self._stack.moves
+            self._rests, self._is_torn = True, False
 
     async def clear(self) -> None:
         """Begin anew; what was there stays reachable on a branch that is left behind."""
@@ -143,27 +149,28 @@ class StackContext:
         self._rewards[tool_call_id] = reward
 
     async def _write(self, row: Row) -> None:
-        """Push a row, where the conversation stands now if it is what a run begins with."""
-        goes_on_anywhere = row["role"] == "user"
-        if self._is_torn and not goes_on_anywhere:
+        """Push a row; where the conversation has moved, only what a run begins with, from where it stands now."""
+        begins = is_prompt(row)
+        if self._is_torn and not begins:
             raise WriteConflict(_CHANGED)
         try:
             await self._push(row)
         except WriteConflict as e:
-            self._is_torn = True
-            if not goes_on_anywhere:
+            if not begins and not self._rests:
+                self._is_torn = True
                 raise WriteConflict(_CHANGED) from e
             await self._read()
             await self._push(row)
         self._is_torn = False
+        self._rests = row["role"] == "assistant" and not call_ids(row)
 
     async def _push(self, row: Row) -> None:
         try:
-            await self._stack.push(*states_of(row, self._rewards))
+            await self._stack.push(*states_of(row, self._rewards), since=self._moves)
         except ConversationFinished:
             raise
         except InvalidTransition:
-            await self._stack.push(RowState(row))
+            await self._stack.push(RowState(row), since=self._moves)
         self._rewards.pop(str(row.get("tool_call_id")), None)
 
     async def _read(self) -> None:
@@ -171,6 +178,9 @@ class StackContext:
         if self._is_read:
             return
         await self._stack.refresh()
+        if self._stack.moves != self._moves and not self._rests:
+            self._is_torn = True
+        self._moves = self._stack.moves
         rows = []
         async for entry in self._stack.iter_last_n(await self._stack.length()):
             if entry.state is None:
