@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.interactions import InteractionStack
+from orchestrator_interactive.interactions.errors import DamagedLog
 from orchestrator_interactive.interactions.stores.base import Change
 from orchestrator_interactive.interactions.tree import MAIN
 from orchestrator_interactive.modules.context_stack.rows import row_of
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from orchestrator_interactive.interactions.stores.base import LogStore
     from orchestrator_interactive.interactions.tree import Branch
 
+# In the place of a prompt.
+DAMAGED = "(damaged)"
 # Of ids that a sentence names.
 _NAMED = 5
 # Of the states in which a prompt is looked for first; then in as many times more.
@@ -30,7 +33,10 @@ class Unclear(Exception):  # noqa: N818 - a fact about what was asked
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A conversation in a line; `written` in seconds since the epoch, `prompt` is the last task that was given."""
+    """A conversation in a line; `written` in seconds since the epoch, `prompt` is the last task that was given.
+
+    Of one that is damaged nothing is known but its key.
+    """
 
     key: Key
     states: int
@@ -83,14 +89,25 @@ async def found(store: LogStore, part: str, agent: str | None = None) -> Key:
 
 
 async def with_people(store: LogStore, keys: Iterable[Key]) -> list[Key]:
-    """Those of the conversations that answer no other agent's request."""
-    return [key for key in keys if (log := await store.load(key)) and log.tree.asked_by is None]
+    """Those of the conversations that answer no other agent's request, as far as that can be told."""
+    return [key for key in keys if await _is_with_people(store, key)]
+
+
+async def _is_with_people(store: LogStore, key: Key) -> bool:
+    try:
+        log = await store.load(key)
+    except DamagedLog:
+        return True
+    return log is not None and log.tree.asked_by is None
 
 
 async def summary(store: LogStore, key: Key) -> Summary:
     """A conversation in a line."""
     stack = stack_of(store, key)
-    branches = await stack.get_branch_info()
+    try:
+        branches = await stack.get_branch_info()
+    except DamagedLog:
+        return Summary(key, 0, 0, 0.0, DAMAGED)
     states = await stack.length()
     written = max(branch.written for branch in branches)
     return Summary(key, states, len(branches), written, await _last_prompt(stack, states))
@@ -104,6 +121,7 @@ async def forget(store: LogStore, key: Key, before: float, *, whole: bool, only_
 
     Raises:
         WriteConflict: somebody else has just written to it.
+        DamagedLog: it cannot be read.
     """
     log = await store.load(key)
     if log is None:

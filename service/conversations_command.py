@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from orchestrator_interactive.interactions.errors import WriteConflict
+from orchestrator_interactive.interactions.errors import DamagedLog, WriteConflict
 from orchestrator_interactive.interactions.export import as_json_lines, as_page, as_text
 from service.conversations import forget, found, stack_of, summary, with_people
 from service.shelf import Shelf, on_shelf
@@ -202,12 +202,19 @@ async def prune(  # noqa: PLR0913, PLR0917 - one argument per option
     else:
         keys = [await found(shelf.store, conversation, agent)]
     before = time.time() - keep_days * _DAY_S
-    every = []
+    every, damaged = [], []
     for key in keys:
-        if forgotten := await _forgotten(shelf.store, key, before, whole=whole, only_look=dry_run):
+        try:
+            forgotten = await _forgotten(shelf.store, key, before, whole=whole, only_look=dry_run)
+        except DamagedLog as e:
+            damaged.append(str(e))
+            continue
+        if forgotten:
             every.append(forgotten)
             click.echo(f"{key.conversation_id}  {key.agent_id}  {_what(forgotten)}")
     click.echo(_sum(every, keep_days, only_look=dry_run))
+    if damaged:
+        raise click.ClickException("\n".join(damaged))
 
 
 async def _forgotten(store: LogStore, key: Key, before: float, *, whole: bool, only_look: bool) -> Forgotten | None:

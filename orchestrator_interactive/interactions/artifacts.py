@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.interactions.errors import InteractionError, Unreadable
+import structlog
+
+from orchestrator_interactive.interactions.errors import DamagedLog, InteractionError, Unreadable
 from orchestrator_interactive.interactions.openai_format import declared_calls
 from orchestrator_interactive.interactions.records import Key, damaged, place_of
 from orchestrator_interactive.interactions.serializers import decode
@@ -30,8 +32,10 @@ if TYPE_CHECKING:
 
     from orchestrator_interactive.interactions.records import Node
     from orchestrator_interactive.interactions.states import BaseState
-    from orchestrator_interactive.interactions.stores.base import LogStore
+    from orchestrator_interactive.interactions.stores.base import Log, LogStore
     from orchestrator_interactive.interactions.tree import Tree
+
+logger = structlog.get_logger(__name__)
 
 # Of states that are read at a time.
 _PAGE = 500
@@ -125,7 +129,7 @@ async def artifacts(  # noqa: PLR0913 - each is a thing to search by, and given 
             yield found
         return
     for key in await _keys(store, session, agent_id):
-        log = await store.load(key)
+        log = await _unless_damaged(store, key)
         if log is None or (branch is not None and branch not in log.tree.names()):
             continue
         owned_by = owners(log.tree)
@@ -187,6 +191,15 @@ def pieces_of(tree: Tree, branch: str | None) -> list[Piece]:
     return tree.pieces(segment, 0, tree.segments[segment].end)
 
 
+async def _unless_damaged(store: LogStore, key: Key) -> Log | None:
+    """The log; none where it is damaged, which is no reason not to look at the others."""
+    try:
+        return await store.load(key)
+    except DamagedLog as e:
+        logger.warning("artifacts.log_left_out", problem=str(e))
+        return None
+
+
 async def _scanned(
     store: LogStore, agent_id: str | None, since: float, until: float, names: Sequence[str]
 ) -> AsyncIterator[Artifact]:
@@ -196,7 +209,7 @@ async def _scanned(
         if agent_id is not None and key.agent_id != agent_id:
             continue
         if known is None or known[0] != key:
-            log = await store.load(key)
+            log = await _unless_damaged(store, key)
             known = key, owners(log.tree) if log else {}
         if node.segment in known[1]:  # or it was pruned meanwhile
             yield _artifact(key, known[1], node)

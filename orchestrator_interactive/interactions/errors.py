@@ -35,6 +35,10 @@ class BranchExists(InteractionError):  # noqa: N818
     """The conversation has a branch of this name already; choose another one."""
 
 
+class BadBranchName(InteractionError):  # noqa: N818
+    """A branch cannot be called so."""
+
+
 class Unreadable(InteractionError):  # noqa: N818
     """What is stored of a state cannot be read."""
 
@@ -49,3 +53,7 @@ class NewerState(Unreadable):
 
 class StoreError(InteractionError):
     """The store cannot be used."""
+
+
+class DamagedLog(StoreError):  # noqa: N818
+    """What is stored of a conversation's branches cannot be read; other conversations are not touched by that."""

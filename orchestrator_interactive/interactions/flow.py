@@ -24,8 +24,8 @@ _END = "FinishedState"
 _SAID = {UserMessageState.__name__, UserResponseState.__name__}
 
 
-def after(flow: Flow, state: BaseState, ref: str) -> Flow:
-    """The flow once the state has come, whose artifact is `ref`.
+def after(flow: Flow, state: BaseState, place: str) -> Flow:
+    """The flow once the state has come, at this place (`segment/index`).
 
     Raises:
         InvalidTransition: the state may not come here; the message names what may.
@@ -39,7 +39,7 @@ def after(flow: Flow, state: BaseState, ref: str) -> Flow:
         return flow
     if flow.last not in state.follows:
         raise _refused(flow, f"{name} cannot come {_at(flow.last)}")
-    return Flow(name, _open_after(flow, state, ref))
+    return Flow(name, _open_after(flow, state, place))
 
 
 def answers(flow: Flow, state: BaseState) -> OpenCall | None:
@@ -52,18 +52,18 @@ def answers(flow: Flow, state: BaseState) -> OpenCall | None:
     return None
 
 
-def _open_after(flow: Flow, state: BaseState, ref: str) -> tuple[OpenCall, ...]:
+def _open_after(flow: Flow, state: BaseState, place: str) -> tuple[OpenCall, ...]:
     match state:
         case AssistantMessageState():
             if flow.open and flow.last not in _SAID:
                 raise _refused(
                     flow, f"AssistantMessageState cannot come while {_named(flow.open)} has no result: push that first"
                 )
-            return tuple(OpenCall(call["id"], ref, "declared") for call in state.tool_calls or () if call.get("id"))
+            return tuple(OpenCall(call["id"], place, "declared") for call in state.tool_calls or () if call.get("id"))
         case ToolCallState():
-            return _opened(flow, OpenCall(state.id, ref, "tool"))
+            return _opened(flow, OpenCall(state.id, place, "tool"))
         case AgentCallState():
-            return _opened(flow, OpenCall(state.correlation_id, ref, "agent"))
+            return _opened(flow, OpenCall(state.correlation_id, place, "agent"))
         case ToolResultState() | AgentResultState():
             call = answers(flow, state)
             if call is None:

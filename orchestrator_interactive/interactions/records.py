@@ -67,12 +67,12 @@ class OpenCall(NamedTuple):
 
     Args:
         id: by which its result names it.
-        ref: the artifact of the call.
+        place: of the call, `segment/index`: what its ref ends with.
         kind: "declared" in an assistant message, "tool" or "agent".
     """
 
     id: str
-    ref: str
+    place: str
     kind: str
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +24,17 @@ COMPRESSED_FROM_BYTES = 2048
 _MOST_BYTES = 256 * 1024 * 1024
 
 _JSON = json.JSONEncoder(separators=(",", ":"))
-_PACK = zstandard.ZstdCompressor(level=3, write_checksum=True)
-_UNPACK = zstandard.ZstdDecompressor()
+
+
+class _Zstd(threading.local):
+    """What each thread has for itself: the library's objects are not made to be shared."""
+
+    def __init__(self) -> None:
+        self.packer = zstandard.ZstdCompressor(level=3, write_checksum=True)
+        self.unpacker = zstandard.ZstdDecompressor()
+
+
+_ZSTD = _Zstd()
 
 
 def encode(state: BaseState, ts: float | None = None) -> Envelope:
@@ -43,7 +53,7 @@ def encode(state: BaseState, ts: float | None = None) -> Envelope:
         "v": kind.__version__,
         "t": kind.__name__,
         "ts": time.time() if ts is None else ts,
-        "data": _PACK.compress(text.encode()) if compressed else text,
+        "data": _ZSTD.packer.compress(text.encode()) if compressed else text,
         "compressed": compressed,
     }
 
@@ -95,4 +105,4 @@ def read_data(envelope: Envelope) -> dict[str, Any]:
 def _unpacked(packed: bytes) -> bytes:
     if not 0 <= zstandard.frame_content_size(packed) <= _MOST_BYTES:
         raise ValueError("they do not say how large they are")
-    return _UNPACK.decompress(packed)
+    return _ZSTD.unpacker.decompress(packed)

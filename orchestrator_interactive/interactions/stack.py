@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from orchestrator_interactive.interactions.errors import NoSuchState, Unreadable, WriteConflict
 from orchestrator_interactive.interactions.flow import after, answers
-from orchestrator_interactive.interactions.records import Flow, Key, Node, damaged
+from orchestrator_interactive.interactions.records import DAMAGED, Flow, Key, Node, damaged
 from orchestrator_interactive.interactions.serializers import decode, encode
 from orchestrator_interactive.interactions.states import AssistantMessageState, UserMessageState
 from orchestrator_interactive.interactions.states.base import START
@@ -160,7 +160,7 @@ class InteractionStack:
 
         Raises:
             NoSuchState: there is none at this index.
-            BranchExists: the name is taken.
+            BranchExists, BadBranchName: the name is taken, or is none.
             WriteConflict: somebody else has written.
         """
         async with self._one_at_a_time:
@@ -283,9 +283,9 @@ class InteractionStack:
         begins = isinstance(state, UserMessageState) and not state.meanwhile and flow.last in _TASK_BEGINS_AFTER
         envelope = encode(state)
         call = answers(flow, state)
-        parents = (call.ref,) if call else (self._asked_by,) if begins and self._asked_by else ()
-        then = after(flow, state, f"{self.key.path}/{segment}/{index}")
-        return Node(segment, index, envelope, episode + begins, then, parents)
+        asked_by = f"{self.key.path}/{call.place}" if call else self._asked_by if begins else None
+        then = after(flow, state, f"{segment}/{index}")
+        return Node(segment, index, envelope, episode + begins, then, (asked_by,) if asked_by else ())
 
     async def _looked(self) -> _Seen:
         async with self._one_at_a_time:
@@ -304,8 +304,12 @@ class InteractionStack:
         return self._seen
 
     async def _last(self, tree: Tree) -> Node | None:
-        """The node at the end of the current branch."""
-        nodes = await self._read(tree, max(tree.head.end - 1, 0), tree.head.end)
+        """The node at the end of the current branch. One that is damaged belongs to the task that was on."""
+        end = tree.head.end
+        nodes = await self._read(tree, max(end - 1, 0), end)
+        if nodes and nodes[0].envelope["t"] == DAMAGED:
+            before = await self._read(tree, max(end - _PAGE, 0), end)
+            return replace(nodes[0], episode=max(node.episode for node in before))
         return nodes[0] if nodes else None
 
     async def _read(self, tree: Tree, start: int, stop: int) -> list[Node]:

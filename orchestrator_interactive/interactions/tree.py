@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.interactions.errors import BranchExists, NoSuchBranch
+from orchestrator_interactive.interactions.errors import BadBranchName, BranchExists, NoSuchBranch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -137,9 +137,10 @@ class Tree:
 
         Raises:
             BranchExists: the name is taken.
+            BadBranchName: no branch can be called so.
         """
-        if name is not None and name in self.names():
-            raise BranchExists(f"There is a branch {name!r} already: choose another name, or check it out.")
+        if name is not None:
+            self._check_name(name)
         name = name or self._free_name()
         origin = f"forked from {self.segments[segment].name} with {_states(length)}"
         branch = Segment(name, None, 0, 0, now, now, origin)
@@ -170,6 +171,15 @@ class Tree:
         tree = self._with({self.current: replace(head, name=left, origin=origin, created=now)})
         tree = tree._sprouted(self.current, length, replace(head, written=now))  # noqa: SLF001 - a tree of its own
         return replace(tree, current=self.next_segment), left
+
+    def _check_name(self, name: str) -> None:
+        if not name.isprintable() or name != name.strip() or not name or name.startswith("-"):
+            raise BadBranchName(
+                f"A branch cannot be called {name!r}: a name has letters, digits and signs that can be seen, and does "
+                "not begin with a dash."
+            )
+        if name in self.names():
+            raise BranchExists(f"There is a branch {name!r} already: choose another name, or check it out.")
 
     def pruned(self, names: Iterable[str]) -> tuple[Tree, tuple[Cut, ...]]:
         """The tree without these branches, and the states that nobody can reach any more. The current one stays."""

@@ -75,12 +75,15 @@ class AgentRegistry:
         """
         if not isinstance(agent, Agent):
             raise TypeError(f"{agent!r} is no agent: it needs `async run(message, conversation_id, *, asked_by)`.")
-        if self._agents.setdefault(config.id, agent) is not agent:
+        before = self._agents.get(config.id)
+        if before not in (None, agent):
             raise AlreadyRegistered(f"There is an agent '{config.id}' already: unregister it first.")
+        self._agents[config.id] = agent
         try:
             await self._repository.save(config)
         except BaseException:
-            del self._agents[config.id]
+            if before is None:
+                self._agents.pop(config.id, None)
             raise
 
     async def get_agent(self, agent_id: str) -> Agent:

@@ -28,6 +28,8 @@ MOST_STEPS = 50_000
 # The size of a number in an argument: widths, counts and indents are far smaller.
 _MOST_OF_A_NUMBER = 100_000
 _MOST_BITS = 10_000
+# What one of two arguments can make of the other: each character of a text may become as long as another text is.
+_MOST_OF_A_PRODUCT = 20_000_000
 # A filter goes over so many items in about the time of a turn of a loop.
 _ITEMS_OF_A_STEP = 200
 
@@ -68,7 +70,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return super().get_template(*args, **kwargs)
 
     def call(self, context: Context, called: Any, /, *args: Any, **kwargs: Any) -> Any:
-        self._charge((*args, *kwargs.values()))
+        self._charge((getattr(called, "__self__", None), *args, *kwargs.values()))
         return _checked(super().call(context, called, *args, **kwargs))
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
@@ -107,12 +109,15 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def _charge(self, values: Iterable[Any]) -> None:
         """Count a call or a filter: it may go over everything that it is given."""
-        size = 0
+        sizes = []
         for value in values:
             if isinstance(value, int) and abs(value) > _MOST_OF_A_NUMBER:
                 raise TemplateTooLarge(f"The template asks for {value} of something: {_MOST_OF_A_NUMBER} is the most.")
-            size += len(value) if isinstance(value, str | list | tuple | dict | range) else 0
-        self._step(1 + size // _ITEMS_OF_A_STEP)
+            sizes.append(_size(value))
+        *_, one, other = sorted([1, 1, *sizes])
+        if one * other > _MOST_OF_A_PRODUCT:
+            raise TemplateTooLarge("The template does something that could make too much of what it is given.")
+        self._step(1 + sum(sizes) // _ITEMS_OF_A_STEP)
 
     def _step(self, steps: int = 1) -> None:
         self._steps += steps
@@ -146,6 +151,13 @@ def _as_json(value: Any, indent: int | None = None) -> str:
 
 def _joined(values: Iterable[Any]) -> Any:
     return _checked("".join(map(str, values)))
+
+
+def _size(value: Any) -> int:
+    """How much there is of a value, or how much it asks for."""
+    if isinstance(value, int):
+        return abs(value)
+    return len(value) if isinstance(value, str | list | tuple | dict | range) else 0
 
 
 def _checked(value: Any) -> Any:

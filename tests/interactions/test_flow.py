@@ -99,7 +99,7 @@ def test_nothing_follows_the_end(state: BaseState) -> None:
 
 
 def test_a_call_is_open_until_its_result_comes() -> None:
-    assert [(call.id, call.ref) for call in flow_of(HELLO, DECLARING, called("1")).open] == [
+    assert [(call.id, call.place) for call in flow_of(HELLO, DECLARING, called("1")).open] == [
         ("2", "ref-1"),
         ("1", "ref-2"),
     ]

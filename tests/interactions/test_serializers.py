@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import base64
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -31,6 +32,12 @@ def test_odd_texts_come_back(text: str) -> None:
 def test_thinking_comes_back_with_its_signature() -> None:
     block = {"type": "thinking", "thinking": "Hm.", "signature": "RXJl+/=="}
     assert decode(encode(ToolResultState("1", "look", [block]))).result == [block]  # type: ignore[attr-defined]
+
+
+def test_threads_may_write_and_read_at_once() -> None:
+    states = [UserMessageState(f"{number} " * 50_000) for number in range(40)]
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(lambda state: decode(encode(state)), states)) == states
 
 
 def test_short_data_are_readable_text() -> None:

@@ -10,6 +10,7 @@ from interaction_states import answered, brought, called, said
 
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.errors import (
+    BadBranchName,
     BranchExists,
     ConversationFinished,
     InteractionError,
@@ -179,6 +180,12 @@ class TestBranches:
         await stack.push(HELLO)
         with pytest.raises(BranchExists, match="a branch 'main' already"):
             await stack.fork(name="main")
+
+    @pytest.mark.parametrize("name", ["", " ", " idea", "-idea", "two\nlines", "\x1b[31mred", "half\ud800"])
+    async def test_a_name_can_be_seen_and_written(self, stack: InteractionStack, name: str) -> None:
+        await stack.push(HELLO)
+        with pytest.raises(BadBranchName, match="A branch cannot be called"):
+            await stack.fork(name=name)
 
     async def test_a_branch_that_does_not_exist_is_told(self, stack: InteractionStack) -> None:
         await stack.push(HELLO)
@@ -358,6 +365,13 @@ class TestDamage:
     async def test_the_conversation_goes_on(self, damaged: InteractionStack) -> None:
         await damaged.push(said("Go on"))
         assert await damaged.length() == 8
+
+    async def test_the_tasks_are_counted_on(self, stack: InteractionStack, store: MemoryStore) -> None:
+        await stack.push(HELLO, HI, HELLO, HI)
+        del store._nodes[stack.key][0, 3]
+        late = another(stack, store)
+        await late.push(answered("And"), HELLO)
+        assert [entry.episode async for entry in late.iter_last_n(2)] == [2, 3]
 
     async def test_it_goes_on_after_a_state_that_is_gone(self, damaged: InteractionStack) -> None:
         await damaged.rewind(4)

@@ -21,7 +21,7 @@ from orchestrator_interactive.interactions.states import (
     UserResponseState,
 )
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
-from orchestrator_interactive.kernel import AmplifierSession
+from orchestrator_interactive.kernel import AmplifierSession, events
 from orchestrator_interactive.kernel.hooks import HookRegistry
 from orchestrator_interactive.kernel.messages import ThinkingBlock, ToolCallBlock
 from orchestrator_interactive.kernel.testing import MockProvider
@@ -188,6 +188,15 @@ class TestTheLog:
         rewards = [e.state.reward async for e in house.stack().iter_last_n(9) if e.kind == "ToolResultState"]  # type: ignore[union-attr]
         assert rewards == [None, 0.8]
 
+    async def test_it_stays_with_it_where_the_history_is_set_anew(self, house: House) -> None:
+        context = house.context()
+        context.reward("2", 0.8)
+        await add(context, *TURN)
+        again = house.context()
+        await again.set_messages(await again.get_messages())
+        rewards = [e.state.reward async for e in house.stack().iter_last_n(9) if e.kind == "ToolResultState"]  # type: ignore[union-attr]
+        assert rewards == [None, 0.8]
+
     async def test_what_is_said_about_the_conversation_is_not_said_in_it(self, house: House) -> None:
         states: list[BaseState] = [
             UserMessageState("Hello!"),
@@ -337,10 +346,15 @@ class TestChangedFromElsewhere:
         await add(context, from_hook("Good morning"), user("Once more."))
         assert await house.context().get_messages() == [TURN[0], from_hook("Good morning"), user("Once more.")]
 
-    async def test_a_loop_that_reads_the_history_anew_goes_on_from_there(self, house: House) -> None:
-        context = house.context()
-        await add(context, *TURN[:4])  # a run that was stopped
+    async def test_after_a_run_that_was_stopped_the_next_one_goes_on_from_there(self) -> None:
+        coordinator, house = a_coordinator(), House()
+        coordinator.register_capability("interactions.store", house.store)
+        await context_stack.mount(coordinator, {"conversation_id": "c", "agent_id": "a"})
+        context = coordinator.get("context")
+        await add(context, *TURN[:4])
         await house.stack().rewind(0)
+        assert await context.get_messages() == TURN[:4]
+        await coordinator.hooks.emit(events.EXECUTION_START, {"prompt": "Once more."})
         assert await context.get_messages() == TURN[:1]
         await add(context, steer("Left behind"), user("Once more."))
         assert await context.get_messages() == [TURN[0], steer("Left behind"), user("Once more.")]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+import structlog
+
 from orchestrator_interactive.interactions.artifacts import read_state
 from orchestrator_interactive.interactions.export.parts import Part, as_json, parts_of, result_parts
 from orchestrator_interactive.interactions.openai_format import Call, declared_calls
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 
 # Of items that wait for the result of a call before them.
 _MOST_HELD = 500
+
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,11 +227,20 @@ def _said(node: Node, state: BaseState) -> Iterator[Item]:
 
 def _custom(node: Node, state: BaseState) -> Item:
     index, ts = node.index, node.envelope["ts"]
-    message = state.message() if callable(getattr(state, "message", None)) else None  # type: ignore[attr-defined]
+    message = _message_of(state)
     if not isinstance(message, dict):
         return Mark(index, ts, "other", node.envelope["t"], (Part("code", as_json(state.data())),))
     name = f"{str(message.get('role')).capitalize()} message"
     return Said(index, ts, "note", name, tuple(parts_of(message.get("content"))))
+
+
+def _message_of(state: BaseState) -> Any:
+    """What a state of somebody else's says that it is for a model; where it fails at that, its data are shown."""
+    try:
+        return state.message() if callable(getattr(state, "message", None)) else None  # type: ignore[attr-defined]
+    except Exception:  # the border to somebody else's code: one state does not take the page along
+        log.exception("export.message_failed", kind=type(state).__name__)
+        return None
 
 
 def _speaker(node: Node, meta: dict[str, Any]) -> tuple[Literal["person", "note"], str, tuple[str, ...]]:

@@ -100,7 +100,7 @@ class RedisStore:
             gone = [each for each in entries if each[0] not in written and each[1] < time.time() - _ENTERED_S]
             if gone:
                 await self._tidy([_INDEX], [part for entry in gone for part in entry])
-        keys = {Key.of_path(path.decode()): when for path, when in written.items()}
+        keys = {key: when for path, when in written.items() if (key := _key_of(path)) is not None}
         return sorted(keys, key=lambda key: (-keys[key], key.conversation_id, key.agent_id))
 
     async def scan(self, since: float, until: float, kinds: Sequence[str]) -> AsyncIterator[tuple[Key, Node]]:
@@ -231,5 +231,13 @@ def _number(raw: bytes | None) -> Any:
     """The number that was written; `None`: it is damaged."""
     try:
         return json.loads(raw or b"")
+    except ValueError:
+        return None
+
+
+def _key_of(path: bytes) -> Key | None:
+    """The key of an entry of the index; `None`: it is none of ours."""
+    try:
+        return Key.of_path(path.decode())
     except ValueError:
         return None

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.interactions import tree as trees
-from orchestrator_interactive.interactions.errors import StoreError
+from orchestrator_interactive.interactions.errors import DamagedLog
 from orchestrator_interactive.interactions.records import damaged, node_of
 from orchestrator_interactive.interactions.stores.base import Log
 
@@ -28,7 +28,7 @@ def log(key: Key, version: Any, end: Any, written: Any, tree: Any) -> Log:
     """The log of a row, `tree` being JSON.
 
     Raises:
-        StoreError: it is damaged.
+        DamagedLog: it is damaged.
     """
     try:
         found = trees.read(json.loads(tree)).grown(end, written)
@@ -36,7 +36,7 @@ def log(key: Key, version: Any, end: Any, written: Any, tree: Any) -> Log:
             return Log(version, found)
     except (TypeError, ValueError, LookupError, AttributeError, RecursionError):
         pass
-    raise StoreError(
+    raise DamagedLog(
         f"What is stored of the branches of conversation {key.conversation_id} of {key.agent_id} is damaged: "
         "restore it from a backup."
     )

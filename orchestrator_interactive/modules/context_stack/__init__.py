@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
 
+# Of the priorities of hooks.
+_FIRST = -1000
+
 __all__ = ["StackContext", "StackOptions", "mount"]
 
 
@@ -43,6 +46,8 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> Calla
     coordinator.register_contributor(
         "observability.events", "context-stack", lambda: [events.CONTEXT_PRE_COMPACT, events.CONTEXT_POST_COMPACT]
     )
+    # First: the hooks after it may add rows.
+    coordinator.hooks.register(events.EXECUTION_START, context.on_run, priority=_FIRST, name="context-stack")
     coordinator.register_capability("interactions.stack", stack)
     coordinator.register_capability("interactions.reward", context.reward)
     await coordinator.mount("context", context)

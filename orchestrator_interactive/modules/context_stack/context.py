@@ -11,8 +11,9 @@ from pydantic import Field, field_validator
 from orchestrator_interactive.interactions.errors import ConversationFinished, InvalidTransition, WriteConflict
 from orchestrator_interactive.interactions.render import render_for_llm
 from orchestrator_interactive.interactions.render_policies import UnknownPolicy, policy_named
+from orchestrator_interactive.kernel.hooks import CONTINUE
 from orchestrator_interactive.modules.context_simple import ContextOptions, SimpleContext
-from orchestrator_interactive.modules.context_stack.rows import fitting, row_of, row_of_message, states_of
+from orchestrator_interactive.modules.context_stack.rows import fitting, reward_of, row_of, row_of_message, states_of
 from orchestrator_interactive.modules.context_stack.states import RowState
 from orchestrator_interactive.rows import call_ids, is_prompt
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from orchestrator_interactive.interactions import InteractionStack
     from orchestrator_interactive.kernel.hooks import HookRegistry
+    from orchestrator_interactive.kernel.models import HookResult
 
     Row = dict[str, Any]
 
@@ -112,15 +114,15 @@ class StackContext:
         return [*self._preface, *map(row_of_message, await render_for_llm(self._stack, policy_name=self._policy))]
 
     async def get_messages(self) -> list[Row]:
-        """The whole history of the current branch, as it is now. Whoever asks for it goes on from there.
+        """The whole history of the current branch; while nobody is at work, as it is now.
 
         Raises:
             StoreError: the log cannot be read.
         """
         async with self._one_at_a_time:
-            await self._stack.refresh()
-            if self._is_torn or self._stack.moves != self._moves:
-                self._is_read, self._rests, self._is_torn = False, True, False
+            if self._rests:
+                await self._stack.refresh()
+                self._is_read = self._is_read and self._stack.moves == self._moves
             await self._read()
             return await self._shown.get_messages()
 
@@ -135,7 +137,7 @@ class StackContext:
         rows = list(messages)
         async with self._one_at_a_time:
             self._is_read = False
-            await self._stack.restart(*fitting(rows))
+            await self._stack.restart(*fitting(rows, self._rewards))
             await self._shown.set_messages(rows)
             self._is_read, self._moves = True, self._stack.moves
             self._rests, self._is_torn = True, False
@@ -143,6 +145,11 @@ class StackContext:
     async def clear(self) -> None:
         """Begin anew; what was there stays reachable on a branch that is left behind."""
         await self.set_messages([])
+
+    async def on_run(self, _event: str, _data: dict[str, Any]) -> HookResult:
+        """A run begins: wherever the conversation has moved to, it goes on from there."""
+        self._rests, self._is_torn = True, False
+        return CONTINUE
 
     def reward(self, tool_call_id: str, reward: float) -> None:
         """Say how well the result of a call serves; that is written down with the result."""
@@ -171,7 +178,6 @@ class StackContext:
             raise
         except InvalidTransition:
             await self._stack.push(RowState(row), since=self._moves)
-        self._rewards.pop(str(row.get("tool_call_id")), None)
 
     async def _read(self) -> None:
         """Read the history, where that has not been done."""
@@ -187,5 +193,6 @@ class StackContext:
                 log.error("log.state_unreadable", ref=entry.ref, problem=entry.problem)
             elif (row := row_of(entry.state)) is not None:
                 rows.append(row)
+                self._rewards.update(reward_of(entry.state))
         await self._shown.set_messages(rows)
         self._is_read = True

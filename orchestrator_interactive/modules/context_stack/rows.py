@@ -51,18 +51,25 @@ def states_of(row: Row, rewards: Mapping[str, float]) -> tuple[BaseState, ...]:
     return (RowState(row),)
 
 
-def fitting(rows: Iterable[Row]) -> list[BaseState]:
+def fitting(rows: Iterable[Row], rewards: Mapping[str, float]) -> list[BaseState]:
     """The states of a whole history; a row that does not fit where it stands is kept beside the flow."""
     flow = Flow()
     states: list[BaseState] = []
     for row in rows:
-        fit = states_of(row, {})
+        fit = states_of(row, rewards)
         try:
             flow = reduce(lambda so_far, state: after(so_far, state, ""), fit, flow)
         except InvalidTransition:
             fit = (RowState(row),)
         states += fit
     return states
+
+
+def reward_of(state: BaseState) -> dict[str, float]:
+    """The reward of a result, by the id of its call; nothing where it has none."""
+    if isinstance(state, ToolResultState) and state.reward is not None:
+        return {state.tool_call_id: state.reward}
+    return {}
 
 
 def row_of(state: BaseState) -> Row | None:
