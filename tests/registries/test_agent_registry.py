@@ -89,6 +89,24 @@ async def test_an_id_belongs_to_one_agent_until_it_is_unregistered() -> None:
     await registry.register(Parrot(), ALPHA)
 
 
+async def test_an_agent_stays_registered_whose_new_configuration_cannot_be_kept() -> None:
+    class FillingStore(MemoryStore):
+        full = False
+
+        async def save_agent(self, agent_id: str, config: str) -> None:
+            if self.full:
+                raise StoreError("The disk is full.")
+            await super().save_agent(agent_id, config)
+
+    store, agent = FillingStore(), Parrot()
+    registry = AgentRegistry(AgentRepository(store), Made())
+    await registry.register(agent, ALPHA)
+    store.full = True
+    with pytest.raises(StoreError, match="The disk is full"):
+        await registry.register(agent, ALPHA)
+    assert await registry.get_agent("agent_alpha") is agent
+
+
 async def test_an_agent_whose_configuration_cannot_be_kept_is_not_registered() -> None:
     class FullStore(MemoryStore):
         async def save_agent(self, agent_id: str, config: str) -> None:

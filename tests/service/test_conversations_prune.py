@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import sqlite3
 import time
 
 import pytest
@@ -177,3 +178,18 @@ async def _contents(store, key):
         nodes = [node for p in pieces for node in await store.read(key, p.segment, p.start, p.stop)]
         contents[name] = [node.envelope["data"] for node in nodes]
     return contents
+
+
+def test_a_conversation_that_is_damaged_is_told_and_takes_no_other_along(kept):
+    kept.talk("elsewhere", place=THERE)
+    kept.rest({"branch-1": 31})
+    with sqlite3.connect(kept.path) as file:
+        file.execute("UPDATE trees SET tree = '{' WHERE log = (SELECT id FROM logs WHERE conversation = ?)", (THERE,))
+    file.close()
+    listed = told(kept.run("list")).splitlines()
+    assert [line.split()[0] for line in listed[1:]] == [THERE, HERE]
+    assert listed[1].endswith("(damaged)")
+    pruned = kept.run("prune")
+    assert pruned.exit_code == 1
+    assert "Forgot 1 branch (4 states)." in pruned.output
+    assert f"What is stored of the branches of conversation {THERE} of alpha is damaged" in pruned.output
