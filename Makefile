@@ -9,7 +9,7 @@ SIDE_BY_SIDE := -n auto --maxprocesses 4 --dist loadfile
 
 # Its Slack begins empty each time, with the same ids: what was said there before is not for the next one.
 play: .venv/runtime.done
-	@rm -f workspaces/conversations.db*
+	@rm -f workspaces/play.db*
 	@$(RUN) local_slack --port $(PORT) --bot alpha -- .venv/bin/python -m service run --config deploy/play/config.yaml
 
 test: .venv/dev.done

@@ -220,6 +220,11 @@ class Loop:
             self._inbox.restore(injections)
             raise
         self._continuations = 0
+        await self.tell_delivered(injections)
+
+    async def tell_delivered(self, injections: Sequence[Injection]) -> None:
+        """The next model call has these messages before it."""
+        run = self._run
         ids = [injection.id for injection in injections]
         self._receipts.deliver(ids, run.iterations + 1)
         data = {"messages": [injection.text for injection in injections], "count": len(injections), "ids": ids}

@@ -19,7 +19,7 @@ from orchestrator_interactive.loop import Loop, RunOutcome
 from orchestrator_interactive.options import read
 from orchestrator_interactive.receipts import Receipts
 from orchestrator_interactive.results import lost_row
-from orchestrator_interactive.rows import user_row
+from orchestrator_interactive.rows import delivered_in, user_row
 from orchestrator_interactive.run import Run, changed
 from orchestrator_interactive.seen import Seen
 from orchestrator_interactive.settings import LoopOptions
@@ -209,7 +209,7 @@ class InteractiveOrchestrator:
         await run.announce(events.EXECUTION_START, {"prompt": prompt})
         await run.progress("executing", prompt=prompt, run=run.id)
         if not self._knows_log:
-            await self._read_log(run)
+            await self._read_log(run, loop)
         wish = await run.consult(events.PROMPT_SUBMIT, {"prompt": prompt})
         if self._notices:
             await self._tell_notices(run)
@@ -218,9 +218,17 @@ class InteractiveOrchestrator:
         await loop.take_in(tuple(each for each in waiting if each.id in left_behind))
         await run.context.add_message(user_row(sendable(changed(wish, "prompt", prompt))))
 
-    async def _read_log(self, run: Run) -> None:
-        """Learn what an earlier process did, and tell the model of calls whose results could not be told any more."""
+    async def _read_log(self, run: Run, loop: Loop) -> None:
+        """Learn what was done before, and tell the model of calls whose results could not be told any more.
+
+        A message may wait here though its row was written: whoever wrote it was cut before it could be told.
+        """
         rows = await run.context.get_messages()
+        written = {message_id for row in rows for message_id in delivered_in(row)}
+        if delivered := [each for each in self._queue.waiting() if each.id in written]:
+            for each in delivered:
+                self._queue.withdraw(each.id)
+            await loop.tell_delivered(delivered)
         if lost := lost_row(rows):
             await run.context.add_message(lost)
         if self._spent is None:

@@ -65,6 +65,12 @@ def is_prompt(row: Any) -> bool:
     return metadata.get("source") != "hook" and _NO_PROMPT.isdisjoint(metadata)
 
 
+def delivered_in(row: Any) -> list[str]:
+    """The ids of the messages, written while the agent was at work, that a row holds."""
+    ids = metadata_of(row).get("injections")
+    return [each for each in ids if isinstance(each, str)] if isinstance(ids, list) else []
+
+
 def abridged(text: str, most_chars: int) -> str:
     """The beginning and the end of a text that is too long, with a mark between that says how much is missing."""
     if len(text) <= most_chars:

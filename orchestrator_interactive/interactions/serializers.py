@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # Smaller data gain too little from it.
 COMPRESSED_FROM_BYTES = 2048
-# Of what a stored state unpacks to: more than any tool brings, and less than a damaged one could claim.
+# Of the data of a state: more than any tool brings, and less than a damaged one could claim.
 _MOST_BYTES = 256 * 1024 * 1024
 
 _JSON = json.JSONEncoder(separators=(",", ":"))
@@ -48,6 +48,8 @@ def encode(state: BaseState, ts: float | None = None) -> Envelope:
         text = _JSON.encode(state.data())
     except (TypeError, ValueError, RecursionError) as e:
         raise ValueError(f"{kind.__name__} holds what cannot be written as JSON: {e}.") from e
+    if len(text) > _MOST_BYTES:
+        raise ValueError(f"{kind.__name__} is too large to be written: {len(text)} bytes, {_MOST_BYTES} is the most.")
     compressed = len(text) > COMPRESSED_FROM_BYTES
     return {
         "v": kind.__version__,

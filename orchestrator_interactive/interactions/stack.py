@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from orchestrator_interactive.interactions.states.base import BaseState
     from orchestrator_interactive.interactions.stores.base import LogStore
-    from orchestrator_interactive.interactions.tree import Branch, Cut
+    from orchestrator_interactive.interactions.tree import Branch, Piece
 
 # Of states that are read at a time.
 _PAGE = 500
@@ -263,7 +263,7 @@ class InteractionStack:
         return left
 
     async def _replant(
-        self, seen: _Seen, tree: Tree, last: Node | None, nodes: Sequence[Node] = (), cuts: Sequence[Cut] = ()
+        self, seen: _Seen, tree: Tree, last: Node | None, nodes: Sequence[Node] = (), cuts: Sequence[Piece] = ()
     ) -> None:
         """Commit other branches than before."""
         head = tree.head

@@ -59,15 +59,6 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
-    """States [start, stop) of a segment that are to be forgotten."""
-
-    segment: int
-    start: int
-    stop: int
-
-
-@dataclass(frozen=True, slots=True)
 class Tree:
     """The branches of a conversation.
 
@@ -181,7 +172,7 @@ class Tree:
         if name in self.names():
             raise BranchExists(f"There is a branch {name!r} already: choose another name, or check it out.")
 
-    def pruned(self, names: Iterable[str]) -> tuple[Tree, tuple[Cut, ...]]:
+    def pruned(self, names: Iterable[str]) -> tuple[Tree, tuple[Piece, ...]]:
         """The tree without these branches, and the states that nobody can reach any more. The current one stays."""
         gone = {self.named(name) for name in names} - {self.current}
         segments = {n: replace(each, name=None) if n in gone else each for n, each in self.segments.items()}
@@ -192,7 +183,7 @@ class Tree:
                 continue
             needed = max((child.base for child in segments.values() if child.parent == number), default=each.base)
             if each.end > needed:
-                cuts.append(Cut(number, needed, each.end))
+                cuts.append(Piece(number, needed, each.end))
             if needed > each.base:
                 segments[number] = replace(each, end=needed)
             else:

@@ -24,7 +24,7 @@ from orchestrator_interactive.interactions.records import Key, damaged
 from orchestrator_interactive.interactions.states import UserMessageState
 from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.interactions.stores.base import Change
-from orchestrator_interactive.interactions.tree import Cut
+from orchestrator_interactive.interactions.tree import Piece
 
 OTHER = Key("other", "beta")
 JSON = st.recursive(
@@ -209,7 +209,7 @@ async def test_a_change_that_cannot_be_written_takes_nothing_along(tmp_path):
     huge = state(2)
     huge.envelope["v"] = 2**64
     with pytest.raises(OverflowError):
-        await store.commit(KEY, Change(1, 3, 1000.0, nodes=[state(1), huge], cuts=[Cut(0, 0, 1)]))
+        await store.commit(KEY, Change(1, 3, 1000.0, nodes=[state(1), huge], cuts=[Piece(0, 0, 1)]))
     assert (await store.load(KEY)).version == 1
     await store.commit(KEY, Change(1, 2, 1000.0, nodes=[state(1)]))
     assert await indices(store, KEY) == [0, 1]

@@ -12,7 +12,7 @@ from orchestrator_interactive.interactions.errors import StoreError, WriteConfli
 from orchestrator_interactive.interactions.records import Flow, Key, Node, OpenCall
 from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.interactions.stores.base import Change
-from orchestrator_interactive.interactions.tree import Cut
+from orchestrator_interactive.interactions.tree import Piece
 
 OTHER = Key(KEY.conversation_id, "beta")
 
@@ -58,7 +58,7 @@ async def test_a_change_of_another_version_is_a_conflict_that_writes_nothing(sto
     await plant(store, KEY, states(0, 2))
     await store.commit(KEY, Change(1, 3, 1000.0, nodes=states(2, 3)))
     before = await store.load(KEY)
-    change = Change(version, 9, 9.0, TREE.grown(9, 9.0), [state(0, ts=5.0), state(3)], [Cut(0, 0, 2)])
+    change = Change(version, 9, 9.0, TREE.grown(9, 9.0), [state(0, ts=5.0), state(3)], [Piece(0, 0, 2)])
     with pytest.raises(WriteConflict, match="Somebody else has written"):
         await store.commit(KEY, change)
     assert await store.load(KEY) == before
@@ -148,7 +148,7 @@ async def test_half_a_character_in_a_flow_comes_back(store):
 async def test_cuts_take_out_their_states_and_no_others(store):
     await plant(store, KEY, [*states(0, 10), *states(0, 10, segment=1), *states(0, 3, segment=11)])
     await plant(store, OTHER, states(0, 10))
-    cuts = [Cut(0, 4, 7), Cut(1, 0, 10), Cut(0, 9, 30), Cut(5, 0, 3)]
+    cuts = [Piece(0, 4, 7), Piece(1, 0, 10), Piece(0, 9, 30), Piece(5, 0, 3)]
     await store.commit(KEY, Change(1, 10, 1000.0, TREE, cuts=cuts))
     assert await indices(store, KEY) == [0, 1, 2, 3, 7, 8]
     assert await indices(store, KEY, segment=1) == []
@@ -160,7 +160,7 @@ async def test_many_states_are_written_read_and_cut_at_once(store):
     await plant(store, KEY, states(0, 20_000))
     assert await indices(store, KEY, 0, 30_000) == list(range(20_000))
     assert len(await _scanned(store)) == 20_000
-    await store.commit(KEY, Change(1, 10, 1000.0, TREE, cuts=[Cut(0, 10, 20_000)]))
+    await store.commit(KEY, Change(1, 10, 1000.0, TREE, cuts=[Piece(0, 10, 20_000)]))
     assert await indices(store, KEY, 0, 30_000) == list(range(10))
 
 
@@ -206,7 +206,7 @@ async def test_a_scan_gives_each_state_once_while_others_write(store):
     async for _, node in store.scan(0.0, math.inf, ()):
         seen.append(node.index)
         if node.index % 400 == 0 and version < 5:
-            await store.commit(KEY, Change(version, 1201, 1000.0, cuts=[Cut(0, node.index, node.index + 1)]))
+            await store.commit(KEY, Change(version, 1201, 1000.0, cuts=[Piece(0, node.index, node.index + 1)]))
             version += 1
     assert seen == sorted(set(seen))
     assert set(seen) >= set(range(1, 400))

@@ -20,7 +20,7 @@ from orchestrator_interactive.interactions.records import Key, damaged
 from orchestrator_interactive.interactions.states import UserMessageState
 from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.interactions.stores.base import Change
-from orchestrator_interactive.interactions.tree import Cut
+from orchestrator_interactive.interactions.tree import Piece
 
 LOG = f"interactions:{{{KEY.path}}}"
 OTHER = Key("other", "beta")
@@ -124,7 +124,7 @@ async def test_a_server_whose_memory_is_full_takes_nothing_but_lets_go(redis, re
         redis.ask("CONFIG", "SET", "maxmemory", "1")
         try:
             for refused in (
-                store.commit(KEY, Change(1, 4, 1000.0, nodes=states(3, 4), cuts=[Cut(0, 0, 2)])),
+                store.commit(KEY, Change(1, 4, 1000.0, nodes=states(3, 4), cuts=[Piece(0, 0, 2)])),
                 plant(store, Key("new", "alpha")),
                 store.save_agent("a", "{}"),
             ):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from orchestrator_interactive.interactions.errors import BranchExists, NoSuchBranch
-from orchestrator_interactive.interactions.tree import Cut, Piece, Tree, read, written
+from orchestrator_interactive.interactions.tree import Piece, Tree, read, written
 
 NOW = 100.0
 
@@ -79,7 +79,7 @@ class TestPrunes:
     def test_what_nobody_else_has_is_cut(self) -> None:
         tree, left = grown(10).rewound(4, NOW)
         tree, cuts = tree.pruned([str(left)])
-        assert cuts == (Cut(0, 4, 10),)
+        assert cuts == (Piece(0, 4, 10),)
         assert tree.names() == ["main"]
         assert tree.pieces(tree.current, 0, 4) == [Piece(0, 0, 4)]
 
@@ -89,9 +89,9 @@ class TestPrunes:
         tree, b = tree.forked(tree.current, 7, "b", NOW)
         tree = tree.checked_out("main")
         tree, cuts = tree.pruned(["a"])
-        assert cuts == (Cut(1, 7, 8),)
+        assert cuts == (Piece(1, 7, 8),)
         tree, cuts = tree.pruned([b])
-        assert cuts == (Cut(1, 5, 7),)
+        assert cuts == (Piece(1, 5, 7),)
         assert list(tree.segments) == [0]
 
     def test_the_current_branch_stays(self) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from agents import ScriptedTool, after, call, deaf, fail, make_agent, never, say, soon, streaming, text_of, use
 
+from orchestrator_interactive import Injection
 from orchestrator_interactive.kernel import errors
 
 
@@ -81,3 +83,28 @@ async def test_a_failed_run_leaves_nothing_of_its_patience_to_the_next_one() -> 
     assert await agent.run("again") == "ok"
     assert [told["attempt"] for told in agent.progress.of("retrying")] == [1, 1]
     assert text_of(agent.provider.sent()[-1]) == "again"
+
+
+async def test_a_message_whose_row_was_written_though_the_log_failed_is_read_once() -> None:
+    async def fail_late(row: dict[str, Any]) -> None:
+        if "injections" in row.get("metadata", {}):
+            agent.context.after = None
+            raise OSError("Whether the row was written is not known.")
+
+    gate = asyncio.Event()
+    agent = await make_agent(after(gate, say("one")), say("two"))
+    agent.context.after = fail_late
+    run = agent.start()
+    await agent.provider.asked(1)
+    agent.inject(Injection("steer", id="m1"))
+    gate.set()
+    with pytest.raises(OSError, match="not known"):
+        await soon(run)
+    assert await agent.run("next") == "two"
+    assert [
+        row["metadata"]["injections"]
+        for row in await agent.history()
+        if "metadata" in row and "injections" in row["metadata"]
+    ] == [["m1"]]
+    assert [(receipt.id, receipt.state) for receipt in agent.receipts()] == [("m1", "delivered")]
+    assert [told["ids"] for told in agent.progress.of("injection:applied")] == [["m1"]]

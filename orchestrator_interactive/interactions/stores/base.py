@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from orchestrator_interactive.interactions.records import Key, Node
-    from orchestrator_interactive.interactions.tree import Cut, Tree
+    from orchestrator_interactive.interactions.tree import Piece, Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Change:
     written: float
     tree: Tree | None = None
     nodes: Sequence[Node] = ()
-    cuts: Sequence[Cut] = ()
+    cuts: Sequence[Piece] = ()
 
 
 def conflict(key: Key) -> WriteConflict:
