@@ -52,10 +52,12 @@ def _found(name: str) -> str:
 
 
 def _is_benchmark(module: str) -> bool:
+    """Whether it is one. What it needs and is not there is an error, not a benchmark less."""
     try:
-        return find_spec(module) is not None and hasattr(import_module(module), "BENCHMARK")
-    except ImportError:
+        found = find_spec(module)
+    except ModuleNotFoundError:  # a part of the name is no package
         return False
+    return found is not None and hasattr(import_module(module), "BENCHMARK")
 
 
 def _all() -> list[str]:

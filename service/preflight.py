@@ -7,6 +7,7 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from orchestrator_interactive.kernel import AmplifierSession, HookResult, events
 from orchestrator_interactive.kernel.loader import ModuleLoader
 from service.sources import LocalSources
@@ -29,6 +30,7 @@ async def find_problems(plan: dict[str, Any]) -> list[str]:
         return HookResult()
 
     session = AmplifierSession(plan)
+    session.coordinator.register_capability("interactions.store", MemoryStore())
     session.coordinator.mount("module-source-resolver", LocalSources())
     session.loader = watched = _WatchedLoader(session.coordinator)
     session.coordinator.hooks.register(events.MODULE_LOAD_FAILED, note)

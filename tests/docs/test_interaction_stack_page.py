@@ -10,6 +10,12 @@ from pathlib import Path
 import pytest
 from named_tests import TESTS, names_of_tests, there_are
 
+from orchestrator_interactive.interactions.stores.memory import MemoryStore
+from orchestrator_interactive.kernel import AmplifierSession
+from orchestrator_interactive.kernel.messages import ToolCallBlock
+from orchestrator_interactive.kernel.testing import MockProvider
+from service.sources import LocalSources
+
 PAGE = (TESTS.parent / "docs" / "interaction-stack.md").read_text(encoding="utf-8")
 NAMED = names_of_tests(PAGE)
 EXAMPLES = "interactions/test_document_examples.py"
@@ -41,3 +47,27 @@ def test_an_example_prints_what_the_page_says(example: str, printed: str, tmp_pa
         [sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=50
     )
     assert "".join(line for line in ran.stdout.splitlines(keepends=True) if "debug" not in line) == printed
+
+
+async def test_the_example_brings_a_function_and_an_agent_into_a_session() -> None:
+    asked = [
+        [ToolCallBlock(id="1", name="count_words", input={"text": "one two three"})],
+        [ToolCallBlock(id="2", name="ask_agent", input={"agent_id": "editor", "message": "Hello! What can you do?"})],
+        "Done.",
+    ]
+    source = str(TESTS.parent / "docs" / "examples" / "tool_helpers.py")
+    session = AmplifierSession(
+        {
+            "session": {"orchestrator": "loop-interactive", "context": "context-stack"},
+            "tools": [{"module": "tool-helpers", "source": source}],
+        }
+    )
+    session.coordinator.register_capability("interactions.store", MemoryStore())
+    session.coordinator.mount("module-source-resolver", LocalSources())
+    async with session:
+        await session.coordinator.mount("providers", MockProvider(asked), name="mock")
+        assert await session.execute("Count, and ask") == "Done."
+        rows = await session.coordinator.get("context").get_messages()
+    counted, answered = [row["content"] for row in rows if row["role"] == "tool"]
+    assert counted == "3"
+    assert "offline demo" in answered
