@@ -6,6 +6,8 @@ import shutil
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from orchestrator_interactive.interactions.export.readable import local
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -32,8 +34,10 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[
 
 
 def moment(ts: float) -> str:
-    """A time in seconds since the epoch, as the clock on the wall shows it."""
-    then, now = (each.astimezone() for each in (datetime.fromtimestamp(ts, UTC), datetime.now(UTC)))
+    """A time in seconds since the epoch, as the clock on the wall shows it; a dash for none that it could show."""
+    then, now = local(ts), datetime.now(UTC).astimezone()
+    if then is None:
+        return "-"
     return f"{then:%b %d %H:%M}" if then.year == now.year else f"{then:%Y-%m-%d}"
 
 

@@ -30,13 +30,15 @@ _MOST_OF_A_NUMBER = 100_000
 _MOST_BITS = 10_000
 # What one of two arguments can make of the other: each character of a text may become as long as another text is.
 _MOST_OF_A_PRODUCT = 20_000_000
+# Of all texts in a list, and in the lists in it.
+_MOST_CHARS_INSIDE = 2_000_000
 # A filter goes over so many items in about the time of a turn of a loop.
 _ITEMS_OF_A_STEP = 200
 
 # Filters that a prompt has no use for, and that make much of little, or are different each time.
 _NO_FILTERS = ("center", "format", "random", "slice", "urlize", "xmlattr")
 _NO_GLOBALS = ("lipsum",)
-_NO_METHODS_OF_TEXT = ("format", "format_map")
+_NO_METHODS_OF_TEXT = ("format", "format_map", "translate")
 
 _COUNTED, _JOINED = "counted by the sandbox", "joined by the sandbox"
 
@@ -163,7 +165,26 @@ def _size(value: Any) -> int:
 def _checked(value: Any) -> Any:
     if isinstance(value, str | list | tuple):
         _check_size(len(value))
+    if isinstance(value, list | tuple | dict):
+        _count_inside(value, _MOST_CHARS_INSIDE)
     return value
+
+
+def _count_inside(value: Any, left: int) -> int:
+    """How many characters may still come after those of a value, and of all that is in it."""
+    match value:
+        case dict():
+            inside: Iterable[Any] = (*value.keys(), *value.values())
+        case list() | tuple():
+            inside = value
+        case _:
+            left -= len(value) if isinstance(value, str) else 1
+            inside = ()
+    for each in inside:
+        left = _count_inside(each, left)
+    if left < 0:
+        raise TemplateTooLarge("The template makes lists that hold too much: make them smaller.")
+    return left
 
 
 def _check_size(size: int) -> None:

@@ -174,7 +174,7 @@ async def test_what_was_said_and_done_stands_in_the_page() -> None:
         "Finished",
     ):
         assert told in text
-    assert '<pre dir="auto">x = 1</pre>' in page
+    assert '<pre><code class="language-python">x = 1\n</code></pre>' in page
     assert f'src="data:image/png;base64,{PIXEL}"' in page
     assert '<details class="thinking"><summary>Thinking</summary>' in page
 

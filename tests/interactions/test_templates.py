@@ -120,6 +120,11 @@ def test_a_template_cannot_reach_for_what_is_none_of_its_business(template: str)
         rendered(template)
 
 
+def test_texts_cannot_be_made_large_letter_by_letter() -> None:
+    with pytest.raises(ForbiddenTemplate):
+        rendered("{% set s = 'a' * 90000 %}{{ s.translate({97: s}) }}")
+
+
 @pytest.mark.parametrize(
     "template",
     [
@@ -140,6 +145,8 @@ def test_a_template_cannot_reach_for_what_is_none_of_its_business(template: str)
         "{{ ('a' * 20000).replace('a', 'b' * 20000) }}",
         "{{ ('\t' * 20000).expandtabs(90000) }}",
         "{{ ('b' * 90000).join(['a'] * 9000) }}",
+        "{% set s = 'a' * 90000 %}{{ [[s] * 400] * 400 }}",
+        "{% set s = 'a' * 90000 %}{{ ([s] * 2000) | tojson }}",
         "{{ (['a'] * 9000) | join('b' * 90000) }}",
         "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
         "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",

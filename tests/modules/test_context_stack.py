@@ -137,6 +137,29 @@ class TestAfterARestart:
         simple, again = asyncio.run(views())
         assert again == simple
 
+    @given(histories(), st.lists(st.sampled_from([60, 120, 300, 600]), min_size=30, max_size=30))
+    def test_a_restart_after_every_row_changes_no_view(self, rows: list[Row], budgets: list[int]) -> None:
+        async def views() -> None:
+            lasting, restarted = House().context(**OPTIONS), House()
+            for row, budget in zip(rows, budgets, strict=False):
+                await lasting.add_message(row)
+                await restarted.context(**OPTIONS).add_message(row)
+                view = await restarted.context(**OPTIONS).get_messages_for_request(budget)
+                assert view == await lasting.get_messages_for_request(budget)
+
+        asyncio.run(views())
+
+    async def test_a_summary_is_asked_for_once(self, house: House) -> None:
+        options = {**OPTIONS, "strategy": "summary", "summary_max_tokens": 60}
+        provider = MockProvider(["They greeted each other at length."])
+        context = house.context(**options)
+        for number in range(12):
+            await add(context, user(f"Hello {number}! " * 8), said("Hi! " * 12))
+        view = await context.get_messages_for_request(400, provider)
+        assert "They greeted each other" in str(view)
+        assert await house.context(**options).get_messages_for_request(400, provider) == view
+        assert provider.call_count == 1
+
     async def test_the_conversation_goes_on_where_it_stood(self, house: House) -> None:
         await add(house.context(), *TURN)
         again = house.context()
@@ -305,10 +328,11 @@ class TestChangedFromElsewhere:
         await add(context, user("Go on."), said("Yes."))
         assert await context.get_messages() == [TURN[0], user("Go on."), said("Yes.")]
 
-    @pytest.mark.parametrize("row", [steer("Faster"), from_hook("Look here"), late("1", "late")])
-    async def test_a_run_that_is_on_takes_nothing_to_another_place(self, house: House, row: Row) -> None:
+    @pytest.mark.parametrize("row", [steer("Faster"), from_hook("Look here"), late("1", "late"), said("And so on.")])
+    @pytest.mark.parametrize("so_far", [2, 4, 5])
+    async def test_a_run_that_is_on_takes_nothing_to_another_place(self, house: House, row: Row, so_far: int) -> None:
         context = house.context()
-        await add(context, *TURN[:2])
+        await add(context, *TURN[:so_far])
         await house.stack().rewind(0)
         with pytest.raises(WriteConflict):
             await context.add_message(row)
@@ -339,10 +363,11 @@ class TestChangedFromElsewhere:
         await add(context, *TURN[2:])
         assert await house.context().get_messages() == TURN
 
-    async def test_whatever_comes_first_after_a_rest_goes_on_from_there(self, house: House) -> None:
+    async def test_whatever_a_run_begins_with_goes_on_from_there(self, house: House) -> None:
         context = house.context()
         await add(context, *TURN)
         await house.stack().rewind(0)
+        await context.on_run(events.EXECUTION_START, {})
         await add(context, from_hook("Good morning"), user("Once more."))
         assert await house.context().get_messages() == [TURN[0], from_hook("Good morning"), user("Once more.")]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,8 +10,6 @@ from orchestrator_interactive.interactions.openai_format import image_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-_FENCE = re.compile(r"^```[^\n`]*\n(.*?)(?:^```[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +21,13 @@ class Part:
 
 
 def parts_of(content: Any) -> Iterator[Part]:
-    if isinstance(content, str):
-        yield from _text_parts(content)
+    if isinstance(content, str) and content.strip("\n"):
+        yield Part("text", content.strip("\n"))
     for block in content if isinstance(content, list) else ():
         match block:
             case {"type": "text", "text": str(text)}:
-                yield from _text_parts(text)
+                if text.strip("\n"):
+                    yield Part("text", text.strip("\n"))
             case {"type": "thinking", "thinking": str(text)}:
                 yield Part("thinking", text)
             case {"type": "redacted_thinking"}:
@@ -40,18 +38,6 @@ def parts_of(content: Any) -> Iterator[Part]:
                 continue
             case _:
                 yield Part("code", as_json(block))
-
-
-def _text_parts(text: str) -> Iterator[Part]:
-    """The text, apart from the code blocks in it."""
-    at = 0
-    for fence in _FENCE.finditer(text):
-        if before := text[at : fence.start()].strip("\n"):
-            yield Part("text", before)
-        yield Part("code", fence[1].rstrip("\n"))
-        at = fence.end()
-    if rest := text[at:].strip("\n"):
-        yield Part("text", rest)
 
 
 def result_parts(result: Any) -> Iterator[Part]:

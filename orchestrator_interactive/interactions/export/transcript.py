@@ -227,19 +227,22 @@ def _said(node: Node, state: BaseState) -> Iterator[Item]:
 
 def _custom(node: Node, state: BaseState) -> Item:
     index, ts = node.index, node.envelope["ts"]
-    message = _message_of(state)
-    if not isinstance(message, dict):
-        return Mark(index, ts, "other", node.envelope["t"], (Part("code", as_json(state.data())),))
-    name = f"{str(message.get('role')).capitalize()} message"
-    return Said(index, ts, "note", name, tuple(parts_of(message.get("content"))))
+    message = _told_by(state, "message")
+    if isinstance(message, dict):
+        name = f"{str(message.get('role')).capitalize()} message"
+        return Said(index, ts, "note", name, tuple(parts_of(message.get("content"))))
+    note = _told_by(state, "note")
+    if isinstance(note, str):
+        return Mark(index, ts, "other", note)
+    return Mark(index, ts, "other", node.envelope["t"], (Part("code", as_json(state.data())),))
 
 
-def _message_of(state: BaseState) -> Any:
-    """What a state of somebody else's says that it is for a model; where it fails at that, its data are shown."""
+def _told_by(state: BaseState, method: str) -> Any:
+    """What a state of somebody else says of itself; where it says nothing, or fails at it, its data are shown."""
     try:
-        return state.message() if callable(getattr(state, "message", None)) else None  # type: ignore[attr-defined]
+        return getattr(state, method)() if callable(getattr(state, method, None)) else None
     except Exception:  # the border to somebody else's code: one state does not take the page along
-        log.exception("export.message_failed", kind=type(state).__name__)
+        log.exception("export.state_failed", kind=type(state).__name__, method=method)
         return None
 
 

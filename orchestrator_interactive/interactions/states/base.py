@@ -33,7 +33,8 @@ class BaseState:
 
     - `follows` names the states after which it may come. A state without (`None`) stands beside the flow: it may come
       anywhere before the end, and what may follow stays as it was.
-    - `message()`, where it has one, is the message that it is for a model, or `None`; see `render_for_llm`.
+    - `message()`, where it has one, is the message that it is for a model, or `None`; see `render_for_llm`. `note()`,
+      where it has one, is the line that people read of it.
     - `__version__` grows when the fields change; `migrate` then makes today's fields of those of an older version.
     """
 

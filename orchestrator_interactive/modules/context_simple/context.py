@@ -11,7 +11,7 @@ from pydantic import Field
 from orchestrator_interactive.kernel import events
 from orchestrator_interactive.modules.context_simple.history import History, copied
 from orchestrator_interactive.modules.context_simple.summarising import Summariser
-from orchestrator_interactive.modules.context_simple.views import Draft, Summary, whole_view
+from orchestrator_interactive.modules.context_simple.views import Draft, Summary, read, whole_view, written
 from orchestrator_interactive.options import Options
 from orchestrator_interactive.usage import spent_on
 
@@ -104,6 +104,23 @@ class SimpleContext:
 
     async def clear(self) -> None:
         await self.set_messages([])
+
+    @property
+    def view(self) -> View:
+        """What requests show now."""
+        return self._view
+
+    def written_view(self) -> dict[str, Any] | None:
+        """The view as JSON knows it; `None`: it shows everything."""
+        return None if self._view is self._everything else written(self._view, self._summary, self._history)
+
+    def take_up(self, view: dict[str, Any] | None) -> None:
+        """Go on with a view that was written of the beginning of this history."""
+        try:
+            if view is not None:
+                self._view, self._summary = read(view, self._history, self._everything.preface)
+        except (LookupError, TypeError):
+            log.exception("context.view_unreadable")
 
     def _budget(self, token_budget: int | None, provider: Any | None) -> int:
         if token_budget is not None:

@@ -78,6 +78,26 @@ class Summary:
     until: int
 
 
+def written(view: View, summary: Summary | None, history: History) -> dict[str, Any]:
+    """A view of this history, as JSON knows it: its rows by their index, where they are as in the history."""
+    places = {id(history.rows[index]): index for index in view.shown}
+    rows = [places.get(id(row), row) for row in view.beginning[len(view.preface) :]]
+    told = {"text": summary.text, "until": summary.until} if summary else None
+    return {"rows": rows, "shown": list(view.shown), "since": view.since, "summary": told}
+
+
+def read(told: dict[str, Any], history: History, preface: Sequence[Row]) -> tuple[View, Summary | None]:
+    """The view that was `written` of the beginning of this history.
+
+    Raises:
+        LookupError, TypeError: it is none of this history.
+    """
+    rows = [*preface, *(history.rows[row] if isinstance(row, int) else row for row in told["rows"])]
+    saved = sum(history.sizes[: told["since"]]) - sum(map(estimate, rows))
+    summary = Summary(**told["summary"]) if told["summary"] else None
+    return View(tuple(preface), tuple(rows), tuple(told["shown"]), told["since"], saved), summary
+
+
 @dataclass(frozen=True, slots=True)
 class Draft:
     """A smaller view in the making: a part of the one before it, so that no cut costs more than a window is large.

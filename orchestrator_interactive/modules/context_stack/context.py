@@ -8,14 +8,19 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from pydantic import Field, field_validator
 
-from orchestrator_interactive.interactions.errors import ConversationFinished, InvalidTransition, WriteConflict
+from orchestrator_interactive.interactions.errors import (
+    ConversationFinished,
+    InteractionError,
+    InvalidTransition,
+    WriteConflict,
+)
 from orchestrator_interactive.interactions.render import render_for_llm
 from orchestrator_interactive.interactions.render_policies import UnknownPolicy, policy_named
 from orchestrator_interactive.kernel.hooks import CONTINUE
 from orchestrator_interactive.modules.context_simple import ContextOptions, SimpleContext
 from orchestrator_interactive.modules.context_stack.rows import fitting, reward_of, row_of, row_of_message, states_of
-from orchestrator_interactive.modules.context_stack.states import RowState
-from orchestrator_interactive.rows import call_ids, is_prompt
+from orchestrator_interactive.modules.context_stack.states import RowState, ViewState
+from orchestrator_interactive.rows import is_prompt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -78,6 +83,7 @@ class StackContext:
         self._rewards: dict[str, float] = {}
         self._one_at_a_time = asyncio.Lock()
         self._is_read = False
+        self._kept_view = self._shown.view
         self._moves = 0
         # Nothing is amiss when the conversation moves while it rests; a run that it is taken away from is torn.
         self._rests, self._is_torn = True, False
@@ -110,7 +116,9 @@ class StackContext:
         async with self._one_at_a_time:
             await self._read()
         if self._policy == "default":
-            return await self._shown.get_messages_for_request(token_budget, provider)
+            rows = await self._shown.get_messages_for_request(token_budget, provider)
+            await self._keep_view()
+            return rows
         return [*self._preface, *map(row_of_message, await render_for_llm(self._stack, policy_name=self._policy))]
 
     async def get_messages(self) -> list[Row]:
@@ -141,6 +149,7 @@ class StackContext:
             await self._shown.set_messages(rows)
             self._is_read, self._moves = True, self._stack.moves
             self._rests, self._is_torn = True, False
+            self._kept_view = self._shown.view
 
     async def clear(self) -> None:
         """Begin anew; what was there stays reachable on a branch that is left behind."""
@@ -168,8 +177,7 @@ class StackContext:
                 raise WriteConflict(_CHANGED) from e
             await self._read()
             await self._push(row)
-        self._is_torn = False
-        self._rests = row["role"] == "assistant" and not call_ids(row)
+        self._rests = self._is_torn = False
 
     async def _push(self, row: Row) -> None:
         try:
@@ -179,6 +187,18 @@ class StackContext:
         except InvalidTransition:
             await self._stack.push(RowState(row), since=self._moves)
 
+    async def _keep_view(self) -> None:
+        """Write down a smaller view, so that a summary is made once, and the provider's prompt cache keeps it."""
+        async with self._one_at_a_time:
+            view = self._shown.view
+            if view is self._kept_view or not self._is_read:
+                return
+            try:
+                await self._stack.push(ViewState(self._shown.written_view()), since=self._moves)
+                self._kept_view = view
+            except InteractionError as e:  # what matters of it, the next row will say
+                log.warning("context.view_not_kept", error=str(e))
+
     async def _read(self) -> None:
         """Read the history, where that has not been done."""
         if self._is_read:
@@ -187,12 +207,15 @@ class StackContext:
         if self._stack.moves != self._moves and not self._rests:
             self._is_torn = True
         self._moves = self._stack.moves
-        rows = []
+        rows, view = [], None
         async for entry in self._stack.iter_last_n(await self._stack.length()):
             if entry.state is None:
                 log.error("log.state_unreadable", ref=entry.ref, problem=entry.problem)
+            elif isinstance(entry.state, ViewState):
+                view = entry.state.view
             elif (row := row_of(entry.state)) is not None:
                 rows.append(row)
                 self._rewards.update(reward_of(entry.state))
         await self._shown.set_messages(rows)
-        self._is_read = True
+        self._shown.take_up(view)
+        self._is_read, self._kept_view = True, self._shown.view
