@@ -5,23 +5,26 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import IO, TYPE_CHECKING, TypeVar
 
 import click
 
 from orchestrator_interactive.interactions.errors import DamagedLog, WriteConflict
 from orchestrator_interactive.interactions.export import as_json_lines, as_page, as_text
 from service.conversations import forget, found, stack_of, summary, with_people
+from service.output import written_whole
 from service.shelf import Shelf, on_shelf
 from service.tables import counted, moment, table
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from orchestrator_interactive.interactions import InteractionStack
     from orchestrator_interactive.interactions.records import Key
     from orchestrator_interactive.interactions.stores.base import LogStore
     from service.conversations import Forgotten
+
+T = TypeVar("T")
 
 _FORMATS = {"jsonl": as_json_lines, "html": as_page}
 _DAY_S = 86_400
@@ -105,7 +108,7 @@ async def branches(shelf: Shelf, conversation: str, agent: str | None) -> None:
 async def fork(shelf: Shelf, conversation: str, index: int | None, name: str | None, agent: str | None) -> None:
     """Make a branch. The conversation stays where it is until the branch is checked out."""
     stack = await _stack(shelf, conversation, agent)
-    made = await stack.fork(index, name)
+    made = await _insisting(lambda: stack.fork(index, name))
     every = {branch.name: branch for branch in await stack.get_branch_info()}
     current = await _current(stack)
     click.echo(
@@ -150,7 +153,7 @@ async def checkout(shelf: Shelf, conversation: str, branch: str, agent: str | No
     if branch == before:
         click.echo(f"The conversation is on {branch} already: nothing was changed.")
         return
-    await stack.checkout(branch)
+    await _insisting(lambda: stack.checkout(branch))
     click.echo(
         f"The conversation goes on with {branch}, which has {counted(await stack.length(), 'state')}; to go back:\n"
         f"  {_checkout(shelf, stack.key, before, agent)}"
@@ -174,11 +177,8 @@ async def export(  # noqa: PLR0913, PLR0917 - one argument per option
     if output is None:
         await _pour(first, pieces, sys.stdout)
         return
-    try:
-        with output.open("w", encoding="utf-8") as file:
-            await _pour(first, pieces, file)
-    except OSError as e:
-        raise click.FileError(str(output), f"{e.strerror}. Name another file") from e
+    with written_whole(output, shelf.files) as file:
+        await _pour(first, pieces, file)
     click.echo(f"Wrote {output}.", err=True)
 
 
@@ -227,6 +227,16 @@ async def _forgotten(store: LogStore, key: Key, before: float, *, whole: bool, o
     return None
 
 
+async def _insisting(change: Callable[[], Awaitable[T]]) -> T:
+    """Make a change that is as good after what a run has just written."""
+    for _ in range(_TRIES - 1):
+        try:
+            return await change()
+        except WriteConflict:
+            continue
+    return await change()
+
+
 def _what(forgotten: Forgotten) -> str:
     names = ", ".join(branch.name for branch in forgotten.branches) or "all of it"
     return f"{names} ({counted(forgotten.states, 'state')})"
@@ -255,7 +265,7 @@ def _checkout(shelf: Shelf, key: Key, branch: str, agent: str | None) -> str:
     return shelf.command("checkout", key.conversation_id, branch, *(("--agent", agent) if agent else ()))
 
 
-async def _pour(first: str, rest: AsyncIterator[str], file: TextIO) -> None:
+async def _pour(first: str, rest: AsyncIterator[str], file: IO[str]) -> None:
     file.write(first)
     async for piece in rest:
         file.write(piece)

@@ -6,6 +6,7 @@ import math
 
 from orchestrator_interactive.interactions.errors import (
     ConversationFinished,
+    DamagedLog,
     InteractionError,
     StoreError,
     WriteConflict,
@@ -29,6 +30,7 @@ _SENTENCES: tuple[tuple[type[Exception], str], ...] = (
         "Somebody changed this conversation from outside, so I stopped. Write again: I go on from where it stands now.",
     ),
     (ConversationFinished, "This conversation is finished: nothing can be added to it. Start a new thread, please."),
+    (DamagedLog, f"What was said here cannot be read. Start a new thread, please. {_OPERATOR}"),
     (StoreError, f"What is said here cannot be kept at the moment, so I stopped. {_AGAIN} {_OPERATOR}"),
     (InteractionError, f"What was said here cannot be read. Start a new thread, please. {_OPERATOR}"),
     (errors.ModuleNotFoundError, f"This agent is not set up correctly. {_OPERATOR}"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import shlex
+import sys
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,10 +29,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Shelf:
-    """The store that a command was given, and the options that lead another command to it."""
+    """The store that a command was given, its files, and the options that lead another command to it."""
 
     store: LogStore
     options: tuple[str, ...]
+    files: tuple[Path, ...] = ()
 
     def command(self, *words: str) -> str:
         """A command to write next."""
@@ -57,7 +59,13 @@ def on_shelf(function: Callable[..., Awaitable[None]]) -> Callable[..., None]:
             config = load_config(config_path)
             known = secrets(environment, config, *urls)
             place = _place(url, environment.amplifier_slack_store, config.store)
+            for stream in (sys.stdout, sys.stderr):
+                stream.reconfigure(errors="replace")  # type: ignore[union-attr] # a terminal may not know every sign
             asyncio.run(_run(function, place, _options(config_path, url), given))
+        except BrokenPipeError:
+            raise
+        except OSError as e:
+            raise click.ClickException(f"The output cannot be written: {e.strerror}.") from e
         except (ConfigError, StoreError) as e:
             raise _Unusable(hide_secrets(str(e), known)) from e
         except (InteractionError, Unclear) as e:
@@ -73,8 +81,10 @@ class _Unusable(click.ClickException):
 async def _run(
     function: Callable[..., Awaitable[None]], place: str, options: tuple[str, ...], given: dict[str, Any]
 ) -> None:
+    path = file_of(place)
+    files = () if path is None else tuple(Path(f"{path}{end}") for end in ("", "-wal", "-shm"))
     async with aclosing(await open_store(place)) as store:
-        await function(Shelf(store, options), **given)
+        await function(Shelf(store, options, files), **given)
 
 
 def _place(url: str | None, variable: SecretStr | None, configured: SecretStr) -> str:

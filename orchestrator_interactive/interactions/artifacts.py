@@ -161,6 +161,8 @@ async def nodes(store: LogStore, key: Key, pieces: Iterable[Piece]) -> AsyncIter
         for start in range(piece.start, piece.stop, _PAGE):
             stop = min(start + _PAGE, piece.stop)
             there = {node.index: node for node in await store.read(key, piece.segment, start, stop)}
+            if not there and stop - start == _PAGE:
+                raise DamagedLog(f"Of {_PAGE} states of {key.conversation_id} none is there.")
             for index in range(start, stop):
                 yield there.get(index) or damaged(piece.segment, index)
 

@@ -7,7 +7,9 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from orchestrator_interactive.interactions.errors import NoSuchState, Unreadable, WriteConflict
+import structlog
+
+from orchestrator_interactive.interactions.errors import DamagedLog, NoSuchState, Unreadable, WriteConflict
 from orchestrator_interactive.interactions.flow import after, answers
 from orchestrator_interactive.interactions.records import DAMAGED, Flow, Key, Node, damaged
 from orchestrator_interactive.interactions.serializers import decode, encode
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from orchestrator_interactive.interactions.states.base import BaseState
     from orchestrator_interactive.interactions.stores.base import LogStore
     from orchestrator_interactive.interactions.tree import Branch, Piece
+
+logger = structlog.get_logger(__name__)
 
 # Of states that are read at a time.
 _PAGE = 500
@@ -86,7 +90,7 @@ class InteractionStack:
         self._asked_by = asked_by
         self._seen: _Seen | None = None
         self._left: Tree | None = None
-        self._moves = 0
+        self._moves = self._version = 0
         self._one_at_a_time = asyncio.Lock()
 
     @property
@@ -294,13 +298,15 @@ class InteractionStack:
     async def _look(self) -> _Seen:
         if self._seen is None:
             log = await self._store.load(self.key) or Log(0, Tree.planted(time.time(), self._asked_by))
+            if log.version < self._version:
+                logger.error("log.forgotten", conversation=self.key.conversation_id, had=self._version, has=log.version)
             return self._see(log, await self._last(log.tree))
         return self._seen
 
     def _see(self, log: Log, last: Node | None, *, pushed: bool = False) -> _Seen:
         if not pushed and self._left is not None and not _ends_alike(self._left, log.tree):
             self._moves += 1
-        self._seen, self._left = _Seen(log, last), log.tree
+        self._seen, self._left, self._version = _Seen(log, last), log.tree, log.version
         return self._seen
 
     async def _last(self, tree: Tree) -> Node | None:
@@ -317,6 +323,10 @@ class InteractionStack:
         nodes: list[Node] = []
         for piece in tree.pieces(tree.current, start, stop):
             found = await self._store.read(self.key, piece.segment, piece.start, piece.stop)
+            if (
+                not found and piece.stop - piece.start >= _PAGE
+            ):  # not a state that was damaged: there were never so many
+                raise DamagedLog(f"Of {piece.stop - piece.start} states of {self.key.conversation_id} none is there.")
             there = {node.index: node for node in found}
             nodes += [there.get(i) or damaged(piece.segment, i) for i in range(piece.start, piece.stop)]
         return nodes

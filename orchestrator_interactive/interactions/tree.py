@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 MAIN = "main"
+_LONGEST_NAME = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,10 +165,10 @@ class Tree:
         return replace(tree, current=self.next_segment), left
 
     def _check_name(self, name: str) -> None:
-        if not name.isprintable() or name != name.strip() or not name or name.startswith("-"):
+        if not name.isprintable() or name != name.strip() or not 0 < len(name) <= _LONGEST_NAME or name[0] == "-":
             raise BadBranchName(
-                f"A branch cannot be called {name!r}: a name has letters, digits and signs that can be seen, and does "
-                "not begin with a dash."
+                f"A branch cannot be called {name[:_LONGEST_NAME]!r}: a name has up to {_LONGEST_NAME} letters, digits "
+                "and signs that can be seen, and does not begin with a dash."
             )
         if name in self.names():
             raise BranchExists(f"There is a branch {name!r} already: choose another name, or check it out.")

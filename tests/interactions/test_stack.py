@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 from interaction_states import answered, brought, called, said
+from structlog.testing import capture_logs
 
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.errors import (
     BadBranchName,
     BranchExists,
     ConversationFinished,
+    DamagedLog,
     InteractionError,
     InvalidTransition,
     NoSuchBranch,
@@ -365,6 +368,25 @@ class TestDamage:
     async def test_the_conversation_goes_on(self, damaged: InteractionStack) -> None:
         await damaged.push(said("Go on"))
         assert await damaged.length() == 8
+
+    async def test_a_number_of_states_that_is_none_is_told_before_all_of_them_are_looked_for(
+        self, stack: InteractionStack, store: MemoryStore
+    ) -> None:
+        await stack.push(HELLO)
+        log = store._logs[stack.key]
+        store._logs[stack.key] = replace(log, tree=log.tree.grown(50_000_000, 0.0))
+        late = another(stack, store)
+        with pytest.raises(DamagedLog, match="none is there"):
+            [entry async for entry in late.iter_last_n(10_000)]
+
+    async def test_a_log_that_is_gone_is_told_to_the_operator(
+        self, stack: InteractionStack, store: MemoryStore
+    ) -> None:
+        await stack.push(HELLO)
+        await store.remove(stack.key, 1)
+        with capture_logs() as logs:
+            await stack.refresh()
+        assert [(each["event"], each["had"], each["has"]) for each in logs] == [("log.forgotten", 1, 0)]
 
     async def test_the_tasks_are_counted_on(self, stack: InteractionStack, store: MemoryStore) -> None:
         await stack.push(HELLO, HI, HELLO, HI)

@@ -57,6 +57,7 @@ def _told(refused):
         "127.0.0.1:6379/0?ttl_days=1e9",
         "127.0.0.1:6379/0?ttl_days",
         "127.0.0.1:6379/0?ttl_day=30",
+        "127.0.0.1:6379/0?password=x",
         "127.0.0.1:99999/0",
         "[::1/0",
     ],
@@ -347,3 +348,12 @@ async def test_what_is_written_is_plain_to_read(redis, redis_url):
         head, data = redis.ask("HGET", LOG, "0/0").split(b"\n")
         assert json.loads(head) == [1, "Said", 1000.0, False, True, {"e": 1}]
         assert data == b'{"text":"hello"}'
+
+
+async def test_an_index_that_was_lost_comes_back_with_the_logs_that_are_used(redis, redis_url):
+    async with _opened(redis_url) as store:
+        await plant(store, KEY, states(0, 1))
+        redis.ask("DEL", "interactions:logs")
+        assert await store.keys() == []
+        assert await store.load(KEY) is not None
+        assert await store.keys() == [KEY]

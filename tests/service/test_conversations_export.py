@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 
 import pytest
 from kept_conversations import HERE, Kept
@@ -94,3 +96,39 @@ def test_a_reader_that_has_seen_enough_is_no_error(kept):
     command = f"{BIN}/amplifier-slack conversations show {HERE} --store {kept.url} | head -1"
     with os.popen(f"({command}) 2>&1") as pipe:  # noqa: S605 - the command stands here
         assert pipe.read() == f"{HERE}  alpha  main\n"
+
+
+def test_the_store_is_not_written_over(kept):
+    before = kept.path.read_bytes()
+    for name in (kept.path, kept.path.with_name(f"{kept.path.name}-wal")):
+        name.touch()
+        result = kept.run("export", HERE, "--output", str(name))
+        assert result.exit_code == 2
+        assert f"{name} is the store itself: name another file" in " ".join(result.output.split())
+    assert kept.path.read_bytes() == before
+
+
+def test_a_page_of_before_stays_where_the_new_one_cannot_be_made(kept, tmp_path):
+    page = tmp_path / "page.html"
+    page.write_text("before")
+    result = kept.run("export", HERE, "--branch", "gone", "--format", "html", "--output", str(page))
+    assert result.exit_code == 1
+    assert page.read_text() == "before"
+    assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".new-")] == []
+
+
+def test_an_output_that_is_full_is_told_without_a_traceback(kept):
+    command = [sys.executable, "-m", "service", "conversations", "export", HERE, "--store", kept.url]
+    with open("/dev/full", "w") as full:  # noqa: PTH123 - a device
+        ran = subprocess.run(command, check=False, stdout=full, stderr=subprocess.PIPE, text=True, timeout=30)  # noqa: S603
+    assert ran.returncode == 1
+    assert ran.stderr == "Error: The output cannot be written: No space left on device.\n"
+
+
+def test_a_terminal_that_does_not_know_a_sign_shows_another_one(kept):
+    kept.talk("done ✅")
+    command = [sys.executable, "-m", "service", "conversations", "show", HERE, "--store", kept.url]
+    env = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    ran = subprocess.run(command, check=False, capture_output=True, text=True, env=env, timeout=30)  # noqa: S603
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "done ?" in ran.stdout

@@ -89,7 +89,8 @@ class Kept:
 
 def run(*words: str, **env: str) -> Result:
     """Run `amplifier-slack` with these words."""
-    return CliRunner().invoke(main, words, env={"AMPLIFIER_SLACK_STORE": None, **env}, prog_name="amplifier-slack")
+    given = {"AMPLIFIER_SLACK_STORE": None, "COLUMNS": "100", **env}
+    return CliRunner().invoke(main, words, env=given, prog_name="amplifier-slack")
 
 
 def run_told(output: str) -> Result:

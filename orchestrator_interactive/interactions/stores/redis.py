@@ -80,6 +80,8 @@ class RedisStore:
     async def load(self, key: Key) -> Log | None:
         with self._asking():
             row = await self._redis.hmget(_place(key), ["version", "end", "written", "tree"])
+            if any(row):  # the index may have been lost
+                await self._redis.zadd(_INDEX, {key.path: time.time()}, nx=True)
         version, end, written, tree = row
         return stored.log(key, _number(version), _number(end), _number(written), tree) if any(row) else None
 
@@ -140,7 +142,7 @@ class RedisStore:
         await self._redis.aclose()
 
     async def _write(self, key: Key, change: Change) -> bool:
-        if not change.version:
+        if change.tree is not None:
             # Before the log, so that none is ever missing from the index.
             await self._redis.zadd(_INDEX, {key.path: time.time()})
         return bool(await self._commit([_place(key)], _told(change, self._server.ttl_s)))

@@ -57,7 +57,7 @@ def server(url: str) -> Server:
     """
     try:
         parts = urlsplit(url)
-        options = dict(parse_qsl(parts.query, strict_parsing=bool(parts.query)))
+        options = _options(parts.query)
         database, ttl_s = int(parts.path.strip("/") or "0"), _ttl_s(options.pop("ttl_days", None))
         place = f"{parts.hostname or 'localhost'}:{parts.port or 6379}/{database}"
         pool: Any = BlockingConnectionPool.from_url(
@@ -85,6 +85,18 @@ def problem(place: str, error: Exception) -> str:
     remedy = next((text for kind, text in _REMEDIES if isinstance(error, kind)), "{error}")
     reason = remedy.format(error=f"{error}".rstrip(". "))
     return f"The conversation log in Redis at {place} cannot be used: {reason}."
+
+
+def _options(query: str) -> dict[str, str]:
+    """What stands behind the question mark.
+
+    Raises:
+        ValueError: it is not of the form `name=value`, or a password, which nobody would take care to hide there.
+    """
+    options = dict(parse_qsl(query, strict_parsing=bool(query)))
+    if "password" in options:
+        raise ValueError
+    return options
 
 
 def _ttl_s(days: str | None) -> int:

@@ -59,6 +59,7 @@ class SqliteStore:
         self._path = path
         self._thread = thread
         self._connection = connection
+        self._identity = sqlite_file.identity(path)
         self._is_open = True
 
     @classmethod
@@ -130,9 +131,17 @@ class SqliteStore:
         if not self._is_open:
             raise StoreError("The conversation log has been closed: open it again.")
         try:
-            return await self._thread.run(work, self._connection, *arguments)
+            return await self._thread.run(self._done, work, *arguments)
         except sqlite3.Error as e:
             raise StoreError(sqlite_file.problem(self._path, e)) from e
+
+    def _done(self, work: Callable[..., T], *arguments: Any) -> T:
+        if sqlite_file.identity(self._path) != self._identity:
+            raise StoreError(
+                f"The conversation log {self._path} was removed or replaced while it was open: nothing is kept any "
+                "more. Start again."
+            )
+        return work(self._connection, *arguments)
 
 
 def _commit(file: sqlite3.Connection, key: Key, change: Change) -> bool:
