@@ -24,6 +24,7 @@ PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 SHIPPED = [
     "loop-interactive",
     "context-simple",
+    "context-stack",
     "provider-anthropic",
     "provider-demo",
     "tool-filesystem",

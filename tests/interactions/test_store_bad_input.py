@@ -136,11 +136,11 @@ async def test_a_file_that_somebody_keeps_locked_is_told(tmp_path):
     with closing(sqlite3.connect(path, isolation_level=None)) as somebody:
         somebody.execute("BEGIN IMMEDIATE")
         assert await indices(store, KEY) == [0]
-        reader = await open_store(f"sqlite:{path}")
-        assert await indices(reader, KEY) == [0]
-        await reader.aclose()
-        with pytest.raises(StoreError, match=r"another process has held it locked for 5 seconds. Try again"):
-            await store.commit(KEY, Change(1, 2, 1000.0, nodes=states(1, 2)))
+        writing = store.commit(KEY, Change(1, 2, 1000.0, nodes=states(1, 2)))
+        refused = await asyncio.gather(writing, open_store(f"sqlite:{path}"), return_exceptions=True)
+    for each in refused:
+        assert isinstance(each, StoreError)
+        assert "another process has held it locked for 5 seconds. Try again" in str(each)
     assert await indices(store, KEY) == [0]
     await store.commit(KEY, Change(1, 2, 1000.0, nodes=states(1, 2)))
     await store.aclose()

@@ -61,12 +61,11 @@ def opened(path: Path) -> sqlite3.Connection:
         is_new = _is_new(connection, path)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
-        if is_new:
-            connection.execute("BEGIN IMMEDIATE")
-            if _is_new(connection, path):  # nobody else was faster
-                for statement in _SCHEMA:
-                    connection.execute(statement)
-            connection.execute("COMMIT")
+        connection.execute("BEGIN IMMEDIATE")
+        if is_new and _is_new(connection, path):  # nobody else was faster
+            for statement in _SCHEMA:
+                connection.execute(statement)
+        connection.execute("COMMIT")
     except BaseException:
         connection.close()
         raise
