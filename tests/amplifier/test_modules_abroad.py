@@ -126,6 +126,16 @@ async def test_a_conversation_goes_on_from_run_to_run(abroad: Make) -> None:
     assert session.provider.prefix_breaks() == []
 
 
+async def test_a_conversation_goes_on_in_another_session_where_its_log_is(abroad: Make, tmp_path: Path) -> None:
+    context = {"module": "context-stack", "config": {"store": f"sqlite:{tmp_path}/log.db", "conversation_id": "c"}}
+    first = await abroad(call(use("echo", "c1", text="hi")), say("One."), tools=[echo()], context=context)
+    assert await first.run("1") == "One."
+    second = await abroad(say("Two."), context=context)
+    assert await second.run("2") == "Two."
+    assert (await second.rows())[:4] == await first.rows()
+    assert faults(second.provider.sent()) == []
+
+
 async def test_without_listeners_nothing_differs(plan: dict[str, Any]) -> None:
     config = {"session": {"orchestrator": "loop-interactive", "context": "context-simple"}, **plan}
     async with amplifier_core.AmplifierSession(config) as session:

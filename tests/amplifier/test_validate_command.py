@@ -22,6 +22,7 @@ HANG_S = 30  # the command takes a second
     [
         ("orchestrator", LOOP),
         ("context", MODULES / "context_simple"),
+        ("context", MODULES / "context_stack"),
         ("provider", MODULES / "provider_anthropic"),
         ("provider", MODULES / "provider_demo"),
         ("tool", MODULES / "tool_filesystem"),

@@ -15,6 +15,7 @@ FOREIGN = Path(__file__).parent / "foreign"
 MODULES = {
     "loop-interactive": (OURS, {}),
     "context-simple": (OURS / "modules" / "context_simple", {}),
+    "context-stack": (OURS / "modules" / "context_stack", {}),
     "provider-anthropic": (OURS / "modules" / "provider_anthropic", {}),
     "provider-demo": (OURS / "modules" / "provider_demo", {"think_s": 0, "word_s": 0}),
     "tool-filesystem": (OURS / "modules" / "tool_filesystem", {}),

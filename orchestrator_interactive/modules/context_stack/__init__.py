@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
 
 # Of the priorities of hooks.
-_FIRST = -1000
+_FIRST = 10
 
 __all__ = ["StackContext", "StackOptions", "mount"]
 
 
-async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> Callable[[], Awaitable[None]] | None:
+async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> Callable[[], Awaitable[None]]:
     """Mount the context.
 
     The capability `interactions.store`, where the session has it, is the store that it uses; else it opens its own.
@@ -47,8 +47,14 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> Calla
         "observability.events", "context-stack", lambda: [events.CONTEXT_PRE_COMPACT, events.CONTEXT_POST_COMPACT]
     )
     # First: the hooks after it may add rows.
-    coordinator.hooks.register(events.EXECUTION_START, context.on_run, priority=_FIRST, name="context-stack")
+    forget = coordinator.hooks.register(events.EXECUTION_START, context.on_run, priority=_FIRST, name="context-stack")
     coordinator.register_capability("interactions.stack", stack)
     coordinator.register_capability("interactions.reward", context.reward)
     await coordinator.mount("context", context)
-    return None if shared else store.aclose
+
+    async def clean_up() -> None:
+        forget()
+        if shared is None:
+            await store.aclose()
+
+    return clean_up
