@@ -129,6 +129,21 @@ async def test_a_file_that_was_replaced_while_it_was_open_is_told(tmp_path):
     await store.aclose()
 
 
+async def test_a_write_waits_for_that_of_another_process(tmp_path):
+    path = tmp_path / "logs.db"
+    await _made(path, states(0, 1))
+    store = await open_store(f"sqlite:{path}")
+    with closing(sqlite3.connect(path, isolation_level=None)) as somebody:
+        somebody.execute("BEGIN IMMEDIATE")
+        writing = asyncio.create_task(store.commit(KEY, Change(1, 2, 1000.0, nodes=states(1, 2))))
+        await asyncio.sleep(0)
+        assert not writing.done()
+        somebody.execute("COMMIT")
+        await writing
+    assert await indices(store, KEY) == [0, 1]
+    await store.aclose()
+
+
 async def test_a_file_that_somebody_keeps_locked_is_told(tmp_path):
     path = tmp_path / "logs.db"
     await _made(path, states(0, 1))

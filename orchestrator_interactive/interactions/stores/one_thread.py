@@ -43,6 +43,10 @@ class OneThread:
         self._asked.put(do)
         return await answer
 
+    def do(self, work: Callable[[], None]) -> None:
+        """Have this done, which raises nothing, without waiting for it."""
+        self._asked.put(work)
+
     def end(self) -> None:
         """Let the thread end once it has done what it was asked for."""
         self._asked.put(None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from orchestrator_interactive.interactions import tree as trees
@@ -28,6 +29,10 @@ _as_json = json.JSONEncoder(separators=(",", ":")).encode
 
 # Of states that are read at a time.
 _PAGE = 500
+# Of states that are written without a thread.
+_MOST_AT_ONCE = 50
+# Of pushes, after which what was written is brought from the log of SQLite into the file.
+_CHECKPOINT_EVERY = 500
 
 _LOAD = """SELECT version, end, written, tree FROM logs LEFT JOIN trees ON log = id
     WHERE conversation = ? AND agent = ?"""
@@ -52,13 +57,19 @@ _SCAN = """SELECT segment, idx, v, t, ts, compressed, data, about FROM nodes
 class SqliteStore:
     """Logs in a file that several processes may have open.
 
-    All that is asked of the file is done in one thread of its own, one after the other.
+    A push is written at once, on the loop's own thread: it is a copy into the system's cache, and takes a fraction of
+    the way to another thread and back. Whatever may have to wait (for somebody else's lock, or for the disk) is done in
+    a thread of its own, one after the other.
     """
 
-    def __init__(self, path: Path, thread: OneThread, connection: sqlite3.Connection) -> None:
+    def __init__(
+        self, path: Path, thread: OneThread, connection: sqlite3.Connection, writer: sqlite3.Connection
+    ) -> None:
         self._path = path
         self._thread = thread
         self._connection = connection
+        self._writer = writer
+        self._since_checkpoint = 0
         self._identity = sqlite_file.identity(path)
         self._is_open = True
 
@@ -71,7 +82,7 @@ class SqliteStore:
         """
         thread = OneThread("conversation-log")
         try:
-            return cls(path, thread, await thread.run(sqlite_file.opened, path))
+            return cls(path, thread, await thread.run(sqlite_file.opened, path), sqlite_file.writer(path))
         except BaseException as e:
             thread.end()
             if isinstance(e, sqlite3.Error | OSError):
@@ -84,7 +95,11 @@ class SqliteStore:
 
     async def commit(self, key: Key, change: Change) -> None:
         refuse_orphan(change)
-        if not await self._run(_commit, key, change):
+        is_small = len(change.nodes) <= _MOST_AT_ONCE and not change.cuts
+        written = self._written_at_once(key, change) if is_small else None
+        if written is None:
+            written = await self._run(_commit, key, change)
+        if not written:
             raise conflict(key)
 
     async def read(self, key: Key, segment: int, start: int, stop: int) -> list[Node]:
@@ -123,25 +138,44 @@ class SqliteStore:
         """Close the file once all that is on its way is written."""
         if self._is_open:
             self._is_open = False
+            self._writer.close()
             await self._thread.run(self._connection.close)
             self._thread.end()
 
-    async def _run(self, work: Callable[..., T], *arguments: Any) -> T:
-        """What `work` gives for the connection and these arguments, in the thread."""
+    def _written_at_once(self, key: Key, change: Change) -> bool | None:
+        """Write here and now; whether the log had the version. `None`: somebody else is writing just now."""
+        self._refuse_closed()
+        try:
+            written = self._done(self._writer, _commit, key, change)
+        except sqlite3.Error as e:
+            if e.sqlite_errorname.startswith("SQLITE_BUSY"):
+                return None
+            raise StoreError(sqlite_file.problem(self._path, e)) from e
+        self._since_checkpoint += 1
+        if self._since_checkpoint >= _CHECKPOINT_EVERY:
+            self._since_checkpoint = 0
+            self._thread.do(partial(sqlite_file.checkpoint, self._connection))
+        return written
+
+    def _refuse_closed(self) -> None:
         if not self._is_open:
             raise StoreError("The conversation log has been closed: open it again.")
+
+    async def _run(self, work: Callable[..., T], *arguments: Any) -> T:
+        """What `work` gives for the connection and these arguments, in the thread."""
+        self._refuse_closed()
         try:
-            return await self._thread.run(self._done, work, *arguments)
+            return await self._thread.run(self._done, self._connection, work, *arguments)
         except sqlite3.Error as e:
             raise StoreError(sqlite_file.problem(self._path, e)) from e
 
-    def _done(self, work: Callable[..., T], *arguments: Any) -> T:
+    def _done(self, file: sqlite3.Connection, work: Callable[..., T], *arguments: Any) -> T:
         if sqlite_file.identity(self._path) != self._identity:
             raise StoreError(
                 f"The conversation log {self._path} was removed or replaced while it was open: nothing is kept any "
                 "more. Start again."
             )
-        return work(self._connection, *arguments)
+        return work(file, *arguments)
 
 
 def _commit(file: sqlite3.Connection, key: Key, change: Change) -> bool:

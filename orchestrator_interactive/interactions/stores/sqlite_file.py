@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from orchestrator_interactive.interactions.errors import StoreError
@@ -70,6 +71,20 @@ def opened(path: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def writer(path: Path) -> sqlite3.Connection:
+    """A second connection, for a thread that nothing may hold up: it waits for no lock, and never for the disk."""
+    connection = sqlite3.connect(path, timeout=0, isolation_level=None)
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute("PRAGMA wal_autocheckpoint = 0")
+    return connection
+
+
+def checkpoint(connection: sqlite3.Connection) -> None:
+    """Bring what was written into the file itself; where that does not work now, it will another time."""
+    with suppress(sqlite3.Error):
+        connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
 
 def identity(path: Path) -> tuple[int, int] | None:
