@@ -11,6 +11,7 @@ import pytest
 
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.records import place_of
+from orchestrator_interactive.interactions.states import UserMessageState
 from orchestrator_interactive.interactions.stores import open_store
 
 _WRITER = """
@@ -77,4 +78,14 @@ async def test_processes_that_begin_a_file_together_and_write_at_once_lose_nothi
     store = await open_store(sqlite_url)
     for number in range(3):
         assert await InteractionStack(store, f"c{number}", "alpha").length() == 100
+    await store.aclose()
+
+
+async def test_the_log_beside_the_file_does_not_grow_for_ever(tmp_path):
+    path = tmp_path / "logs.db"
+    store = await open_store(f"sqlite:{path}")
+    stack = InteractionStack(store, "c", "a")
+    for number in range(1500):
+        await stack.push(UserMessageState(f"{number} {'x' * 1000}"))
+    assert path.with_name("logs.db-wal").stat().st_size < 12 * 2**20  # of one checkpoint to the next
     await store.aclose()

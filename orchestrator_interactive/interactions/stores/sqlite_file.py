@@ -82,9 +82,12 @@ def writer(path: Path) -> sqlite3.Connection:
 
 
 def checkpoint(connection: sqlite3.Connection) -> None:
-    """Bring what was written into the file itself; where that does not work now, it will another time."""
+    """Bring what was written into the file itself, so that the log beside it begins anew; if not now, another time.
+
+    Whoever writes meanwhile has to wait: a log that is written to all the time would grow for ever.
+    """
     with suppress(sqlite3.Error):
-        connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def identity(path: Path) -> tuple[int, int] | None:
