@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from orchestrator_interactive.interactions import tree as trees
@@ -69,7 +68,7 @@ class SqliteStore:
         self._thread = thread
         self._connection = connection
         self._writer = writer
-        self._since_checkpoint = 0
+        self._since_checkpoint, self._is_behind = 0, False
         self._identity = sqlite_file.identity(path)
         self._is_open = True
 
@@ -95,8 +94,7 @@ class SqliteStore:
 
     async def commit(self, key: Key, change: Change) -> None:
         refuse_orphan(change)
-        is_small = len(change.nodes) <= _MOST_AT_ONCE and not change.cuts
-        written = self._written_at_once(key, change) if is_small else None
+        written = self._written_at_once(key, change) if self._may_be_at_once(change) else None
         if written is None:
             written = await self._run(_commit, key, change)
         if not written:
@@ -152,10 +150,19 @@ class SqliteStore:
                 return None
             raise StoreError(sqlite_file.problem(self._path, e)) from e
         self._since_checkpoint += 1
-        if self._since_checkpoint >= _CHECKPOINT_EVERY:
-            self._since_checkpoint = 0
-            self._thread.do(partial(sqlite_file.checkpoint, self._connection))
+        if self._since_checkpoint >= _CHECKPOINT_EVERY and not self._is_behind:
+            self._since_checkpoint, self._is_behind = 0, True
+            self._thread.do(self._catch_up)
         return written
+
+    def _may_be_at_once(self, change: Change) -> bool:
+        """Whether it is small, and the file is not so far behind that writers have to wait for it."""
+        is_far_behind = self._is_behind and self._since_checkpoint >= _CHECKPOINT_EVERY
+        return len(change.nodes) <= _MOST_AT_ONCE and not change.cuts and not is_far_behind
+
+    def _catch_up(self) -> None:
+        sqlite_file.checkpoint(self._connection)
+        self._is_behind = False
 
     def _refuse_closed(self) -> None:
         if not self._is_open:
