@@ -93,6 +93,7 @@ async def test_an_exclamation_mark_cuts_the_answer_and_a_stop_says_what_is_done_
 async def test_a_direct_message_is_answered_without_a_mention(seat, model):
     model.reply(text("Hello Ana."))
     await seat.by("dm-alpha").click()
+    await expect(seat.by("composer", seat.channel)).to_have_attribute("placeholder", "Message Alpha")
     await seat.write(seat.channel, "hello")
     answer = await seat.see(seat.channel, "Hello Ana.")
     await expect(answer).to_have_attribute("data-author", "Alpha")
