@@ -130,7 +130,6 @@ BENCHMARK = Benchmark(
         Row("disk", f"{DISK_TURNS:,} turns on disk", unit="KiB", meter="itself", once=True),
     ),
     sides=(side("SQLite", "sqlite"), side("Redis, on this machine", "redis"), side("memory", "memory")),
-    pictured=("turn", "push"),
     notes=(
         (
             "States of a few words. The tool turn is that of the first table, in a session with context-stack: the "

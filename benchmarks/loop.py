@@ -64,7 +64,7 @@ BENCHMARK = Benchmark(
         side("ours", "ours", "with_list"),
         side("ours, in a session with context-simple", "ours", "in_session"),
         side("ours, the same with ten hooks listening", "ours", "listened_to"),
-        side("ours, in a session with context-stack: durable, in SQLite", "ours", "durable"),
+        side("ours, durable: context-stack in SQLite", "ours", "durable"),
         side("a bare loop", "bare", "bare"),
         side("a bare loop that can be steered and stopped", "bare", "steerable"),
         side("amplifier-core, the smallest loop on it", "amplifier", "conversation", "amplifier-core"),
