@@ -61,8 +61,10 @@ class Model:
                 scene.tell("model", f"{self.name} is asked: request {self._asked}, {len(request.messages)} messages")
                 return await self._answered(steps, stream if self._streams else ResponseStream())
         finally:
-            self._judges.call_over(run)
-            self._judges.quiet.ended(activity, deaf=asyncio.current_task() in scene.deaf)
+            deaf = asyncio.current_task() in scene.deaf
+            if not deaf:  # else its run has gone on without it
+                self._judges.call_over(run)
+            self._judges.quiet.ended(activity, deaf=deaf)
 
     async def _answered(self, steps: Sequence[Step], stream: ResponseStream) -> ChatResponse:
         blocks: list[Any] = []
