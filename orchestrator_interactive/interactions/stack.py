@@ -323,9 +323,8 @@ class InteractionStack:
         nodes: list[Node] = []
         for piece in tree.pieces(tree.current, start, stop):
             found = await self._store.read(self.key, piece.segment, piece.start, piece.stop)
-            if (
-                not found and piece.stop - piece.start >= _PAGE
-            ):  # not a state that was damaged: there were never so many
+            # A single state may be damaged; where a whole page is missing, the number of states is.
+            if not found and piece.stop - piece.start >= _PAGE:
                 raise DamagedLog(f"Of {piece.stop - piece.start} states of {self.key.conversation_id} none is there.")
             there = {node.index: node for node in found}
             nodes += [there.get(i) or damaged(piece.segment, i) for i in range(piece.start, piece.stop)]

@@ -59,7 +59,7 @@ def flow_of(*states: BaseState) -> Flow:
     ids=lambda states: "-".join(type(each).__name__.removesuffix("State") for each in states),
 )
 def test_a_conversation_may_go_this_way(states: list[BaseState]) -> None:
-    flow_of(*states)
+    assert flow_of(*states).last == type(states[-1]).__name__
 
 
 @pytest.mark.parametrize(

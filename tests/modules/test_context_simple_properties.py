@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from orchestrator_interactive.kernel import events
 from orchestrator_interactive.kernel.testing import EventRecorder, MockProvider
 from orchestrator_interactive.modules import context_simple
-from orchestrator_interactive.modules.context_simple import begins_a_task as is_prompt
+from orchestrator_interactive.rows import is_prompt
 from orchestrator_interactive.tokens import estimate
 
 if TYPE_CHECKING:

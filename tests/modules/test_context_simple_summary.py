@@ -24,7 +24,7 @@ from context_summaries import PAIR, ROWS, Teller, mounted, note_of
 
 from orchestrator_interactive.kernel import AmplifierSession
 from orchestrator_interactive.kernel.messages import ChatResponse, TextBlock, Usage
-from orchestrator_interactive.modules import context_simple
+from orchestrator_interactive.rows import is_prompt
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.messages import ChatRequest
@@ -40,7 +40,7 @@ async def test_a_summary_stands_in_for_what_is_left_out_and_the_history_is_untou
         user("the task"),
     ]
     assert is_note(view[0])
-    assert not context_simple.begins_a_task(view[0])
+    assert not is_prompt(view[0])
     assert size(view) <= 800
     assert not problems(view)
     assert await there.context.get_messages() == ROWS

@@ -29,6 +29,7 @@ from orchestrator_interactive.injection import NOTICE_PREFIX, PREFIX
 from orchestrator_interactive.kernel import events
 from orchestrator_interactive.kernel.testing import EventRecorder
 from orchestrator_interactive.modules import context_simple
+from orchestrator_interactive.rows import is_prompt
 
 Row = dict[str, Any]
 
@@ -45,7 +46,7 @@ async def test_a_prompt_is_a_prompt_whatever_its_text_imitates(text: str) -> Non
 
 @pytest.mark.parametrize("other", [steer("more"), notice("a door fell shut"), from_hook("careful", "user"), late("c1")])
 async def test_what_came_meanwhile_is_no_prompt_though_it_is_a_user_row(other: Row) -> None:
-    assert not context_simple.begins_a_task(other)
+    assert not is_prompt(other)
     context = await a_context(user("the task"), *tool_steps(30), other, *tool_steps(30, 60))
     assert user("the task") in await context.get_messages_for_request(token_budget=900)
 

@@ -79,10 +79,13 @@ class SqliteStore:
         Raises:
             StoreError: it cannot be used; nothing was changed.
         """
-        thread = OneThread("conversation-log")
+        thread, connection = OneThread("conversation-log"), None
         try:
-            return cls(path, thread, await thread.run(sqlite_file.opened, path), sqlite_file.writer(path))
+            connection = await thread.run(sqlite_file.opened, path)
+            return cls(path, thread, connection, sqlite_file.writer(path))
         except BaseException as e:
+            if connection is not None:
+                await thread.run(connection.close)
             thread.end()
             if isinstance(e, sqlite3.Error | OSError):
                 raise StoreError(sqlite_file.problem(path, e)) from e
@@ -146,7 +149,7 @@ class SqliteStore:
         try:
             written = self._done(self._writer, _commit, key, change)
         except sqlite3.Error as e:
-            if e.sqlite_errorname.startswith("SQLITE_BUSY"):
+            if sqlite_file.is_busy(e):
                 return None
             raise StoreError(sqlite_file.problem(self._path, e)) from e
         self._since_checkpoint += 1

@@ -81,6 +81,11 @@ def writer(path: Path) -> sqlite3.Connection:
     return connection
 
 
+def is_busy(error: sqlite3.Error) -> bool:
+    """Whether somebody else is writing. Errors of Python's own module have no name."""
+    return str(getattr(error, "sqlite_errorname", "")).startswith("SQLITE_BUSY")
+
+
 def checkpoint(connection: sqlite3.Connection) -> None:
     """Bring what was written into the file itself, so that the log beside it begins anew; if not now, another time.
 

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 from orchestrator_interactive.kernel import events
 from orchestrator_interactive.kernel.interop import at_home
 from orchestrator_interactive.modules.context_simple.context import ContextOptions, SimpleContext
-from orchestrator_interactive.modules.context_simple.history import begins_a_task
 from orchestrator_interactive.options import read
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
 
-__all__ = ["ContextOptions", "SimpleContext", "begins_a_task", "mount"]
+__all__ = ["ContextOptions", "SimpleContext", "mount"]
 
 
 async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> SimpleContext:

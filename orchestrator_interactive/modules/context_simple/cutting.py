@@ -8,14 +8,13 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.modules.context_simple.history import (
-    begins_a_task,
     is_of_a_hook,
     is_of_the_model,
     is_result,
     is_said,
     is_system,
 )
-from orchestrator_interactive.rows import call_ids, metadata_of
+from orchestrator_interactive.rows import call_ids, is_prompt, metadata_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -143,7 +142,7 @@ def _first_fitting(rows: _Candidates, room: float, lasting: set[int], steps: Seq
 
 def _needed(rows: _Candidates) -> tuple[set[int], int]:
     """The rows that every view shows, and where the current task begins."""
-    prompt = next((i for i in range(rows.end - 1, -1, -1) if begins_a_task(rows.rows[i])), 0)
+    prompt = next((i for i in range(rows.end - 1, -1, -1) if is_prompt(rows.rows[i])), 0)
     begin = _begin_of_task(rows, prompt)
     needed = {i for i, row in enumerate(rows.rows) if is_system(row) and not is_of_a_hook(row)}
     needed |= {i for i in range(begin, rows.end) if is_said(rows.rows[i])}
@@ -153,7 +152,7 @@ def _needed(rows: _Candidates) -> tuple[set[int], int]:
 def _begin_of_task(rows: _Candidates, prompt: int) -> int:
     """Where the task begins: what an earlier run left unread, and what happened meanwhile, leads its prompt."""
     begin = prompt
-    while begin > 0 and not rows.is_answered(begin - 1) and not begins_a_task(rows.rows[begin - 1]):
+    while begin > 0 and not rows.is_answered(begin - 1) and not is_prompt(rows.rows[begin - 1]):
         begin -= 1
     return begin
 
@@ -196,7 +195,7 @@ def _awaited_steps(rows: _Candidates, needed: set[int]) -> list[_Step]:
         told = metadata_of(row)
         if told.get("pending"):
             pending[str(row.get("tool_call_id"))] = called_at.get(str(row.get("tool_call_id")), place)
-        elif begins_a_task(row):
+        elif is_prompt(row):
             pending.clear()  # a run waits for its calls: what is pending still has come to nothing
         results = told.get("results")
         for call_id in results if isinstance(results, list) else ():

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.rows import is_prompt, metadata_of
+from orchestrator_interactive.rows import metadata_of
 from orchestrator_interactive.tokens import estimate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     Row = dict[str, Any]
-
-begins_a_task = is_prompt
 
 
 class History:

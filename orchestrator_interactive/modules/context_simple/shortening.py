@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.modules.context_simple.history import begins_a_task, is_result, is_said
-from orchestrator_interactive.rows import MARK_END, abridged
+from orchestrator_interactive.modules.context_simple.history import is_result, is_said
+from orchestrator_interactive.rows import MARK_END, abridged, is_prompt
 from orchestrator_interactive.tokens import BYTES_PER_TOKEN, estimate
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def shortened_rows(history: History, shown: Sequence[int], excess: float) -> dic
     rows = history.rows
     results = [i for i in shown if is_result(rows[i])]
     said = [i for i in shown if is_said(rows[i])]
-    injected = [i for i in said[:-1] if not begins_a_task(rows[i])]
+    injected = [i for i in said[:-1] if not is_prompt(rows[i])]
     short: dict[int, Row] = {}
     for indices, least in ((results, _READABLE_TOKENS), (results, 0), (injected, _READABLE_TOKENS)):
         for i in indices:

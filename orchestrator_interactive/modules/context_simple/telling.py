@@ -6,9 +6,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel.models import sendable
-from orchestrator_interactive.modules.context_simple.history import begins_a_task, is_of_a_hook, is_system
+from orchestrator_interactive.modules.context_simple.history import is_of_a_hook, is_system
 from orchestrator_interactive.modules.context_simple.shortening import plain_text, shortened
-from orchestrator_interactive.rows import metadata_of
+from orchestrator_interactive.rows import is_prompt, metadata_of
 from orchestrator_interactive.tokens import BYTES_PER_TOKEN
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def _speaker(row: Row) -> str:
         case "tool":
             failed = ", failed" if metadata_of(row).get("is_error") else ""
             return f"Result of {row.get('name') or 'a tool'}, {row.get('tool_call_id')}{failed}"
-    return "User" if begins_a_task(row) or "injections" in metadata_of(row) else "Report"
+    return "User" if is_prompt(row) or "injections" in metadata_of(row) else "Report"
 
 
 def _calls(row: Row) -> Iterator[tuple[Any, Any, str]]:

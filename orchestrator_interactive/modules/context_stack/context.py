@@ -122,7 +122,7 @@ class StackContext:
         return [*self._preface, *map(row_of_message, await render_for_llm(self._stack, policy_name=self._policy))]
 
     async def get_messages(self) -> list[Row]:
-        """The whole history of the current branch; while nobody is at work, as it is now.
+        """The whole history of the current branch; at the beginning of a run, as it is now.
 
         Raises:
             StoreError: the log cannot be read.
