@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from context_histories import histories
-from context_rows import a_coordinator, from_hook, late, result, said, steer, thinking, user
+from context_rows import a_coordinator, from_hook, said, steer, thinking, user
 from hypothesis import given
 from hypothesis import strategies as st
 from interaction_states import json_values
+from stack_house import STEP, TURN, House, add
 
 from orchestrator_interactive.interactions import InteractionStack
-from orchestrator_interactive.interactions.errors import ConversationFinished, WriteConflict
+from orchestrator_interactive.interactions.errors import ConversationFinished
 from orchestrator_interactive.interactions.states import (
     AgentCallState,
     AgentResultState,
@@ -21,14 +22,12 @@ from orchestrator_interactive.interactions.states import (
     UserResponseState,
 )
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
-from orchestrator_interactive.kernel import AmplifierSession, events
+from orchestrator_interactive.kernel import AmplifierSession
 from orchestrator_interactive.kernel.hooks import HookRegistry
-from orchestrator_interactive.kernel.messages import ThinkingBlock, ToolCallBlock
+from orchestrator_interactive.kernel.messages import ToolCallBlock
 from orchestrator_interactive.kernel.testing import MockProvider
 from orchestrator_interactive.modules import context_stack
 from orchestrator_interactive.modules.context_simple import ContextOptions, SimpleContext
-from orchestrator_interactive.modules.context_stack import StackContext, StackOptions
-from orchestrator_interactive.rows import assistant_row, wire_call
 
 if TYPE_CHECKING:
     from orchestrator_interactive.interactions.states import BaseState
@@ -38,37 +37,10 @@ Row = dict[str, Any]
 OPTIONS = {"max_tokens": 400, "system_prompt": "You help."}
 
 
-class House:
-    """A store, and contexts that come and go over it as processes do."""
-
-    def __init__(self) -> None:
-        self.store = MemoryStore()
-
-    def stack(self) -> InteractionStack:
-        return InteractionStack(self.store, "c", "a")
-
-    def context(self, **options: Any) -> StackContext:
-        return StackContext(StackOptions(**options), HookRegistry(), self.stack())
-
-    async def kinds(self) -> list[str]:
-        stack = self.stack()
-        return [entry.kind.removesuffix("State") async for entry in stack.iter_last_n(await stack.length())]
-
-
 @pytest.fixture
 def house() -> House:
     return House()
 
-
-async def add(context: StackContext | SimpleContext, *rows: Row) -> None:
-    for row in rows:
-        await context.add_message(row)
-
-
-LOOKS = [ToolCallBlock(id="1", name="look", input={"at": "a"}), ToolCallBlock(id="2", name="look", input={"at": "b"})]
-STEP = assistant_row([ThinkingBlock(thinking="Hm.", signature="c2ln"), *LOOKS], [])
-STEP["tool_calls"] = [wire_call(block.id, block.name, block.input) for block in LOOKS]
-TURN = [user("Hello!"), STEP, result("1", "one"), result("2", "two"), said("Done.", thinking("So."))]
 
 # What other people's loops and hooks put into contexts.
 ODD: list[Row] = [
@@ -291,104 +263,6 @@ class TestRenderPolicies:
     async def test_one_that_nobody_knows_is_told_at_once(self) -> None:
         with pytest.raises(ValueError, match=r"no render policy 'poem'; there are: agents, default, .*summary"):
             await context_stack.mount(a_coordinator(), {"render_policy": "poem"})
-
-
-class TestChangedFromElsewhere:
-    async def test_the_next_thing_that_people_say_goes_on_from_there(self, house: House) -> None:
-        context = house.context()
-        await add(context, *TURN)
-        await house.stack().rewind(0)
-        await add(context, user("Once more."), said("Fine."))
-        rows = [user("Hello!"), user("Once more."), said("Fine.")]
-        assert await context.get_messages() == rows == await house.context().get_messages()
-
-    async def test_so_it_does_on_another_branch(self, house: House) -> None:
-        context = house.context()
-        await add(context, *TURN)
-        stack = house.stack()
-        await stack.checkout(await stack.fork(0, "short"))
-        await add(context, user("Once more."))
-        assert await context.get_messages_for_request() == [user("Hello!"), user("Once more.")]
-
-    async def test_a_run_that_is_on_ends_with_a_sentence(self, house: House) -> None:
-        context = house.context()
-        await add(context, *TURN[:2])
-        await house.stack().rewind(0)
-        for row in TURN[2:4]:
-            with pytest.raises(WriteConflict, match="changed from elsewhere while I was at work"):
-                await context.add_message(row)
-        assert await house.context().get_messages() == TURN[:1]
-
-    async def test_what_is_said_after_that_is_taken_in(self, house: House) -> None:
-        context = house.context()
-        await add(context, *TURN[:2])
-        await house.stack().rewind(0)
-        with pytest.raises(WriteConflict):
-            await context.add_message(TURN[2])
-        await add(context, user("Go on."), said("Yes."))
-        assert await context.get_messages() == [TURN[0], user("Go on."), said("Yes.")]
-
-    @pytest.mark.parametrize("row", [steer("Faster"), from_hook("Look here"), late("1", "late"), said("And so on.")])
-    @pytest.mark.parametrize("so_far", [2, 4, 5])
-    async def test_a_run_that_is_on_takes_nothing_to_another_place(self, house: House, row: Row, so_far: int) -> None:
-        context = house.context()
-        await add(context, *TURN[:so_far])
-        await house.stack().rewind(0)
-        with pytest.raises(WriteConflict):
-            await context.add_message(row)
-        assert await house.context().get_messages() == TURN[:1]
-
-    async def test_a_run_is_told_even_where_its_tools_have_looked_at_the_log_meanwhile(self, house: House) -> None:
-        stack = house.stack()
-        context = StackContext(StackOptions(), HookRegistry(), stack)
-        await add(context, *TURN[:2])
-        await house.stack().rewind(0)
-        await stack.refresh()
-        with pytest.raises(WriteConflict):
-            await context.add_message(TURN[2])
-
-    async def test_a_run_whose_tool_rewinds_the_conversation_is_told(self, house: House) -> None:
-        stack = house.stack()
-        context = StackContext(StackOptions(), HookRegistry(), stack)
-        await add(context, *TURN[:2])
-        await stack.rewind(0)
-        with pytest.raises(WriteConflict):
-            await context.add_message(TURN[2])
-
-    async def test_what_tools_push_themselves_is_no_move(self, house: House) -> None:
-        stack = house.stack()
-        context = StackContext(StackOptions(), HookRegistry(), stack)
-        await add(context, *TURN[:2])
-        await stack.push(AgentCallState("helper", "Look", correlation_id="7"), AgentResultState("7", "Found"))
-        await add(context, *TURN[2:])
-        assert await house.context().get_messages() == TURN
-
-    async def test_whatever_a_run_begins_with_goes_on_from_there(self, house: House) -> None:
-        context = house.context()
-        await add(context, *TURN)
-        await house.stack().rewind(0)
-        await context.on_run(events.EXECUTION_START, {})
-        await add(context, from_hook("Good morning"), user("Once more."))
-        assert await house.context().get_messages() == [TURN[0], from_hook("Good morning"), user("Once more.")]
-
-    async def test_after_a_run_that_was_stopped_the_next_one_goes_on_from_there(self) -> None:
-        coordinator, house = a_coordinator(), House()
-        coordinator.register_capability("interactions.store", house.store)
-        await context_stack.mount(coordinator, {"conversation_id": "c", "agent_id": "a"})
-        context = coordinator.get("context")
-        await add(context, *TURN[:4])
-        await house.stack().rewind(0)
-        assert await context.get_messages() == TURN[:4]
-        await coordinator.hooks.emit(events.EXECUTION_START, {"prompt": "Once more."})
-        assert await context.get_messages() == TURN[:1]
-        await add(context, steer("Left behind"), user("Once more."))
-        assert await context.get_messages() == [TURN[0], steer("Left behind"), user("Once more.")]
-
-    async def test_of_two_processes_one_wins_and_the_other_goes_on_after_it(self, house: House) -> None:
-        one, other = house.context(), house.context()
-        await asyncio.gather(one.get_messages(), other.get_messages())
-        await asyncio.gather(one.add_message(user("One")), other.add_message(user("Other")))
-        assert await house.context().get_messages() == [user("One"), user("Other")]
 
 
 class TestReplacing:

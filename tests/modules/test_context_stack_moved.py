@@ -1,0 +1,131 @@
+"""A conversation that somebody rewinds, or takes to another branch, while an agent is in it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from context_rows import a_coordinator, from_hook, late, said, steer, user
+from stack_house import TURN, House, add
+
+from orchestrator_interactive.interactions.errors import WriteConflict
+from orchestrator_interactive.interactions.states import AgentCallState, AgentResultState
+from orchestrator_interactive.kernel import events
+from orchestrator_interactive.kernel.hooks import HookRegistry
+from orchestrator_interactive.modules import context_stack
+from orchestrator_interactive.modules.context_stack import StackContext, StackOptions
+
+Row = dict[str, Any]
+
+
+@pytest.fixture
+def house() -> House:
+    return House()
+
+
+async def test_the_next_thing_that_people_say_goes_on_from_there(house: House) -> None:
+    context = house.context()
+    await add(context, *TURN)
+    await house.stack().rewind(0)
+    await add(context, user("Once more."), said("Fine."))
+    rows = [user("Hello!"), user("Once more."), said("Fine.")]
+    assert await context.get_messages() == rows == await house.context().get_messages()
+
+
+async def test_so_it_does_on_another_branch(house: House) -> None:
+    context = house.context()
+    await add(context, *TURN)
+    stack = house.stack()
+    await stack.checkout(await stack.fork(0, "short"))
+    await add(context, user("Once more."))
+    assert await context.get_messages_for_request() == [user("Hello!"), user("Once more.")]
+
+
+async def test_a_run_that_is_on_ends_with_a_sentence(house: House) -> None:
+    context = house.context()
+    await add(context, *TURN[:2])
+    await house.stack().rewind(0)
+    for row in TURN[2:4]:
+        with pytest.raises(WriteConflict, match="changed from elsewhere while I was at work"):
+            await context.add_message(row)
+    assert await house.context().get_messages() == TURN[:1]
+
+
+async def test_what_is_said_after_that_is_taken_in(house: House) -> None:
+    context = house.context()
+    await add(context, *TURN[:2])
+    await house.stack().rewind(0)
+    with pytest.raises(WriteConflict):
+        await context.add_message(TURN[2])
+    await add(context, user("Go on."), said("Yes."))
+    assert await context.get_messages() == [TURN[0], user("Go on."), said("Yes.")]
+
+
+@pytest.mark.parametrize("row", [steer("Faster"), from_hook("Look here"), late("1", "late"), said("And so on.")])
+@pytest.mark.parametrize("so_far", [2, 4, 5])
+async def test_a_run_that_is_on_takes_nothing_to_another_place(house: House, row: Row, so_far: int) -> None:
+    context = house.context()
+    await add(context, *TURN[:so_far])
+    await house.stack().rewind(0)
+    with pytest.raises(WriteConflict):
+        await context.add_message(row)
+    assert await house.context().get_messages() == TURN[:1]
+
+
+async def test_a_run_is_told_even_where_its_tools_have_looked_at_the_log_meanwhile(house: House) -> None:
+    stack = house.stack()
+    context = StackContext(StackOptions(), HookRegistry(), stack)
+    await add(context, *TURN[:2])
+    await house.stack().rewind(0)
+    await stack.refresh()
+    with pytest.raises(WriteConflict):
+        await context.add_message(TURN[2])
+
+
+async def test_a_run_whose_tool_rewinds_the_conversation_is_told(house: House) -> None:
+    stack = house.stack()
+    context = StackContext(StackOptions(), HookRegistry(), stack)
+    await add(context, *TURN[:2])
+    await stack.rewind(0)
+    with pytest.raises(WriteConflict):
+        await context.add_message(TURN[2])
+
+
+async def test_what_tools_push_themselves_is_no_move(house: House) -> None:
+    stack = house.stack()
+    context = StackContext(StackOptions(), HookRegistry(), stack)
+    await add(context, *TURN[:2])
+    await stack.push(AgentCallState("helper", "Look", correlation_id="7"), AgentResultState("7", "Found"))
+    await add(context, *TURN[2:])
+    assert await house.context().get_messages() == TURN
+
+
+async def test_whatever_a_run_begins_with_goes_on_from_there(house: House) -> None:
+    context = house.context()
+    await add(context, *TURN)
+    await house.stack().rewind(0)
+    await context.on_run(events.EXECUTION_START, {})
+    await add(context, from_hook("Good morning"), user("Once more."))
+    assert await house.context().get_messages() == [TURN[0], from_hook("Good morning"), user("Once more.")]
+
+
+async def test_after_a_run_that_was_stopped_the_next_one_goes_on_from_there() -> None:
+    coordinator, house = a_coordinator(), House()
+    coordinator.register_capability("interactions.store", house.store)
+    await context_stack.mount(coordinator, {"conversation_id": "c", "agent_id": "a"})
+    context = coordinator.get("context")
+    await add(context, *TURN[:4])
+    await house.stack().rewind(0)
+    assert await context.get_messages() == TURN[:4]
+    await coordinator.hooks.emit(events.EXECUTION_START, {"prompt": "Once more."})
+    assert await context.get_messages() == TURN[:1]
+    await add(context, steer("Left behind"), user("Once more."))
+    assert await context.get_messages() == [TURN[0], steer("Left behind"), user("Once more.")]
+
+
+async def test_of_two_processes_one_wins_and_the_other_goes_on_after_it(house: House) -> None:
+    one, other = house.context(), house.context()
+    await asyncio.gather(one.get_messages(), other.get_messages())
+    await asyncio.gather(one.add_message(user("One")), other.add_message(user("Other")))
+    assert await house.context().get_messages() == [user("One"), user("Other")]
