@@ -23,6 +23,10 @@ class WriteConflict(InteractionError):  # noqa: N818
     """Somebody else has written to this conversation; look at it again before you write."""
 
 
+class Fenced(WriteConflict):
+    """Another owner has taken this conversation over; nothing was written, and nothing more will be."""
+
+
 class NoSuchState(InteractionError, LookupError):  # noqa: N818
     """There is no state at this index."""
 
@@ -53,6 +57,10 @@ class NewerState(Unreadable):
 
 class StoreError(InteractionError):
     """The store cannot be used."""
+
+
+class StoreAway(StoreError):  # noqa: N818 - a fact about the store
+    """The store cannot be reached just now; trying again later makes sense."""
 
 
 class DamagedLog(StoreError):  # noqa: N818

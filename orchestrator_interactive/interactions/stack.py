@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from orchestrator_interactive.interactions.errors import DamagedLog, NoSuchState, Unreadable, WriteConflict
+from orchestrator_interactive.interactions.errors import DamagedLog, Fenced, NoSuchState, Unreadable, WriteConflict
 from orchestrator_interactive.interactions.flow import after, answers
 from orchestrator_interactive.interactions.records import DAMAGED, Flow, Key, Node, damaged
 from orchestrator_interactive.interactions.serializers import decode, encode
@@ -91,6 +91,7 @@ class InteractionStack:
         self._seen: _Seen | None = None
         self._left: Tree | None = None
         self._moves = self._version = 0
+        self._fence: int | None = None
         self._one_at_a_time = asyncio.Lock()
 
     @property
@@ -114,6 +115,8 @@ class InteractionStack:
                 raise conflict(self.key)
             try:
                 return await self._push(seen, states)
+            except Fenced:
+                raise
             except WriteConflict:
                 now = await self._look()
                 if not _ends_alike(seen.log.tree, now.log.tree):
@@ -205,6 +208,16 @@ class InteractionStack:
             self._seen = None
             await self._look()
 
+    async def fence(self, token: int) -> None:
+        """Keep out whoever writes with a lower token, and write with this one from here on; the next use looks again.
+
+        Raises:
+            Fenced: a higher one has been here. So do all methods that write, from then on.
+        """
+        async with self._one_at_a_time:
+            self._fence, self._seen = token, None
+            await self._store.fence(self.key, token)
+
     async def current(self) -> BaseState | None:
         """The last state; `None`: the conversation is empty.
 
@@ -251,7 +264,7 @@ class InteractionStack:
         if nodes:
             end, now = log.tree.head.end + len(nodes), nodes[-1].envelope["ts"]
             tree = log.tree.grown(end, now)
-            await self._commit(Change(log.version, end, now, None if log.version else tree, nodes))
+            await self._commit(Change(log.version, end, now, None if log.version else tree, nodes, fence=self._fence))
             self._see(Log(log.version + 1, tree), nodes[-1], pushed=True)
         return tuple(node.ref(self.key) for node in nodes)
 
@@ -271,7 +284,7 @@ class InteractionStack:
     ) -> None:
         """Commit other branches than before."""
         head = tree.head
-        await self._commit(Change(seen.log.version, head.end, head.written, tree, nodes, cuts))
+        await self._commit(Change(seen.log.version, head.end, head.written, tree, nodes, cuts, fence=self._fence))
         self._see(Log(seen.log.version + 1, tree), last)
 
     def _nodes(self, last: Node | None, tree: Tree, states: Sequence[BaseState]) -> list[Node]:

@@ -108,9 +108,9 @@ async def test_a_file_of_another_application_is_refused(tmp_path, statements):
 async def test_a_file_of_a_newer_version_is_refused(tmp_path):
     path = tmp_path / "logs.db"
     await _made(path)
-    _changed(path, "PRAGMA user_version = 2")
+    _changed(path, "PRAGMA user_version = 3")
     before = path.read_bytes()
-    with pytest.raises(StoreError, match="has version 2, and this installation knows 1: update it"):
+    with pytest.raises(StoreError, match="has version 3, and this installation knows 2: update it"):
         await open_store(f"sqlite:{path}")
     assert path.read_bytes() == before
 

@@ -22,7 +22,7 @@ from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.interactions.stores.base import Change
 from orchestrator_interactive.interactions.tree import Piece
 
-LOG = f"interactions:{{{KEY.path}}}"
+LOG = "interactions:{T1:C1:1700000000.000100}/alpha"
 OTHER = Key("other", "beta")
 
 
@@ -277,14 +277,16 @@ async def test_the_index_forgets_what_has_long_been_gone_and_nothing_else(redis,
         assert set(entries) == {KEY.path.encode(), b"on/its-way"}
 
 
-async def test_all_keys_of_a_log_lie_in_one_slot(redis, redis_url):
+async def test_all_keys_of_a_conversation_lie_in_one_slot(redis, redis_url):
     async with _opened(redis_url) as store:
         key = Key("{a}", "b}{c")
         await plant(store, key, states(0, 3))
         await plant(store, Key("{a}", "other"))
         await store.remove(key, 1)
-        keys = [name for name in redis.ask("KEYS", "*") if b"b%7D" in name]
-        assert [name.count(b"{") for name in keys] == [1]
+        keys = [name for name in redis.ask("KEYS", "*") if b"%7Ba%7D" in name]
+        assert len(keys) == 2
+        assert {name[name.index(b"{") : name.index(b"}")] for name in keys} == {b"{%7Ba%7D"}
+        assert {name.count(b"{") for name in keys} == {1}
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _KNOWN = "`memory:`, `sqlite:PATH`, `redis://HOST:PORT/DB` and `rediss://HOST:PORT/DB`"
 
-__all__ = ["open_store"]
+__all__ = ["open_store", "sqlite_path"]
 
 
 async def open_store(url: str) -> LogStore:
@@ -35,19 +35,20 @@ async def open_store(url: str) -> LogStore:
         case "memory:" if not rest:
             return MemoryStore()
         case "sqlite:":
-            return await SqliteStore.open(_path(rest))
+            return await SqliteStore.open(sqlite_path(url))
         case "redis:" | "rediss:":
             return await RedisStore.open(url)
     # It is not repeated: it may hold a password.
     raise StoreError(f"The URL of the conversation log names no store that is known; known are {_KNOWN}.")
 
 
-def _path(rest: str) -> Path:
+def sqlite_path(url: str) -> Path:
     """The file that an SQLite URL names.
 
     Raises:
         StoreError: it names none.
     """
+    rest = url.removeprefix("sqlite:")
     if rest.startswith("//") and not rest.startswith("///"):
         raise StoreError("An SQLite URL has one slash or three: `sqlite:logs.db`, or `sqlite:///var/lib/logs.db`.")
     name = rest.removeprefix("//")

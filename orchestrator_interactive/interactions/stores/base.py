@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import secrets
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from orchestrator_interactive.interactions.errors import WriteConflict
+from orchestrator_interactive.interactions.errors import Fenced, WriteConflict
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -37,6 +39,8 @@ class Change:
         tree: the branches afterwards, where anything but the current one's end and time is another; a new log has one.
         nodes: new states, all in the current branch's segment, whose indices go on from its last own one.
         cuts: states to forget.
+        fence: the token of whoever writes; nothing is written where the log's fence is higher. `None`: not asked.
+        id: the change's own, by which it is known again when it is asked for once more.
     """
 
     version: int
@@ -45,12 +49,21 @@ class Change:
     tree: Tree | None = None
     nodes: Sequence[Node] = ()
     cuts: Sequence[Piece] = ()
+    fence: int | None = None
+    id: str = field(default_factory=partial(secrets.token_hex, 8), compare=False)
 
 
 def conflict(key: Key) -> WriteConflict:
     return WriteConflict(
         f"Somebody else has written to conversation {key.conversation_id} of {key.agent_id}: "
         "nothing was written. Look at it again, then repeat what still makes sense."
+    )
+
+
+def fenced(key: Key) -> Fenced:
+    return Fenced(
+        f"Another owner has taken conversation {key.conversation_id} of {key.agent_id} over: nothing was written. "
+        "Leave it to them."
     )
 
 
@@ -78,7 +91,8 @@ def refuse_broken_text(*texts: str) -> None:
 class LogStore(Protocol):
     """Keeps logs. Every method is atomic, and may be called by any number of tasks at once.
 
-    All raise StoreError where the store cannot be used: the message says why and what to do.
+    All raise StoreError where the store cannot be used: the message says why and what to do. It is StoreAway where
+    trying again later makes sense.
     """
 
     async def load(self, key: Key) -> Log | None:
@@ -89,9 +103,19 @@ class LogStore(Protocol):
         """Write a change.
 
         Where the caller is cancelled, it was written, or never will be, once the next call for this key is answered.
+        After StoreAway it may have been written; the same change, asked for again, is written once.
 
         Raises:
-            WriteConflict: the log has another version than the change expects; nothing was written.
+            WriteConflict: the log has another version than the change expects; nothing was written. It is Fenced where
+                the log's fence is higher than the change's.
+        """
+        ...
+
+    async def fence(self, key: Key, token: int) -> None:
+        """Keep out whoever writes with a lower token; the log need not be there yet, and may be removed meanwhile.
+
+        Raises:
+            Fenced: a higher one has been here.
         """
         ...
 

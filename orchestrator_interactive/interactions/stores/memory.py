@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from orchestrator_interactive.interactions.stores.base import (
     Log,
     conflict,
+    fenced,
     is_within,
     refuse_broken_text,
     refuse_orphan,
@@ -25,6 +26,8 @@ class MemoryStore:
     def __init__(self) -> None:
         self._logs: dict[Key, Log] = {}
         self._nodes: dict[Key, dict[tuple[int, int], Node]] = {}
+        self._fences: dict[Key, int] = {}
+        self._last: dict[Key, str] = {}
         self._agents: dict[str, str] = {}
 
     async def load(self, key: Key) -> Log | None:
@@ -32,9 +35,14 @@ class MemoryStore:
 
     async def commit(self, key: Key, change: Change) -> None:
         refuse_orphan(change)
+        if self._last.get(key) == change.id:
+            return
+        if change.fence is not None and self._fences.get(key, 0) > change.fence:
+            raise fenced(key)
         log = self._logs.get(key)
         if (log.version if log else 0) != change.version:
             raise conflict(key)
+        self._last[key] = change.id
         tree = change.tree or self._logs[key].tree
         self._logs[key] = Log(change.version + 1, tree.grown(change.end, change.written))
         nodes = self._nodes.setdefault(key, {})
@@ -42,6 +50,11 @@ class MemoryStore:
         for cut in change.cuts:
             for index in range(cut.start, cut.stop):
                 nodes.pop((cut.segment, index), None)
+
+    async def fence(self, key: Key, token: int) -> None:
+        if self._fences.get(key, 0) > token:
+            raise fenced(key)
+        self._fences[key] = token
 
     async def read(self, key: Key, segment: int, start: int, stop: int) -> list[Node]:
         nodes = self._nodes.get(key, {})
@@ -63,6 +76,7 @@ class MemoryStore:
             raise conflict(key)
         self._logs.pop(key, None)
         self._nodes.pop(key, None)
+        self._last.pop(key, None)
 
     async def save_agent(self, agent_id: str, config: str) -> None:
         refuse_broken_text(agent_id, config)

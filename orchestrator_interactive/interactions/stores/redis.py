@@ -2,63 +2,57 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import secrets
 import time
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Self, TypeVar
-
-from redis import exceptions
+from typing import TYPE_CHECKING, Any, Self
 
 from orchestrator_interactive.interactions import tree as trees
-from orchestrator_interactive.interactions.errors import StoreError
 from orchestrator_interactive.interactions.records import Key, about, damaged
-from orchestrator_interactive.interactions.stores import redis_scripts, redis_url, stored
-from orchestrator_interactive.interactions.stores.base import conflict, is_within, refuse_broken_text, refuse_orphan
+from orchestrator_interactive.interactions.stores import redis_scripts, stored
+from orchestrator_interactive.interactions.stores.base import (
+    conflict,
+    fenced,
+    is_within,
+    refuse_broken_text,
+    refuse_orphan,
+)
+from orchestrator_interactive.interactions.stores.redis_client import RedisClient, to_its_end
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+    from collections.abc import AsyncIterator, Sequence
 
     from orchestrator_interactive.interactions.records import Node
     from orchestrator_interactive.interactions.stores.base import Change, Log
-    from orchestrator_interactive.interactions.stores.redis_url import Server
-
-T = TypeVar("T")
 
 _as_json = json.JSONEncoder(separators=(",", ":")).encode
 
 # All logs, and when each was begun; apart from them, since on a cluster they live on many servers.
 _INDEX = "interactions:logs"
 _AGENTS = "interactions:agents"
-# Of a log; what stands in braces decides where it lies on a cluster.
-_PLACE = "interactions:{%s}"
 _STATE = re.compile(rb"(\d+)/(\d+)")
 # Of states or logs that are read at a time.
 _PAGE = 500
 # Whoever has entered a log in the index has written it long before this is over, in seconds.
 _ENTERED_S = 60 * 60
+# For how long the fence of a log that is not there is kept, in seconds: nobody who was kept out comes later.
+_FENCE_S = 7 * 24 * 60 * 60
+
+_WRITTEN = " Whether the change was written is not known: look at the conversation again."
+_REMOVED = " Whether the conversation was removed is not known: look for it again."
 
 
 class RedisStore:
     """Logs in a Redis server.
 
     A log is one hash, so that it lasts, expires and moves as a whole: its version, end, time and tree, and each
-    state under "segment/index".
+    state under "segment/index"; and its fence, which it may have before the rest.
     """
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
-        # What its commands give is `bytes`; its types allow for much else.
-        self._redis: Any = server.client
-        self._commit = self._redis.register_script(redis_scripts.COMMIT)
-        self._remove = self._redis.register_script(redis_scripts.REMOVE)
-        self._tidy = self._redis.register_script(redis_scripts.TIDY)
-        self._underway = 0
-        self._is_idle = asyncio.Event()
-        self._is_idle.set()
-        self._is_open = True
+    def __init__(self, client: RedisClient) -> None:
+        self._client = client
+        self._redis = client.redis
 
     @classmethod
     async def open(cls, url: str) -> Self:
@@ -67,9 +61,9 @@ class RedisStore:
         Raises:
             StoreError: it cannot be used; nothing was changed.
         """
-        store = cls(redis_url.server(url))
+        store = cls(await RedisClient.open(url))
         try:
-            with store._asking():
+            async with store._client.asking():
                 # It takes nothing out, and only a server that can be written lets it through.
                 await store._redis.zrem(_INDEX, "")
         except BaseException:
@@ -78,8 +72,8 @@ class RedisStore:
         return store
 
     async def load(self, key: Key) -> Log | None:
-        with self._asking():
-            row = await self._redis.hmget(_place(key), ["version", "end", "written", "tree"])
+        async with self._client.asking():
+            row = await self._redis.hmget(_place(key.path), ["version", "end", "written", "tree"])
             if any(row):  # the index may have been lost
                 await self._redis.zadd(_INDEX, {key.path: time.time()}, nx=True)
         version, end, written, tree = row
@@ -87,28 +81,34 @@ class RedisStore:
 
     async def commit(self, key: Key, change: Change) -> None:
         refuse_orphan(change)
-        with self._asking(" Whether the change was written is not known: look at the conversation again."):
-            done = await _to_its_end(self._write(key, change))
-        if not done:
-            raise conflict(key)
+        with self._client.underway():
+            done = await to_its_end(self._write(key, change))
+        if done != 1:
+            raise conflict(key) if done == 0 else fenced(key)
+
+    async def fence(self, key: Key, token: int) -> None:
+        if not await self._client.run(redis_scripts.FENCE, [_place(key.path)], [token, _FENCE_S]):
+            raise fenced(key)
 
     async def read(self, key: Key, segment: int, start: int, stop: int) -> list[Node]:
         return await self._read(key, [(segment, index) for index in range(start, stop)])
 
     async def keys(self) -> list[Key]:
-        with self._asking():
-            entries = await self._redis.zrange(_INDEX, 0, -1, withscores=True)
+        with self._client.underway():
+            async with self._client.asking():
+                entries = await self._redis.zrange(_INDEX, 0, -1, withscores=True)
             written = await self._written([path for path, _ in entries])
             gone = [each for each in entries if each[0] not in written and each[1] < time.time() - _ENTERED_S]
             if gone:
-                await self._tidy([_INDEX], [part for entry in gone for part in entry])
+                tidy = [part for entry in gone for part in entry]
+                await self._client.run(redis_scripts.TIDY, [_INDEX], tidy)
         keys = {key: when for path, when in written.items() if (key := _key_of(path)) is not None}
         return sorted(keys, key=lambda key: (-keys[key], key.conversation_id, key.agent_id))
 
     async def scan(self, since: float, until: float, kinds: Sequence[str]) -> AsyncIterator[tuple[Key, Node]]:
         for key in await self.keys():
-            with self._asking():
-                fields = await self._redis.hkeys(_place(key))
+            async with self._client.asking():
+                fields = await self._redis.hkeys(_place(key.path))
             places = sorted((int(found[1]), int(found[2])) for field in fields if (found := _STATE.fullmatch(field)))
             for at in range(0, len(places), _PAGE):
                 for node in await self._read(key, places[at : at + _PAGE]):
@@ -116,42 +116,44 @@ class RedisStore:
                         yield key, node
 
     async def remove(self, key: Key, version: int) -> None:
-        with self._asking(" Whether the conversation was removed is not known: look for it again."):
-            done = await self._remove([_place(key), f"{_place(key)}:removed"], [version, secrets.token_hex(8)])
+        place = _place(key.path)
+        told = [version, secrets.token_hex(8), _FENCE_S]
+        done = await self._client.run(redis_scripts.REMOVE, [place, place + b":removed"], told, doubt=_REMOVED)
         if not done:
             raise conflict(key)
 
     async def save_agent(self, agent_id: str, config: str) -> None:
         refuse_broken_text(agent_id, config)
-        with self._asking():
+        async with self._client.asking():
             await self._redis.hset(_AGENTS, agent_id, config)
 
     async def agents(self) -> dict[str, str]:
-        with self._asking():
+        async with self._client.asking():
             found = await self._redis.hgetall(_AGENTS)
         return dict(sorted((agent_id.decode(), config.decode()) for agent_id, config in found.items()))
 
     async def forget_agent(self, agent_id: str) -> None:
-        with self._asking():
+        async with self._client.asking():
             await self._redis.hdel(_AGENTS, agent_id)
 
     async def aclose(self) -> None:
         """Close the connections once all that is on its way is written."""
-        self._is_open = False
-        await self._is_idle.wait()
-        await self._redis.aclose()
+        await self._client.aclose()
 
-    async def _write(self, key: Key, change: Change) -> bool:
+    async def _write(self, key: Key, change: Change) -> int:
+        place, told = _place(key.path), _told(change, self._client.ttl_s)
         if change.tree is not None:
             # Before the log, so that none is ever missing from the index.
-            await self._redis.zadd(_INDEX, {key.path: time.time()})
-        return bool(await self._commit([_place(key)], _told(change, self._server.ttl_s)))
+            async with self._client.asking(_WRITTEN):
+                await self._redis.zadd(_INDEX, {key.path: time.time()})
+        done: int = await self._client.run(redis_scripts.COMMIT, [place], told, doubt=_WRITTEN)
+        return done
 
     async def _read(self, key: Key, places: Sequence[tuple[int, int]]) -> list[Node]:
         if not places:
             return []
-        with self._asking():
-            values = await self._redis.hmget(_place(key), [f"{segment}/{index}" for segment, index in places])
+        async with self._client.asking():
+            values = await self._redis.hmget(_place(key.path), [f"{segment}/{index}" for segment, index in places])
         return [_node(place, raw) for place, raw in zip(places, values, strict=True) if raw is not None]
 
     async def _written(self, paths: list[bytes]) -> dict[bytes, float]:
@@ -159,45 +161,18 @@ class RedisStore:
         found: dict[bytes, float] = {}
         for at in range(0, len(paths), _PAGE):
             page = paths[at : at + _PAGE]
-            async with self._redis.pipeline(transaction=False) as pipe:
+            async with self._client.asking(), self._redis.pipeline(transaction=False) as pipe:
                 for path in page:
-                    pipe.hget(_PLACE.encode() % path, "written")
+                    pipe.hget(_place(path), "written")
                 times = await pipe.execute()
             found |= {path: _number(when) or 0.0 for path, when in zip(page, times, strict=True) if when is not None}
         return found
 
-    @contextmanager
-    def _asking(self, doubt: str = "") -> Iterator[None]:
-        """Say in a sentence what went wrong; `doubt` is added where the server may have done its work unseen."""
-        if not self._is_open:
-            raise StoreError("The conversation log has been closed: open it again.")
-        self._underway += 1
-        self._is_idle.clear()
-        try:
-            yield
-        except (exceptions.ConnectionError, exceptions.TimeoutError) as e:
-            raise StoreError(redis_url.problem(self._server.place, e) + doubt) from e
-        except (exceptions.RedisError, OSError) as e:
-            raise StoreError(redis_url.problem(self._server.place, e)) from e
-        finally:
-            self._underway -= 1
-            if not self._underway:
-                self._is_idle.set()
 
-
-async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
-    """Do it, and wait for its end even where the caller is cancelled: what comes next must see what was written."""
-    task = asyncio.create_task(work)
-    try:
-        return await asyncio.shield(task)
-    finally:
-        while not task.done():
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait([task])
-
-
-def _place(key: Key) -> str:
-    return _PLACE % key.path
+def _place(path: str | bytes) -> bytes:
+    """The key of a log. What stands in braces, its conversation, decides where it lies on a cluster."""
+    conversation, slash, agent = (path.encode() if isinstance(path, str) else path).partition(b"/")
+    return b"interactions:{" + conversation + b"}" + slash + agent
 
 
 def _told(change: Change, ttl_s: int) -> list[Any]:
@@ -205,7 +180,8 @@ def _told(change: Change, ttl_s: int) -> list[Any]:
     tree = "" if change.tree is None else _as_json(trees.written(change.tree))
     nodes = [part for node in change.nodes for part in (f"{node.segment}/{node.index}", _value(node))]
     cuts = [part for cut in change.cuts for part in (cut.segment, cut.start, cut.stop)]
-    head = [change.version, secrets.token_hex(8), change.end, change.written, tree, ttl_s]
+    head = [change.version, change.id, change.end, change.written, tree, ttl_s]
+    head.append("" if change.fence is None else change.fence)
     return [*head, len(change.nodes), *nodes, *cuts]
 
 

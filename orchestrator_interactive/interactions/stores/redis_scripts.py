@@ -5,17 +5,23 @@ A script that was sent again after a lost connection finds what it did the first
 
 from __future__ import annotations
 
+from orchestrator_interactive.interactions.stores.redis_client import Script
+
 # KEYS: the log. ARGV: the version that it has; the id of this change; end; written; tree, blank: as before; for how
-# many seconds the log is kept, 0: for ever; the number of states, then field and value of each; segment, start and
-# stop of each cut. Gives 1, or 0 where the log has another version.
-COMMIT = """
-local found = redis.call('HMGET', KEYS[1], 'version', 'ids')
+# many seconds the log is kept, 0: for ever; the token of whoever writes, blank: not asked; the number of states, then
+# field and value of each; segment, start and stop of each cut. Gives 1, or 0 where the log has another version, or -1
+# where its fence is higher.
+COMMIT = Script("""
+local found = redis.call('HMGET', KEYS[1], 'version', 'ids', 'fence')
 local ids = found[2] or ''
-if (found[1] or '0') ~= ARGV[1] then
-    return string.find(ids, ARGV[2], 1, true) and 1 or 0
+if (found[1] or '0') ~= ARGV[1] or tonumber(found[3] or '0') > (tonumber(ARGV[7]) or math.huge) then
+    if string.find(ids, ARGV[2], 1, true) then
+        return 1
+    end
+    return tonumber(found[3] or '0') > (tonumber(ARGV[7]) or math.huge) and -1 or 0
 end
-local cuts = 8 + 2 * tonumber(ARGV[7])
-for i = 8, cuts - 1, 2 do
+local cuts = 9 + 2 * tonumber(ARGV[8])
+for i = 9, cuts - 1, 2 do
     redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1])
 end
 for i = cuts, #ARGV, 3 do
@@ -35,25 +41,44 @@ else
     redis.call('PERSIST', KEYS[1])
 end
 return 1
-"""
+""")
 
-# KEYS: the log; where the id of its removal is kept for a minute. ARGV: the version that the log has; the id.
-# Gives 1, or 0 where the log has another version.
-REMOVE = """
-if (redis.call('HGET', KEYS[1], 'version') or '0') ~= ARGV[1] then
+# KEYS: the log. ARGV: the token; for how many seconds the fence of a log that is not there is kept. Gives 1, or 0 where
+# the log's fence is higher.
+FENCE = Script("""
+local found = redis.call('HMGET', KEYS[1], 'fence', 'version')
+if tonumber(found[1] or '0') > tonumber(ARGV[1]) then
+    return 0
+end
+redis.call('HSET', KEYS[1], 'fence', ARGV[1])
+if not found[2] then
+    redis.call('EXPIRE', KEYS[1], ARGV[2])
+end
+return 1
+""")
+
+# KEYS: the log; where the id of its removal is kept for a minute. ARGV: the version that the log has; the id; for how
+# many seconds its fence is kept. Gives 1, or 0 where the log has another version.
+REMOVE = Script("""
+local found = redis.call('HMGET', KEYS[1], 'version', 'fence')
+if (found[1] or '0') ~= ARGV[1] then
     return redis.call('GET', KEYS[2]) == ARGV[2] and 1 or 0
 end
 redis.call('UNLINK', KEYS[1])
+if found[2] then
+    redis.call('HSET', KEYS[1], 'fence', found[2])
+    redis.call('EXPIRE', KEYS[1], ARGV[3])
+end
 redis.call('SET', KEYS[2], ARGV[2], 'EX', 60)
 return 1
-"""
+""")
 
 # KEYS: the index. ARGV: key and time of each entry that is to go, unless it was renewed.
-TIDY = """
+TIDY = Script("""
 for i = 1, #ARGV, 2 do
     if tonumber(redis.call('ZSCORE', KEYS[1], ARGV[i]) or '') == tonumber(ARGV[i + 1]) then
         redis.call('ZREM', KEYS[1], ARGV[i])
     end
 end
 return 1
-"""
+""")

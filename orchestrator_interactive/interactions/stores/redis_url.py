@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from redis import exceptions
-from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio import BlockingConnectionPool, Redis, RedisCluster
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialBackoff
 
@@ -27,11 +27,31 @@ _REMEDIES = (
     (exceptions.BusyLoadingError, "it is still loading its data. Try again in a moment"),
     (exceptions.ReadOnlyError, "it is a replica, which cannot be written. Name the primary in the URL"),
     (exceptions.OutOfMemoryError, "its memory is full. Raise its `maxmemory`, or prune conversations"),
+    (exceptions.ClusterDownError, "its cluster is down: a part of it has no server. Look at `CLUSTER INFO`"),
     (exceptions.TimeoutError, f"it does not answer within {TIMEOUT_S} seconds. See whether it runs and can be reached"),
     (
         exceptions.ConnectionError,
         "{error}. See whether it runs, and whether the URL names the right scheme, host and port",
     ),
+)
+
+# These pass by themselves. The words are how an error begins that has no type of its own.
+_PASSING = (
+    exceptions.ConnectionError,
+    exceptions.TimeoutError,
+    exceptions.ReadOnlyError,
+    exceptions.ClusterError,
+    exceptions.TryAgainError,
+    exceptions.AskError,
+    exceptions.RedisClusterException,
+    OSError,
+)
+_PASSING_WORDS = ("NOREPLICAS", "UNBLOCKED", "MASTERDOWN", "LOADING")
+_LASTING = (
+    exceptions.AuthenticationError,
+    exceptions.AuthorizationError,
+    exceptions.AuthenticationWrongNumberOfArgsError,
+    exceptions.CrossSlotTransactionError,
 )
 
 
@@ -40,10 +60,12 @@ class Server:
     """A Redis server.
 
     Args:
+        url: without what is only for us.
         place: host, port and database, for people.
         ttl_s: for how long a log is kept after its last change, in seconds; 0: for ever.
     """
 
+    url: str
     place: str
     client: Redis
     ttl_s: int
@@ -60,8 +82,9 @@ def server(url: str) -> Server:
         options = _options(parts.query)
         database, ttl_s = int(parts.path.strip("/") or "0"), _ttl_s(options.pop("ttl_days", None))
         place = f"{parts.hostname or 'localhost'}:{parts.port or 6379}/{database}"
+        plain = parts._replace(query=urlencode(options)).geturl()
         pool: Any = BlockingConnectionPool.from_url(
-            parts._replace(query=urlencode(options)).geturl(),
+            plain,
             max_connections=_CONNECTIONS,
             timeout=_WAIT_S,
             socket_timeout=TIMEOUT_S,
@@ -77,7 +100,35 @@ def server(url: str) -> Server:
             "The Redis URL of the conversation log is not understood: it is "
             "redis://[:PASSWORD@]HOST[:PORT][/DB][?ttl_days=DAYS], special characters of the password written as %XX."
         ) from None
-    return Server(place, Redis.from_pool(pool), ttl_s)
+    return Server(plain, place, Redis.from_pool(pool), ttl_s)
+
+
+def cluster(server: Server) -> RedisCluster:
+    """The cluster that the server is a part of; nothing is asked of it yet.
+
+    Raises:
+        StoreError: the URL says something that no cluster has.
+    """
+    try:
+        return RedisCluster.from_url(
+            server.url,
+            max_connections=1000,  # whoever asks bounds them
+            socket_timeout=TIMEOUT_S,
+            socket_connect_timeout=TIMEOUT_S,
+            retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), 2),
+        )
+    except (TypeError, exceptions.RedisClusterException):
+        raise StoreError(
+            f"The Redis at {server.place} is a cluster, which has the database 0 only: end the URL with /0, and give "
+            "it no options but `ttl_days`."
+        ) from None
+
+
+def passes(error: Exception) -> bool:
+    """Whether the server may well do tomorrow what it did not do just now, without anybody's doing."""
+    if isinstance(error, _LASTING):
+        return False
+    return isinstance(error, _PASSING) or str(error).startswith(_PASSING_WORDS)
 
 
 def problem(place: str, error: Exception) -> str:

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import json
-import sqlite3
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Self
 
 from orchestrator_interactive.interactions import tree as trees
-from orchestrator_interactive.interactions.errors import StoreError
 from orchestrator_interactive.interactions.records import DAMAGED, Key, about, damaged
-from orchestrator_interactive.interactions.stores import sqlite_file, stored
-from orchestrator_interactive.interactions.stores.base import conflict, is_within, refuse_broken_text, refuse_orphan
-from orchestrator_interactive.interactions.stores.one_thread import OneThread
+from orchestrator_interactive.interactions.stores import stored
+from orchestrator_interactive.interactions.stores.base import (
+    conflict,
+    fenced,
+    is_within,
+    refuse_broken_text,
+    refuse_orphan,
+)
+from orchestrator_interactive.interactions.stores.sqlite_database import Database, writing
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+    import sqlite3
+    from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
     from typing import Any
 
+    from orchestrator_interactive.interactions.errors import WriteConflict
     from orchestrator_interactive.interactions.records import Node
     from orchestrator_interactive.interactions.stores.base import Change, Log
-
-T = TypeVar("T")
 
 _as_json = json.JSONEncoder(separators=(",", ":")).encode
 
@@ -30,14 +33,17 @@ _as_json = json.JSONEncoder(separators=(",", ":")).encode
 _PAGE = 500
 # Of states that are written without a thread.
 _MOST_AT_ONCE = 50
-# Of pushes, after which what was written is brought from the log of SQLite into the file.
-_CHECKPOINT_EVERY = 500
 
 _LOAD = """SELECT version, end, written, tree FROM logs LEFT JOIN trees ON log = id
     WHERE conversation = ? AND agent = ?"""
-_GROW = """UPDATE logs SET version = version + 1, end = ?, written = ?
+_GROW = """UPDATE logs SET version = version + 1, end = ?, written = ?, change = ?
     WHERE conversation = ? AND agent = ? AND version = ? RETURNING id"""
-_PLANT = "INSERT OR IGNORE INTO logs (conversation, agent, version, end, written) VALUES (?, ?, 1, ?, ?) RETURNING id"
+_PLANT = """INSERT OR IGNORE INTO logs (conversation, agent, version, end, written, change) VALUES (?, ?, 1, ?, ?, ?)
+    RETURNING id"""
+_CHANGE = "SELECT change FROM logs WHERE conversation = ? AND agent = ?"
+_FENCE = "SELECT token FROM fences WHERE conversation = ? AND agent = ?"
+_RAISE_FENCE = """INSERT INTO fences VALUES (?, ?, ?)
+    ON CONFLICT DO UPDATE SET token = excluded.token WHERE token <= excluded.token RETURNING token"""
 _SAVE_TREE = "REPLACE INTO trees VALUES (?, ?)"
 _ADD = "REPLACE INTO nodes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _CUT = "DELETE FROM nodes WHERE log = ? AND segment = ? AND idx >= ? AND idx < ?"
@@ -54,23 +60,11 @@ _SCAN = """SELECT segment, idx, v, t, ts, compressed, data, about FROM nodes
 
 
 class SqliteStore:
-    """Logs in a file that several processes may have open.
+    """Logs in a file that several processes may have open."""
 
-    A push is written at once, on the loop's own thread: it is a copy into the system's cache, and takes a fraction of
-    the way to another thread and back. Whatever may have to wait (for somebody else's lock, or for the disk) is done in
-    a thread of its own, one after the other.
-    """
-
-    def __init__(
-        self, path: Path, thread: OneThread, connection: sqlite3.Connection, writer: sqlite3.Connection
-    ) -> None:
-        self._path = path
-        self._thread = thread
-        self._connection = connection
-        self._writer = writer
-        self._since_checkpoint, self._is_behind = 0, False
-        self._identity = sqlite_file.identity(path)
-        self._is_open = True
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._run = database.run
 
     @classmethod
     async def open(cls, path: Path) -> Self:
@@ -79,17 +73,7 @@ class SqliteStore:
         Raises:
             StoreError: it cannot be used; nothing was changed.
         """
-        thread, connection = OneThread("conversation-log"), None
-        try:
-            connection = await thread.run(sqlite_file.opened, path)
-            return cls(path, thread, connection, sqlite_file.writer(path))
-        except BaseException as e:
-            if connection is not None:
-                await thread.run(connection.close)
-            thread.end()
-            if isinstance(e, sqlite3.Error | OSError):
-                raise StoreError(sqlite_file.problem(path, e)) from e
-            raise
+        return cls(await Database.open(path, "conversation-log"))
 
     async def load(self, key: Key) -> Log | None:
         row = await self._run(lambda file: file.execute(_LOAD, (key.conversation_id, key.agent_id)).fetchone())
@@ -97,11 +81,14 @@ class SqliteStore:
 
     async def commit(self, key: Key, change: Change) -> None:
         refuse_orphan(change)
-        written = self._written_at_once(key, change) if self._may_be_at_once(change) else None
-        if written is None:
-            written = await self._run(_commit, key, change)
-        if not written:
-            raise conflict(key)
+        is_small = len(change.nodes) <= _MOST_AT_ONCE and not change.cuts
+        refused = await (self._database.write if is_small else self._run)(_commit, key, change)
+        if refused is not None:
+            raise refused
+
+    async def fence(self, key: Key, token: int) -> None:
+        if not await self._database.write(_raise_fence, key, token):
+            raise fenced(key)
 
     async def read(self, key: Key, segment: int, start: int, stop: int) -> list[Node]:
         place = (key.conversation_id, key.agent_id, segment, start, stop)
@@ -137,85 +124,56 @@ class SqliteStore:
 
     async def aclose(self) -> None:
         """Close the file once all that is on its way is written."""
-        if self._is_open:
-            self._is_open = False
-            self._writer.close()
-            await self._thread.run(self._connection.close)
-            self._thread.end()
-
-    def _written_at_once(self, key: Key, change: Change) -> bool | None:
-        """Write here and now; whether the log had the version. `None`: somebody else is writing just now."""
-        self._refuse_closed()
-        try:
-            written = self._done(self._writer, _commit, key, change)
-        except sqlite3.Error as e:
-            if sqlite_file.is_busy(e):
-                return None
-            raise StoreError(sqlite_file.problem(self._path, e)) from e
-        self._since_checkpoint += 1
-        if self._since_checkpoint >= _CHECKPOINT_EVERY and not self._is_behind:
-            self._since_checkpoint, self._is_behind = 0, True
-            self._thread.do(self._catch_up)
-        return written
-
-    def _may_be_at_once(self, change: Change) -> bool:
-        """Whether it is small, and the file is not so far behind that writers have to wait for it."""
-        is_far_behind = self._is_behind and self._since_checkpoint >= _CHECKPOINT_EVERY
-        return len(change.nodes) <= _MOST_AT_ONCE and not change.cuts and not is_far_behind
-
-    def _catch_up(self) -> None:
-        sqlite_file.checkpoint(self._connection)
-        self._is_behind = False
-
-    def _refuse_closed(self) -> None:
-        if not self._is_open:
-            raise StoreError("The conversation log has been closed: open it again.")
-
-    async def _run(self, work: Callable[..., T], *arguments: Any) -> T:
-        """What `work` gives for the connection and these arguments, in the thread."""
-        self._refuse_closed()
-        try:
-            return await self._thread.run(self._done, self._connection, work, *arguments)
-        except sqlite3.Error as e:
-            raise StoreError(sqlite_file.problem(self._path, e)) from e
-
-    def _done(self, file: sqlite3.Connection, work: Callable[..., T], *arguments: Any) -> T:
-        if sqlite_file.identity(self._path) != self._identity:
-            raise StoreError(
-                f"The conversation log {self._path} was removed or replaced while it was open: nothing is kept any "
-                "more. Start again."
-            )
-        return work(file, *arguments)
+        await self._database.aclose()
 
 
-def _commit(file: sqlite3.Connection, key: Key, change: Change) -> bool:
-    """Write the change in one transaction, unless the log has another version."""
+def _commit(file: sqlite3.Connection, key: Key, change: Change) -> WriteConflict | None:
+    """Write the change in one transaction, unless something speaks against it."""
     tree = None if change.tree is None else _as_json(trees.written(change.tree))
-    with _writing(file):
+    with writing(file):
+        if change.fence is not None and _fence(file, key) > change.fence:
+            return None if _is_last(file, key, change) else fenced(key)
         log = _grown(file, key, change)
         if log is None:
-            return False
+            return None if _is_last(file, key, change) else conflict(key)
         if tree is not None:
             file.execute(_SAVE_TREE, (log, tree))
         for node in change.nodes:
             file.execute(_ADD, _row(log, node))
         for cut in change.cuts:
             file.execute(_CUT, (log, cut.segment, cut.start, cut.stop))
-    return True
+    return None
 
 
 def _grown(file: sqlite3.Connection, key: Key, change: Change) -> int | None:
     """The number of the log, whose version has been put up; `None`: it is another one than the change expects."""
     place = (key.conversation_id, key.agent_id)
     if change.version:
-        row = file.execute(_GROW, (change.end, change.written, *place, change.version)).fetchone()
+        row = file.execute(_GROW, (change.end, change.written, change.id, *place, change.version)).fetchone()
     else:
-        row = file.execute(_PLANT, (*place, change.end, change.written)).fetchone()
+        row = file.execute(_PLANT, (*place, change.end, change.written, change.id)).fetchone()
     return row[0] if row else None
 
 
+def _is_last(file: sqlite3.Connection, key: Key, change: Change) -> bool:
+    """Whether this change was written last: it was asked for once more."""
+    row = file.execute(_CHANGE, (key.conversation_id, key.agent_id)).fetchone()
+    return row is not None and row[0] == change.id
+
+
+def _fence(file: sqlite3.Connection, key: Key) -> int:
+    row = file.execute(_FENCE, (key.conversation_id, key.agent_id)).fetchone()
+    return row[0] if row else 0
+
+
+def _raise_fence(file: sqlite3.Connection, key: Key, token: int) -> bool:
+    """Whether the fence is at the token now; it never comes down."""
+    with writing(file):
+        return file.execute(_RAISE_FENCE, (key.conversation_id, key.agent_id, token)).fetchone() is not None
+
+
 def _remove(file: sqlite3.Connection, key: Key, version: int) -> bool:
-    with _writing(file):
+    with writing(file):
         row = file.execute(_FIND, (key.conversation_id, key.agent_id)).fetchone()
         log, found = row or (None, 0)
         if found != version:
@@ -232,18 +190,6 @@ def _page(
     named = [] if DAMAGED in kinds else kinds
     wanted = f"AND t IN ({', '.join('?' * len(named))})" if named else ""
     return file.execute(_SCAN.format(kinds=wanted, page=_PAGE), (log, *at, *times, *named)).fetchall()
-
-
-@contextmanager
-def _writing(file: sqlite3.Connection) -> Iterator[None]:
-    """A transaction: all that is done in it, or nothing."""
-    file.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        file.execute("COMMIT")
-    except BaseException:
-        file.rollback()
-        raise
 
 
 def _row(log: int, node: Node) -> tuple[Any, ...]:

@@ -10,19 +10,25 @@ from typing import TYPE_CHECKING
 from orchestrator_interactive.interactions.errors import StoreError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 # For how long a write waits for one of another process.
 BUSY_TIMEOUT_S = 5.0
 # "aslg": whoever opens the file can tell that it is ours.
 APPLICATION_ID = 0x61736C67
-VERSION = 1
+VERSION = 2
 
+# Whoever may write to a log: apart from it, since a log that is not there has a fence, too.
+_FENCES = """CREATE TABLE fences (
+    conversation TEXT NOT NULL, agent TEXT NOT NULL, token INTEGER NOT NULL, PRIMARY KEY (conversation, agent))
+    WITHOUT ROWID"""
 _SCHEMA = (
     # A number is never given again: it may still be known where the log has gone.
     """CREATE TABLE logs (
         id INTEGER PRIMARY KEY AUTOINCREMENT, conversation TEXT NOT NULL, agent TEXT NOT NULL,
-        version INTEGER NOT NULL, end INTEGER NOT NULL, written REAL NOT NULL, UNIQUE (conversation, agent))""",
+        version INTEGER NOT NULL, end INTEGER NOT NULL, written REAL NOT NULL, change TEXT NOT NULL DEFAULT '',
+        UNIQUE (conversation, agent))""",
     # Apart from the log, so that a push costs the same whether there is one branch or a thousand.
     "CREATE TABLE trees (log INTEGER PRIMARY KEY, tree TEXT NOT NULL)",
     # A table with row ids, for in one without a state of more than a kilobyte takes pages of its own: half as large,
@@ -32,9 +38,14 @@ _SCHEMA = (
         v INTEGER NOT NULL, t TEXT NOT NULL, ts REAL NOT NULL, compressed INTEGER NOT NULL, data NOT NULL,
         about TEXT NOT NULL, PRIMARY KEY (log, segment, idx))""",
     "CREATE TABLE agents (id TEXT PRIMARY KEY, config TEXT NOT NULL) WITHOUT ROWID",
+    _FENCES,
     f"PRAGMA application_id = {APPLICATION_ID}",
     f"PRAGMA user_version = {VERSION}",
 )
+# From the version to the next one.
+_MIGRATIONS = {
+    1: ("ALTER TABLE logs ADD COLUMN change TEXT NOT NULL DEFAULT ''", _FENCES, "PRAGMA user_version = 2"),
+}
 
 _REMEDIES = {
     "SQLITE_BUSY": f"another process has held it locked for {BUSY_TIMEOUT_S:.0f} seconds. Try again, or end it",
@@ -48,8 +59,10 @@ _REMEDIES = {
 }
 
 
-def opened(path: Path) -> sqlite3.Connection:
-    """A connection for the thread that asks for it; the file is made where there is none.
+def opened(path: Path, prepare: Callable[[sqlite3.Connection], None] | None = None) -> sqlite3.Connection:
+    """A connection for the thread that asks for it; the file is made where there is none, or brought up to date.
+
+    `prepare` is called within the transaction that does so.
 
     Raises:
         StoreError: it is not ours, or of a newer version; nothing was changed.
@@ -59,13 +72,15 @@ def opened(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
     try:
         connection.text_factory = _text
-        is_new = _is_new(connection, path)
+        _version(connection, path)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("BEGIN IMMEDIATE")
-        if is_new and _is_new(connection, path):  # nobody else was faster
-            for statement in _SCHEMA:
-                connection.execute(statement)
+        version = _version(connection, path)  # somebody else may have been faster
+        for statement in _SCHEMA if not version else _MIGRATIONS.get(version, ()):
+            connection.execute(statement)
+        if prepare is not None:
+            prepare(connection)
         connection.execute("COMMIT")
     except BaseException:
         connection.close()
@@ -126,18 +141,19 @@ def _make(path: Path) -> None:
         raise PermissionError
 
 
-def _is_new(connection: sqlite3.Connection, path: Path) -> bool:
-    """Whether nothing is in the file yet.
+def _version(connection: sqlite3.Connection, path: Path) -> int:
+    """The version of the file; 0: nothing is in it yet.
 
     Raises:
         StoreError: something is in it that is not for us.
     """
     ((application,),) = connection.execute("PRAGMA application_id")
+    version: int
     ((version,),) = connection.execute("PRAGMA user_version")
     if application == 0 and version == 0:
         ((tables,),) = connection.execute("SELECT count(*) FROM sqlite_master")
         if not tables:
-            return True
+            return 0
     if application != APPLICATION_ID:
         raise StoreError(f"{path} belongs to another application: name another file for the conversation log.")
     if version > VERSION:
@@ -145,7 +161,7 @@ def _is_new(connection: sqlite3.Connection, path: Path) -> bool:
             f"The conversation log {path} has version {version}, and this installation knows {VERSION}: "
             "update it, or name another file."
         )
-    return False
+    return version
 
 
 def _text(raw: bytes) -> str | None:

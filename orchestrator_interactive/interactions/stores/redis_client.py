@@ -1,0 +1,151 @@
+"""A connection to Redis, a single server or a cluster, that says in sentences what goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from redis import exceptions
+
+from orchestrator_interactive.interactions.errors import StoreAway, StoreError
+from orchestrator_interactive.interactions.stores import redis_url
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+
+    from orchestrator_interactive.interactions.stores.redis_url import Server
+
+T = TypeVar("T")
+
+# Of commands on their way to a cluster; whoever comes next waits. (A single server's pool has a bound of its own.)
+_AT_ONCE = 64
+
+
+@dataclass(frozen=True)
+class Script:
+    """What the server does in one step. It is sent as a whole where a server does not know it yet."""
+
+    text: str
+
+    @cached_property
+    def sha(self) -> str:
+        return hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
+
+
+class RedisClient:
+    """Use `redis` within `asking()` only.
+
+    Attributes:
+        place: host, port and database, for people.
+        redis: for commands; what they give is `bytes`, and its types allow for much else.
+        ttl_s: for how long something is kept after its last change, in seconds; 0: for ever.
+        is_cluster: several servers share the keys.
+    """
+
+    def __init__(self, server: Server, redis: Any, *, is_cluster: bool) -> None:
+        self.place = server.place
+        self.redis = redis
+        self.ttl_s = server.ttl_s
+        self.is_cluster = is_cluster
+        self._free = asyncio.Semaphore(_AT_ONCE)
+        self._underway = 0
+        self._is_idle = asyncio.Event()
+        self._is_idle.set()
+        self._is_open = True
+
+    @classmethod
+    async def open(cls, url: str) -> Self:
+        """A connection to the server or the cluster of a URL, which has answered.
+
+        Raises:
+            StoreError: it cannot be used.
+        """
+        server = redis_url.server(url)
+        client = cls(server, server.client, is_cluster=False)
+        try:
+            async with client.asking():
+                is_cluster = await _is_cluster(client.redis)
+        except BaseException:
+            await client.aclose()
+            raise
+        if not is_cluster:
+            return client
+        await client.aclose()
+        return cls(server, redis_url.cluster(server), is_cluster=True)
+
+    @contextmanager
+    def underway(self) -> Iterator[None]:
+        """Have closing wait for what is done herein, which may be asked for in several steps."""
+        if not self._is_open and not self._underway:
+            raise StoreError("The conversation log has been closed: open it again.")
+        self._underway += 1
+        self._is_idle.clear()
+        try:
+            yield
+        finally:
+            self._underway -= 1
+            if not self._underway:
+                self._is_idle.set()
+
+    @asynccontextmanager
+    async def asking(self, doubt: str = "") -> AsyncIterator[None]:
+        """Say in a sentence what went wrong; `doubt` is added where the server may have done its work unseen.
+
+        Raises:
+            StoreAway: the server cannot be reached just now.
+            StoreError: it does not do what it was asked for.
+        """
+        try:
+            with self.underway():
+                if self.is_cluster:
+                    async with self._free:
+                        yield
+                else:
+                    yield
+        except (exceptions.RedisError, exceptions.RedisClusterException, OSError) as e:
+            problem = redis_url.problem(self.place, e)
+            is_away = redis_url.passes(e)
+            raise (StoreAway(problem + doubt) if is_away else StoreError(problem)) from e
+
+    async def run(
+        self, script: Script, keys: Sequence[str | bytes], arguments: Sequence[Any] = (), *, doubt: str = ""
+    ) -> Any:
+        """What the script gives; all keys lie on one server."""
+        async with self.asking(doubt):
+            try:
+                return await self.redis.evalsha(script.sha, len(keys), *keys, *arguments)
+            except exceptions.NoScriptError:
+                return await self.redis.eval(script.text, len(keys), *keys, *arguments)
+
+    async def aclose(self) -> None:
+        """Close the connections once all that is on its way is written."""
+        self._is_open = False
+        await self._is_idle.wait()
+        await self.redis.aclose()
+
+
+async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
+    """Do it, and wait for its end even where the caller is cancelled: what comes next must see what was written."""
+    task = asyncio.create_task(work)
+    try:
+        return await asyncio.shield(task)
+    finally:
+        while not task.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([task])
+
+
+async def _is_cluster(redis: Any) -> bool:
+    """Whether the server is one of a cluster, as it says itself."""
+    try:
+        said = await redis.execute_command("HELLO")
+    except exceptions.AuthenticationError:
+        raise
+    except exceptions.ResponseError:  # it is older than the command, or keeps it from us
+        return False
+    told = said if isinstance(said, dict) else dict(zip(said[::2], said[1::2], strict=False))
+    return told.get(b"mode", told.get("mode")) in (b"cluster", "cluster")
