@@ -33,6 +33,6 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> None:
     coordinator = at_home(coordinator)
     orchestrator = InteractiveOrchestrator(config)
     await coordinator.mount("orchestrator", orchestrator)
-    for door in ("inject_message", "edit_message", "withdraw_message", "receipts", "notify", "stop"):
+    for door in ("inject_message", "edit_message", "withdraw_message", "receipts", "notify", "stop", "suspend"):
         coordinator.register_capability(f"orchestrator.{door}", getattr(orchestrator, door))
     coordinator.register_contributor("observability.events", NAME, lambda: [INJECTION_APPLIED, PROVIDER_FALLBACK])

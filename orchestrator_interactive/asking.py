@@ -14,10 +14,11 @@ from orchestrator_interactive.kernel.messages import ChatResponse, ToolCall, Too
 from orchestrator_interactive.kernel.stream import ResponseStream
 from orchestrator_interactive.kernel.time_limit import within
 from orchestrator_interactive.model_call import Model, ModelCall
+from orchestrator_interactive.parts import cut_row
 from orchestrator_interactive.recovery import Recovery
 from orchestrator_interactive.requests import RequestBuilder, unreadable
 from orchestrator_interactive.rows import assistant_row
-from orchestrator_interactive.run import RunStopped, changed, injected_row, lasting_rows
+from orchestrator_interactive.run import RunStopped, RunSuspended, changed, injected_row, lasting_rows
 from orchestrator_interactive.usage import spent_on, with_usage
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ class Asking:
 
         Raises:
             RunStopped: the call was cut; what the model had said is in the context already.
+            RunSuspended: it was given up.
             RunDenied: a hook refused the request or the answer.
             LLMError: the provider failed, was silent for too long, and nothing else helped.
         """
@@ -85,12 +87,13 @@ class Asking:
         early = partial(self._calls.begin_early, is_used=model.requests.is_used, seen=set()) if tools_allowed else None
         stream = ResponseStream(early)
         call = ModelCall(model, request, stream)
-        await call.end(self._run.stop, self._inbox)
+        await call.end(self._run.ending, self._inbox)
         answer = call.answer
-        self._run.is_torn = call.was_interrupted
         usage = answer.usage if answer else stream.usage
         if usage is not None:
             self._run.spent = self._run.spent.plus(spent_on(usage))
+        if self._run.is_suspended:
+            raise RunSuspended
         if self._run.is_stopped:
             await self._keep(stream.kept(answer.content if answer else None), usage)
         if call.was_interrupted:
@@ -118,8 +121,7 @@ class Asking:
 
     async def _keep(self, kept: list[ContentBlock], usage: Usage | None) -> NoReturn:
         if kept:
-            await self._run.context.add_message(with_usage(assistant_row(kept), usage))
-        self._run.unshown += "".join(getattr(block, "text", "") for block in kept)
+            await self._run.commit(cut_row(with_usage(assistant_row(kept), usage), "stopped"))
         raise RunStopped
 
     async def _request(
@@ -148,9 +150,9 @@ class Asking:
             token_budget=self._run.token_budgets.get(model.name), provider=model.provider
         )
         try:
-            return await within(_LONGEST_READ_S, reading, self._run.stop)
+            return await within(_LONGEST_READ_S, reading, self._run.ending)
         except TimeoutError:
-            self._run.check_stop()
+            self._run.check_end()
             raise
 
 

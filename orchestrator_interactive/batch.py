@@ -29,11 +29,21 @@ class ToolBatch:
         """Commit the answer's row, then run the calls, and add every result in call order, as early as it allows.
 
         An urgent message ends the wait: calls that are still at work are left to follow later. A stop cuts them.
-        Whichever way it ends, once the row stands each call has a result.
+        Whichever way it ends, once the row stands each call has a result. All of them run, also where the run has been
+        suspended: none is left of which a successor could not tell whether it has begun.
         """
         await self._run.context.add_message(row)
         self._uses = [self._calls.begin(call) for call in calls]
+        await self._run.tell(row)
         await self._calls.drop_early()
+        await self._collect(inbox)
+
+    async def go_again(self, calls: Sequence[ToolCall], inbox: InjectionQueue) -> None:
+        """Run calls whose answer stands in the log, and add their results, as `go` does."""
+        self._uses = [self._calls.begin(call) for call in calls]
+        await self._collect(inbox)
+
+    async def _collect(self, inbox: InjectionQueue) -> None:
         over = []
         with inbox.watch(self._look_up):
             for use in self._uses:
@@ -43,7 +53,7 @@ class ToolBatch:
                     over.append(use)
                     await self._calls.settle(use, use.close())
                 else:
-                    await self._run.context.add_message(still_running_row(use.call))
+                    await self._run.commit(still_running_row(use.call))
                     self._calls.postpone(use)
         await self._calls.route_wishes(over)
 

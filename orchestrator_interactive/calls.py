@@ -9,18 +9,18 @@ import structlog
 
 from orchestrator_interactive.kernel.messages import ToolCall, ToolCallBlock
 from orchestrator_interactive.kernel.request_check import is_plain
-from orchestrator_interactive.results import late_row
+from orchestrator_interactive.results import SettledCall, late_row, unknown_row
 from orchestrator_interactive.run import RunDenied
-from orchestrator_interactive.tools import ToolUse
+from orchestrator_interactive.tools import ToolUse, is_harmless
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Awaitable, Callable, Collection, Iterable
 
     from orchestrator_interactive.injection import InjectionQueue
     from orchestrator_interactive.kernel.messages import ContentBlock
-    from orchestrator_interactive.results import SettledCall
     from orchestrator_interactive.run import Run
     from orchestrator_interactive.settings import LoopOptions
+    from orchestrator_interactive.standing import LostCall
 
 log = structlog.get_logger(__name__)
 
@@ -88,7 +88,7 @@ class ToolCalls:
         if is_used(block.id) or self.is_used(block.id):
             return
         seen.add(block.id)
-        if getattr(self._run.tools.get(block.name), "side_effect_free", False) and not self._grace:
+        if is_harmless(self._run.tools.get(block.name)) and not self._run.ending.is_cancelled and not self._grace:
             self._early[block.id] = self._begin(ToolCall(id=block.id, name=block.name, arguments=block.input))
 
     def _begin(self, call: ToolCall) -> ToolUse:
@@ -105,9 +105,16 @@ class ToolCalls:
         self._settled.append(use.settled())
         try:
             if row is not None:
-                await self._run.context.add_message(row)
+                await self._run.commit(row)
         finally:
             await use.report_cut()
+
+    async def settle_unknown(self, lost: Iterable[LostCall]) -> None:
+        """Settle calls that were at work when their process ended, and now never tell."""
+        for each in lost:
+            self._settled.append(SettledCall(each.call, each.label, "unknown", was_dropped=False))
+            if each.has_no_row:
+                await self._run.commit(unknown_row(each.call))
 
     async def drop_early(self) -> None:
         """End the early calls that no answer has asked for after all: it failed, or was changed."""
@@ -133,12 +140,11 @@ class ToolCalls:
     async def bring_in(self) -> None:
         """Commit the results of those pending calls that are over, as one row."""
         if any(use.is_over for use in self._pending):
-            await self._run.show()
-            await self._commit_late()
+            await self._commit_late(self._run.commit)
 
-    async def _commit_late(self) -> None:
+    async def _commit_late(self, commit: Callable[[dict[str, Any]], Awaitable[None]]) -> None:
         over = [use for use in self._pending if use.is_over]
-        await self._run.context.add_message(late_row([use.close() for use in over]))
+        await commit(late_row([use.close() for use in over]))
         self._pending = [use for use in self._pending if use not in over]
         for use in over:
             await self.settle(use, None)
@@ -162,7 +168,7 @@ class ToolCalls:
         for use in self._pending:
             use.watch(wake)
         try:
-            with inbox.watch(wake), self._run.stop.watch(wake):
+            with inbox.watch(wake), self._run.ending.watch(wake):
                 while not self._is_news(inbox):  # whoever wrote may have taken it back
                     woken.clear()
                     await woken.wait()
@@ -171,7 +177,7 @@ class ToolCalls:
                 use.watch(None)
 
     def _is_news(self, inbox: InjectionQueue) -> bool:
-        return self._run.is_stopped or len(inbox) > 0 or any(use.is_over for use in self._pending)
+        return self._run.is_ending or len(inbox) > 0 or any(use.is_over for use in self._pending)
 
     def wind_up(self) -> None:
         """The run is to end: cut what has not begun, and the rest when the grace period is over."""
@@ -188,16 +194,20 @@ class ToolCalls:
             use.cut()
 
     async def end(self) -> None:
-        """Settle all that is left when the run comes to its end, however it does; what is in the log stays valid."""
+        """Settle all that is left when the run comes to its end, however it does; what is in the log stays valid.
+
+        In a run that is stopped or suspended, what is at work ends by itself, or is cut from elsewhere.
+        """
         if not self._open:
             return
-        if not self._run.stop.is_cancelled:
+        if not self._run.ending.is_cancelled:
             self.cut()
         await self.drop_early()
         for use in self._pending:
             await use.end()
         try:
             if self._pending:
-                await self._commit_late()
+                # What was said before is the run's last word, and told as that.
+                await self._commit_late(self._run.context.add_message)
         finally:
             await self._drop(self._open)

@@ -78,6 +78,11 @@ class InjectionQueue:
         return len(self._waiting)
 
     @property
+    def is_open(self) -> bool:
+        """Whether it takes messages."""
+        return self._open
+
+    @property
     def has_urgent(self) -> bool:
         """Whether one of the messages is to be read now."""
         return any(each.urgent for each in self._waiting)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -13,11 +12,14 @@ from orchestrator_interactive.asking import INTERRUPTED, Asking
 from orchestrator_interactive.batch import ToolBatch
 from orchestrator_interactive.calls import ToolCalls
 from orchestrator_interactive.injection import injection_row
+from orchestrator_interactive.interactions.errors import Fenced
 from orchestrator_interactive.kernel import events
 from orchestrator_interactive.kernel.messages import RedactedThinkingBlock, ThinkingBlock, ToolCallBlock
+from orchestrator_interactive.outcomes import SUSPENDED, Lack, RunOutcome, lacking_row, outcome_of
+from orchestrator_interactive.parts import cut_row
 from orchestrator_interactive.refusals import refused_row
 from orchestrator_interactive.rows import assistant_row, distinct
-from orchestrator_interactive.run import RunDenied, RunStopped
+from orchestrator_interactive.run import RunDenied, RunStopped, RunSuspended
 from orchestrator_interactive.usage import with_usage
 
 if TYPE_CHECKING:
@@ -27,9 +29,11 @@ if TYPE_CHECKING:
     from orchestrator_interactive.kernel.interfaces import Provider
     from orchestrator_interactive.kernel.messages import ChatResponse, ContentBlock, ToolCall
     from orchestrator_interactive.model_call import Model
+    from orchestrator_interactive.parts import Cut
     from orchestrator_interactive.receipts import Receipts
     from orchestrator_interactive.run import Run
     from orchestrator_interactive.settings import LoopOptions
+    from orchestrator_interactive.standing import Standing
 
 log = structlog.get_logger(__name__)
 
@@ -42,21 +46,9 @@ _MOST_CONTINUATIONS = 3
 # How long a run whose time is up may take over its last answer, in seconds.
 _LAST_WORD_S = 60.0
 
-Status = Literal["success", "incomplete", "cancelled", "error"]
-
-
-@dataclass(frozen=True, slots=True)
-class RunOutcome:
-    """How a run ended; `reason` and `detail` say why it is incomplete."""
-
-    text: str
-    status: Status
-    reason: str | None = None
-    detail: str | None = None
-
 
 class Loop:
-    """One run: from the prompt in the log to the answer."""
+    """One run: from the prompt in the log, or from where its log stands, to the answer."""
 
     def __init__(self, run: Run, inbox: InjectionQueue, receipts: Receipts, options: LoopOptions) -> None:
         self._run = run
@@ -66,6 +58,8 @@ class Loop:
         self._began_s = asyncio.get_running_loop().time()
         self._continuations = 0
         self._turns = 0
+        self._must_answer = False
+        self._answered: RunOutcome | None = None
         self._is_out_of_time = False
         self._reason: str | None = None
         self.calls = ToolCalls(run, options)
@@ -80,20 +74,47 @@ class Loop:
             try:
                 return await self._until_time_is_up(begin, providers)
             except RunDenied as e:
+                await self._run.show(self._run.parts.rest())
                 return RunOutcome(f"Operation denied: {e}", "incomplete", "denied")
+            except RunSuspended:
+                return SUSPENDED
             except RunStopped:
                 await self.calls.end()
                 if self._run.session_stop.is_cancelled:
                     await self._run.announce(events.CANCEL_REQUESTED, {"immediate": self._run.stop.is_immediate})
                 elif self._is_out_of_time:
-                    return RunOutcome(self._run.unshown, "incomplete", "max_duration_s")
-                return RunOutcome(self._run.unshown, "cancelled")
+                    return RunOutcome(self._run.parts.unshown, "incomplete", "max_duration_s")
+                return RunOutcome(self._run.parts.unshown, "cancelled")
+            except Fenced:
+                raise  # the run is another process's: so is what people read of it
             except Exception:
-                await self._run.show()
+                await self._run.show(self._run.parts.rest())
                 raise
             finally:
                 await self.calls.end()
                 self.calls.disarm()
+
+    async def take_up(self, standing: Standing) -> None:
+        """Go on where a run stands: what was told is told again, and what it had begun is settled.
+
+        Calls without a result run again where that can do no harm; of the others nobody knows what came of them.
+        """
+        run = self._run
+        self._turns, self._continuations = standing.turns, standing.continuations
+        self._must_answer = not standing.last_tools.isdisjoint(self._options.force_respond_tools)
+        retried, unknown = standing.calls_to_settle(run.tools)
+        labels = [each.label or each.call.name for each in unknown]
+        again = [each.label or each.call.name for each in retried]
+        await run.progress("resumed", unknown=labels, retried=again)
+        for part in standing.told:
+            await run.show(part)
+        if run.is_suspended:
+            raise RunSuspended
+        await self.calls.settle_unknown(unknown)
+        await ToolBatch(run, self.calls).go_again([each.call for each in retried], self._inbox)
+        if standing.lost:
+            await run.commit(standing.lost)
+        self._answered = standing.outcome
 
     async def _until_time_is_up(
         self, begin: Callable[[], Awaitable[None]], providers: Mapping[str, Provider]
@@ -114,12 +135,14 @@ class Loop:
         self._run.stop.request_graceful()
 
     async def _loop(self, asking: Asking) -> RunOutcome:
-        run, must_answer = self._run, False
+        run = self._run
+        if self._answered is not None and await self._is_done():
+            return self._answered
         while True:
-            run.check_stop()
+            run.check_end()
             await self.calls.bring_in()
             await self.take_in(self._inbox.drain())  # injection points 1 and, after tools, 3
-            tools_allowed = self._has_means() and not must_answer
+            tools_allowed = self._has_means() and not self._must_answer
             await run.progress("thinking", iteration=run.iterations + 1)
             answer = await asking.ask(tools_allowed=tools_allowed)
             if answer is None:  # it is to be asked again, with what has been written meanwhile
@@ -128,21 +151,24 @@ class Loop:
             may_call = tools_allowed and answer.finish_reason not in _REFUSED
             calls = asking.model.provider.parse_tool_calls(answer) if may_call else []
             if calls:
-                must_answer = await self._run_tools(asking, answer, calls)
+                await self._run_tools(asking, answer, calls)
                 continue
-            must_answer = False
+            self._must_answer = False
             await self.calls.drop_early()
-            await self._say(answer)
-            if answer.finish_reason == INTERRUPTED or self._continues(answer):
+            outcome = await self._say(answer)
+            if outcome is None:
                 continue
             if self.calls.are_pending:
-                await run.show()
                 await self.calls.wait_for_news(self._inbox)
-                continue
-            late = self._inbox.drain_or_close()  # injection point 2
-            if not late:
-                return self._outcome(answer)
-            await self.take_in(late)
+            elif await self._is_done():
+                return self._told_cost(outcome)
+
+    async def _is_done(self) -> bool:
+        """Whether nobody has written while the answer came; what they have is taken in."""
+        self._run.check_end()
+        late = self._inbox.drain_or_close()  # injection point 2
+        await self.take_in(late)
+        return not late
 
     def _has_means(self) -> bool:
         """Whether the run may go on as it likes; else it has one answer left, and says why."""
@@ -158,75 +184,87 @@ class Loop:
             self._reason = "max_duration_s"
         return self._reason is None
 
-    async def _run_tools(self, asking: Asking, answer: ChatResponse, calls: Sequence[ToolCall]) -> bool:
-        """Run the tools that the model asked for; whether it must answer in words now."""
+    async def _run_tools(self, asking: Asking, answer: ChatResponse, calls: Sequence[ToolCall]) -> None:
+        """Run the tools that the model asked for; after some of them it must answer in words."""
         self._turns += 1
         self._continuations = 0
-        await self._run.show()
-        if answer.finish_reason == INTERRUPTED:
-            self._run.unshown += answer.text
         content, calls = distinct(answer.content, calls, partial(self._is_used, asking.model))
         ids = {call.id for call in calls}
         content = [block for block in content if not isinstance(block, ToolCallBlock) or block.id in ids]
         row = with_usage(assistant_row(content, calls), answer.usage)
+        row = cut_row(row, "urgent" if answer.finish_reason == INTERRUPTED else None)
         await ToolBatch(self._run, self.calls).go(row, calls, self._inbox)
-        return any(call.name in self._options.force_respond_tools for call in calls)
+        self._must_answer = any(call.name in self._options.force_respond_tools for call in calls)
 
     def _is_used(self, model: Model, call_id: str) -> bool:
         # A view of the conversation may not show what this run has done.
         return model.requests.is_used(call_id) or self.calls.is_used(call_id)
 
-    async def _say(self, answer: ChatResponse) -> None:
+    async def _say(self, answer: ChatResponse) -> RunOutcome | None:
+        """Commit an answer in words; `None`: the model is to be asked on."""
         said = [block for block in answer.content if not isinstance(block, ToolCallBlock)]
         row = with_usage(assistant_row(said), answer.usage)
+        cut, lack = self._cut(answer), self._lack(answer)
         if answer.finish_reason in _REFUSED:
-            await self._run.context.add_message(refused_row(row))
-        elif not all(map(_is_thinking, said)):
-            await self._run.context.add_message(row)
-        self._run.unshown += answer.text
-        self._run.check_stop()
+            row = refused_row(row)
+        if answer.finish_reason in _REFUSED or not all(map(_is_thinking, said)):
+            await self._run.commit(cut_row(row, cut) if cut else lacking_row(row, lack))
+        self._run.check_end()
+        return None if cut else outcome_of(self._run.parts.unshown, lack)
 
-    def _continues(self, answer: ChatResponse) -> bool:
-        """Whether the answer was cut at its length limit, and the model may go on with it."""
+    def _cut(self, answer: ChatResponse) -> Cut | None:
+        """What cut the answer, where the model is to be asked on."""
+        if answer.finish_reason == INTERRUPTED:
+            return "urgent"
         if answer.finish_reason not in _CUT_SHORT:
             self._continuations = 0
-            return False
+            return None
         self._continuations += 1
-        return self._continuations <= _MOST_CONTINUATIONS
+        return "length" if self._continuations <= _MOST_CONTINUATIONS else None
 
-    def _outcome(self, answer: ChatResponse) -> RunOutcome:
-        text = self._run.unshown
+    def _lack(self, answer: ChatResponse) -> Lack | None:
+        """What is missing, should this be the last word."""
+        if answer.finish_reason in _REFUSED:
+            return Lack("refusal", (answer.metadata or {}).get("refusal"))
+        if answer.finish_reason in _CUT_SHORT:
+            return Lack("length")
+        return Lack(self._reason) if self._reason else None
+
+    def _told_cost(self, outcome: RunOutcome) -> RunOutcome:
         if self._options.max_cost_usd is not None and self._run.spent.cost_usd is None:
             log.warning("run.cost_unknown", max_cost_usd=str(self._options.max_cost_usd))
-        if answer.finish_reason in _REFUSED:
-            return RunOutcome(text, "incomplete", "refusal", (answer.metadata or {}).get("refusal"))
-        if answer.finish_reason in _CUT_SHORT:
-            return RunOutcome(text, "incomplete", "length")
-        return RunOutcome(text, "incomplete" if self._reason else "success", self._reason)
+        return outcome
 
     async def take_in(self, injections: tuple[Injection, ...]) -> None:
         """Commit what was drained as one user row.
 
         What is not committed goes back to the front of the queue. An answer that these messages came after is shown
-        first.
+        before it is told that they are read.
         """
         if not injections:
             return
-        run = self._run
+        row = injection_row(injections)
         try:
-            await run.show()
-            await run.context.add_message(injection_row(injections))
+            await self._run.context.add_message(row)
         except BaseException:
             self._inbox.restore(injections)
             raise
         self._continuations = 0
-        await self.tell_delivered(injections)
+        self._note_delivered(injections)
+        await self._run.tell(row)
+        await self._tell_delivered(injections)
 
-    async def tell_delivered(self, injections: Sequence[Injection]) -> None:
-        """The next model call has these messages before it."""
+    async def take_back(self, injections: Sequence[Injection]) -> None:
+        """These messages stand in the log already: the next model call has them before it."""
+        self._note_delivered(injections)
+        await self._tell_delivered(injections)
+
+    def _note_delivered(self, injections: Sequence[Injection]) -> None:
+        self._receipts.deliver([injection.id for injection in injections], self._run.iterations + 1)
+
+    async def _tell_delivered(self, injections: Sequence[Injection]) -> None:
         run = self._run
         ids = [injection.id for injection in injections]
-        self._receipts.deliver(ids, run.iterations + 1)
         data = {"messages": [injection.text for injection in injections], "count": len(injections), "ids": ids}
         await run.announce(INJECTION_APPLIED, data)
         await run.progress(INJECTION_APPLIED, **data)

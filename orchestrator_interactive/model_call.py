@@ -35,7 +35,7 @@ class Model:
 
 
 class ModelCall:
-    """A call in flight. A stop cuts it, and so does an urgent message."""
+    """A call in flight. The end of its run cuts it, and so does an urgent message."""
 
     def __init__(self, model: Model, request: ChatRequest, stream: ResponseStream) -> None:
         self._model = model
@@ -43,11 +43,11 @@ class ModelCall:
         self._work = Work(_completed(model, request, stream))
         self._was_interrupted = False
 
-    async def end(self, stop: CancellationToken, inbox: InjectionQueue) -> None:
+    async def end(self, ending: CancellationToken, inbox: InjectionQueue) -> None:
         """Wait until it is over, whichever way."""
         self._watchdog = _Watchdog(self._work, self._stream, self._model.stall_timeout_s)
         try:
-            with stop.watch(self._work.cut), inbox.watch(self._on_message):
+            with ending.watch(self._work.cut), inbox.watch(self._on_message):
                 await self._work.end()
         finally:
             self._watchdog.disarm()

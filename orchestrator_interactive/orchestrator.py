@@ -9,32 +9,30 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from orchestrator_interactive.injection import Injection, InjectionQueue, notice_row
+from orchestrator_interactive.beginning import Beginning
+from orchestrator_interactive.injection import Injection, InjectionQueue
 from orchestrator_interactive.kernel import events
 from orchestrator_interactive.kernel.cancellation import CancellationToken
 from orchestrator_interactive.kernel.hooks import CONTINUE
 from orchestrator_interactive.kernel.interop import at_home, own_hooks, own_tool
-from orchestrator_interactive.kernel.models import sendable
-from orchestrator_interactive.loop import Loop, RunOutcome
+from orchestrator_interactive.loop import Loop
+from orchestrator_interactive.memory import Memory
 from orchestrator_interactive.options import read
+from orchestrator_interactive.outcomes import SUSPENDED, RunOutcome
 from orchestrator_interactive.receipts import Receipts
-from orchestrator_interactive.results import lost_row
-from orchestrator_interactive.rows import delivered_in, user_row
-from orchestrator_interactive.run import Run, changed
-from orchestrator_interactive.seen import Seen
+from orchestrator_interactive.run import Run
 from orchestrator_interactive.settings import LoopOptions
-from orchestrator_interactive.usage import read_back, spent_in
+from orchestrator_interactive.usage import read_back
 from orchestrator_interactive.work import Work
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
     from orchestrator_interactive.kernel.hooks import HookRegistry
     from orchestrator_interactive.kernel.interfaces import ContextManager, ProgressCallback, Provider, Tool
     from orchestrator_interactive.kernel.models import HookResult
     from orchestrator_interactive.receipts import Receipt
-    from orchestrator_interactive.usage import Spent
 
 log = structlog.get_logger(__name__)
 
@@ -42,6 +40,8 @@ NAME = "loop-interactive"
 
 # Of the priorities of hooks.
 _FIRST = -1000
+# What the hooks hear of an end that is none of completion; for a suspension the contract has no word of its own.
+_ENDED = {"cancelled": "cancelled", "suspended": "cancelled", "error": "error"}
 # How long the next run finds ready what was read of the conversation, in seconds.
 _REMEMBERED_S = 60.0
 # How long a run may take over its end, once it is to end and the grace period of its tools is over.
@@ -51,25 +51,21 @@ _ENDED_WITHIN_S = 2.0
 class InteractiveOrchestrator:
     """An agent loop that takes messages in while it runs, and can be stopped at any instant.
 
-    One `execute` at a time; the queue outlives it, so what a stopped run did not read leads the next one.
+    One `execute` or `resume` at a time; the queue outlives it, so what a stopped run did not read leads the next one.
     """
 
     def __init__(self, config: dict[str, Any] | None = None) -> None:
         self._options = read(LoopOptions, config or {}, NAME)
         self._queue = InjectionQueue(self._options.max_waiting)
         self._receipts = Receipts()
-        self._notices: list[str] = []
+        self._memory = Memory()
         self._running: Run | None = None
-        self._spent: Spent | None = None
-        self._knows_log = False
-        self._token_budgets: dict[str, int] = {}
-        self._seen = Seen()
         self._forgetting: asyncio.TimerHandle | None = None
 
     def inject_message(self, content: str | Injection) -> Receipt:
         """Hand a message to the running loop; it is read at the next of the three injection points.
 
-        One that it has already, by its id, is not taken twice.
+        One that it has already, by its id, is not taken twice; one that was taken back may be given again.
 
         One that begins with `!` is read at once: it cuts the model call in flight, and leaves running tools alone.
         Belongs to the loop's event loop: from another thread use `loop.call_soon_threadsafe`.
@@ -80,7 +76,8 @@ class InteractiveOrchestrator:
             ValueError: the text is blank.
         """
         injection = Injection.of(content)
-        if known := self._receipts.of(injection.id):
+        known = self._receipts.of(injection.id)
+        if known is not None and known.state != "withdrawn":
             return known
         self._queue.offer(injection)
         return self._receipts.accept(injection.id)
@@ -106,7 +103,7 @@ class InteractiveOrchestrator:
 
     def notify(self, content: str) -> None:
         """Keep a notice for the next run; it never reaches the running one."""
-        self._notices.append(content)
+        self._memory.notices.append(content)
 
     def stop(self, immediate: bool = False, run_id: str | None = None) -> bool:
         """Stop the running loop. Returns whether that changed anything; without a run it does nothing.
@@ -118,6 +115,14 @@ class InteractiveOrchestrator:
         token = self._running.session_stop
         return token.request_immediate() if immediate else token.request_graceful()
 
+    def suspend(self) -> bool:
+        """Have the running loop end at its next boundary, for another process to `resume` it.
+
+        The model call in flight is given up, and nothing of it stays; tools finish, and a stop cuts them as ever. What
+        waits to be read stays in the queue. False: no run is on, or it is ending anyway.
+        """
+        return self._running is not None and self._queue.is_open and self._running.suspend()
+
     async def execute(  # noqa: PLR0913, PLR0917 - the signature is the contract's
         self,
         prompt: str,
@@ -127,31 +132,74 @@ class InteractiveOrchestrator:
         hooks: HookRegistry,
         coordinator: ModuleCoordinator | None = None,
         on_progress: ProgressCallback | None = None,
+        message_id: str | None = None,
         **_: Any,
     ) -> str:
         """Run the loop on a prompt and return the answer; after a stop, what the model had said until then.
+
+        `message_id` is the identity of the message that the prompt is: in the log it tells that it was delivered.
 
         Raises:
             LLMError: the provider failed.
             RuntimeError: a run is on already.
         """
+        run = self._new_run(context, tools, hooks, coordinator, on_progress)
+        left_behind = frozenset(each.id for each in self._queue.waiting())
+        return await self._go(run, providers, lambda beginning: beginning.anew(prompt, message_id, left_behind))
+
+    async def resume(  # noqa: PLR0913, PLR0917 - as `execute`
+        self,
+        context: ContextManager,
+        providers: dict[str, Provider],
+        tools: dict[str, Tool],
+        hooks: HookRegistry,
+        coordinator: ModuleCoordinator | None = None,
+        on_progress: ProgressCallback | None = None,
+        **_: Any,
+    ) -> str:
+        """Go on with the last run of the conversation from where its log stands, and return the answer.
+
+        Its texts are told again with the numbers that they had. A tool call without a result is made again where the
+        tool is `side_effect_free`; else the model reads that its outcome is unknown. A run that has its answer is not
+        run again.
+
+        Raises:
+            LLMError: the provider failed.
+            RuntimeError: a run is on already, or the conversation has none.
+        """
+        run = self._new_run(context, tools, hooks, coordinator, on_progress)
+        return await self._go(run, providers, Beginning.again)
+
+    def _new_run(
+        self,
+        context: ContextManager,
+        tools: Mapping[str, Tool],
+        hooks: HookRegistry,
+        coordinator: ModuleCoordinator | None,
+        on_progress: ProgressCallback | None,
+    ) -> Run:
         if self._running is not None:
             raise RuntimeError("This orchestrator is running; inject the message instead.")
         home = at_home(coordinator) if coordinator else None
-        run = Run(
+        return Run(
             context,
             {name: own_tool(tool) for name, tool in tools.items()},
             own_hooks(hooks),
             home,
             home.cancellation if home else CancellationToken(),
             on_progress,
-            token_budgets=self._token_budgets,
-            seen=self._seen,
+            token_budgets=self._memory.token_budgets,
+            seen=self._memory.seen,
         )
+
+    async def _go(
+        self, run: Run, providers: Mapping[str, Provider], begin: Callable[[Beginning], Awaitable[None]]
+    ) -> str:
+        """Run the loop from this beginning to its end."""
         loop = self._prepared(run)
+        beginning = Beginning(run, loop, self._queue, self._receipts, self._memory)
         # A task of its own: whoever cancels this stops the loop, and nothing in it is torn in the middle.
-        left_behind = frozenset(each.id for each in self._queue.waiting())
-        working = Work(loop.go(partial(self._begin, run, loop, prompt, left_behind), providers))
+        working = Work(loop.go(partial(begin, beginning), providers))
         with run.session_stop.watch(run.follow):
             outcome = await self._to_its_end(run, loop, working)
         if working.finished():
@@ -181,7 +229,7 @@ class InteractiveOrchestrator:
                 if not working.finished():
                     run.give_up()
                 self._running = None
-                self._forgetting = asyncio.get_running_loop().call_later(_REMEMBERED_S, self._forget)
+                self._forgetting = asyncio.get_running_loop().call_later(_REMEMBERED_S, self._memory.forget)
         return outcome
 
     async def _tell_end(self, run: Run, loop: Loop, outcome: RunOutcome) -> None:
@@ -193,60 +241,16 @@ class InteractiveOrchestrator:
             if error is not None:
                 log.error("run.end_not_told", run_id=run.id, exc_info=error)
 
-    def _forget(self) -> None:
-        """What can be read again need not take up memory in a conversation that rests."""
-        self._seen = Seen()
-
     def _hurry(self, run: Run, working: Work[RunOutcome]) -> None:
         """Not even a log that hangs may hold whoever stops a run."""
         grace_s = 0 if run.stop.is_immediate else self._options.stop_grace_s
         asyncio.get_running_loop().call_later(grace_s + _ENDED_WITHIN_S, working.cut)
 
-    async def _begin(self, run: Run, loop: Loop, prompt: str, left_behind: frozenset[str]) -> None:
-        """Announce the run and commit its prompt, after what an earlier run left behind."""
-        if run.coordinator is not None:
-            run.coordinator.reset_turn()
-        await run.announce(events.EXECUTION_START, {"prompt": prompt})
-        await run.progress("executing", prompt=prompt, run=run.id)
-        if not self._knows_log:
-            await self._read_log(run, loop)
-        wish = await run.consult(events.PROMPT_SUBMIT, {"prompt": prompt})
-        if self._notices:
-            await self._tell_notices(run)
-        waiting = self._queue.drain()
-        self._queue.restore([each for each in waiting if each.id not in left_behind])  # written after the prompt
-        await loop.take_in(tuple(each for each in waiting if each.id in left_behind))
-        await run.context.add_message(user_row(sendable(changed(wish, "prompt", prompt))))
-
-    async def _read_log(self, run: Run, loop: Loop) -> None:
-        """Learn what was done before, and tell the model of calls whose results could not be told any more.
-
-        A message may wait here though its row was written: whoever wrote it was cut before it could be told.
-        """
-        rows = await run.context.get_messages()
-        written = {message_id for row in rows for message_id in delivered_in(row)}
-        if delivered := [each for each in self._queue.waiting() if each.id in written]:
-            for each in delivered:
-                self._queue.withdraw(each.id)
-            await loop.tell_delivered(delivered)
-        if lost := lost_row(rows):
-            await run.context.add_message(lost)
-        if self._spent is None:
-            self._spent = spent_in(rows)
-        self._knows_log = True
-
-    async def _tell_notices(self, run: Run) -> None:
-        count = len(self._notices)
-        await run.context.add_message(notice_row(self._notices[:count]))
-        del self._notices[:count]
-
     async def _report_end(self, run: Run, loop: Loop, outcome: RunOutcome) -> None:
-        if self._spent is not None:
-            self._spent = self._spent.plus(run.spent)
-        self._knows_log = self._knows_log and outcome.status in ("success", "incomplete")  # else rows may be missing
-        ended = {"cancelled": "cancelled", "error": "error"}.get(outcome.status, "completed")
+        self._memory.note_end(run.spent, outcome)
+        ended = _ENDED.get(outcome.status, "completed")
         response = outcome.text if ended == "completed" else ""
-        status = "incomplete" if outcome.status == "error" else outcome.status
+        status = "incomplete" if outcome.status in ("error", "suspended") else outcome.status
         complete = {"orchestrator": NAME, "turn_count": run.iterations, "status": status}
         await run.announce(events.EXECUTION_END, {"response": response, "status": ended})
         await run.announce(events.ORCHESTRATOR_COMPLETE, complete)
@@ -257,18 +261,19 @@ class InteractiveOrchestrator:
         return {
             "iterations": run.iterations,
             "status": outcome.status,
+            "part": run.parts.next_number,
             **{key: value for key, value in why.items() if value is not None},
             "waiting": len(self._queue),
             "messages": self._receipts.told(),
             "tools": loop.calls.told(),
             "usage": run.spent.told(),
-            "conversation_usage": (self._spent or run.spent).told(),
+            "conversation_usage": (self._memory.spent or run.spent).told(),
         }
 
 
 def _outcome_of(working: Work[RunOutcome], run: Run) -> RunOutcome:
     if not working.finished():
-        return RunOutcome(run.unshown, "cancelled")
+        return SUSPENDED if run.is_suspended else RunOutcome(run.parts.unshown, "cancelled")
     return RunOutcome("", "error") if working.task.exception() else working.task.result()
 
 

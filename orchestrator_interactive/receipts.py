@@ -40,6 +40,7 @@ class Receipts:
         return self._by_id.get(message_id)
 
     def accept(self, message_id: str) -> Receipt:
+        self._by_id.pop(message_id, None)  # one that was taken back comes last when it is given again
         receipt = self._by_id[message_id] = Receipt(message_id)
         return receipt
 

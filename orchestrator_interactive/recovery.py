@@ -64,7 +64,7 @@ class Recovery:
         """Return when it makes sense to ask again; `rows` is what the failed request showed of the conversation.
 
         Raises:
-            RunStopped: the run was stopped while it waited.
+            RunStopped, RunSuspended: the run was, while it waited.
             Exception: the error, where asking again is no use.
         """
         if isinstance(error, ContextLengthError) and not self._has_shrunk:
@@ -96,9 +96,9 @@ class Recovery:
         await self._run.announce(events.PROVIDER_RETRY, told)
         await self._run.progress("retrying", **told, max_attempts=self._options.max_retries, reason=_reason(error))
         waiting = Work(asyncio.sleep(delay_s))
-        with self._run.stop.watch(waiting.cut):
+        with self._run.ending.watch(waiting.cut):
             await waiting.end()
-        self._run.check_stop()
+        self._run.check_end()
 
     async def _turn_to_next(self, error: Exception) -> None:
         given_up = self._names.pop(0)

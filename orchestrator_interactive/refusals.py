@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.rows import LEFT_OUT, is_prompt, metadata_of, user_row
+from orchestrator_interactive.rows import LEFT_OUT, is_prompt, marked, metadata_of, user_row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,8 +21,9 @@ _IN_ITS_PLACE = user_row("[What was said here is left out: it was refused.]")
 
 def refused_row(row: Row) -> Row:
     """The row of an answer that was broken off by a refusal, as far as it came."""
-    content = row["content"] or [{"type": "text", "text": _DECLINED}]
-    return {**row, "content": content, "metadata": {**row.get("metadata", {}), "refused": True}}
+    if not row["content"]:  # a row has to say something
+        row = marked({**row, "content": [{"type": "text", "text": _DECLINED}]}, unsaid=True)
+    return marked(row, refused=True)
 
 
 def is_refused(row: Row) -> bool:

@@ -9,7 +9,7 @@ import structlog
 
 from orchestrator_interactive.kernel.interop import own
 from orchestrator_interactive.kernel.models import ToolResult
-from orchestrator_interactive.rows import abridged, metadata_of, tool_row
+from orchestrator_interactive.rows import abridged, marked, metadata_of, tool_row
 from orchestrator_interactive.run import changed
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ log = structlog.get_logger(__name__)
 NOT_STARTED = "Not started: the run was stopped before this call."
 UNCHECKED = "It ended; the run was stopped before its result had been checked, so the result is not shown."
 UNKNOWN_OUTCOME = "Cancelled while it was running: its outcome is unknown."
+PROCESS_ENDED = "The process ended while this call was at work: its outcome is unknown."
 TIMED_OUT = "It had not finished after {timeout_s:g} seconds and was cancelled: its outcome is unknown."
 STILL_RUNNING = "Still at work; its result will follow."
 LATE_PREFIX = "[Results of tool calls that were still at work:]"
@@ -80,9 +81,12 @@ def result_row(call: ToolCall, result: ToolResult, most_chars: int) -> dict[str,
 
 
 def still_running_row(call: ToolCall) -> dict[str, Any]:
-    row = tool_row(call, STILL_RUNNING)
-    row["metadata"] = {"pending": True}
-    return row
+    return marked(tool_row(call, STILL_RUNNING), pending=True)
+
+
+def unknown_row(call: ToolCall) -> dict[str, Any]:
+    """The row of a call that was at work when its process ended."""
+    return tool_row(call, PROCESS_ENDED, failed=True)
 
 
 def late_row(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -105,7 +109,7 @@ def lost_row(rows: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
     for row in rows:
         metadata = metadata_of(row)
         if metadata.get("pending") is True and isinstance(call_id := row.get("tool_call_id"), str):
-            pending[call_id] = {**row, "content": UNKNOWN_OUTCOME, "metadata": {"is_error": True}}
+            pending[call_id] = {**row, "content": PROCESS_ENDED, "metadata": {"is_error": True}}
         told = metadata.get("results")
         for call_id in told if isinstance(told, list) else ():
             pending.pop(str(call_id), None)

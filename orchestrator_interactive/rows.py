@@ -23,8 +23,15 @@ _NO_PROMPT = frozenset({"injections", "notices", "results", LEFT_OUT})
 MARK_END = "left out here …]"
 
 
-def user_row(text: str) -> dict[str, Any]:
-    return {"role": "user", "content": text}
+def user_row(text: str, message_id: str | None = None) -> dict[str, Any]:
+    """What a person said; `message_id` is the identity of the message in which they did."""
+    row: dict[str, Any] = {"role": "user", "content": text}
+    return row if message_id is None else marked(row, message=message_id)
+
+
+def marked(row: dict[str, Any], **marks: Any) -> dict[str, Any]:
+    """The row with more beside it."""
+    return {**row, "metadata": {**metadata_of(row), **marks}}
 
 
 def assistant_row(content: Iterable[ContentBlock], calls: Iterable[ToolCall] = ()) -> dict[str, Any]:
@@ -61,14 +68,29 @@ def is_prompt(row: Any) -> bool:
     """Whether a task begins with a row, whatever its text imitates: its metadata say what else it could be."""
     if not isinstance(row, dict) or row.get("role") != "user":
         return False
-    metadata = metadata_of(row)
-    return metadata.get("source") != "hook" and _NO_PROMPT.isdisjoint(metadata)
+    return not is_of_hook(row) and _NO_PROMPT.isdisjoint(metadata_of(row))
+
+
+def is_of_hook(row: Any) -> bool:
+    """Whether a hook has put the row there."""
+    return metadata_of(row).get("source") == "hook"
 
 
 def delivered_in(row: Any) -> list[str]:
-    """The ids of the messages, written while the agent was at work, that a row holds."""
-    ids = metadata_of(row).get("injections")
-    return [each for each in ids if isinstance(each, str)] if isinstance(ids, list) else []
+    """The ids of the messages that a row holds: the one that a prompt is, or those written while the agent worked."""
+    metadata = metadata_of(row)
+    written = metadata.get("injections")
+    ids = [metadata.get("message"), *(written if isinstance(written, list) else ())]
+    return [each for each in ids if isinstance(each, str)]
+
+
+def text_of(row: dict[str, Any]) -> str:
+    """The text in a row, its text blocks joined."""
+    content = row.get("content")
+    if isinstance(content, list):
+        blocks = (block for block in content if isinstance(block, dict) and block.get("type") == "text")
+        return "".join(text for block in blocks if isinstance(text := block.get("text"), str))
+    return content if isinstance(content, str) else ""
 
 
 def abridged(text: str, most_chars: int) -> str:

@@ -15,14 +15,19 @@ from orchestrator_interactive.kernel.errors import InjectionTooLargeError
 from orchestrator_interactive.kernel.hooks import CONTINUE, HookRegistry, too_late_for_a_no
 from orchestrator_interactive.kernel.interop import own
 from orchestrator_interactive.kernel.time_limit import within
+from orchestrator_interactive.parts import Parts
+from orchestrator_interactive.rows import marked
 from orchestrator_interactive.seen import Seen
 from orchestrator_interactive.usage import NOTHING, Spent
 from orchestrator_interactive.work import Work
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
     from orchestrator_interactive.kernel.interfaces import ContextManager, ProgressCallback, Tool
     from orchestrator_interactive.kernel.models import ContextInjection, HookResult
+    from orchestrator_interactive.parts import Part
 
 log = structlog.get_logger(__name__)
 
@@ -49,6 +54,10 @@ class _NoContext:
         raise RunStopped
 
 
+class RunSuspended(Exception):  # noqa: N818 - nor is a suspension
+    """The run ends where it is, for another process to resume it."""
+
+
 class RunDenied(Exception):  # noqa: N818 - named after the hooks' action
     """A hook forbade it; the message says why."""
 
@@ -57,11 +66,10 @@ class RunDenied(Exception):  # noqa: N818 - named after the hooks' action
 class Run:
     """The surroundings of one execution, and what it counts.
 
-    `stop` is the run's own: it follows `session_stop`, and a cancellation of the caller requests it, too.
-    `token_budgets` holds the providers that have said that a request was too long for them. `iterations` are the
-    answers of the model so far, `spent` is what they used up. `unshown` is what the model has said, and the log has,
-    and people do not see yet: the beginning of an answer that is not complete; `is_torn` where it
-    ends in mid-sentence.
+    `stop` is the run's own: it follows `session_stop`, and a cancellation of the caller requests it, too. `ending`
+    follows that and a suspension: it is what cuts all that is not a tool's. `token_budgets` holds the providers that
+    have said that a request was too long for them. `iterations` are the answers of the model so far, `spent` is what
+    they used up, `parts` what people read of them.
     """
 
     context: ContextManager
@@ -75,10 +83,14 @@ class Run:
     seen: Seen = field(default_factory=Seen)
     iterations: int = 0
     spent: Spent = NOTHING
-    unshown: str = ""
-    is_torn: bool = False
+    parts: Parts = field(default_factory=Parts)
+    is_suspended: bool = False
     stop: CancellationToken = field(default_factory=CancellationToken)
+    ending: CancellationToken = field(default_factory=CancellationToken)
     _remarks: list[ContextInjection] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.stop.register_child(self.ending)
 
     def follow(self) -> None:
         """Go as far as the session's stop has gone."""
@@ -91,6 +103,13 @@ class Run:
         """Whoever awaits the run was cancelled."""
         self.stop.request_immediate()
 
+    def suspend(self) -> bool:
+        """Have it end at its next boundary, for another process to resume it. False: it is to end anyway."""
+        if self.is_ending:
+            return False
+        self.is_suspended = True
+        return self.ending.request_graceful()
+
     @property
     def is_stopped(self) -> bool:
         """Whether it is to end."""
@@ -98,11 +117,19 @@ class Run:
             self.follow()
         return self.stop.is_cancelled
 
+    @property
+    def is_ending(self) -> bool:
+        """Whether it is to end, in whatever way."""
+        return self.is_suspended or self.is_stopped
+
     def give_up(self) -> None:
         """Go without whatever of it still hangs: should that go on some day, it finds nobody to write or to talk to."""
         self.context, self.coordinator, self.hooks, self.on_progress = _NoContext(), None, HookRegistry(), None
 
-    def check_stop(self) -> None:
+    def check_end(self) -> None:
+        """Raise RunSuspended or RunStopped where the run is to end. A stop that comes later changes no suspension."""
+        if self.is_suspended:
+            raise RunSuspended
         if self.is_stopped:
             raise RunStopped
 
@@ -115,11 +142,20 @@ class Run:
         """The request that had these failed: they are for the one after it."""
         self._remarks = remarks + self._remarks
 
-    async def show(self) -> None:
-        """Let people read what they have not seen yet, as a message of its own."""
-        if self.unshown.strip():
-            await self.progress("text", text=self.unshown, **({"cut": True} if self.is_torn else {}))
-        self.unshown = ""
+    async def commit(self, row: dict[str, Any]) -> None:
+        """Add a row to the log; what is complete with it, people read."""
+        await self.context.add_message(row)
+        await self.tell(row)
+
+    async def tell(self, row: dict[str, Any]) -> None:
+        """Let people read what is complete with this row, which stands in the log."""
+        await self.show(self.parts.add(row))
+
+    async def show(self, part: Part | None) -> None:
+        """Let people read a part, as a message of its own."""
+        if part is not None:
+            torn = {"cut": True} if part.is_torn else {}
+            await self.progress("text", text=part.text, part=part.number, **torn)
 
     async def progress(self, event: str, **data: Any) -> None:
         """Tell whoever watches; a watcher that fails does not disturb the run."""
@@ -136,13 +172,15 @@ class Run:
 
         Raises:
             RunDenied: the hooks said no, or a person did when they asked.
-            RunStopped: the run was stopped meanwhile.
+            RunStopped, RunSuspended: the run was, meanwhile.
         """
         if not self.hooks.listens(event):
             return CONTINUE
         work = Work(self._consult(event, data))
-        with self.stop.watch(work.cut):
+        with self.ending.watch(work.cut):
             await work.end()
+        if self.is_suspended:
+            raise RunSuspended
         if self.is_stopped:
             answered = work.finished() and work.task.exception() is None
             raise RunStopped(wish=work.task.result() if answered else None)
@@ -153,15 +191,28 @@ class Run:
 
         A stop is not held up by them: they get a moment, and are cut.
         """
+        if self.hooks.listens(event):
+            await self.give_way(self._announce(event, data), event)
+
+    async def emit(self, event: str, data: dict[str, Any]) -> HookResult:
+        """Tell the hooks what has happened, as `announce` does; what they wish is for later."""
         if not self.hooks.listens(event):
-            return
+            return CONTINUE
+        return await self.give_way(self._emitted(event, data), event) or CONTINUE
+
+    async def give_way(self, telling: Awaitable[T], event: str) -> T | None:
+        """Await what hooks do at an event; a stop gives them a moment, and cuts them. `None`: they were cut."""
         try:
-            await within(_LONGEST_S, self._announce(event, data), self.stop)
+            return await within(_LONGEST_S, telling, self.stop)
         except TimeoutError:
             log.warning("hook.cut", hook_event=event)
+            return None
 
     async def _announce(self, event: str, data: dict[str, Any]) -> None:
-        await self.route(too_late_for_a_no(await self.hooks.emit(event, data), event), event)
+        await self.route(await self._emitted(event, data), event)
+
+    async def _emitted(self, event: str, data: dict[str, Any]) -> HookResult:
+        return too_late_for_a_no(await self.hooks.emit(event, data), event)
 
     async def _consult(self, event: str, data: dict[str, Any]) -> HookResult:
         return await self.route(await self.hooks.emit(event, data), event)
@@ -198,7 +249,7 @@ class Run:
         for row in lasting_rows(result):
             try:
                 with contained():
-                    await self.context.add_message(row)
+                    await self.context.add_message(marked(row, source="hook", hook_name=result.hook_name, event=event))
             except Exception:  # as the coordinator does
                 log.exception("hook.injection_lost", hook=result.hook_name, hook_event=event)
         return result

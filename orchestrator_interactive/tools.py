@@ -73,10 +73,6 @@ class ToolUse:
         """Whether nothing more comes of it: it ended, or was cut."""
         return self._work.is_over
 
-    @property
-    def has_side_effects(self) -> bool:
-        return not getattr(self._tool, "side_effect_free", False)
-
     def watch(self, on_over: Callable[[], object] | None) -> None:
         """Call `on_over` when it is over."""
         self._work.on_over = on_over
@@ -156,12 +152,12 @@ class ToolUse:
     def _how_it_ended(self) -> ToolOutcome:
         if self.result is not None:
             return "finished" if self.result.success else "failed"
-        return "unknown" if self._reached == "running" and self.has_side_effects else "cancelled"
+        return "unknown" if self._reached == "running" and not is_harmless(self._tool) else "cancelled"
 
     def settled(self) -> SettledCall:
         """How it ended, once it is closed."""
         if self._reached == "waiting" and self._tool is not None:
-            self._label = _label(self._tool, self._input)
+            self._label = label_of(self._tool, self._input)
         return SettledCall(self.call, self._label, self._outcome, was_dropped=self._is_dropped)
 
     def _note_crash(self) -> None:
@@ -205,7 +201,7 @@ class ToolUse:
 
     async def _announce(self, tool: Tool) -> None:
         self.stage, self._announced_at = "announced", time.monotonic()
-        self._label = _label(tool, self._input)
+        self._label = label_of(tool, self._input)
         more = {} if self._label is None else {"label": self._label}
         await self._run.progress("tool:start", tool=self.call.name, args=self._input, id=self.call.id, **more)
 
@@ -292,7 +288,13 @@ async def _result_of(tool: Tool, arguments: dict[str, Any]) -> ToolResult:
         return ToolResult(success=False, error={"message": told(e), "type": type(e).__name__})
 
 
-def _label(tool: Tool, arguments: dict[str, Any]) -> str | None:
+def is_harmless(tool: Tool | None) -> bool:
+    """Whether it says that a call to it may be made for nothing, and once more."""
+    return bool(getattr(tool, "side_effect_free", False))
+
+
+def label_of(tool: Tool, arguments: dict[str, Any]) -> str | None:
+    """What a tool says that people call a call to it; `None`: nothing."""
     label = getattr(tool, "label", None)
     if not callable(label):
         return None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.rows import metadata_of
+from orchestrator_interactive.rows import marked, metadata_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -68,7 +68,7 @@ def spent_on(usage: Usage | None) -> Spent:
 
 def with_usage(row: dict[str, Any], usage: Usage | None) -> dict[str, Any]:
     """The row of an answer, with what it used up where the provider says it."""
-    return row if usage is None else {**row, "metadata": {"usage": spent_on(usage).told()}}
+    return row if usage is None else marked(row, usage=spent_on(usage).told())
 
 
 def spent_in(rows: Iterable[dict[str, Any]]) -> Spent:

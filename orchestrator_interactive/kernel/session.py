@@ -6,6 +6,7 @@ import asyncio
 import time
 import uuid
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import structlog
@@ -22,7 +23,7 @@ from orchestrator_interactive.kernel.plan import MountPlan, merged
 from orchestrator_interactive.kernel.time_limit import within
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from types import TracebackType
 
     from orchestrator_interactive.kernel.interfaces import ApprovalSystem, DisplaySystem
@@ -130,14 +131,25 @@ class AmplifierSession:
         """
         if not isinstance(prompt, str):
             raise TypeError(f"prompt must be text, not {type(prompt).__name__}.")
+        return await self._run_alone(partial(self._executed, prompt, kwargs))
+
+    async def resume(self, **kwargs: Any) -> str:
+        """Go on with the last run of the conversation, as `execute` would have gone on, and return its answer.
+
+        Raises:
+            RuntimeError: as in `execute`; the orchestrator cannot resume a run, or there is none.
+        """
+        return await self._run_alone(partial(self._resumed, kwargs))
+
+    async def _run_alone(self, orchestrate: Callable[[], Awaitable[str]]) -> str:
         if self._run is not None:
             raise RuntimeError("This session is running; inject the message instead.")
         self._run = asyncio.current_task()
-        self._prompts += 1
         try:
             await self.initialize()
             self.status.status = "running"
-            answer = await self._orchestrate(prompt, kwargs)
+            with own_errors():
+                answer = await orchestrate()
             self.status.status = "completed"
         except BaseException as e:
             cancelled = isinstance(e, asyncio.CancelledError) or self.coordinator.cancellation.is_cancelled
@@ -151,22 +163,30 @@ class AmplifierSession:
                 self._run = None
         return answer
 
-    async def _orchestrate(self, prompt: str, kwargs: dict[str, Any]) -> str:
+    async def _executed(self, prompt: str, kwargs: dict[str, Any]) -> str:
+        self._prompts += 1
+        orchestrator, *mounted = self._mounted()
+        answer: str = await orchestrator.execute(prompt, *mounted, coordinator=self.coordinator, **kwargs)
+        return answer
+
+    async def _resumed(self, kwargs: dict[str, Any]) -> str:
+        orchestrator, *mounted = self._mounted()
+        if not hasattr(orchestrator, "resume"):
+            raise RuntimeError("The orchestrator of this session cannot go on with a run: ask again instead.")
+        answer: str = await orchestrator.resume(*mounted, coordinator=self.coordinator, **kwargs)
+        return answer
+
+    def _mounted(self) -> list[Any]:
+        """The orchestrator, and what it works with.
+
+        Raises:
+            RuntimeError: there is no orchestrator, context or provider.
+        """
         mounted = {point: self.coordinator.get(point) for point in ("orchestrator", "context", "providers")}
         for point, module in mounted.items():
             if module is None or module == {}:
                 raise RuntimeError(f"Nothing is mounted at '{point}'. {self._mounting.why_nothing_at(point)}")
-        with own_errors():
-            answer: str = await mounted["orchestrator"].execute(
-                prompt,
-                mounted["context"],
-                mounted["providers"],
-                self.coordinator.get("tools"),
-                self.coordinator.hooks,
-                coordinator=self.coordinator,
-                **kwargs,
-            )
-        return answer
+        return [*mounted.values(), self.coordinator.get("tools"), self.coordinator.hooks]
 
     async def cleanup(self) -> None:
         """End the session: `session:end`, then the modules' clean-ups, last mounted first. Once is enough.

@@ -106,7 +106,7 @@ async def test_the_row_names_the_ids_it_delivers() -> None:
     assert (await agent.history())[0]["metadata"]["injections"] == ["T:C:1", "T:C:2"]
 
 
-async def test_the_interim_answer_is_committed_and_shown_before_the_users_row() -> None:
+async def test_the_interim_answer_is_shown_once_the_users_row_stands_and_before_that_is_told() -> None:
     order: list[str] = []
     gate = asyncio.Event()
     agent = await make_agent(after(gate, say("first")), say("second"))
@@ -116,13 +116,14 @@ async def test_the_interim_answer_is_committed_and_shown_before_the_users_row() 
 
     agent.context.before = before_row
     agent.progress.act_on("text", lambda: order.append("shown"))
+    agent.progress.act_on("injection:applied", lambda: order.append("read"))
     run = agent.start()
     await agent.provider.asked(1)
     agent.inject("more")
     gate.set()
     await run
-    assert order == ["user", "assistant", "shown", "user", "assistant"]
-    assert agent.progress.of("text") == [{"text": "first"}]
+    assert order == ["user", "assistant", "user", "shown", "read", "assistant"]
+    assert agent.progress.of("text") == [{"text": "first", "part": 1}]
 
 
 async def test_an_interim_answer_without_words_is_not_shown() -> None:

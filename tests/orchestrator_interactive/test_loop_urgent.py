@@ -79,7 +79,7 @@ class TestWhatStays:
         assert "tool_calls" not in kept
         assert tool.inputs == []
 
-    async def test_it_is_shown_before_the_message_is_committed_and_after_the_text_is(self) -> None:
+    async def test_it_is_shown_once_the_message_stands_and_before_that_is_told(self) -> None:
         order: list[str] = []
         agent = await make_agent(streaming("so far", then=never()), say("ok"))
 
@@ -88,8 +88,9 @@ class TestWhatStays:
 
         agent.context.before = before_row
         agent.progress.act_on("text", lambda: order.append("shown"))
+        agent.progress.act_on("injection:applied", lambda: order.append("read"))
         await soon(await _steered(agent, "!now"))
-        assert order == ["user", "assistant", "shown", "user", "assistant"]
+        assert order == ["user", "assistant", "user", "shown", "read", "assistant"]
 
     async def test_the_hooks_see_the_part_that_came_and_may_change_it(self) -> None:
         agent = await make_agent(streaming("hunter2", then=never()), say("ok"))

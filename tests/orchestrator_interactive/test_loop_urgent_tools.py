@@ -91,7 +91,7 @@ class TestTheRows:
         await work.waits()
         assert agent.progress.of("tool:end") == []
         assert await work.ends() == "done"
-        assert agent.progress.of("text") == [{"text": "meanwhile"}]
+        assert agent.progress.of("text") == [{"text": "meanwhile", "part": 1}]
 
     async def test_calls_that_have_ended_have_their_results_in_call_order(self) -> None:
         work = Work()
@@ -260,7 +260,7 @@ class TestTheWait:
         await agent.provider.asked(2)
         agent.progress.act_on("tool:end", lambda: [agent.inject(Injection("!now", id="1")), agent.withdraw("1")])
         assert await work.ends() == "Done."
-        assert agent.progress.of("text") == [{"text": "It is", "cut": True}]
+        assert agent.progress.of("text") == [{"text": "It is", "part": 1, "cut": True}]
         assert [role for role, _ in await agent.told()][-3:] == ["assistant", "user", "assistant"]
 
     async def test_a_late_row_that_the_log_refuses_loses_no_message(self) -> None:

@@ -10,6 +10,7 @@ from pydantic import Field, field_validator
 
 from orchestrator_interactive.interactions.errors import (
     ConversationFinished,
+    Fenced,
     InteractionError,
     InvalidTransition,
     WriteConflict,
@@ -72,7 +73,8 @@ class StackContext:
 
     A row is in the log before it is in the history; what the model sees of that is decided as in `context-simple`. The
     log is read at the first use. Where somebody rewinds it or goes on with another branch meanwhile, the next thing
-    that people say continues from there; a run that is on ends with WriteConflict.
+    that people say continues from there, and so does a run that is resumed; a run that is on ends with WriteConflict.
+    Where another owner has taken the log over, whoever is at work on it ends with Fenced.
     """
 
     def __init__(self, options: StackOptions, hooks: HookRegistry, stack: InteractionStack) -> None:
@@ -87,6 +89,8 @@ class StackContext:
         self._moves = 0
         # Nothing is amiss when the conversation moves while it rests; a run that it is taken away from is torn.
         self._rests, self._is_torn = True, False
+        # What a run goes on with that is resumed is what it reads first.
+        self._is_resumed = False
 
     async def add_message(self, message: Row) -> None:
         """Append a row.
@@ -132,6 +136,7 @@ class StackContext:
                 await self._stack.refresh()
                 self._is_read = self._is_read and self._stack.moves == self._moves
             await self._read()
+            self._rests = self._rests and not self._is_resumed
             return await self._shown.get_messages()
 
     async def set_messages(self, messages: Iterable[Row]) -> None:
@@ -155,9 +160,10 @@ class StackContext:
         """Begin anew; what was there stays reachable on a branch that is left behind."""
         await self.set_messages([])
 
-    async def on_run(self, _event: str, _data: dict[str, Any]) -> HookResult:
-        """A run begins: wherever the conversation has moved to, it goes on from there."""
+    async def on_run(self, _event: str, data: dict[str, Any]) -> HookResult:
+        """A run begins, or is resumed: wherever the conversation has moved to, it goes on from there."""
         self._rests, self._is_torn = True, False
+        self._is_resumed = data.get("resumed") is True
         return CONTINUE
 
     def reward(self, tool_call_id: str, reward: float) -> None:
@@ -171,6 +177,8 @@ class StackContext:
             raise WriteConflict(_CHANGED)
         try:
             await self._push(row)
+        except Fenced:
+            raise
         except WriteConflict as e:
             if not begins and not self._rests:
                 self._is_torn = True
@@ -196,6 +204,8 @@ class StackContext:
             try:
                 await self._stack.push(ViewState(self._shown.written_view()), since=self._moves)
                 self._kept_view = view
+            except Fenced:
+                raise
             except InteractionError as e:  # what matters of it, the next row will say
                 log.warning("context.view_not_kept", error=str(e))
 

@@ -1,0 +1,195 @@
+"""Where a run stands, read from the rows of its conversation."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from orchestrator_interactive.kernel.messages import ToolCall, ToolCallBlock
+from orchestrator_interactive.kernel.tool_calls import calls_beside, is_call, named
+from orchestrator_interactive.outcomes import outcome_in
+from orchestrator_interactive.parts import Parts, cut_of
+from orchestrator_interactive.reading import UNREADABLE, message_of
+from orchestrator_interactive.results import lost_row
+from orchestrator_interactive.rows import call_ids, delivered_in, is_of_hook, is_prompt, metadata_of, text_of
+from orchestrator_interactive.tools import is_harmless, label_of
+from orchestrator_interactive.usage import spent_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from orchestrator_interactive.kernel.interfaces import Tool
+    from orchestrator_interactive.outcomes import RunOutcome
+    from orchestrator_interactive.parts import Part
+    from orchestrator_interactive.usage import Spent
+
+    Row = dict[str, Any]
+
+_NO_RUN = "There is no run to go on with here: nobody has asked anything in this conversation."
+
+
+@dataclass(frozen=True, slots=True)
+class LostCall:
+    """A call whose result is missing. `has_no_row`: nothing stands in its place either."""
+
+    call: ToolCall
+    label: str | None
+    has_no_row: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What the rows of the last run say of it.
+
+    Args:
+        prompt: its text.
+        before: what the runs before it used up.
+        spent: what it has used up itself.
+        told: the texts of it that people were to read by then.
+        parts: goes on counting them.
+        rows: its own, beginning with the prompt's; those of hooks are none of them.
+        lost: the row to add for calls whose results were to follow later, and now do not.
+    """
+
+    prompt: str
+    before: Spent
+    spent: Spent
+    told: tuple[Part, ...]
+    parts: Parts
+    rows: Sequence[Row]
+    lost: Row | None
+    _lost_calls: Sequence[ToolCall] = field(default=())
+
+    @property
+    def _answers(self) -> list[Row]:
+        return [row for row in self.rows if row["role"] == "assistant"]
+
+    @property
+    def iterations(self) -> int:
+        """How often the model has answered."""
+        return sum(cut_of(row) != "stopped" for row in self._answers)
+
+    @property
+    def turns(self) -> int:
+        """How often it has called tools."""
+        return sum(bool(call_ids(row)) for row in self._answers)
+
+    @property
+    def continuations(self) -> int:
+        """How often in a row its answer was cut at its length, up to now."""
+        count = 0
+        for row in self.rows:
+            is_answer = row["role"] == "assistant" and not call_ids(row)
+            if is_answer and cut_of(row) == "length":
+                count += 1
+            elif (is_answer and cut_of(row) is None) or call_ids(row) or "injections" in metadata_of(row):
+                count = 0
+        return count
+
+    @property
+    def last_tools(self) -> frozenset[str]:
+        """The names of the tools that its last answer calls."""
+        return frozenset(call.name for call in _calls(self._answers[-1])) if self._answers else frozenset()
+
+    @property
+    def deliveries(self) -> list[tuple[list[str], int]]:
+        """The messages that each of its rows holds, with the model call that reads them."""
+        deliveries, answers = [], 0
+        for row in self.rows:
+            answers += row["role"] == "assistant"
+            if (ids := delivered_in(row)) and not is_prompt(row):
+                deliveries.append((ids, answers + 1))
+        return deliveries
+
+    @property
+    def outcome(self) -> RunOutcome | None:
+        """How it ended, where its last row is an answer that says so."""
+        last = self.rows[-1]
+        goes_on = last["role"] != "assistant" or call_ids(last) or cut_of(last) in ("length", "urgent")
+        return None if goes_on or self.lost else outcome_in(last, self.parts.unshown)
+
+    def calls_to_settle(self, tools: Mapping[str, Tool]) -> tuple[list[LostCall], list[LostCall]]:
+        """The calls that can be made again without harm, and those of which nobody knows what came of them."""
+        unanswered = [_lost(call, tools, has_no_row=True) for call in self._unanswered()]
+        again = [each for each in unanswered if is_harmless(tools.get(each.call.name))]
+        gone = [_lost(call, tools, has_no_row=False) for call in self._lost_calls]
+        return again, gone + [each for each in unanswered if each not in again]
+
+    def _unanswered(self) -> list[ToolCall]:
+        """The calls of the last answer that have no row yet, unless something else has come after them."""
+        answered: set[str] = set()
+        for row in reversed(self.rows):
+            if row["role"] == "assistant":
+                return [call for call in _calls(row) if call.id not in answered]
+            if row["role"] != "tool":
+                break
+            answered.add(str(row.get("tool_call_id")))
+        return []
+
+
+def standing_of(rows: Sequence[Row]) -> Standing:
+    """Where the last run of a conversation stands.
+
+    Raises:
+        RuntimeError: there is none.
+    """
+    rows = [row for row in rows if isinstance(row, dict) and isinstance(row.get("role"), str) and not is_of_hook(row)]
+    begin = _last_prompt(rows)
+    if begin is None:
+        raise RuntimeError(_NO_RUN)
+    own, parts = rows[begin:], Parts()
+    told = tuple(part for row in own if (part := parts.add(row)))
+    lost = lost_row(rows)
+    return Standing(
+        prompt=text_of(own[0]),
+        before=spent_in(rows[:begin]),
+        spent=spent_in(own),
+        told=told,
+        parts=parts,
+        rows=own,
+        lost=lost,
+        _lost_calls=_calls_with(rows, metadata_of(lost)["results"]) if lost else (),
+    )
+
+
+def prompt_in(rows: Sequence[Row]) -> str:
+    """What the last run of a conversation was asked; blank where there is none."""
+    begin = _last_prompt(rows)
+    return "" if begin is None else text_of(rows[begin])
+
+
+def _last_prompt(rows: Sequence[Row]) -> int | None:
+    return next((place for place in range(len(rows) - 1, -1, -1) if is_prompt(rows[place])), None)
+
+
+def _lost(call: ToolCall, tools: Mapping[str, Tool], *, has_no_row: bool) -> LostCall:
+    tool = tools.get(call.name)
+    return LostCall(call, label_of(tool, call.arguments) if tool else None, has_no_row)
+
+
+def _calls_with(rows: Iterable[Row], ids: Iterable[str]) -> list[ToolCall]:
+    """The calls with these ids, wherever they were made."""
+    made = {call.id: call for row in rows if row["role"] == "assistant" for call in _calls(row)}
+    return [made[call_id] for call_id in ids if call_id in made]
+
+
+def _calls(row: Row) -> list[ToolCall]:
+    """The calls in an assistant row, in order."""
+    try:
+        message = message_of(row)
+    except UNREADABLE:
+        return []
+    blocks = [] if isinstance(message.content, str) else message.content
+    calls = [ToolCall(id=b.id, name=b.name, arguments=b.input) for b in blocks if isinstance(b, ToolCallBlock)]
+    inside = {call.id for call in calls}
+    return calls + [_beside(call) for call in calls_beside(message) if is_call(call) and call["id"] not in inside]
+
+
+def _beside(call: dict[str, Any]) -> ToolCall:
+    arguments = named(call).get("arguments")
+    if isinstance(arguments, str):  # OpenAI's form
+        with suppress(ValueError):
+            arguments = json.loads(arguments)
+    return ToolCall(id=call["id"], name=named(call)["name"], arguments=arguments if isinstance(arguments, dict) else {})
