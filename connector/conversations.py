@@ -1,182 +1,227 @@
-"""Which conversation has a run, and what a new message means for it."""
+"""The doors of the conversations: what people do becomes an entry of an inbox, and whoever owns it acts on it."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from functools import partial
+from contextlib import asynccontextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Self
 
 import structlog
 
 from connector import phrases
-from connector.execution import Execution
+from connector.conversation import Conversation
 from connector.inbox import Inbound
-from connector.leftovers import take_away
-from connector.messages import is_stop_word
+from connector.messages import Place, is_stop_word
+from connector.protocols import Entry, LeaseLost
+from connector.view import STATUS_KEY
+from connector.wire import key_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator
     from types import TracebackType
 
-    from connector.desk import Desk
-    from connector.messages import Message, Reaction
-    from connector.protocols import SessionManager
-    from connector.routing import Router
+    from connector.desk import Workplace
+    from connector.messages import Deletion, Edit, Message, Reaction
+    from connector.protocols import Kind, Runs
 
 log = structlog.get_logger(__name__)
 
 _REMEMBERED = 10_000
 _STOP_REACTION = "x"
-_CLOSE_WITHIN_S = (10.0, 2.0, 1.0)
+# How long before the end of its grace the runs that have reached no boundary are cut, in seconds.
+_CUT_BEFORE_S = 2.0
+# After an error that nobody has foreseen, a conversation is left alone for so long, in seconds.
+_REST_S = 5.0
+
+
+class ShuttingDown(Exception):  # noqa: N818 - a fact about the service
+    """Nothing is taken any more: Slack delivers it again, to whoever is there then."""
 
 
 class Conversations:
-    """The active executions, one per conversation, and the way of each message into one of them.
+    """Takes in what people do, and acts in the conversations that this process owns."""
 
-    What is decided on a message is decided before anything is awaited: so a stop finds the run that it is meant for.
-    """
-
-    def __init__(self, sessions: SessionManager, desk: Desk, router: Router, bot_user: str) -> None:
-        self._sessions = sessions
-        self._desk = desk
-        self._router = router
+    def __init__(self, workplace: Workplace, runs: Runs, bot_user: str, shutdown_grace_s: float) -> None:
+        self._workplace = workplace
+        self._desk = workplace.desk
+        self._router = workplace.router
+        self._runs = runs
         self._bot_user = bot_user
-        self._active: dict[str, Execution] = {}
-        self._leading: dict[str, list[Inbound]] = {}
-        self._left: dict[tuple[str, str], tuple[Message, int]] = {}
-        self._seen: OrderedDict[str, None] = OrderedDict()
-        self._runs: set[asyncio.Task[None]] = set()
-        self._closing = False
+        self._grace_s = shutdown_grace_s
+        self._owned: dict[str, Conversation] = {}
+        self._working: dict[str, asyncio.Task[None]] = {}
+        self._again: set[str] = set()
+        self._in_turn: dict[str, tuple[asyncio.Lock, int]] = {}
+        self._answered: OrderedDict[str, None] = OrderedDict()
+        self._is_closing = False
 
     async def __aenter__(self) -> Self:
+        self._runs.watch(self.look_after)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._closing = True
-        self._tell_where_messages_wait()
-        for execution in self._active.values():
-            execution.abort()
-        # A run that neither ends nor heeds being cancelled does not keep the process from ending.
-        for within_s in _CLOSE_WITHIN_S:
-            if self._runs:
-                await asyncio.wait(self._runs, timeout=within_s)
-            for run in self._runs:
-                run.cancel()
+        """Let the runs come to a boundary, and hand over what is on."""
+        self._is_closing = True
+        for within_s in (max(self._grace_s - _CUT_BEFORE_S, 0.0), _CUT_BEFORE_S / 2):
+            for conversation in self._owned.values():
+                conversation.suspend()
+            if self._working:
+                await asyncio.wait(self._working.values(), timeout=within_s)
+        for working in self._working.values():
+            working.cancel()
+        if self._working:
+            await asyncio.wait(self._working.values(), timeout=_CUT_BEFORE_S / 2)
 
-    def on_message(self, message: Message) -> None:
-        """Take a message in; the second event of one post changes nothing."""
-        routed = None if message.id in self._seen else self._router.route(message)
-        if routed is None:
+    async def on_message(self, message: Message) -> None:
+        """Take a message in; the second event of one post changes nothing.
+
+        Raises:
+            ShuttingDown: nothing is taken any more.
+        """
+        self._refuse_when_closing()
+        async with self._turn(message.place.conversation_id):
+            routed = await self._router.route(message)
+            if routed is None:
+                return
+            instance, prompt = routed
+            if is_stop_word(prompt):
+                entry = Entry(message.id, "stop", {"user": message.user, "message": asdict(message)})
+            elif prompt or message.files:
+                inbound = Inbound(message, instance.name, prompt or ", ".join(message.files), message.id)
+                entry = Entry(message.id, "message", inbound.written())
+            else:
+                self._answer_once(message)
+                return
+            await self._runs.admit(message.place.conversation_id, entry, instance.name)
+
+    async def on_edit(self, edit: Edit) -> None:
+        """Take an edit in, where it is of a message to an agent.
+
+        Raises:
+            ShuttingDown: nothing is taken any more.
+        """
+        await self._on_change(edit.message, edit.id, "edit", edit.event_ts)
+
+    async def on_deletion(self, deletion: Deletion) -> None:
+        """Take a deletion in, where it is of a message to an agent.
+
+        Raises:
+            ShuttingDown: nothing is taken any more.
+        """
+        await self._on_change(deletion.message, deletion.id, "withdrawal")
+
+    async def _on_change(self, message: Message, entry_id: str, kind: Kind, edited_ts: str = "") -> None:
+        self._refuse_when_closing()
+        async with self._turn(message.place.conversation_id):
+            routed = await self._router.route(message)
+            if routed is None:
+                return
+            instance, prompt = routed
+            text = prompt or ", ".join(message.files)
+            inbound = Inbound(message, instance.name, text, entry_id, edited_ts=edited_ts)
+            await self._runs.admit(message.place.conversation_id, Entry(entry_id, kind, inbound.written()))
+
+    async def on_reaction(self, reaction: Reaction) -> None:
+        """Stop the run whose status or starting message got an ❌.
+
+        Raises:
+            ShuttingDown: nothing is taken any more.
+        """
+        if reaction.name != _STOP_REACTION or reaction.user == self._bot_user:
             return
-        self._remember(message.id)
-        instance, prompt = routed
-        if is_stop_word(prompt):
-            self._stop_by_word(message)
-        elif self._closing:
-            self._desk.tell(message, phrases.CLOSING)
-        elif not prompt and not message.files:
-            self._desk.tell(message, phrases.NO_TEXT)
-        else:
-            is_back = self._router.remember(message, instance)
-            self._take(Inbound(message, instance, prompt or ", ".join(message.files)))
-            if is_back:
-                active = partial(self._active.get, message.place.conversation_id)
-                self._desk.spawn(take_away(self._desk.wire, message.place, self._bot_user, active))
-
-    def on_reaction(self, reaction: Reaction) -> None:
-        """Stop the run whose status or starting message got an ❌."""
-        if reaction.name != _STOP_REACTION or reaction.user == self._bot_user or reaction.id in self._seen:
+        self._refuse_when_closing()
+        found = self._running_at(reaction) or await self._look_up(reaction)
+        if found is None:
             return
-        self._remember(reaction.id)
-        for execution in self._active.values():
-            if execution.place.channel != reaction.channel:
-                continue
-            is_status = execution.view.is_status(reaction.ts)
-            if is_status or reaction.ts == execution.first.message.ts:
-                execution.stop(reaction.user)
-            elif is_status is None:
-                # People can react to a status before Slack has told us which message it is.
-                self._desk.spawn(_stop_by_status(execution, reaction))
+        conversation_id, run_id = found
+        async with self._turn(conversation_id):
+            data = {"user": reaction.user, "ts": reaction.ts, "run": run_id}
+            await self._runs.admit(conversation_id, Entry(reaction.id, "stop", data))
 
-    def _take(self, inbound: Inbound) -> None:
-        conversation = inbound.message.place.conversation_id
-        execution = self._active.get(conversation)
-        if execution is not None:
-            execution.add(inbound)
-        else:
-            leading = self._leading.pop(conversation, [])
-            self._start([*leading, inbound], was_waiting=bool(leading))
+    def look_after(self, conversation_id: str) -> None:
+        """See whether something is to be done in a conversation, here or by whoever owns it."""
+        owned = self._owned.get(conversation_id)
+        if owned is not None and not owned.is_over:
+            owned.nudge()
+        elif conversation_id in self._working:
+            self._again.add(conversation_id)  # it is being claimed, or has just been given up
+        elif not self._is_closing:
+            self._working[conversation_id] = asyncio.create_task(self._work(conversation_id))
 
-    def _start(self, messages: Sequence[Inbound], *, was_waiting: bool) -> None:
-        first, *rest = messages
-        execution = Execution(first, self._sessions, self._desk, was_waiting=was_waiting)
-        self._active[execution.place.conversation_id] = execution
-        for inbound in rest:
-            execution.add(inbound)
-        run = asyncio.create_task(self._run(execution))
-        self._runs.add(run)
-        run.add_done_callback(self._runs.discard)
-
-    async def _run(self, execution: Execution) -> None:
-        conversation = execution.place.conversation_id
-        log.info("run.started", conversation=conversation, instance=execution.first.instance.name)
+    async def _work(self, conversation_id: str) -> None:
+        lease = None
         try:
-            await execution.go()
-        except Exception:  # a Slack handler's border: one run may not take the others down
-            log.exception("run.crashed", conversation=conversation)
+            lease = await self._runs.claim(conversation_id)
+            if lease is None:
+                return
+            conversation = Conversation(lease, self._workplace)
+            if self._is_closing:
+                conversation.suspend()
+            self._owned[conversation_id] = conversation
+            await conversation.work()
+        except* LeaseLost:
+            log.warning("lease.lost", conversation=conversation_id)
+        except* Exception:  # a Slack handler's border: one conversation may not take the others down
+            log.exception("conversation.crashed", conversation=conversation_id)
+            if lease is not None:
+                await asyncio.sleep(_REST_S)
+                await lease.hand_over()
         finally:
-            # No await between here and the next start: a message finds either this run or the next one.
-            del self._active[conversation]
-        ending = execution.ending
-        log.info(
-            "run.ended", conversation=conversation, status=ending.status, reason=ending.reason, **dict(ending.usage)
-        )
-        self._count_left(execution)
-        if execution.goes_on and not self._closing:
-            self._start(execution.hand_over(), was_waiting=True)
-        elif execution.unread:
-            self._leave(conversation, execution)
+            self._owned.pop(conversation_id, None)
+            del self._working[conversation_id]
+            if conversation_id in self._again:
+                self._again.discard(conversation_id)
+                self.look_after(conversation_id)
 
-    def _leave(self, conversation: str, execution: Execution) -> None:
-        """Keep what was not read for the next run; those who wrote it know."""
-        self._leading[conversation] = execution.unread
-        if not execution.unnamed:
-            return
-        last, count = execution.unnamed[-1].message, len(execution.unnamed)
-        self._desk.tell(last, phrases.CLOSING if self._closing else phrases.held_back(count))
+    def _running_at(self, reaction: Reaction) -> tuple[str, str | None] | None:
+        """The conversation of the run here that an emoji is meant for."""
+        for conversation_id, conversation in self._owned.items():
+            execution = conversation.execution
+            if execution is None or execution.place.channel != reaction.channel:
+                continue
+            if execution.view.is_status(reaction.ts) or reaction.ts == execution.first.message.ts:
+                return conversation_id, execution.record.id
+        return None
 
-    def _count_left(self, execution: Execution) -> None:
-        """Remember how many messages wait in a loop that does not run, for as long as they do."""
-        key = (execution.place.conversation_id, execution.first.instance.name)
-        if execution.waiting and not self._closing:
-            self._left[key] = (execution.first.message, execution.waiting)
-        elif execution.waiting == 0:
-            self._left.pop(key, None)
+    async def _look_up(self, reaction: Reaction) -> tuple[str, str | None] | None:
+        """The conversation of a message, and the run whose status it is; `None`: no agent takes part in it."""
+        message = await self._desk.wire.message(reaction.channel, reaction.ts)
+        if message is None:
+            return None
+        root = message.get("thread_ts")
+        if not reaction.channel.startswith("D"):
+            root = root or reaction.ts
+        place = Place(self._router.team, reaction.channel, root)
+        if await self._runs.agent_of(place.conversation_id) is None:
+            return None
+        run_id, is_status, _ = key_of(message).partition(STATUS_KEY)
+        return place.conversation_id, run_id if is_status else None
 
-    def _tell_where_messages_wait(self) -> None:
-        """The next run was to take them along, and there is none any more; a run that is on speaks for itself."""
-        counts = [(messages[-1].message, len(messages)) for messages in self._leading.values()]
-        for (conversation, instance), left in self._left.items():
-            running = self._active.get(conversation)
-            if running is None or running.first.instance.name != instance:
-                counts.append(left)
-        for message, count in counts:
-            self._desk.tell(message, phrases.lost(count))
+    def _answer_once(self, message: Message) -> None:
+        """A bare mention gets an answer, though it is no message to an agent; its second event gets none."""
+        if message.id not in self._answered:
+            self._answered[message.id] = None
+            if len(self._answered) > _REMEMBERED:
+                self._answered.popitem(last=False)
+            self._desk.tell(message, phrases.NO_TEXT)
 
-    def _stop_by_word(self, message: Message) -> None:
-        execution = self._active.get(message.place.conversation_id)
-        if execution is None or not execution.stop(message.user):
-            self._desk.tell(message, phrases.NOTHING_RUNS)
+    def _refuse_when_closing(self) -> None:
+        if self._is_closing:
+            raise ShuttingDown
 
-    def _remember(self, identity: str) -> None:
-        self._seen[identity] = None
-        if len(self._seen) > _REMEMBERED:
-            self._seen.popitem(last=False)
-
-
-async def _stop_by_status(execution: Execution, reaction: Reaction) -> None:
-    if await execution.view.status_ts() == reaction.ts:
-        execution.stop(reaction.user)
+    @asynccontextmanager
+    async def _turn(self, conversation_id: str) -> AsyncIterator[None]:
+        """What people do in one conversation is taken in in the order in which it came."""
+        lock, users = self._in_turn.get(conversation_id, (asyncio.Lock(), 0))
+        self._in_turn[conversation_id] = (lock, users + 1)
+        try:
+            async with lock:
+                yield
+        finally:
+            lock, users = self._in_turn.pop(conversation_id)
+            if users > 1:
+                self._in_turn[conversation_id] = (lock, users - 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from connector.names import Names
@@ -13,11 +14,13 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from connector.messages import Message
+    from connector.protocols import SessionManager
+    from connector.routing import Router
     from connector.wire import Wire
 
 ENVELOPE = "incoming_envelope"
 EYES = "eyes"
-_CLOSE_WITHIN_S = 8.0
+_CLOSE_WITHIN_S = 1.0
 
 
 class Desk:
@@ -73,3 +76,12 @@ class Desk:
     def tell(self, message: Message, text: str) -> None:
         """Answer a message that starts no run and goes into none."""
         self.spawn(self.wire.post(message.place, text, f"{message.id}:reply"))
+
+
+@dataclass(frozen=True, slots=True)
+class Workplace:
+    """Where conversations are worked at: whom to ask, what to write with, and who is who."""
+
+    sessions: SessionManager
+    desk: Desk
+    router: Router

@@ -31,9 +31,9 @@ class Ending:
     """How a run ended: the `complete` event, or what holds where none has come.
 
     Args:
-        status: success, incomplete, cancelled or error.
+        status: success, incomplete, cancelled, suspended or error.
+        part: the number of its answer among its texts; `None`: it has not told.
         reason: why it is incomplete; `detail` is what the model's service says of it.
-        waiting: how many messages the loop was given and has not read.
         tools: what became of its tool calls.
         usage: the tokens that it used up and what they cost, for the log.
     """
@@ -41,7 +41,7 @@ class Ending:
     status: str = "error"
     reason: str | None = None
     detail: str | None = None
-    waiting: int = 0
+    part: int | None = None
     tools: tuple[ToolEnd, ...] = ()
     usage: Mapping[str, Any] = field(default_factory=dict)
 
@@ -51,7 +51,7 @@ class Ending:
             status=told.get("status", "success"),
             reason=told.get("reason"),
             detail=told.get("detail"),
-            waiting=told.get("waiting", 0),
+            part=told.get("part"),
             tools=tuple(ToolEnd.of(tool) for tool in told.get("tools", ())),
             usage=told.get("usage", {}),
         )

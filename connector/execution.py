@@ -3,227 +3,306 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Self
+from uuid import uuid4
 
 import structlog
 
 from connector import phrases
 from connector.ending import Ending
-from connector.inbox import Inbox
+from connector.inbox import Inbound
 from connector.names import mentioned_in
-from connector.protocols import Refused, RunFailed, Steer
+from connector.protocols import Changes, LeaseLost, Refused, RunFailed, Steer
 from connector.view import View
 
 if TYPE_CHECKING:
-    from connector.desk import Desk
-    from connector.inbox import Inbound
+    from collections.abc import Mapping
+
+    from connector.desk import Workplace
+    from connector.inbox import Inbox
     from connector.messages import Place
-    from connector.protocols import SessionManager
+    from connector.protocols import Lease
 
 log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """What must be known to go on with a run after its process died.
+
+    Args:
+        first: the message that it begins with.
+        was_waiting: whether its author was told that it waits.
+        stopped_by: who stopped it; `None`: nobody did.
+        status_ts: the ts of its status message; `None`: Slack has not told it yet.
+    """
+
+    id: str
+    first: Inbound
+    was_waiting: bool
+    stopped_by: str | None = None
+    status_ts: str | None = None
+
+    @classmethod
+    def begun_with(cls, first: Inbound, *, was_waiting: bool) -> Self:
+        return cls(uuid4().hex, first, was_waiting)
+
+    def written(self) -> dict[str, Any]:
+        first = {**self.first.written(), "id": self.first.id, "seq": self.first.seq}
+        return {
+            "id": self.id,
+            "first": first,
+            "was_waiting": self.was_waiting,
+            "stopped_by": self.stopped_by,
+            "status_ts": self.status_ts,
+        }
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> Self:
+        first = data["first"]
+        inbound = Inbound.read(first, first["id"], first["seq"])
+        return cls(**{**data, "first": inbound})
 
 
 class Execution:
     """A run from its first message to its last trace.
 
-    Messages wait here until the loop listens, and go in, in order of arrival, as soon as they are ready. What the loop
-    does not read any more stays here and leads the next run.
+    Messages wait in the conversation's inbox until the loop listens, and go in, in their order, as soon as they are
+    ready. What the loop does not read any more leads the next run.
     """
 
-    def __init__(self, first: Inbound, sessions: SessionManager, desk: Desk, *, was_waiting: bool) -> None:
-        self.place: Place = first.message.place
-        self.first = first
-        self.view = View(desk.wire, first.message, first.instance.persona)
+    def __init__(
+        self, record: RunRecord, lease: Lease, inbox: Inbox, workplace: Workplace, read: frozenset[str] = frozenset()
+    ) -> None:
+        """`read` are the ids of those of its messages that the log has: of a run whose process died."""
+        sessions, desk = workplace.sessions, workplace.desk
+        instance = workplace.router.instance(record.first.instance)
+        self.record = record
+        self.instance = instance
+        self.place: Place = record.first.message.place
+        self.view = View(desk.wire, lease, record, instance.persona, self._keep_status)
+        self.ending: Ending | None = None
+        self._lease = lease
+        self._inbox = inbox
         self._sessions = sessions
         self._desk = desk
-        self._was_waiting = was_waiting
-        self._inbox = Inbox(desk.names)
-        self._listening = False
-        self._was_read = False
-        self._over = False
-        self._stopper: str | None = None
-        self._aborted = False
-        self._executing: asyncio.Task[None] | None = None
-        self._ending: Ending | None = None
+        self._key = (instance.name, self.place.conversation_id)
+        self._parts = 0
+        self._has_begun = self._listening = self._was_read = self._over = False
+        self._is_suspending = self.was_suspended = False
+        self.read = set(read)
+        self._stops = 0 if record.stopped_by is None else 1
+
+    @property
+    def first(self) -> Inbound:
+        return self.record.first
 
     def add(self, inbound: Inbound) -> None:
-        """Take a message for this run, or for the one after it. It is marked as accepted unless the loop refuses it."""
-        self._inbox.add(inbound)
+        """Take note of a message that waits for this run, or for the one after it."""
         self._desk.spawn(self._settle(inbound))
 
     async def _settle(self, inbound: Inbound) -> None:
         await self._inbox.get_ready(inbound)
         self._hand_in()
-        if inbound in self._inbox:
-            self._desk.mark_accepted(inbound.message)
+        if self._inbox.find(inbound.id) is not None:
+            self._mark_accepted(inbound)
+
+    def is_meant(self, ts: str | None, run_id: str | None) -> bool:
+        """Whether a stop means this run: one that names none, its status, or the message that it began with."""
+        if run_id is not None:
+            return run_id == self.record.id
+        return ts is None or ts == self.first.message.ts or self.view.is_status(ts)
 
     def stop(self, user: str) -> bool:
-        """Stop gracefully; asked again, immediately. False: there is nothing left to stop.
-
-        What has been written until now does not start a run by itself.
-        """
-        again = self._stopper is not None
-        self._inbox.hold_back()
+        """Stop gracefully; asked again, immediately. False: there is nothing left to stop."""
         if self._over:
-            # The session may be in the next run by now: it is not asked.
-            return again or len(self._inbox) > 0
-        self._stopper = self._stopper or user
-        # Where the session has not begun yet, it will not: see `_execute`.
-        self._sessions.stop(self.first.instance.name, self.place.conversation_id, immediate=again)
+            return self._stops > 0 or self._inbox.starts_a_run
+        self._stops += 1
+        self.record = replace(self.record, stopped_by=self.record.stopped_by or user)
+        # Where the session has not begun yet, it hears of it when it does, or does not begin: see `_execute`.
+        self._sessions.stop(*self._key, immediate=self._stops > 1)
         return True
 
-    def abort(self) -> None:
-        """End the run because the service ends; the thread is told."""
-        self._aborted = True
-        if self._executing is not None:
-            self._executing.cancel()
+    def suspend(self) -> None:
+        """End at the next boundary, for another process to go on; asked again, at once."""
+        if self._is_suspending:
+            self._sessions.stop(*self._key, immediate=True)
+        self._is_suspending = True
+        self._sessions.suspend(*self._key)
 
-    @property
-    def ending(self) -> Ending:
-        """How it ended, as its loop told."""
-        return self._ending or Ending()
+    def edit(self, inbound: Inbound) -> bool:
+        """Put a message in the place of the one with its id. False: the model has that already."""
+        if inbound.id == self.first.id:
+            if self._has_begun:
+                return False
+            self.record = replace(self.record, first=inbound)
+            return True
+        try:
+            return self._sessions.edit(*self._key, inbound.id, self._desk.names.readable(inbound.prompt))
+        except Refused:
+            return False
 
-    @property
-    def unread(self) -> list[Inbound]:
-        """The messages that this run's loop was not given."""
-        return self._inbox.messages
-
-    @property
-    def unnamed(self) -> list[Inbound]:
-        """Those of the unread messages that no notice has spoken of."""
-        return self._inbox.unnamed
-
-    @property
-    def waiting(self) -> int | None:
-        """How many messages the loop was given and has not read; `None` where it has not told."""
-        return self._ending.waiting if self._ending else None
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether what is unread starts a run by itself: after a stop, only what was written since."""
-        return self._inbox.starts_a_run and not self._aborted
-
-    def hand_over(self) -> list[Inbound]:
-        """Give what is unread away, for the next run."""
-        return self._inbox.hand_over()
+    def withdraw(self, inbound: Inbound) -> bool:
+        """Take back what the loop was given. False: the model has it already."""
+        return self._sessions.withdraw(*self._key, inbound.id)
 
     async def go(self) -> None:
-        """Run to the end, telling the thread how it ended."""
-        async with self.view.shown(self._last_word):
+        """Run to the end, telling the thread how it ended; where the process is to end, as far as that.
+
+        Raises:
+            LeaseLost: another process owns the conversation.
+        """
+        await self._lease.write(Changes(run=self.record.written()))
+        async with self.view.shown():
             try:
                 await self._tell(await self._execute())
             except RunFailed as e:
                 self._tell_failure(str(e))
+            except LeaseLost:
+                raise
             except asyncio.CancelledError:
-                if self._is_cancelled():
-                    self._tell_shut_down()
+                task = asyncio.current_task()
+                if task is not None and task.cancelling():
                     raise
                 log.exception("run.cancelled_inside", conversation=self.place.conversation_id)
                 self._tell_failure(phrases.UNEXPECTED)
             except Exception:  # a Slack handler's border: whatever happens, the thread hears of it
                 log.exception("run.crashed", conversation=self.place.conversation_id)
                 self._tell_failure(phrases.UNEXPECTED)
-
-    def _is_cancelled(self) -> bool:
-        """Whether it is we who are cancelled, rather than something inside the run."""
-        task = asyncio.current_task()
-        return self._aborted or (task is not None and task.cancelling() > 0)
+            await self.view.posted()
+            self._say_last_word()
 
     async def _execute(self) -> str:
+        fence = self._lease.claim.token
         await self._desk.names.learn(mentioned_in(self.first.prompt))
-        if self._aborted:
-            raise asyncio.CancelledError
         try:
-            if self._stopper is not None:
-                self._ending = Ending("cancelled")
+            is_read = self.first.id in self.read
+            if self._is_suspending:
                 return ""
-            self._executing = asyncio.current_task()
+            if self._stops and not is_read:
+                self.ending = Ending("cancelled")
+                return ""
+            self._has_begun = True
+            if is_read:
+                return await self._sessions.resume(*self._key, self._on_progress, fence=fence)
             prompt = self._desk.names.readable(self.first.prompt)
             return await self._sessions.execute(
-                self.first.instance.name, self.place.conversation_id, prompt, self._on_progress
+                *self._key, prompt, self._on_progress, message_id=self.first.id, fence=fence
             )
         finally:
-            self._executing, self._over = None, True
+            self._over = True
 
     async def _tell(self, answer: str) -> None:
-        ending = self._ending or Ending("success")
+        if self._is_suspending and (self.ending is None or self.ending.status == "suspended"):
+            self.was_suspended = True
+            self.view.suspend()
+            return
+        ending = self.ending = self.ending or Ending("success")
         cut = ending.status == "cancelled"
-        said = self.view.say(f"{answer.strip()} …" if cut and answer.strip() else answer)
-        if cut and self._was_waiting and not self._was_read:
-            # Its author has been told that it will be taken along; a fresh one is what was stopped.
-            self._inbox.take_back(self.first)
+        part = ending.part or self._parts + 1
+        said = self.view.say(str(part), f"{answer.strip()} …" if cut and answer.strip() else answer)
         if cut:
-            notice = phrases.stopped(await self._name_of_stopper(), ending, self._name_waiting(ending))
-        elif ending.status == "incomplete" or ending.waiting:
-            notice = phrases.incomplete(ending, self._name_waiting(ending))
+            notice = phrases.stopped(await self._name_of_stopper(), ending, self._name_waiting())
+        elif ending.status == "incomplete" or self._stops:
+            notice = phrases.incomplete(ending, self._name_waiting())
         else:
             notice = ""
         if notice or not said:
-            self.view.notice(notice or phrases.NO_ANSWER)
+            self.view.notice("end", notice or phrases.NO_ANSWER)
 
     def _tell_failure(self, sentence: str) -> None:
-        ending = self._ending or Ending()
-        self.view.notice(phrases.failed(sentence, ending, self._name_waiting(ending)))
-
-    def _tell_shut_down(self) -> None:
-        ending = self._ending or Ending()
-        self.view.notice(phrases.shut_down(ending, ending.waiting + self._inbox.name_all()))
+        self.ending = self.ending or Ending()
+        self.view.notice("end", phrases.failed(sentence, self.ending, self._name_waiting()))
 
     async def _name_of_stopper(self) -> str:
-        if self._stopper is None:
+        stopper = self.record.stopped_by
+        if stopper is None:
             return "someone"
-        await self._desk.names.learn((self._stopper,))
-        return self._desk.names.of(self._stopper) or "someone"
+        await self._desk.names.learn((stopper,))
+        return self._desk.names.of(stopper) or "someone"
 
-    def _name_waiting(self, ending: Ending) -> int:
-        """How many messages wait for the next run to take them along; they count as named."""
-        return ending.waiting + self._inbox.name_held_back()
+    @property
+    def comes_back(self) -> bool:
+        """Whether the message that it begins with waits again, if it was not read.
 
-    def _last_word(self) -> str | None:
-        """What is to be said, when all else has been, of messages that will not be read by themselves."""
-        count = len(self.unnamed)
-        if self.goes_on or not count:
-            return None
-        self._inbox.name_all()
-        return phrases.CLOSING if self._aborted else phrases.held_back(count)
+        Its author was told that it will be taken along; a fresh one is what was stopped.
+        """
+        return self.record.was_waiting and not self._was_read and self.record.stopped_by is not None
+
+    def _name_waiting(self) -> int:
+        """How many messages a stop holds back, for the next run to take along; they count as named."""
+        return self._inbox.name_held(self.read if self.comes_back else self.read | {self.first.id})
+
+    def _say_last_word(self) -> None:
+        """Of messages that will not be read by themselves, when all else has been said."""
+        if not self.was_suspended and not self._inbox.starts_a_run and (unnamed := self._inbox.unnamed):
+            self._inbox.name_all()
+            self.view.notice("last", phrases.held_back(len(unnamed)))
+
+    async def _listen(self) -> None:
+        """The loop reads what it is given from here on, and hears of what it could not be told before."""
+        self._listening = True
+        if self._stops:
+            self._sessions.stop(*self._key, immediate=self._stops > 1)
+        if self._is_suspending:
+            self._sessions.suspend(*self._key)
+        await self._inbox.get_all_ready()
+        self._hand_in()
 
     def _hand_in(self) -> None:
         """Give the loop what is ready, oldest first, for as long as it listens."""
-        for inbound in self._inbox.ready_for(self.first.instance):
-            if not self._listening or self._over or self._stopper is not None or not self._offer(inbound):
+        for inbound in self._inbox.ready_for(self.instance):
+            is_deaf = not self._listening or self._over or self._stops or self._is_suspending
+            if is_deaf or not self._offer(inbound):
                 return
 
     def _offer(self, inbound: Inbound) -> bool:
         """Whether the loop still reads."""
         names, message = self._desk.names, inbound.message
-        steer = Steer(message.id, names.readable(inbound.prompt), names.of(message.user) or message.user, message.files)
+        steer = Steer(inbound.id, names.readable(inbound.prompt), names.of(message.user) or message.user, message.files)
         try:
-            taken = self._sessions.inject(self.first.instance.name, self.place.conversation_id, steer)
+            taken = self._sessions.inject(*self._key, steer)
         except Refused as e:
-            self._inbox.remove(inbound)
-            self._desk.take_back(message)
-            self.view.notice(phrases.refused(inbound.prompt, str(e)))
+            self._inbox.remove((inbound,))
+            self._desk.spawn(self._refuse(inbound, str(e)))
             return True
         if taken:
-            self._inbox.remove(inbound)
-            self._desk.mark_accepted(message)
+            self._inbox.give(inbound)
+            self._mark_accepted(inbound)
         return taken
+
+    def _mark_accepted(self, inbound: Inbound) -> None:
+        if not inbound.is_about_another:  # what was read has been marked so
+            self._desk.mark_accepted(inbound.message)
+
+    async def _refuse(self, inbound: Inbound, why: str) -> None:
+        self._desk.take_back(inbound.message)
+        self.view.notice(f"refused:{inbound.id}", phrases.refused(inbound.prompt, why))
+        await self._lease.write(Changes(closed={inbound.seq: "refused"}))
+
+    async def _keep_status(self, ts: str) -> None:
+        self.record = replace(self.record, status_ts=ts)
+        await self._lease.write(Changes(run=self.record.written()))
 
     async def _on_progress(self, event: str, data: dict[str, Any]) -> None:
         match event:
             case "executing":
-                self._listening = True
-                await self._inbox.get_all_ready()
-                self._hand_in()
+                await self._listen()
             case "thinking" if not self._was_read:
                 self._was_read = True
-                if self._was_waiting:
-                    self._desk.mark_read(self.first.message.id)
+                if self.record.was_waiting:
+                    self._desk.mark_read(self.first.id)
             case "injection:applied":
                 for message_id in data.get("ids", ()):
+                    self.read.add(message_id)
                     self._desk.mark_read(message_id)
+            case "resumed":
+                if notice := phrases.resumed(data.get("unknown", ())):
+                    self.view.notice(f"resumed:{self._lease.claim.token}", notice)
             case "text":
-                self.view.say(f"{data['text'].rstrip()} …" if data.get("cut") else data["text"])
+                self._parts = data.get("part", self._parts + 1)
+                self.view.say(str(self._parts), f"{data['text'].rstrip()} …" if data.get("cut") else data["text"])
             case "complete":
-                self._ending = Ending.of(data)
+                self.ending = Ending.of(data)
         self.view.hear(event, data)

@@ -1,17 +1,17 @@
-"""What people wrote to a run and its loop does not have yet."""
+"""What people wrote in a conversation and its log does not have yet."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
+from connector.messages import Message
 from connector.names import WAIT_S, mentioned_in
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable, Mapping
 
-    from connector.messages import Message
     from connector.names import Names
     from connector.protocols import Instance
 
@@ -21,11 +21,25 @@ _URGENT_WAIT_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Inbound:
-    """A message that the gate let in: for whom it is, and what a model reads of it."""
+    """A message that the gate let in: for whom it is, and what a model reads of it.
+
+    Args:
+        id: its identity as an entry of the inbox, and in the log.
+        seq: its place in the order of acceptance.
+        edited_ts: when its author changed it last; blank: never.
+    """
 
     message: Message
-    instance: Instance
+    instance: str
     prompt: str
+    id: str
+    seq: int = 0
+    edited_ts: str = ""
+
+    @property
+    def is_about_another(self) -> bool:
+        """Whether it corrects a message, or takes it back, that was read already."""
+        return self.id != self.message.id
 
     @property
     def is_urgent(self) -> bool:
@@ -37,85 +51,109 @@ class Inbound:
         """Those whose names a model reads in it."""
         return {self.message.user, *mentioned_in(self.prompt)}
 
+    def written(self) -> dict[str, Any]:
+        """As an inbox keeps it."""
+        message = asdict(self.message)
+        return {"message": message, "instance": self.instance, "prompt": self.prompt, "edited_ts": self.edited_ts}
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any], entry_id: str, seq: int) -> Self:
+        message = Message(**{**data["message"], "files": tuple(data["message"]["files"])})
+        return cls(message, data["instance"], data["prompt"], entry_id, seq, data["edited_ts"])
+
 
 class Inbox:
-    """Messages in the order of their arrival.
+    """Messages in the order of their acceptance, from it until the log has them.
 
     Each is ready for the loop once the names in it are known or have been waited for long enough. An urgent one does
-    not wait long, and takes along what stands before it. What a stop finds here it holds back: that starts no run by
-    itself. Of what is named, people have been told that it waits.
+    not wait long, and takes along what stands before it. What was given to a loop stays here until it is settled. Up to
+    the place `held` they start no run by themselves: a stop found them here. Of what is named, people have been told
+    that it waits.
     """
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: Names, held: int) -> None:
+        self.held = held
         self._names = names
-        self._waiting: list[Inbound] = []
+        self._messages: list[Inbound] = []
         self._ready: set[str] = set()
-        self._held_back = 0
+        self._given: set[str] = set()
         self._named = 0
 
-    def __len__(self) -> int:
-        return len(self._waiting)
-
-    def __contains__(self, inbound: Inbound) -> bool:
-        return inbound in self._waiting
+    @property
+    def waiting(self) -> list[Inbound]:
+        """What no loop was given."""
+        return [each for each in self._messages if each.id not in self._given]
 
     @property
-    def messages(self) -> list[Inbound]:
-        return list(self._waiting)
+    def given(self) -> list[Inbound]:
+        """What a loop was given."""
+        return [each for each in self._messages if each.id in self._given]
 
     @property
     def unnamed(self) -> list[Inbound]:
-        return self._waiting[self._named :]
+        """Those of the waiting messages that no notice has spoken of."""
+        return [each for each in self.waiting if each.seq > self._named]
 
     @property
     def starts_a_run(self) -> bool:
-        return len(self._waiting) > self._held_back
+        return any(each.seq > self.held for each in self.waiting)
 
     def add(self, inbound: Inbound) -> None:
-        self._waiting.append(inbound)
+        self._messages.append(inbound)
 
-    def take_back(self, inbound: Inbound) -> None:
-        """Put a message before all others, and hold it back."""
-        self._waiting.insert(0, inbound)
-        self._held_back += 1
+    def find(self, message_id: str) -> Inbound | None:
+        return next((each for each in self._messages if each.id == message_id), None)
 
-    def remove(self, inbound: Inbound) -> None:
-        self._waiting.remove(inbound)
+    def replace(self, inbound: Inbound) -> None:
+        """Put a message into the place of the one with its id."""
+        self._messages = [inbound if each.id == inbound.id else each for each in self._messages]
 
-    def hand_over(self) -> list[Inbound]:
-        """Take everything out."""
-        waiting, self._waiting = self._waiting, []
-        return waiting
+    def give(self, inbound: Inbound) -> None:
+        """A loop has it."""
+        self._given.add(inbound.id)
 
-    def hold_back(self) -> None:
-        self._held_back = len(self._waiting)
+    def is_given(self, inbound: Inbound) -> bool:
+        return inbound.id in self._given
 
-    def name_held_back(self) -> int:
-        """Count what is held back; it is named now."""
-        self._named = self._held_back
-        return self._named
+    def remove(self, inbounds: Iterable[Inbound]) -> None:
+        """Forget messages that have come to their end."""
+        gone = {each.id for each in inbounds}
+        self._messages = [each for each in self._messages if each.id not in gone]
+        self._given -= gone
+        self._ready -= gone
+
+    def take_back(self) -> None:
+        """No loop has any of them any more."""
+        self._given.clear()
 
     def name_all(self) -> int:
-        """Count everything; it is named now."""
-        self._named = len(self._waiting)
-        return self._named
+        """Count what waits; it is named now."""
+        waiting = self.waiting
+        self._named = max((each.seq for each in waiting), default=self._named)
+        return len(waiting)
+
+    def name_held(self, read: Collection[str]) -> int:
+        """Count what is held and not among what was `read`; it is named now."""
+        self._named = max(self._named, self.held)
+        return sum(each.seq <= self.held and each.id not in read for each in self._messages)
 
     def ready_for(self, instance: Instance) -> list[Inbound]:
         """What this instance's loop may have now. What is for another one keeps nothing up."""
-        its_own = (inbound for inbound in self._waiting if inbound.instance == instance)
-        return list(takewhile(lambda inbound: inbound.message.id in self._ready, its_own))
+        its_own = (each for each in self.waiting if each.instance == instance.name)
+        return list(takewhile(lambda inbound: inbound.id in self._ready, its_own))
 
     async def get_ready(self, inbound: Inbound) -> None:
         """Wait until this message is ready, if it still waits."""
         await self._get_ready((inbound,))
-        if inbound.is_urgent and inbound in self._waiting:
-            self._ready.update(before.message.id for before in self._waiting[: self._waiting.index(inbound)])
+        waiting = self.waiting
+        if inbound.is_urgent and inbound in waiting:
+            self._ready.update(before.id for before in waiting[: waiting.index(inbound)])
 
     async def get_all_ready(self) -> None:
-        await self._get_ready([inbound for inbound in self._waiting if inbound.message.id not in self._ready])
+        await self._get_ready([each for each in self.waiting if each.id not in self._ready])
 
     async def _get_ready(self, messages: Collection[Inbound]) -> None:
         people = {user for inbound in messages for user in inbound.people}
         is_urgent = any(inbound.is_urgent for inbound in messages)
         await self._names.learn(people, _URGENT_WAIT_S if is_urgent else WAIT_S)
-        self._ready.update(inbound.message.id for inbound in messages)
+        self._ready.update(inbound.id for inbound in messages)

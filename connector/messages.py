@@ -56,6 +56,29 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
+class Edit:
+    """A person changed what they had posted; `message` is as it reads now."""
+
+    message: Message
+    event_ts: str
+
+    @property
+    def id(self) -> str:
+        return f"{self.message.id}:edit:{self.event_ts}"
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """A person took away what they had posted; `message` is as it read."""
+
+    message: Message
+
+    @property
+    def id(self) -> str:
+        return f"{self.message.id}:deleted"
+
+
+@dataclass(frozen=True, slots=True)
 class Reaction:
     """An emoji that a person put on a message."""
 
@@ -87,6 +110,33 @@ def message_of(event: dict[str, Any], team: str) -> Message | None:
         files=files,
         direct=event.get("channel_type") == "im" or event["channel"].startswith("D"),
     )
+
+
+def edit_of(event: dict[str, Any], team: str) -> Edit | None:
+    """The edit that an event tells of, or `None` where the text is the same: Slack itself edits to unfurl links."""
+    now, before = event.get("message") or {}, event.get("previous_message") or {}
+    message = _inside(event, now, team)
+    if message is None or now.get("text") == before.get("text"):
+        return None
+    return Edit(message, event.get("event_ts") or event["ts"])
+
+
+def deletion_of(event: dict[str, Any], team: str) -> Deletion | None:
+    """The deletion that an event tells of, or `None` where it is of no person's message.
+
+    What others have replied to leaves a tombstone: to Slack, that is an edit.
+    """
+    is_tombstone = (event.get("message") or {}).get("subtype") == "tombstone"
+    if event["subtype"] != "message_deleted" and not is_tombstone:
+        return None
+    message = _inside(event, event.get("previous_message") or {}, team)
+    return Deletion(message) if message else None
+
+
+def _inside(event: dict[str, Any], message: dict[str, Any], team: str) -> Message | None:
+    """The message in an event about it, which says where it stands."""
+    where: dict[str, Any] = {key: event[key] for key in ("channel", "channel_type") if key in event}
+    return message_of({**message, **where}, team) if message.get("ts") else None
 
 
 def reaction_of(event: dict[str, Any]) -> Reaction | None:

@@ -29,7 +29,7 @@ _INCOMPLETE = {
 NO_ANSWER = "I finished without anything to say."
 NOTHING_RUNS = "Nothing is running here."
 NO_TEXT = "Yes? Write what I can do for you."
-CLOSING = "The service is shutting down; please send it again once it is back."
+SUSPENDED = "⏸️ The service is being restarted; I go on in a moment."
 UNEXPECTED = "Something went wrong on my side. Write again to try once more; the log of the service has the details."
 
 
@@ -58,13 +58,19 @@ def refused(text: str, why: str) -> str:
     return _said("📭", f"Not taken: “{one_line(text, _LABEL_CHARS)}”.", why)
 
 
-def shut_down(ending: Ending, unread: int) -> str:
-    return _said("🛑", "Stopped: the service is shutting down.", _undone(ending), _lost(unread))
+def resumed(unknown: Sequence[str]) -> str:
+    """What people must know of a run that goes on after its process died; nothing where there is nothing to know."""
+    return _said("🔁", f"I was interrupted at work. Outcome unknown: {_listed(unknown)}") if unknown else ""
 
 
-def lost(unread: int) -> str:
-    """Of messages that wait in a thread where nothing runs."""
-    return _said("📨", "The service is shutting down.", _lost(unread))
+def correction(text: str) -> str:
+    """What a model reads of an edit that came too late."""
+    return f"(A correction of my earlier message, which reads now:) {text}"
+
+
+def taken_back(text: str) -> str:
+    """What a model reads of a deletion that came too late."""
+    return f"(I have taken back my earlier message:) {text}"
 
 
 def not_posted(error: str) -> str:
@@ -105,12 +111,3 @@ def _waiting(count: int) -> str:
     if count == 1:
         return "1 message has not been read yet; your next message takes it along."
     return f"{count} messages have not been read yet; your next message takes them along."
-
-
-def _lost(count: int) -> str:
-    if count == 0:
-        return ""
-    which = (
-        "1 message was not read; please send it" if count == 1 else f"{count} messages were not read; please send them"
-    )
-    return f"{which} again once it is back."

@@ -1,14 +1,19 @@
-"""What the connector needs from whoever runs the agents."""
+"""What the connector needs from whoever runs the agents and keeps what people write."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Collection, Mapping
 
     ProgressCallback = Callable[[str, dict[str, Any]], Awaitable[None]]
+
+Kind = Literal["message", "edit", "withdrawal", "stop"]
+# How an entry leaves its inbox: in a row of the log, which says so itself; taken back by its author; refused with a
+# reason that its author sees; or, for what is no message, by having had its effect.
+End = Literal["", "withdrawn", "refused", "done"]
 
 
 class RunFailed(Exception):  # noqa: N818 - a fact about the run, shown to people
@@ -17,6 +22,10 @@ class RunFailed(Exception):  # noqa: N818 - a fact about the run, shown to peopl
 
 class Refused(Exception):  # noqa: N818 - one of the ends a message can come to
     """A message cannot be taken; the message of this error tells its author why."""
+
+
+class LeaseLost(Exception):  # noqa: N818 - a fact about the lease
+    """Another process owns the conversation: whoever is told so writes and shows nothing more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +55,120 @@ class Steer:
     files: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One thing that somebody did in a conversation, as its inbox keeps it.
+
+    Args:
+        id: its identity, for ever: another entry with it is the same one come again.
+        data: what is to be known of it, in JSON's types.
+        seq: its place in the order of acceptance, from 1; 0 until it is admitted.
+    """
+
+    id: str
+    kind: Kind
+    data: Mapping[str, Any]
+    seq: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A conversation as it was when it was claimed.
+
+    Args:
+        token: the lease's fencing token: higher than every one before it.
+        run: the run that was on when its owner died or handed it over, in the connector's own words; `None`: none was.
+        posts: of that run, by part: what was to be posted; blank: Slack has it.
+        held: messages up to this place start no run by themselves.
+        entries: what waits in the inbox, in order.
+    """
+
+    token: int
+    run: Mapping[str, Any] | None = None
+    posts: Mapping[str, Any] = field(default_factory=dict)
+    held: int = 0
+    entries: tuple[Entry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What an owner writes down in one step, all of it or nothing.
+
+    Args:
+        run: the run that is on from here; an empty mapping: none is, and its posts are forgotten. `None`: as before.
+        posts: by part: what is to be posted, in JSON's types; blank (`""`): Slack has it.
+        held: messages up to this place start no run by themselves. `None`: as before.
+        replaced: entries' data from here on, by place.
+        closed: how entries leave the inbox, by place.
+    """
+
+    run: Mapping[str, Any] | None = None
+    posts: Mapping[str, Any] = field(default_factory=dict)
+    held: int | None = None
+    replaced: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    closed: Mapping[int, End] = field(default_factory=dict)
+
+
+class Lease(Protocol):
+    """This process's ownership of one conversation. Others may add to its inbox meanwhile, and nothing else.
+
+    It is renewed for as long as it is held. All methods wait while the store is away, and raise LeaseLost where another
+    process owns the conversation by now.
+    """
+
+    @property
+    def conversation_id(self) -> str: ...
+
+    @property
+    def claim(self) -> Claim: ...
+
+    async def fetch(self, after: int) -> tuple[Entry, ...]:
+        """What waits in the inbox behind this place, in order."""
+        ...
+
+    async def write(self, changes: Changes) -> None: ...
+
+    async def release(self, seen: int) -> bool:
+        """Give the conversation up. False: something waits behind the place `seen`; it is still ours."""
+        ...
+
+    async def hand_over(self) -> None:
+        """Give the conversation up as it stands; another process, or this one's successor, goes on with it at once."""
+        ...
+
+    async def lost(self) -> None:
+        """Return once another process owns the conversation, or may."""
+        ...
+
+
+class Runs(Protocol):
+    """Keeps what people write, and says who acts on it: over all processes, one at a time in a conversation."""
+
+    def watch(self, look_after: Callable[[str], None]) -> None:
+        """Call `look_after(conversation_id)` from here on, when something is to be done there.
+
+        There is news for a conversation that this process owns, or one has something to do and no owner. It may be
+        called once too often.
+        """
+        ...
+
+    async def admit(self, conversation_id: str, entry: Entry, agent: str | None = None) -> bool:
+        """Keep an entry, behind those of its conversation that were given here before it; False: it was known.
+
+        When this returns, it is kept. Whoever owns the conversation hears of it; so does this process where nobody
+        does. `agent` is the instance that the conversation goes on with. Waits while the store is away.
+        """
+        ...
+
+    async def claim(self, conversation_id: str) -> Lease | None:
+        """Own the conversation; `None`: another process does. Waits while the store is away."""
+        ...
+
+    async def agent_of(self, conversation_id: str) -> str | None:
+        """The instance that a conversation goes on with; `None`: nobody has written to an agent there."""
+        ...
+
+
 class SessionManager(Protocol):
     """Runs the agents, one session per instance and conversation.
 
@@ -55,21 +178,63 @@ class SessionManager(Protocol):
     - `tool:start`, `tool:progress`, `tool:end`: by the `id` of the call; what it is called (`label`), how far it says
       that it has come (`text`)
     - `injection:applied`: the model has the steers of these `ids` before it
-    - `text`: an interim answer
+    - `text`: an interim answer. `part` is its number among the texts of the run, from 1; a run that goes on after its
+      process was killed tells those again that were told before, with the same numbers.
+    - `resumed`: the run goes on. `unknown` are the labels of the tool calls of which nobody knows what they did
     - why the answer takes its time: `retrying` (`reason`: rate_limit, unavailable, timeout; `delay_s`, `attempt`,
       `max_attempts`), `fallback` (`to`: another provider), `compacting`
-    - `complete`: `status` (success, incomplete, cancelled, error); `reason` and `detail` where it is incomplete;
-      `usage`, the tokens and the cost; `waiting`, the number of steers not read; `tools`, each with its `label` and its
-      `outcome` (finished, failed, cancelled, unknown)
+    - `complete`: `status` (success, incomplete, cancelled, suspended, error); `part`, the number of the answer among
+      the texts of the run; `reason` and `detail` where it is incomplete; `usage`, the tokens and the cost; `tools`,
+      each with its `label` and its `outcome` (finished, failed, cancelled, unknown)
+
+    `fence` is the token of the lease under which this happens: where a higher one has been at the session's log,
+    nothing is written there any more.
     """
 
-    async def execute(
-        self, instance_name: str, conversation_id: str, prompt: str, on_progress: ProgressCallback | None = None
+    async def execute(  # noqa: PLR0913 - what a run consists of
+        self,
+        instance_name: str,
+        conversation_id: str,
+        prompt: str,
+        on_progress: ProgressCallback | None = None,
+        *,
+        message_id: str | None = None,
+        fence: int | None = None,
     ) -> str:
         """Run a prompt and return the answer; after a stop, what had been said until then.
 
+        `message_id` is the identity of the message that the prompt is. What the run was given and has not read when it
+        ends, it gives up: it is for the next one to be given.
+
         Raises:
             RunFailed: there is no answer, and why.
+            LeaseLost: another process owns the conversation.
+        """
+        ...
+
+    async def resume(
+        self,
+        instance_name: str,
+        conversation_id: str,
+        on_progress: ProgressCallback | None = None,
+        *,
+        fence: int | None = None,
+    ) -> str:
+        """Go on with the run that its log shows, and return its answer. One that was complete is not run again.
+
+        Raises:
+            RunFailed, LeaseLost: as in `execute`.
+        """
+        ...
+
+    async def delivered(
+        self, instance_name: str, conversation_id: str, ids: Collection[str], *, fence: int | None = None
+    ) -> frozenset[str]:
+        """Those of the messages that the log has in a row. From here on, nobody with a lower `fence` writes there.
+
+        Raises:
+            RunFailed: the log cannot be read.
+            LeaseLost: another process owns the conversation.
         """
         ...
 
@@ -81,6 +246,21 @@ class SessionManager(Protocol):
         """
         ...
 
+    def edit(self, instance_name: str, conversation_id: str, message_id: str, text: str) -> bool:
+        """Replace the text of a steer that the execution was given. False: it has read it, or never got it."""
+        ...
+
+    def withdraw(self, instance_name: str, conversation_id: str, message_id: str) -> bool:
+        """Take back a steer that the execution was given. False: it has read it, or never got it."""
+        ...
+
     def stop(self, instance_name: str, conversation_id: str, *, immediate: bool = False) -> bool:
         """Stop the execution that is on; whether that changed anything. Without one, it does nothing to the next."""
+        ...
+
+    def suspend(self, instance_name: str, conversation_id: str) -> bool:
+        """Have the execution that is on end at its next boundary, so that another process can resume it.
+
+        The model call in flight is given up; tools at work may finish. Whether that changed anything.
+        """
         ...

@@ -8,52 +8,58 @@ from typing import TYPE_CHECKING
 from connector.messages import plain_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from connector.messages import Message
-    from connector.protocols import Instance
+    from connector.protocols import Instance, Runs
 
 # A name alone may be any word of the sentence: it takes a sign that somebody is being addressed.
 _ADDRESS = re.compile(r"^(?:@(\w[\w-]*)[:,]?|(\w[\w-]*)[:,])\s+(?=\S)")
 
 
 class Router:
-    """The gate: it says which instance a message is for, and remembers which one a conversation talks to.
+    """The gate: it says which instance a message is for.
 
-    `known` is what it remembers from earlier: the names of instances by conversation; those that are gone are left out.
+    Which one a conversation goes on with is asked for each time: another process may have taken in what came last.
     """
 
-    def __init__(self, instances: Sequence[Instance], bot_user: str, known: Mapping[str, str]) -> None:
+    def __init__(self, instances: Sequence[Instance], runs: Runs, team: str, bot_user: str) -> None:
+        self.team = team
         self._instances = {instance.name.lower(): instance for instance in instances}
         self._default = instances[0]
+        self._runs = runs
         self._bot_user = bot_user
-        by_name = {instance.name: instance for instance in instances}
-        self._conversations = {place: by_name[name] for place, name in known.items() if name in by_name}
-        self._unvisited = set(self._conversations)
 
-    def route(self, message: Message) -> tuple[Instance, str] | None:
+    def instance(self, name: str) -> Instance:
+        """The instance of this name; where it is gone, the one that everybody gets who names none."""
+        return self._instances.get(name.lower(), self._default)
+
+    async def route(self, message: Message) -> tuple[Instance, str] | None:
         """The instance and the prompt, or `None` where the message is not for us.
 
         For us are mentions of the bot, direct messages, and what is written in a thread that an agent takes part in,
         unless it turns to another person by a mention.
         """
-        known = self._conversations.get(message.place.conversation_id)
+        known = None
         mentioned = message.mentions(self._bot_user)
-        if not mentioned and not message.direct and (known is None or message.mentions_anyone()):
-            return None
+        if not mentioned and not message.direct:
+            if message.mentions_anyone():
+                return None
+            known = await self._known(message)
+            if known is None:
+                return None
         prompt = plain_text(message.text, self._bot_user)
         addressed = self._addressed(prompt)
         if addressed is not None:
-            known, prompt = addressed
-        return known or self._default, prompt
+            return addressed
+        return known or await self._known(message) or self._default, prompt
 
-    def remember(self, message: Message, instance: Instance) -> bool:
-        """Let the conversation go on with this instance. True: it is one from earlier, and nobody has written yet."""
-        place = message.place.conversation_id
-        self._conversations[place] = instance
-        is_first = place in self._unvisited
-        self._unvisited.discard(place)
-        return is_first
+    async def _known(self, message: Message) -> Instance | None:
+        """The instance that the conversation goes on with. A message that is no reply begins one of its own."""
+        if message.thread_ts is None and not message.direct:
+            return None
+        name = await self._runs.agent_of(message.place.conversation_id)
+        return None if name is None else self._instances.get(name.lower())
 
     def _addressed(self, prompt: str) -> tuple[Instance, str] | None:
         """The instance that a message names first: `beta: look at this`, `@beta look at this`."""

@@ -7,7 +7,6 @@ import logging
 import re
 from contextlib import asynccontextmanager
 from functools import partial
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -17,18 +16,18 @@ from slack_bolt.async_app import AsyncApp
 from slack_bolt.authorization import AuthorizeResult
 from slack_sdk.web.async_client import AsyncWebClient
 
-from connector.conversations import Conversations
-from connector.desk import Desk
-from connector.messages import message_of, reaction_of
+from connector.conversations import Conversations, ShuttingDown
+from connector.desk import Desk, Workplace
+from connector.messages import deletion_of, edit_of, message_of, reaction_of
 from connector.preflight import ConnectionRefused, preflight
 from connector.routing import Router
 from connector.wire import Wire
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Sequence
 
     from connector.preflight import Identity, SlackAccess
-    from connector.protocols import Instance, SessionManager
+    from connector.protocols import Instance, Runs, SessionManager
 
 log = structlog.get_logger(__name__)
 
@@ -44,11 +43,12 @@ async def connected(
     access: SlackAccess,
     instances: Sequence[Instance],
     sessions: SessionManager,
-    known: Mapping[str, str] = MappingProxyType({}),
+    runs: Runs,
+    shutdown_grace_s: float = 10.0,
 ) -> AsyncIterator[None]:
     """Answer people in the workspace for as long as the context lasts.
 
-    `known` are conversations from earlier, with the name of the instance that each goes on with.
+    At its end nothing more is taken in, and runs that are on are handed over within `shutdown_grace_s`.
 
     Raises:
         ConnectionRefused: at entry, when a token is wrong or Slack is out of reach.
@@ -60,10 +60,10 @@ async def connected(
         client = open_client(access.bot_token)
         wire = Wire(client)
         identity = await preflight(access.api_url, wire, Wire(open_client(access.app_token)))
-        router = Router(instances, identity.user, known)
+        router = Router(instances, runs, identity.team, identity.user)
         async with (
             Desk(wire) as desk,
-            Conversations(sessions, desk, router, identity.user) as conversations,
+            Conversations(Workplace(sessions, desk, router), runs, identity.user, shutdown_grace_s) as conversations,
             _listening(_app(open_client(), access, identity, conversations), access, client),
         ):
             log.info("slack.connected", team=identity.team, bot_user=identity.user)
@@ -98,26 +98,38 @@ def _app(client: AsyncWebClient, access: SlackAccess, identity: Identity, conver
             bot_user_id=identity.user,
         )
 
-    app = AsyncApp(client=client, authorize=authorize, logger=logging.getLogger("connector.bolt"))
+    # Slack hears that we have an event when its listener has ended: when it is kept, that is.
+    app = AsyncApp(
+        client=client,
+        authorize=authorize,
+        logger=logging.getLogger("connector.bolt"),
+        process_before_response=True,
+    )
 
     @app.event(_ANY_EVENT)
     async def on_event(event: dict[str, Any]) -> None:
-        _dispatch(event, identity.team, conversations)
+        try:
+            await _dispatch(event, identity.team, conversations)
+        except ShuttingDown:
+            raise  # unacknowledged, it comes again
+        except Exception:
+            log.exception("event.failed", slack_event=event.get("type"))
+            raise
 
     return app
 
 
-def _dispatch(event: dict[str, Any], team: str, conversations: Conversations) -> None:
+async def _dispatch(event: dict[str, Any], team: str, conversations: Conversations) -> None:
     """Every event has a listener, so that every event is acknowledged; few mean anything to us."""
-    try:
-        match event["type"]:
-            case "message" | "app_mention":
-                message = message_of(event, team)
-                if message is not None:
-                    conversations.on_message(message)
-            case "reaction_added":
-                reaction = reaction_of(event)
-                if reaction is not None:
-                    conversations.on_reaction(reaction)
-    except Exception:  # a Slack handler's border
-        log.exception("event.failed", slack_event=event.get("type"))
+    match event:
+        case {"type": "message", "subtype": "message_changed" | "message_deleted"}:
+            if (deletion := deletion_of(event, team)) is not None:
+                await conversations.on_deletion(deletion)
+            elif (edit := edit_of(event, team)) is not None:
+                await conversations.on_edit(edit)
+        case {"type": "message" | "app_mention"}:
+            if (message := message_of(event, team)) is not None:
+                await conversations.on_message(message)
+        case {"type": "reaction_added"}:
+            if (reaction := reaction_of(event)) is not None:
+                await conversations.on_reaction(reaction)

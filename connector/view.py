@@ -1,110 +1,139 @@
-"""What a run shows in Slack: the hourglass, the status message, interim texts, the answer."""
+"""What people see of a run: the hourglass, the status message, and the texts."""
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, NamedTuple
-from uuid import uuid4
+from typing import TYPE_CHECKING
 
 import structlog
 
 from connector import phrases
 from connector.activity import Activity
 from connector.markdown import escape, markdown_to_slack, pieces
+from connector.outbox import Outbox
 from connector.wire import SlackCallFailed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
     from typing import Any
 
-    from connector.messages import Message
-    from connector.protocols import Persona
+    from connector.execution import RunRecord
+    from connector.protocols import Lease, Persona
     from connector.wire import Wire
 
 log = structlog.get_logger(__name__)
 
 HOURGLASS = "hourglass_flowing_sand"
-# How the key of a status message ends.
+# How the key of a status message ends; before it stands the id of the run.
 STATUS_KEY = ":status"
 STATUS_SPACING_S = 2.0
-_SHORT_CHARS = 1500
-
-
-class _Post(NamedTuple):
-    text: str
-    persona: Persona | None
+# A run that goes on is seen to do so by one of these; one that was complete only ends.
+_AT_WORK = frozenset({"thinking", "tool:start", "retrying", "fallback", "compacting"})
 
 
 class View:
-    """The traces of one run in its thread. Showing them never holds the run up."""
+    """The traces of one run in its thread. Showing them never holds the run up.
 
-    def __init__(self, wire: Wire, first: Message, persona: Persona) -> None:
+    A run that goes on after its process died goes on with the traces that it left.
+    """
+
+    def __init__(
+        self,
+        wire: Wire,
+        lease: Lease,
+        record: RunRecord,
+        persona: Persona,
+        keep_status: Callable[[str], Awaitable[None]],
+    ) -> None:
+        """`keep_status` is given the ts of the status message when Slack has told it."""
         self._wire = wire
-        self._place = first.place
-        self._first = first
-        self._persona = persona
-        self._key = uuid4().hex
+        self._record = record
+        self._place = record.first.message.place
+        self._goes_on = lease.claim.run is not None and lease.claim.run.get("id") == record.id
+        self._keep_status = keep_status
+        self._outbox = Outbox(wire, lease, self._place, record.id, persona)
         self._activity = Activity()
         self._shown = ""
         self._changed = asyncio.Event()
+        self._at_work = asyncio.Event()
+        self._is_over = self._is_suspended = False
         self._status_ts: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
-        self._outgoing: asyncio.Queue[_Post | None] = asyncio.Queue()
 
-    async def status_ts(self) -> str | None:
-        """The status message's ts as soon as Slack has told it; `None` where it could not be posted."""
-        return await asyncio.shield(self._status_ts)
-
-    def is_status(self, ts: str) -> bool | None:
-        """Whether this is the ts of the status message; `None` while Slack has not told it."""
-        return self._status_ts.result() == ts if self._status_ts.done() else None
+    def is_status(self, ts: str) -> bool:
+        """Whether this is the ts of the status message, as far as Slack has told it."""
+        return self._status_ts.done() and self._status_ts.result() == ts
 
     def hear(self, event: str, data: dict[str, Any]) -> None:
         """Take note of what the run is doing; the status message says so soon."""
         self._activity.hear(event, data)
         self._changed.set()
+        if event in _AT_WORK:
+            self._at_work.set()
 
-    def say(self, markdown: str) -> bool:
+    def say(self, part: str, markdown: str) -> bool:
         """Post a text of the agent under its persona, after those before it; whether there was anything to see."""
-        texts = pieces(markdown_to_slack(markdown))
-        for text in texts:
-            self._outgoing.put_nowait(_Post(text, self._persona))
+        texts = tuple(pieces(markdown_to_slack(markdown)))
+        if texts:
+            self._outbox.add(part, texts, by_agent=True)
         return bool(texts)
 
-    def notice(self, text: str) -> None:
+    def notice(self, part: str, text: str) -> None:
         """Post a sentence of the service's own, after the texts before it."""
-        self._outgoing.put_nowait(_Post(escape(text), None))
+        self._outbox.add(part, (escape(text),), by_agent=False)
+
+    async def posted(self) -> None:
+        """Return once Slack has all that was said."""
+        await self._outbox.empty()
+
+    def suspend(self) -> None:
+        """Leave the traces where they are at the end: another process goes on with them."""
+        self._is_suspended = True
 
     @asynccontextmanager
-    async def shown(self, last_word: Callable[[], str | None]) -> AsyncIterator[None]:
-        """Show hourglass and status; at the end post what is left to say, then the last word, then take both away."""
+    async def shown(self) -> AsyncIterator[None]:
+        """Show hourglass and status; at the end post what is left to say, then take both away.
+
+        Where the body fails or is cancelled, everything stays as it is: the run is not over.
+        """
         async with asyncio.TaskGroup() as tasks:
-            hourglass = tasks.create_task(best_effort(self._wire.react(self._place.channel, self._first.ts, HOURGLASS)))
+            hourglass = tasks.create_task(
+                best_effort(self._wire.react(self._place.channel, self._record.first.message.ts, HOURGLASS))
+            )
             status = tasks.create_task(self._open_status())
             updates = tasks.create_task(self._update_status())
-            posts = tasks.create_task(self._post_outgoing())
-            try:
-                yield
-            finally:
-                self._outgoing.put_nowait(None)
-                await posts
-                if (word := last_word()) is not None:
-                    await best_effort(self._wire.post(self._place, word, f"{self._key}:last"))
-                updates.cancel()
-                await asyncio.wait((hourglass, status, updates))
-                await self._take_away()
+            posts = tasks.create_task(self._outbox.work())
+            yield
+            await self.posted()
+            posts.cancel()
+            updates.cancel()
+            self._is_over = True
+            self._at_work.set()
+            await asyncio.wait((hourglass, status, updates))
+            await (self._pause() if self._is_suspended else self._take_away())
 
     async def _open_status(self) -> None:
-        ts = None
+        ts, before = None, self._record.status_ts
         try:
-            ts = await self._wire.post(self._place, self._next_phrase(), f"{self._key}{STATUS_KEY}")
+            ts = before or await self._status()
         except Exception:  # a Slack handler's border: a run goes on without its status
             log.exception("status.not_posted", conversation=self._place.conversation_id)
         finally:
             self._status_ts.set_result(ts)
+        if ts is not None and ts != before and not self._is_over:
+            await self._keep_status(ts)
+
+    async def _status(self) -> str | None:
+        """The ts of the status message, which is posted where there is none; `None`: the run was over before that."""
+        key = f"{self._record.id}{STATUS_KEY}"
+        if self._goes_on:
+            if (ts := await self._wire.find(self._place, key)) is not None:
+                return ts
+            await self._at_work.wait()
+        return None if self._is_over else await self._wire.post(self._place, self._next_phrase(), key)
 
     async def _update_status(self) -> None:
-        ts = await self.status_ts()
+        ts = await asyncio.shield(self._status_ts)
         while ts is not None:
             await asyncio.sleep(STATUS_SPACING_S)
             while escape(self._activity.phrase()) == self._shown:
@@ -119,31 +148,14 @@ class View:
         self._activity.told()
         return self._shown
 
-    async def _post_outgoing(self) -> None:
-        number = 0
-        while (post := await self._outgoing.get()) is not None:
-            number += 1
-            try:
-                await self._wire.post(self._place, post.text, f"{self._key}:{number}", post.persona)
-            except SlackCallFailed as e:
-                log.exception("answer.not_posted", conversation=self._place.conversation_id, part=number, error=e.error)
-                await self._post_instead(post, number, e.error)
-            except Exception:  # a Slack handler's border: the texts after it are posted all the same
-                log.exception("answer.not_posted", conversation=self._place.conversation_id, part=number)
-                await self._post_instead(post, number, "an unexpected error")
-
-    async def _post_instead(self, post: _Post, number: int, error: str) -> None:
-        """Shorter pieces of a text that Slack calls too long; else a sentence, so that nobody waits for nothing."""
-        texts = pieces(post.text, _SHORT_CHARS) if error == "msg_too_long" else [phrases.not_posted(error)]
-        for part, text in enumerate(texts):
-            key = f"{self._key}:{number}.{part}"
-            await best_effort(self._wire.post(self._place, text, key, post.persona if len(texts) > 1 else None))
+    async def _pause(self) -> None:
+        if (ts := self._status_ts.result()) is not None:
+            await best_effort(self._wire.update(self._place.channel, ts, phrases.SUSPENDED))
 
     async def _take_away(self) -> None:
-        ts = await self.status_ts()
-        if ts is not None:
+        if (ts := self._status_ts.result()) is not None:
             await best_effort(self._wire.delete(self._place.channel, ts))
-        await best_effort(self._wire.unreact(self._place.channel, self._first.ts, HOURGLASS))
+        await best_effort(self._wire.unreact(self._place.channel, self._record.first.message.ts, HOURGLASS))
 
 
 async def best_effort(call: Coroutine[Any, Any, object]) -> None:

@@ -58,8 +58,13 @@ class Wire:
     def __init__(self, client: AsyncWebClient) -> None:
         self._client = client
 
-    async def post(self, place: Place, text: str, key: str, persona: Persona | None = None) -> str:
-        """Post a message exactly once and return its ts. `key` tells it from every other post."""
+    async def post(
+        self, place: Place, text: str, key: str, persona: Persona | None = None, *, in_doubt: bool = False
+    ) -> str:
+        """Post a message exactly once and return its ts.
+
+        `key` tells it from every other post. One that is `in_doubt` may have been posted already: it is looked for.
+        """
         arguments: dict[str, Any] = {
             "channel": place.channel,
             "text": text,
@@ -71,7 +76,9 @@ class Wire:
             arguments["thread_ts"] = place.thread_ts
         if persona is not None:
             arguments |= {"username": persona.name, "icon_emoji": persona.emoji}
-        response = await self.call("chat.postMessage", arguments, already=lambda: self._find(place, key))
+        response = await self.call(
+            "chat.postMessage", arguments, already=lambda: self._find(place, key), in_doubt=in_doubt
+        )
         ts = str(response["ts"])
         # Where the thread's root is gone, Slack posts to the channel instead: that is undone.
         if place.thread_ts is not None and "thread_ts" not in response.get("message", {}):
@@ -99,17 +106,18 @@ class Wire:
         arguments: dict[str, Any],
         done: tuple[str, ...] = (),
         already: Look | None = None,
+        *,
+        in_doubt: bool = False,
     ) -> dict[str, Any]:
         """Call a method, again after a failure that may pass.
 
         `done` are the errors that say that there is nothing left to do. `already` looks whether a call whose fate is
-        in doubt has happened; without it the call is one that may happen twice.
+        `in_doubt` has happened; without it the call is one that may happen twice.
 
         Raises:
             SlackCallFailed: Slack refused, or did not answer several times.
         """
         failed = limited = 0
-        in_doubt = False
         while True:
             look = already if in_doubt else None
             try:
@@ -164,6 +172,17 @@ class Wire:
             arguments["cursor"] = (page.get("response_metadata") or {}).get("next_cursor")
             if not arguments["cursor"] or place.thread_ts is None:
                 return
+
+    async def find(self, place: Place, key: str) -> str | None:
+        """The ts of a post of ours in its thread (or channel), by its key."""
+        found = await self._find(place, key)
+        return None if found is None else str(found["ts"])
+
+    async def message(self, channel: str, ts: str) -> dict[str, Any] | None:
+        """A message, with its metadata; `None` where it is gone."""
+        arguments = {"channel": channel, "ts": ts, "include_all_metadata": True, "limit": 1}
+        page = await self.call("conversations.replies", arguments, done=("thread_not_found",))
+        return next((each for each in page.get("messages", ()) if each.get("ts") == ts), None)
 
     async def _find(self, place: Place, key: str) -> dict[str, Any] | None:
         """Look a doubtful post up in its thread (or channel) by its key."""

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -10,6 +12,9 @@ from held_sessions import HeldSessions
 
 from connector import Instance, Persona, SlackAccess, connected
 from local_slack import LocalSlack, Message, PersonClient, Waits, Workspace
+from service.runs import Runs
+from service.store import open_run_store
+from service.store.base import RunStore
 
 ALPHA = Instance("alpha", Persona("Alpha", ":owl:"))
 BETA = Instance("beta", Persona("Beta", ":fox_face:"))
@@ -75,9 +80,21 @@ async def slack() -> AsyncIterator[LocalSlack]:
 
 
 @pytest.fixture
-async def scene(slack: LocalSlack) -> AsyncIterator[Scene]:
+async def store(tmp_path: Path) -> AsyncIterator[RunStore]:
+    async with aclosing(await open_run_store(f"sqlite:{tmp_path}/runs.db")) as store:
+        yield store
+
+
+@pytest.fixture
+async def runs(store: RunStore) -> AsyncIterator[Runs]:
+    async with Runs(store, "this process", 10) as runs:
+        yield runs
+
+
+@pytest.fixture
+async def scene(slack: LocalSlack, runs: Runs) -> AsyncIterator[Scene]:
     sessions = HeldSessions()
-    async with connected(access(slack), [ALPHA, BETA], sessions):
+    async with connected(access(slack), [ALPHA, BETA], sessions, runs, shutdown_grace_s=0.5):
         await slack.until(lambda ws: ws.bot_online)
         yield Scene(slack, sessions)
     assert not sessions.overlapped, "one run at a time in a conversation"

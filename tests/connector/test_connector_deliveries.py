@@ -58,6 +58,7 @@ async def test_a_steer_that_is_delivered_again_after_the_run_starts_no_second_on
     run = await scene.sessions.next_run()
     steer = await scene.ana.say("general", "and that", thread=ts)
     await run.until(lambda r: len(r.steers) == 1)
+    await run.read_steers()
     await run.answer("ok")
     await scene.quiet("general", ts)
     deliver(scene, posted_event(scene, steer, "message", text="and that", thread_ts=ts))

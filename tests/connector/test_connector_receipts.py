@@ -5,13 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from held_sessions import HeldSessions
 
-from connector import Instance, Persona, RunFailed, SlackAccess, connected
+from connector import RunFailed
 
-ALPHA = Instance("alpha", Persona("Alpha", ":owl:"))
 ONE_WAITS = "1 message has not been read yet; your next message takes it along."
-SEND_AGAIN = "📨 The service is shutting down. 1 message was not read; please send it again once it is back."
 
 
 async def begun(scene):
@@ -55,19 +52,35 @@ async def test_a_mark_of_acceptance_that_is_still_on_its_way_is_taken_back_all_t
 
 
 @pytest.mark.parametrize("status", ["success", "incomplete", "cancelled"])
-async def test_a_message_that_the_loop_took_and_did_not_read_is_named_however_the_run_ends(scene, of_bot, status):
+async def test_a_message_that_the_loop_took_and_did_not_read_begins_the_next_run_however_the_run_ends(scene, status):
     ts, run = await begun(scene)
     await scene.ana.say("general", "and this", thread=ts)
     await run.until(lambda r: len(r.steers) == 1)
-    await run.answer("the answer", status=status, waiting=1)
-    texts = of_bot(await scene.quiet("general", ts, posts=2))
-    assert texts[-1].endswith(ONE_WAITS), texts
+    await run.answer("the answer", status=status)
+    assert (await scene.sessions.next_run()).prompt == "and this"
 
 
-async def test_a_message_that_a_failed_run_did_not_read_is_named(scene, of_bot):
+async def test_a_message_that_a_failed_run_did_not_read_begins_the_next_one(scene):
     ts, run = await begun(scene)
-    await run.fail(RunFailed("The model is away."), waiting=1)
-    assert of_bot(await scene.quiet("general", ts)) == [f"⚠️ The model is away. {ONE_WAITS}"]
+    await scene.ana.say("general", "and this", thread=ts)
+    await run.until(lambda r: len(r.steers) == 1)
+    await run.fail(RunFailed("The model is away."))
+    await scene.posted("general", ts, "⚠️ The model is away.")
+    assert (await scene.sessions.next_run()).prompt == "and this"
+
+
+async def test_a_message_that_a_stopped_run_did_not_read_is_named_and_waits(scene, of_bot):
+    ts, run = await begun(scene)
+    await scene.ana.say("general", "and this", thread=ts)
+    await run.until(lambda r: len(r.steers) == 1)
+    await scene.ana.say("general", "stop", thread=ts)
+    await run.until(lambda r: bool(r.stops))
+    await run.answer("", status="cancelled")
+    assert of_bot(await scene.quiet("general", ts)) == [f"🛑 Stopped by Ana. {ONE_WAITS}"]
+    await scene.ana.say("general", "go on", thread=ts)
+    run = await scene.sessions.next_run()
+    await run.until(lambda r: len(r.steers) == 1)
+    assert [run.prompt, run.steers[0].text] == ["and this", "go on"]
 
 
 async def test_a_message_that_waited_is_not_lost_when_the_run_that_it_leads_is_stopped_in_its_set_up(scene):
@@ -96,55 +109,3 @@ async def test_a_message_that_waited_is_not_lost_when_the_run_that_it_leads_is_s
     assert [run.prompt, *(s.text for s in run.steers)] == ["waits", "go on", "now"]
     await scene.reacted("general", waiting, "eyes")
     await run.answer("ok")
-
-
-async def service_that_ends(slack, leave_behind) -> list[str]:
-    """What the bot says in a thread, after `leave_behind` and the end of the service."""
-    sessions = HeldSessions()
-    general = slack.channel("general").id
-    async with connected(SlackAccess(slack.app_token, slack.bot_token, slack.api_url), [ALPHA], sessions):
-        ana = slack.as_person("ana")
-        ts = await ana.say("general", "@alpha look")
-        await leave_behind(sessions, ana, ts)
-        await slack.until(lambda ws: not ws.message("general", ts).reacted("hourglass_flowing_sand"))
-    return [m.text for m in slack.workspace.thread(general, ts) if m.by_bot]
-
-
-async def test_the_end_of_the_service_is_told_where_a_message_waits_in_a_loop_that_does_not_run(slack):
-    async def stop_before_it_is_read(sessions, ana, ts):
-        run = await sessions.next_run()
-        await ana.say("general", "and this", thread=ts)
-        await run.until(lambda r: len(r.steers) == 1)
-        await ana.say("general", "stop", thread=ts)
-        await run.until(lambda r: bool(r.stops))
-        await run.answer("", status="cancelled", waiting=1)
-
-    texts = await service_that_ends(slack, stop_before_it_is_read)
-    assert texts == [f"🛑 Stopped by Ana. {ONE_WAITS}", SEND_AGAIN]
-
-
-async def test_the_end_of_the_service_is_told_where_a_message_waits_for_the_next_run(slack):
-    async def stop_after_the_last_look(sessions, ana, ts):
-        run = await sessions.next_run()
-        run.listening = False
-        late = await ana.say("general", "late", thread=ts)
-        await slack.until(lambda ws: ws.message("general", late).reacted("incoming_envelope"))
-        await ana.say("general", "stop", thread=ts)
-        await run.until(lambda r: bool(r.stops))
-        await run.answer("", status="cancelled")
-
-    texts = await service_that_ends(slack, stop_after_the_last_look)
-    assert texts == [f"🛑 Stopped by Ana. {ONE_WAITS}", SEND_AGAIN]
-
-
-async def test_the_end_of_the_service_is_no_news_where_nothing_waits_any_more(slack):
-    async def stop_and_go_on(sessions, ana, ts):
-        run = await sessions.next_run()
-        await run.answer("", status="cancelled", waiting=1)
-        await slack.until(lambda ws: not ws.message("general", ts).reacted("hourglass_flowing_sand"))
-        await ana.say("general", "go on", thread=ts)
-        await (await sessions.next_run()).answer("the answer")
-        await slack.until(lambda ws: [m for m in ws.thread(slack.channel("general").id, ts) if m.text == "the answer"])
-
-    texts = await service_that_ends(slack, stop_and_go_on)
-    assert texts == [f"🛑 Stopped by someone. {ONE_WAITS}", "the answer"]

@@ -25,10 +25,10 @@ async def begun(scene, text="@alpha look"):
 
 
 @pytest.mark.parametrize("fault", GATEWAY_ERRORS)
-async def test_a_gateway_error_on_the_mark_of_a_steer_does_not_end_the_service(slack, fault):
+async def test_a_gateway_error_on_the_mark_of_a_steer_does_not_end_the_service(slack, runs, fault):
     sessions = HeldSessions()
     access = SlackAccess(slack.app_token, slack.bot_token, slack.api_url)
-    async with asyncio.timeout(20), connected(access, [ALPHA], sessions):
+    async with asyncio.timeout(20), connected(access, [ALPHA], sessions, runs, shutdown_grace_s=0.5):
         ana = slack.as_person("ana")
         ts = await ana.say("general", "@alpha look")
         run = await sessions.next_run()
@@ -140,27 +140,27 @@ async def test_the_label_of_a_tool_cannot_call_a_channel(scene):
 
 @pytest.mark.parametrize("fault", [DropsBefore(), Breaks(503), Breaks(200)])
 @pytest.mark.parametrize("method", ["auth.test", "apps.connections.open"])
-async def test_a_slack_that_fails_at_the_start_is_not_blamed_on_a_token(slack, method, fault):
+async def test_a_slack_that_fails_at_the_start_is_not_blamed_on_a_token(slack, runs, method, fault):
     slack.faults.next(method, fault, times=4)
     access = SlackAccess(slack.app_token, slack.bot_token, slack.api_url)
     with pytest.raises(ConnectionRefused) as refusal:
-        async with connected(access, [ALPHA], HeldSessions()):
+        async with connected(access, [ALPHA], HeldSessions(), runs):
             pass
     assert "does not accept" not in str(refusal.value)
 
 
-async def test_an_address_that_is_no_web_api_is_not_blamed_on_a_token(slack):
+async def test_an_address_that_is_no_web_api_is_not_blamed_on_a_token(slack, runs):
     with pytest.raises(ConnectionRefused) as refusal:
-        async with connected(SlackAccess(slack.app_token, slack.bot_token, slack.url), [ALPHA], HeldSessions()):
+        async with connected(SlackAccess(slack.app_token, slack.bot_token, slack.url), [ALPHA], HeldSessions(), runs):
             pass
     assert "does not accept" not in str(refusal.value)
     assert "SLACK_API_URL" in str(refusal.value)
 
 
-async def test_a_rate_limit_at_the_start_is_waited_for(slack):
+async def test_a_rate_limit_at_the_start_is_waited_for(slack, runs):
     slack.faults.next("auth.test", RateLimits(0))
     slack.faults.next("apps.connections.open", RateLimits(0))
-    async with connected(SlackAccess(slack.app_token, slack.bot_token, slack.api_url), [ALPHA], HeldSessions()):
+    async with connected(SlackAccess(slack.app_token, slack.bot_token, slack.api_url), [ALPHA], HeldSessions(), runs):
         await slack.until(lambda ws: ws.bot_online)
 
 
@@ -178,7 +178,7 @@ async def test_a_socket_that_slack_refreshes_over_and_over_loses_and_doubles_not
         assert of_bot(await scene.quiet("general", root)) == [f"answer {number}"]
 
 
-async def test_leaving_does_not_wait_for_a_run_that_would_begin_only_then(slack):
+async def test_leaving_does_not_wait_for_a_run_that_would_begin_only_then(slack, runs):
     sessions, posts, lookup = HeldSessions(), asyncio.Event(), asyncio.Event()
     access = SlackAccess(slack.app_token, slack.bot_token, slack.api_url)
 
@@ -190,7 +190,11 @@ async def test_leaving_does_not_wait_for_a_run_that_would_begin_only_then(slack)
                 await sessions.next_run()
         posts.set()
 
-    async with asyncio.timeout(8), asyncio.TaskGroup() as tasks, connected(access, [ALPHA], sessions):
+    async with (
+        asyncio.timeout(8),
+        asyncio.TaskGroup() as tasks,
+        connected(access, [ALPHA], sessions, runs, shutdown_grace_s=2),
+    ):
         ts = await slack.as_person("ana").say("general", "@alpha look")
         run = await sessions.next_run()
         await slack.until(lambda ws: ws.thread(slack.channel("general").id, ts)[1:])

@@ -5,10 +5,13 @@ async def test_a_cross_on_the_status_stops_the_run_and_the_thread_says_who_did_i
     ts = await scene.ana.say("general", "@alpha look")
     run = await scene.sessions.next_run()
     status = await scene.status("general", ts)
+    for steer in ("and this", "and that"):
+        await scene.ana.say("general", steer, thread=ts)
+    await run.until(lambda r: len(r.steers) == 2)
     await scene.ben.react("general", status.ts, "x")
     await run.until(lambda r: bool(r.stops))
     assert run.stops == [False], "graceful first"
-    await run.answer("I had only begun", status="cancelled", waiting=2)
+    await run.answer("I had only begun", status="cancelled")
     assert of_bot(await scene.quiet("general", ts)) == [
         "I had only begun …",
         "🛑 Stopped by Ben. 2 messages have not been read yet; your next message takes them along.",

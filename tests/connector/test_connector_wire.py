@@ -5,6 +5,7 @@ from held_sessions import HeldSessions
 
 from connector import ConnectionRefused, Instance, Persona, SlackAccess, connected
 from local_slack import Breaks, DropsAfterwards, DropsBefore, LocalSlack, RateLimits, Refuses
+from service.runs import Runs
 
 ALPHA = Instance("alpha", Persona("Alpha", ":owl:"))
 
@@ -49,34 +50,23 @@ async def test_what_is_written_while_the_socket_is_down_arrives_once_it_is_back(
     await scene.slack.until(lambda _: scene.sessions.idle)
 
 
-async def test_a_wrong_bot_token_is_one_clear_sentence(slack):
-    await _refused(SlackAccess(slack.app_token, "xoxb-wrong", slack.api_url), "SLACK_BOT_TOKEN (invalid_auth)")
+async def test_a_wrong_bot_token_is_one_clear_sentence(slack, runs):
+    await _refused(runs, SlackAccess(slack.app_token, "xoxb-wrong", slack.api_url), "SLACK_BOT_TOKEN (invalid_auth)")
 
 
-async def test_a_wrong_app_token_is_one_clear_sentence(slack):
-    await _refused(SlackAccess("xapp-wrong", slack.bot_token, slack.api_url), "SLACK_APP_TOKEN (invalid_auth)")
+async def test_a_wrong_app_token_is_one_clear_sentence(slack, runs):
+    await _refused(runs, SlackAccess("xapp-wrong", slack.bot_token, slack.api_url), "SLACK_APP_TOKEN (invalid_auth)")
 
 
-async def test_an_unreachable_slack_is_one_clear_sentence():
+async def test_an_unreachable_slack_is_one_clear_sentence(runs):
     async with LocalSlack() as gone:
         url = gone.api_url
-    await _refused(SlackAccess("xapp-a", "xoxb-b", url), f"Slack cannot be reached at {url}")
+    await _refused(runs, SlackAccess("xapp-a", "xoxb-b", url), f"Slack cannot be reached at {url}")
 
 
-async def _refused(access: SlackAccess, sentence: str) -> None:
+async def _refused(runs: Runs, access: SlackAccess, sentence: str) -> None:
     with pytest.raises(ConnectionRefused) as refusal:
-        async with connected(access, [ALPHA], HeldSessions()):
+        async with connected(access, [ALPHA], HeldSessions(), runs):
             pass
     assert sentence in str(refusal.value)
     assert "\n" not in str(refusal.value)
-
-
-async def test_a_service_that_shuts_down_tells_the_threads_that_it_was_working_on(slack):
-    sessions = HeldSessions()
-    async with connected(SlackAccess(slack.app_token, slack.bot_token, slack.api_url), [ALPHA], sessions):
-        ana = slack.as_person("ana")
-        ts = await ana.say("general", "@alpha look")
-        await sessions.next_run()
-    replies = slack.workspace.thread(slack.channel("general").id, ts)[1:]
-    assert [m.text for m in replies] == ["🛑 Stopped: the service is shutting down."]
-    assert not slack.workspace.thread(slack.channel("general").id, ts)[0].reacted("hourglass_flowing_sand")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from connector import Refused, RunFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from connector import Steer
     from connector.protocols import ProgressCallback
@@ -17,12 +17,20 @@ if TYPE_CHECKING:
 
 @dataclass
 class HeldRun:
-    """One execution, held until the test ends it. `listening` is whether its loop still reads steers."""
+    """One execution, held until the test ends it.
+
+    `listening` is whether its loop still reads steers, `read` the ids of what its log has, and `fence` the token that
+    it was begun with; one that goes on after its process died is `resumed`.
+    """
 
     instance: str
     conversation: str
     prompt: str
     on_progress: ProgressCallback
+    read: set[str] = field(default_factory=set)
+    fence: int | None = None
+    resumed: bool = False
+    suspended: bool = False
     steers: list[Steer] = field(default_factory=list)
     stops: list[bool] = field(default_factory=list)
     listening: bool = True
@@ -46,6 +54,7 @@ class HeldRun:
 
     async def read_steers(self) -> None:
         """What the loop does at an injection point."""
+        self.read.update(s.id for s in self.steers)
         data = {"ids": [s.id for s in self.steers], "messages": [s.text for s in self.steers]}
         await self.on_progress("injection:applied", {**data, "count": len(self.steers)})
 
@@ -55,14 +64,14 @@ class HeldRun:
         if not self._end.done():
             self._end.set_result("")
 
-    async def answer(self, text: str, *, status: str = "success", waiting: int = 0, **more: Any) -> None:
+    async def answer(self, text: str, *, status: str = "success", **more: Any) -> None:
         self.listening = False
-        await self.on_progress("complete", {"iterations": 1, "status": status, "waiting": waiting, **more})
+        await self.on_progress("complete", {"iterations": 1, "status": status, **more})
         self._end.set_result(text)
 
-    async def fail(self, error: Exception, *, waiting: int = 0, **more: Any) -> None:
+    async def fail(self, error: Exception, **more: Any) -> None:
         self.listening = False
-        await self.on_progress("complete", {"iterations": 1, "status": "error", "waiting": waiting, **more})
+        await self.on_progress("complete", {"iterations": 1, "status": "error", **more})
         self._end.set_exception(error)
 
 
@@ -77,6 +86,7 @@ class HeldSessions:
     def __init__(self) -> None:
         self._runs: asyncio.Queue[HeldRun] = asyncio.Queue()
         self._active: dict[tuple[str, str], HeldRun] = {}
+        self._read: dict[tuple[str, str], set[str]] = {}
         self.hold_setup: asyncio.Event | None = None
         self.setup_errors: list[Exception] = []
         self.obedient = False
@@ -93,34 +103,76 @@ class HeldSessions:
         return self._runs.empty() and not self._active
 
     async def execute(
-        self, instance_name: str, conversation_id: str, prompt: str, on_progress: ProgressCallback | None = None
+        self,
+        instance_name: str,
+        conversation_id: str,
+        prompt: str,
+        on_progress: ProgressCallback | None = None,
+        *,
+        message_id: str | None = None,
+        fence: int | None = None,
     ) -> str:
+        assert message_id is not None
+        run = self._run(instance_name, conversation_id, prompt, on_progress, fence)
+        return await self._held(run, message_id)
+
+    async def resume(
+        self,
+        instance_name: str,
+        conversation_id: str,
+        on_progress: ProgressCallback | None = None,
+        *,
+        fence: int | None = None,
+    ) -> str:
+        run = self._run(instance_name, conversation_id, "", on_progress, fence)
+        run.resumed = True
+        return await self._held(run, None)
+
+    def _run(
+        self, instance: str, conversation: str, prompt: str, on_progress: ProgressCallback | None, fence: int | None
+    ) -> HeldRun:
         assert on_progress is not None
-        key = (instance_name, conversation_id)
-        if any(conversation == conversation_id for _instance, conversation in self._active):
+        assert fence is not None
+        if any(active == conversation for _instance, active in self._active):
             self.overlapped.append(prompt)
-        run = HeldRun(instance_name, conversation_id, prompt, on_progress)
-        self._active[key] = run
+        read = self._read.setdefault((instance, conversation), set())
+        run = self._active[instance, conversation] = HeldRun(
+            instance, conversation, prompt, on_progress, read, fence=fence
+        )
         self.prompts.append(prompt)
+        return run
+
+    async def _held(self, run: HeldRun, message_id: str | None) -> str:
         try:
             if self.hold_setup is not None:
                 await self.hold_setup.wait()
             if self.setup_errors:
                 raise self.setup_errors.pop(0)
             if self.obedient and run.stops:
-                await on_progress("complete", {"iterations": 0, "status": "cancelled", "waiting": 0})
+                await run.on_progress("complete", {"iterations": 0, "status": "cancelled"})
                 return ""
-            await on_progress("executing", {"prompt": prompt})
-            await on_progress("thinking", {"iteration": 1})
+            await run.on_progress("executing", {"prompt": run.prompt})
+            if self.obedient and run.stops:
+                await run.on_progress("complete", {"iterations": 0, "status": "cancelled"})
+                return ""
+            if message_id is not None:
+                run.read.add(message_id)
+            await run.on_progress("thinking", {"iteration": 1})
             run.set_up = True
             self._runs.put_nowait(run)
             answer = await run._end
-            if self.obedient and run.stops:
-                data = {"iterations": 1, "status": "cancelled", "waiting": len(run.steers)}
-                await on_progress("complete", data)
+            if self.obedient and (run.stops or run.suspended):
+                status = "suspended" if run.suspended else "cancelled"
+                await run.on_progress("complete", {"iterations": 1, "status": status})
             return answer
         finally:
-            del self._active[key]
+            del self._active[run.instance, run.conversation]
+
+    async def delivered(
+        self, instance_name: str, conversation_id: str, ids: Collection[str], *, fence: int | None = None
+    ) -> frozenset[str]:
+        assert fence is not None
+        return frozenset(self._read.get((instance_name, conversation_id), set()) & set(ids))
 
     def inject(self, instance_name: str, conversation_id: str, steer: Steer) -> bool:
         run = self._active.get((instance_name, conversation_id))
@@ -131,6 +183,33 @@ class HeldSessions:
         run.steers.append(steer)
         self.injected.append(steer.text)
         run.wake()
+        return True
+
+    def edit(self, instance_name: str, conversation_id: str, message_id: str, text: str) -> bool:
+        run = self._active.get((instance_name, conversation_id))
+        for place, steer in enumerate(run.steers if run else ()):
+            if steer.id == message_id and message_id not in run.read:
+                run.steers[place] = replace(steer, text=text)
+                run.wake()
+                return True
+        return False
+
+    def withdraw(self, instance_name: str, conversation_id: str, message_id: str) -> bool:
+        run = self._active.get((instance_name, conversation_id))
+        waiting = [each for each in (run.steers if run else ()) if each.id == message_id and each.id not in run.read]
+        for steer in waiting:
+            run.steers.remove(steer)
+            run.wake()
+        return bool(waiting)
+
+    def suspend(self, instance_name: str, conversation_id: str) -> bool:
+        run = self._active.get((instance_name, conversation_id))
+        if run is None:
+            return False
+        run.suspended = True
+        run.wake()
+        if self.obedient and run.set_up:
+            run.obey()
         return True
 
     def stop(self, instance_name: str, conversation_id: str, *, immediate: bool = False) -> bool:

@@ -1,0 +1,231 @@
+"""A run whose process ends goes on in the next one, with the traces that it left."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing, asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from held_sessions import HeldSessions
+
+from connector import Instance, Persona, SlackAccess, connected
+from local_slack import DropsAfterwards, Waits
+from service.runs import Runs
+from service.store import open_run_store
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from local_slack import LocalSlack, Message, PersonClient
+
+ALPHA = Instance("alpha", Persona("Alpha", ":owl:"))
+SUSPENDED = "⏸️ The service is being restarted; I go on in a moment."
+
+
+@pytest.fixture
+def sessions() -> HeldSessions:
+    """What the agents remember outlives the process, as their logs do."""
+    sessions = HeldSessions()
+    sessions.obedient = True
+    return sessions
+
+
+@pytest.fixture
+def process(slack: LocalSlack, sessions: HeldSessions, tmp_path):
+    """A process of the service, which ends as SIGTERM ends it; `grace_s` is what it has for that."""
+
+    @asynccontextmanager
+    async def process(grace_s: float = 5) -> AsyncIterator[None]:
+        access = SlackAccess(slack.app_token, slack.bot_token, slack.api_url)
+        async with (
+            aclosing(await open_run_store(f"sqlite:{tmp_path}/runs.db")) as store,
+            Runs(store, "a process", 10) as runs,
+            connected(access, [ALPHA], sessions, runs, shutdown_grace_s=grace_s),
+        ):
+            await slack.until(lambda ws: ws.bot_online)
+            yield
+
+    return process
+
+
+@pytest.fixture
+def ana(slack: LocalSlack) -> PersonClient:
+    return slack.as_person("ana")
+
+
+def bot_posts(slack: LocalSlack, root: str) -> list[Message]:
+    return [m for m in slack.workspace.thread(slack.channel("general").id, root) if m.by_bot]
+
+
+def texts(slack: LocalSlack, root: str) -> list[str]:
+    return [m.text for m in bot_posts(slack, root)]
+
+
+def is_marked(slack: LocalSlack, ts: str, name: str = "hourglass_flowing_sand") -> bool:
+    return slack.workspace.message("general", ts).reacted(name)
+
+
+async def over(slack: LocalSlack, root: str) -> list[str]:
+    """What the bot has said when nothing runs any more."""
+    await slack.until(lambda _: not is_marked(slack, root))
+    return texts(slack, root)
+
+
+async def begun(slack: LocalSlack, ana: PersonClient, sessions: HeldSessions):
+    root = await ana.say("general", "@alpha look")
+    run = await sessions.next_run()
+    await slack.until(lambda _: bot_posts(slack, root) and is_marked(slack, root))
+    return root, run
+
+
+async def test_it_goes_on_with_the_same_status_message_and_answers_once(slack, sessions, process, ana):
+    async with process():
+        root, _ = await begun(slack, ana, sessions)
+        (status,) = bot_posts(slack, root)
+    assert [(m.ts, m.text) for m in bot_posts(slack, root)] == [(status.ts, SUSPENDED)]
+    assert is_marked(slack, root)
+    sessions.obedient = False
+    async with process():
+        run = await sessions.next_run()
+        assert run.resumed
+        await run.progress("tool:start", tool="t", args={}, id="1", label="Running the tests")
+        await slack.until(lambda _: texts(slack, root) == ["⚙️ Running the tests…"])
+        assert [m.ts for m in bot_posts(slack, root)] == [status.ts]
+        await run.answer("the answer", part=1)
+        assert await over(slack, root) == ["the answer"]
+
+
+async def test_each_owner_has_a_higher_token(slack, sessions, process, ana):
+    async with process():
+        _, run = await begun(slack, ana, sessions)
+    async with process():
+        again = await sessions.next_run()
+        assert again.fence > run.fence
+
+
+async def test_texts_that_are_told_again_are_not_posted_again(slack, sessions, process, ana):
+    async with process():
+        root, run = await begun(slack, ana, sessions)
+        await run.progress("text", text="first", part=1)
+        await slack.until(lambda _: "first" in texts(slack, root))
+    sessions.obedient = False
+    async with process():
+        run = await sessions.next_run()
+        await run.progress("text", text="first", part=1)
+        await run.progress("text", text="second", part=2)
+        await run.answer("third", part=3)
+        assert await over(slack, root) == ["first", "second", "third"]
+
+
+async def test_what_was_written_meanwhile_is_read_by_the_run_that_goes_on(slack, sessions, process, ana):
+    async with process():
+        root, run = await begun(slack, ana, sessions)
+        await ana.say("general", "read", thread=root)
+        await run.until(lambda r: len(r.steers) == 1)
+        await run.read_steers()
+        await ana.say("general", "given", thread=root)
+        await run.until(lambda r: len(r.steers) == 2)
+    missed = await ana.say("general", "missed", thread=root)
+    sessions.obedient = False
+    async with process():
+        run = await sessions.next_run()
+        await run.until(lambda r: [s.text for s in r.steers] == ["given", "missed"])
+        await run.read_steers()
+        await slack.until(lambda _: is_marked(slack, missed, "eyes"))
+        await run.answer("ok")
+        assert await over(slack, root) == ["ok"]
+        assert sessions.idle
+
+
+async def test_a_stop_that_came_before_the_end_of_the_process_is_still_a_stop(slack, sessions, process, ana):
+    sessions.obedient = False
+    async with process(grace_s=0.1):
+        root, run = await begun(slack, ana, sessions)
+        await ana.say("general", "waits", thread=root)
+        await run.until(lambda r: len(r.steers) == 1)
+        await ana.say("general", "stop", thread=root)
+        await run.until(lambda r: bool(r.stops))
+    sessions.obedient = True
+    async with process():
+        assert await over(slack, root) == [
+            "🛑 Stopped by Ana. 1 message has not been read yet; your next message takes it along."
+        ]
+        assert sessions.idle
+
+
+async def test_what_a_stop_held_back_stays_held_back(slack, sessions, process, ana):
+    async with process():
+        root, run = await begun(slack, ana, sessions)
+        await ana.say("general", "waits", thread=root)
+        await run.until(lambda r: len(r.steers) == 1)
+        await ana.say("general", "stop", thread=root)
+        await over(slack, root)
+    sessions.obedient = False
+    async with process():
+        await ana.say("general", "go on", thread=root)
+        run = await sessions.next_run()
+        await run.until(lambda r: len(r.steers) == 1)
+        assert [run.prompt, run.steers[0].text] == ["waits", "go on"]
+        assert not run.resumed
+        await run.answer("ok")
+        await over(slack, root)
+
+
+async def test_a_message_that_no_run_had_begun_with_begins_one(slack, sessions, process, ana):
+    sessions.hold_setup = asyncio.Event()
+    async with process(grace_s=0.1):
+        root = await ana.say("general", "@alpha look")
+        await slack.until(lambda _: is_marked(slack, root))
+    sessions.hold_setup, sessions.obedient = None, False
+    async with process():
+        run = await sessions.next_run()
+        assert (run.prompt, run.resumed) == ("look", False)
+        await run.answer("ok")
+        assert await over(slack, root) == ["ok"]
+
+
+@pytest.mark.parametrize("arrives", [True, False])
+async def test_an_answer_that_was_on_its_way_is_in_the_thread_once(slack, sessions, process, ana, arrives):
+    sessions.obedient = False
+    held = asyncio.Event()
+    async with process(grace_s=0.1):
+        root, run = await begun(slack, ana, sessions)
+        slack.faults.next("chat.postMessage", DropsAfterwards() if arrives else Waits(held))
+        slack.faults.next("conversations.replies", Waits(held))
+        await run.answer("the answer", part=1)
+        await slack.until(lambda _: not slack.faults.pending("chat.postMessage"))
+        assert ("the answer" in texts(slack, root)) is arrives
+    slack.faults.clear()
+    async with process():
+        again = await sessions.next_run()
+        assert again.resumed
+        await again.answer("the answer", part=1)
+        assert await over(slack, root) == ["the answer"]
+    held.set()
+
+
+async def test_a_status_that_slack_had_taken_unseen_is_found(slack, sessions, process, ana):
+    slack.faults.next("chat.postMessage", DropsAfterwards())
+    async with process():
+        root = await ana.say("general", "@alpha look")
+        await sessions.next_run()
+        await slack.until(lambda _: bot_posts(slack, root))
+    sessions.obedient = False
+    async with process():
+        await (await sessions.next_run()).answer("the answer")
+        assert await over(slack, root) == ["the answer"]
+
+
+async def test_calls_of_which_nobody_knows_what_they_did_are_named_in_the_thread(slack, sessions, process, ana):
+    async with process():
+        root, _ = await begun(slack, ana, sessions)
+    sessions.obedient = False
+    async with process():
+        run = await sessions.next_run()
+        await run.progress("resumed", unknown=["Running the tests"], retried=[])
+        await run.answer("the answer", part=1)
+        assert await over(slack, root) == [
+            "🔁 I was interrupted at work. Outcome unknown: Running the tests.",
+            "the answer",
+        ]
