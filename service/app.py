@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import re
 import signal
-from contextlib import aclosing, asynccontextmanager
-from typing import TYPE_CHECKING, Literal
+import threading
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 import structlog
 
 from connector import Instance, Persona, SlackAccess, connected
 from orchestrator_interactive.interactions.stores import open_store
 from service.config import ConfigError, store_url
+from service.runs import Runs
 from service.sessions import InProcessSessionManager
+from service.store import open_run_store
+from service.store.patience import Patience, PatientStore
 from service.workspaces import Workspaces
 
 if TYPE_CHECKING:
@@ -28,6 +34,16 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _TOKEN = re.compile(r"[\w.-]+")
+# How long the end may take beside the grace that runs have; and of that, the closing of each store.
+_ENDED_WITHIN_S = 2.0
+_CLOSED_WITHIN_S = 0.5
+
+
+class _Closable(Protocol):
+    async def aclose(self) -> None: ...
+
+
+C = TypeVar("C", bound=_Closable)
 
 
 async def serve(config: ServiceConfig, environment: Environment) -> None:
@@ -46,36 +62,61 @@ async def serve(config: ServiceConfig, environment: Environment) -> None:
     ]
     given = environment.amplifier_slack_store
     url = store_url("AMPLIFIER_SLACK_STORE", given) if given else config.store.get_secret_value()
-    workspaces = Workspaces(config.workspace)
     async with (
-        _until_signalled() as ended,
-        aclosing(await open_store(url)) as store,
-        InProcessSessionManager(config.instances, provider, workspaces, store) as sessions,
-        connected(access, instances, sessions, sessions.known),
+        _until_signalled(config.shutdown_grace_s + _ENDED_WITHIN_S) as ended,
+        _working(config, url, provider) as (sessions, runs),
+        connected(access, instances, sessions, runs, config.shutdown_grace_s),
     ):
         gc.collect()
         gc.freeze()  # what is loaded by now stays: looking at it again and again would hold up every run
-        log.info(
-            "service.ready",
-            instances=list(config.instances),
-            default_provider=provider,
-            known_conversations=len(sessions.known),
-        )
+        log.info("service.ready", instances=list(config.instances), default_provider=provider)
         await ended.wait()
         log.info("service.stopping")
 
 
 @asynccontextmanager
-async def _until_signalled() -> AsyncIterator[asyncio.Event]:
+async def _working(
+    config: ServiceConfig, url: str, provider: str
+) -> AsyncIterator[tuple[InProcessSessionManager, Runs]]:
+    """Sessions and runs over the store of a URL. At the end nothing of it holds up the process for long."""
+    patience, workspaces, owner = Patience(), Workspaces(config.workspace), uuid4().hex
+    async with (
+        _closing(await open_store(url)) as logs,
+        _closing(await open_run_store(url)) as store,
+        Runs(store, owner, config.lease_s, patience) as runs,
+        InProcessSessionManager(
+            config.instances, provider, workspaces, PatientStore(logs, patience), config.idle_evict_s
+        ) as sessions,
+    ):
+        yield sessions, runs
+
+
+@asynccontextmanager
+async def _closing(store: C) -> AsyncIterator[C]:
+    try:
+        yield store
+    finally:
+        try:
+            async with asyncio.timeout(_CLOSED_WITHIN_S):
+                await store.aclose()
+        except TimeoutError:
+            log.warning("store.not_closed")
+
+
+@asynccontextmanager
+async def _until_signalled(ends_within_s: float) -> AsyncIterator[asyncio.Event]:
     """An event that SIGINT and SIGTERM set. While the body does not wait for it yet, they end it there.
 
-    Asked a second time, the process ends at once.
+    Asked a second time, the process ends at once; and whatever hangs, so many seconds after the first time.
     """
     ended, loop, body = _Ended(), asyncio.get_running_loop(), asyncio.current_task()
 
     def end() -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
+        last_resort = threading.Timer(ends_within_s, _cut)
+        last_resort.daemon = True
+        last_resort.start()
         ended.set()
         if not ended.awaited and body is not None:
             body.cancel()
@@ -91,6 +132,11 @@ async def _until_signalled() -> AsyncIterator[asyncio.Event]:
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
+
+
+def _cut() -> None:
+    log.critical("service.cut")
+    os._exit(1)
 
 
 class _Ended(asyncio.Event):

@@ -14,6 +14,7 @@ from orchestrator_interactive.interactions.errors import StoreError
 from service.app import serve
 from service.config import ConfigError, Environment, load_config
 from service.conversations_command import conversations
+from service.doctor_command import doctor
 from service.known_secrets import secrets
 from service.logs import configure_logging, hide_secrets
 from service.module_command import module
@@ -53,6 +54,7 @@ def run(config_path: Path | None) -> None:
 
 
 main.add_command(conversations)
+main.add_command(doctor)
 main.add_command(module)
 
 

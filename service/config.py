@@ -19,6 +19,8 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from service.config_sentences import sentence
+
 _DEFAULT_WORKSPACES = Path("~/.local/share/amplifier-slack/workspaces")
 _DEFAULT_STORE = "sqlite:~/.local/share/amplifier-slack/conversations.db"
 # What a message can name as the one it is for.
@@ -120,6 +122,14 @@ class LogConfig(_Part):
 
 
 class ServiceConfig(_Part):
+    """The whole file.
+
+    Args:
+        idle_evict_s: how long an agent's session stays in memory when nothing runs in it.
+        shutdown_grace_s: how long runs may take to come to a boundary when the service ends.
+        lease_s: how long a conversation stays with a service of which nothing is heard.
+    """
+
     instances: dict[str, InstanceConfig] = Field(
         default_factory=lambda: {"alpha": InstanceConfig(persona=PersonaConfig(name="Alpha", emoji=":owl:"))},
         min_length=1,
@@ -127,6 +137,10 @@ class ServiceConfig(_Part):
     workspace: WorkspaceConfig = WorkspaceConfig()
     store: SecretStr = SecretStr(_DEFAULT_STORE)
     log: LogConfig = LogConfig()
+    idle_evict_s: float = Field(default=900, gt=0, allow_inf_nan=False)
+    shutdown_grace_s: float = Field(default=10, ge=0, allow_inf_nan=False)
+    # Less would take conversations from services that are just busy.
+    lease_s: float = Field(default=10, ge=2, allow_inf_nan=False)
 
     @field_validator("instances")
     @classmethod
@@ -169,7 +183,7 @@ def load_config(path: Path | None) -> ServiceConfig:
     try:
         config = ServiceConfig.model_validate(given, context={"folder": path.parent})
     except ValidationError as e:
-        sentences = " ".join(_sentence(error) for error in e.errors())
+        sentences = " ".join(sentence(error, ServiceConfig) for error in e.errors())
         raise ConfigError(f"{path}: {' '.join(sentences.split())}") from e
     return _anchored(config, path.parent)
 
@@ -223,9 +237,14 @@ def store_url(key: str, given: SecretStr, folder: Path = Path()) -> str:
     """The URL of a store; the path of a file is relative to `folder`. `key` is where it was given.
 
     Raises:
-        ConfigError: no file can be called so.
+        ConfigError: no file can be called so, or it keeps nothing.
     """
     url = given.get_secret_value()
+    if url == "memory:":
+        raise ConfigError(
+            f"{key}: `memory:` keeps nothing, and what people write would be lost with a restart. Name a file "
+            "(`sqlite:conversations.db`) or a Redis (`redis://HOST:6379/0`)."
+        )
     path = file_of(url)
     return url if path is None else f"sqlite:{_path(key, path, folder)}"
 
@@ -248,63 +267,3 @@ def _path(key: str, given: Path, folder: Path) -> Path:
         reason = (e.strerror if isinstance(e, OSError) else None) or str(e).rstrip(".")
         raise ConfigError(f"{key}: this path cannot be used: {reason}. Write another one.") from e
     return path
-
-
-# By the kinds of error that pydantic tells. What was given is never repeated: it may be a token in the wrong place.
-_WRONG = {
-    "missing": "is missing",
-    "invalid_key": "is a key that is not text; put it into quotes",
-    "string_type": "must be text; put it into quotes",
-    "path_type": "must be text: the path of a folder",
-    "tuple_type": "must be a list, such as `[one, two]`",
-    "dict_type": "must be a mapping, with lines such as `key: value`",
-    "model_type": "must be a mapping, with lines such as `key: value`",
-    "too_short": "must have at least one entry",
-    "string_too_short": "must not be empty",
-    "string_too_long": "must have at most {max_length} characters",
-    "string_pattern_mismatch": "must be an emoji code such as `:owl:`, in quotes",
-    "literal_error": "must be {expected}",
-    "greater_than": "must be more than {gt}",
-    "greater_than_equal": "must be {ge} or more",
-    "float_parsing": "must be a number",
-    "float_type": "must be a number",
-    "int_parsing": "must be a whole number",
-    "int_type": "must be a whole number",
-    "int_from_float": "must be a whole number",
-    "value_error": "{error}",
-}
-
-
-def _sentence(error: Any) -> str:
-    loc = error["loc"]
-    key = ".".join(str(part) for part in loc if part != "[key]")
-    if error["type"] == "extra_forbidden":
-        return f"{key}: unknown key; there are: {', '.join(_siblings(loc))}."
-    if loc[-1] == "[key]":
-        return f"{key}: {_WRONG['invalid_key']}."
-    if error["input"] is None:
-        value = "write `[]` for none" if error["type"] == "tuple_type" else "give it a value"
-        return f"{key}: is blank; {value}, or leave the key out."
-    wrong = _WRONG.get(error["type"], error["msg"][0].lower() + error["msg"][1:])
-    return f"{key}: {wrong.format(**error.get('ctx', {}))}."
-
-
-def _siblings(loc: tuple[int | str, ...]) -> list[str]:
-    """The keys that may stand where an unknown one stood."""
-    kind: type[BaseModel]
-    match loc[:-1]:
-        case ():
-            kind = ServiceConfig
-        case ("workspace",):
-            kind = WorkspaceConfig
-        case ("log",):
-            kind = LogConfig
-        case ("instances", _):
-            kind = InstanceConfig
-        case ("instances", _, "persona"):
-            kind = PersonaConfig
-        case ("instances", _, "session"):
-            kind = SessionConfig
-        case _:
-            kind = ModuleConfig
-    return list(kind.model_fields)

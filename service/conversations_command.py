@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import aclosing
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar
 
@@ -14,6 +15,7 @@ from orchestrator_interactive.interactions.export import as_json_lines, as_page,
 from service.conversations import forget, found, stack_of, summary, with_people
 from service.output import written_whole
 from service.shelf import Shelf, on_shelf
+from service.store import visit_run_store
 from service.tables import counted, moment, table
 
 if TYPE_CHECKING:
@@ -212,6 +214,8 @@ async def prune(  # noqa: PLR0913, PLR0917 - one argument per option
         if forgotten:
             every.append(forgotten)
             click.echo(f"{key.conversation_id}  {key.agent_id}  {_what(forgotten)}")
+    if not dry_run:
+        await _forget_inboxes(shelf, {each.key.conversation_id for each in every if each.is_whole})
     click.echo(_sum(every, keep_days, only_look=dry_run))
     if damaged:
         raise click.ClickException("\n".join(damaged))
@@ -225,6 +229,16 @@ async def _forgotten(store: LogStore, key: Key, before: float, *, whole: bool, o
             if not tries_left:
                 raise
     return None
+
+
+async def _forget_inboxes(shelf: Shelf, conversations: set[str]) -> None:
+    """Forget what people wrote where no agent has a log of it any more, and nothing is to be done."""
+    if not conversations:
+        return
+    gone = conversations - {key.conversation_id for key in await shelf.store.keys()}
+    async with aclosing(await visit_run_store(shelf.url)) as runs:
+        for conversation_id in gone:
+            await runs.forget(conversation_id)
 
 
 async def _insisting(change: Callable[[], Awaitable[T]]) -> T:

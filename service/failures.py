@@ -13,6 +13,11 @@ from orchestrator_interactive.interactions.errors import (
 )
 from orchestrator_interactive.kernel import errors
 
+
+class Interrupted(Exception):  # noqa: N818 - a fact about the run
+    """A run was interrupted, and nothing is left of it to go on from."""
+
+
 _AGAIN = "Write again to try once more."
 _OPERATOR = "Whoever runs this bot finds the reason in its log."
 
@@ -25,6 +30,7 @@ _SENTENCES: tuple[tuple[type[Exception], str], ...] = (
     (errors.LLMTimeoutError, f"The model stopped answering. {_AGAIN}"),
     (errors.ProviderUnavailableError, f"The model's service is not available at the moment. {_AGAIN}"),
     (errors.LLMError, f"The model's service refused the request. {_AGAIN} If that does not help, start a new thread."),
+    (Interrupted, "I was interrupted, and what I was doing is lost. Write again."),
     (
         WriteConflict,
         "Somebody changed this conversation from outside, so I stopped. Write again: I go on from where it stands now.",

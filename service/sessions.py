@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import structlog
 
-from connector import Refused, RunFailed, Steer
+from connector.protocols import LeaseLost, Refused, RunFailed, Steer
 from orchestrator_interactive import Injection, InjectionQueueFull, RunFinished
+from orchestrator_interactive.interactions.errors import Fenced
 from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.kernel import AmplifierSession, HookResult, events
+from orchestrator_interactive.rows import delivered_in
 from service.config import ConfigError
-from service.failures import sentence
+from service.failures import Interrupted, sentence
+from service.live_sessions import LiveSessions
 from service.plan import mount_plan
 from service.preflight import find_problems
+from service.session_run import SessionRun
 from service.sources import LocalSources
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Collection, Mapping
     from types import TracebackType
 
     from connector.protocols import ProgressCallback
@@ -31,29 +33,16 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-
-@dataclass(slots=True)
-class _Live:
-    session: AmplifierSession
-    running: bool = False
-
-
-async def _stopped(session: AmplifierSession, on_progress: ProgressCallback | None) -> str:
-    """Tell the end of a run that was stopped before its loop began, as that would."""
-    receipts = session.coordinator.get_capability("orchestrator.receipts")
-    waiting = sum(receipt.state == "waiting" for receipt in receipts()) if receipts else 0
-    if on_progress is not None:
-        await on_progress("complete", {"iterations": 0, "status": "cancelled", "waiting": waiting})
-    return ""
-
-
-async def _log_load_failure(_event: str, data: dict[str, Any]) -> HookResult:
-    log.error("module.left_out", module=data["module_id"], error=data["error"])
-    return HookResult()
+_IDLE_EVICT_S = 900.0
 
 
 class InProcessSessionManager:
-    """Runs prompts in sessions that live in this process, for as long as it lives; the store keeps what was said."""
+    """Runs prompts in sessions that live in this process; the store keeps what was said.
+
+    Args:
+        store: of the conversations' logs; it is not closed here.
+        idle_evict_s: how long a session stays in memory when nothing runs in it.
+    """
 
     def __init__(
         self,
@@ -61,89 +50,90 @@ class InProcessSessionManager:
         default_provider: str,
         workspaces: Workspaces,
         store: LogStore,
+        idle_evict_s: float = _IDLE_EVICT_S,
     ) -> None:
         self._instances = instances
         self._default_provider = default_provider
         self._workspaces = workspaces
         self._store = store
-        self._kept: dict[Key, None] = {}
-        self._live: dict[tuple[str, str], _Live] = {}
+        self._live = LiveSessions(self._new_session, idle_evict_s)
+        self._runs: dict[Key, SessionRun] = {}
 
     async def __aenter__(self) -> Self:
         await self._preflight()
-        self._kept = dict.fromkeys(await self._store.keys())
+        await self._live.__aenter__()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for (instance, conversation), live in self._live.items():
-            try:
-                await live.session.cleanup()
-            except Exception:  # one session may not keep the others from ending
-                log.exception("session.cleanup_failed", instance=instance, conversation=conversation)
+        await self._live.__aexit__(kind, error, trace)
 
-    @property
-    def known(self) -> dict[str, str]:
-        """Which instance each conversation goes on with that the store had at the start: the one that wrote last."""
-        known: dict[str, str] = {}
-        for key in self._kept:
-            if key.agent_id in self._instances:
-                known.setdefault(key.conversation_id, key.agent_id)
-        return known
-
-    async def execute(
-        self, instance_name: str, conversation_id: str, prompt: str, on_progress: ProgressCallback | None = None
+    async def execute(  # noqa: PLR0913 - what a run consists of
+        self,
+        instance_name: str,
+        conversation_id: str,
+        prompt: str,
+        on_progress: ProgressCallback | None = None,
+        *,
+        message_id: str | None = None,
+        fence: int | None = None,
     ) -> str:
         """Run a prompt in the conversation's session and return the answer.
 
         Raises:
             RunFailed: there is no answer; the message says why, for the people in the thread.
+            LeaseLost: somebody with a higher fence has been at the conversation's log.
         """
-        key = (instance_name, conversation_id)
-        live = self._live.get(key)
-        if live is None:
-            live = self._live[key] = _Live(self._new_session(Key(conversation_id, instance_name)))
-        if live.running:
-            raise RunFailed("I am still at work on the message before this one.")
-        live.running = True
+
+        async def work(session: AmplifierSession) -> str:
+            return await session.execute(prompt, message_id=message_id, on_progress=on_progress)
+
+        return await self._run(Key(conversation_id, instance_name), fence, work, on_progress)
+
+    async def resume(
+        self,
+        instance_name: str,
+        conversation_id: str,
+        on_progress: ProgressCallback | None = None,
+        *,
+        fence: int | None = None,
+    ) -> str:
+        """Go on with the run that the conversation's log shows, and return its answer.
+
+        Raises:
+            RunFailed: as in `execute`; besides, nothing is left of what was said.
+            LeaseLost: as in `execute`.
+        """
+
+        async def work(session: AmplifierSession) -> str:
+            can_resume = hasattr(session.coordinator.get("orchestrator"), "resume")
+            if not can_resume or not await session.coordinator.get("context").get_messages():
+                raise Interrupted
+            return await session.resume(on_progress=on_progress)
+
+        return await self._run(Key(conversation_id, instance_name), fence, work, on_progress)
+
+    async def delivered(
+        self, instance_name: str, conversation_id: str, ids: Collection[str], *, fence: int | None = None
+    ) -> frozenset[str]:
+        """Those of the messages that the conversation's log has in a row.
+
+        Raises:
+            RunFailed: it cannot be read.
+            LeaseLost: as in `execute`.
+        """
+        key = Key(conversation_id, instance_name)
         try:
-            if not await self._is_set_up(key, live.session):
-                return await _stopped(live.session, on_progress)
-            return await live.session.execute(prompt, on_progress=on_progress)
-        except Exception as e:  # the border to the thread: people read a sentence, the log has the rest
-            log.exception("run.failed", instance=instance_name, conversation=conversation_id)
-            raise RunFailed(sentence(e)) from e
-        finally:
-            live.running = False
-            # A run that ended in its set-up has not taken its stop along.
-            live.session.coordinator.cancellation.reset()
-
-    async def _is_set_up(self, key: tuple[str, str], session: AmplifierSession) -> bool:
-        """Make a session ready for its run. False: it was stopped before it was."""
-
-        def cut() -> None:
-            if not patience.expired():
-                patience.reschedule(0)
-
-        try:
-            async with asyncio.timeout(None) as patience:
-                with session.coordinator.cancellation.watch(cut):
-                    await self._workspaces.prepare(key[1])
-                    await self._initialize(key, session)
-        except TimeoutError:
-            if not patience.expired():
-                raise
-        return not patience.expired()
-
-    async def _initialize(self, key: tuple[str, str], session: AmplifierSession) -> None:
-        try:
-            await session.initialize()
-        except BaseException:
-            # Half a session is of no use to the next message.
-            del self._live[key]
-            await session.cleanup()
-            raise
+            await self._workspaces.prepare(conversation_id)
+            session = await self._live.take(key, fence)
+            try:
+                rows = await session.coordinator.get("context").get_messages()
+            finally:
+                await self._live.give_back(key, session)
+        except Exception as e:  # the border to the thread
+            raise _told(e, key) from e
+        return frozenset(ids).intersection(*[{each for row in rows for each in delivered_in(row)}])
 
     def inject(self, instance_name: str, conversation_id: str, steer: Steer) -> bool:
         """Hand a steer to the running loop; whether it took it.
@@ -151,8 +141,7 @@ class InProcessSessionManager:
         Raises:
             Refused: the queue is full, or the text is blank.
         """
-        live = self._live.get((instance_name, conversation_id))
-        take = live.session.coordinator.get_capability("orchestrator.inject_message") if live else None
+        take = self._door(instance_name, conversation_id, "orchestrator.inject_message")
         if take is None:
             return False
         try:
@@ -163,18 +152,71 @@ class InProcessSessionManager:
             raise Refused(str(e)) from e
         return True
 
+    def edit(self, instance_name: str, conversation_id: str, message_id: str, text: str) -> bool:
+        """Replace the text of a steer that waits in the running loop; whether it did.
+
+        Raises:
+            Refused: the text is blank.
+        """
+        edit = self._door(instance_name, conversation_id, "orchestrator.edit_message")
+        try:
+            return bool(edit(message_id, text)) if edit else False
+        except ValueError as e:
+            raise Refused(str(e)) from e
+
+    def withdraw(self, instance_name: str, conversation_id: str, message_id: str) -> bool:
+        """Take back a steer that waits in the running loop; whether it did."""
+        withdraw = self._door(instance_name, conversation_id, "orchestrator.withdraw_message")
+        return bool(withdraw(message_id)) if withdraw else False
+
     def stop(self, instance_name: str, conversation_id: str, *, immediate: bool = False) -> bool:
         """Stop the run that is on, in whatever state it is; whether that changed anything."""
-        live = self._live.get((instance_name, conversation_id))
-        if live is None or not live.running:
-            return False
-        token = live.session.coordinator.cancellation
-        return token.request_immediate() if immediate else token.request_graceful()
+        run = self._runs.get(Key(conversation_id, instance_name))
+        return run.stop(immediate=immediate) if run else False
 
-    def _new_session(self, key: Key) -> AmplifierSession:
+    def suspend(self, instance_name: str, conversation_id: str) -> bool:
+        """Have the run that is on end at its next boundary; whether that changed anything."""
+        run = self._runs.get(Key(conversation_id, instance_name))
+        return run.suspend() if run else False
+
+    def _door(self, instance_name: str, conversation_id: str, capability: str) -> Any:
+        run = self._runs.get(Key(conversation_id, instance_name))
+        return run.door(capability) if run else None
+
+    async def _run(
+        self,
+        key: Key,
+        fence: int | None,
+        work: Callable[[AmplifierSession], Awaitable[str]],
+        on_progress: ProgressCallback | None,
+    ) -> str:
+        if key in self._runs:
+            raise RunFailed("I am still at work on the message before this one.")
+        run = self._runs[key] = SessionRun()
+        try:
+            session = await run.unless_cut(lambda: self._set_up(key, fence))
+            if session is None:
+                return await run.tell_cut(on_progress)
+            try:
+                if run.is_cut:
+                    return await run.tell_cut(on_progress)
+                with run.on(session):
+                    return await work(session)
+            finally:
+                await self._live.give_back(key, session)
+        except Exception as e:  # the border to the thread: people read a sentence, the log has the rest
+            raise _told(e, key) from e
+        finally:
+            del self._runs[key]
+
+    async def _set_up(self, key: Key, fence: int | None) -> AmplifierSession:
+        await self._workspaces.prepare(key.conversation_id)
+        return await self._live.take(key, fence)
+
+    async def _new_session(self, key: Key) -> AmplifierSession:
         instance, folder = self._instances[key.agent_id], self._workspaces.folder(key.conversation_id)
         plan = mount_plan(instance, self._default_provider, folder, key)
-        session = AmplifierSession(plan, is_resumed=key in self._kept)
+        session = AmplifierSession(plan, is_resumed=await self._store.load(key) is not None)
         session.coordinator.register_capability("interactions.store", self._store)
         session.coordinator.mount("module-source-resolver", LocalSources())
         session.coordinator.hooks.register(events.MODULE_LOAD_FAILED, _log_load_failure)
@@ -192,3 +234,27 @@ class InProcessSessionManager:
                 problems = await find_problems(mount_plan(instance, self._default_provider, Path(folder)))
             if problems:
                 raise ConfigError(f"instances.{name}: {' '.join(problems)}")
+
+
+async def _log_load_failure(_event: str, data: dict[str, Any]) -> HookResult:
+    log.error("module.left_out", module=data["module_id"], error=data["error"])
+    return HookResult()
+
+
+def _told(error: Exception, key: Key) -> RunFailed | LeaseLost:
+    """What the connector is to hear of an error."""
+    place = {"instance": key.agent_id, "conversation": key.conversation_id}
+    if _is_fenced(error):
+        log.warning("run.fenced", **place)
+        return LeaseLost(f"Another process owns the conversation {key.conversation_id}.")
+    log.error("run.failed", **place, exc_info=error)
+    return RunFailed(sentence(error))
+
+
+def _is_fenced(error: BaseException | None) -> bool:
+    """Whether it comes from there being another owner, whatever was made of that on its way."""
+    while error is not None:
+        if isinstance(error, Fenced | LeaseLost):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

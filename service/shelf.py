@@ -7,9 +7,9 @@ import functools
 import shlex
 import sys
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from pydantic import SecretStr
@@ -22,16 +22,19 @@ from service.known_secrets import passwords, secrets
 from service.logs import hide_secrets
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from orchestrator_interactive.interactions.stores.base import LogStore
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Shelf:
-    """The store that a command was given, its files, and the options that lead another command to it."""
+    """The store that a command was given, its URL and its files, and the options that lead another command to it."""
 
     store: LogStore
+    url: str = field(repr=False)
     options: tuple[str, ...]
     files: tuple[Path, ...] = ()
 
@@ -52,26 +55,36 @@ def on_shelf(function: Callable[..., Awaitable[None]]) -> Callable[..., None]:
     @click.option("--store", "url", metavar="URL", help="The store, whatever else names one.")
     @functools.wraps(function)
     def command(config_path: Path | None, url: str | None, **given: Any) -> None:
-        environment = Environment()
-        urls = () if url is None else (url,)
-        known = secrets(environment, None, *urls)
-        try:
-            config = load_config(config_path)
-            known = secrets(environment, config, *urls)
-            place = _place(url, environment.amplifier_slack_store, config.store)
-            for stream in (sys.stdout, sys.stderr):
-                stream.reconfigure(errors="replace")  # type: ignore[union-attr] # a terminal may not know every sign
-            asyncio.run(_run(function, place, _options(config_path, url), given))
-        except BrokenPipeError:
-            raise
-        except OSError as e:
-            raise click.ClickException(f"The output cannot be written: {e.strerror}.") from e
-        except (ConfigError, StoreError) as e:
-            raise _Unusable(hide_secrets(str(e), known)) from e
-        except (InteractionError, Unclear) as e:
-            raise click.ClickException(hide_secrets(str(e), known)) from e
+        options = _options(config_path, url)
+        run_at(config_path, url, lambda place: _run(function, place, options, given))
 
     return command
+
+
+def run_at(config_path: Path | None, url: str | None, use: Callable[[str], Coroutine[Any, Any, T]]) -> T:
+    """What `use` makes of the store that was given: its URL, or else the one of the environment or the configuration.
+
+    Raises:
+        click.ClickException: it cannot do what it was asked to; the message says why, without a secret.
+    """
+    environment = Environment()
+    urls = () if url is None else (url,)
+    known = secrets(environment, None, *urls)
+    try:
+        config = load_config(config_path)
+        known = secrets(environment, config, *urls)
+        place = _place(url, environment.amplifier_slack_store, config.store)
+        for stream in (sys.stdout, sys.stderr):
+            stream.reconfigure(errors="replace")  # type: ignore[union-attr] # a terminal may not know every sign
+        return asyncio.run(use(place))
+    except BrokenPipeError:
+        raise
+    except OSError as e:
+        raise click.ClickException(f"The output cannot be written: {e.strerror}.") from e
+    except (ConfigError, StoreError) as e:
+        raise _Unusable(hide_secrets(str(e), known)) from e
+    except (InteractionError, Unclear) as e:
+        raise click.ClickException(hide_secrets(str(e), known)) from e
 
 
 class _Unusable(click.ClickException):
@@ -84,7 +97,7 @@ async def _run(
     path = file_of(place)
     files = () if path is None else tuple(Path(f"{path}{end}") for end in ("", "-wal", "-shm"))
     async with aclosing(await open_store(place)) as store:
-        await function(Shelf(store, options, files), **given)
+        await function(Shelf(store, place, options, files), **given)
 
 
 def _place(url: str | None, variable: SecretStr | None, configured: SecretStr) -> str:

@@ -1,5 +1,8 @@
+"""The stage of these tests; besides, the event loop in virtual time lies beside the simulation, within reach of them."""
+
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -7,6 +10,8 @@ import pytest
 from stage import Stage
 
 from local_slack import LocalSlack
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "simulation"))
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from anthropic_server import AnthropicServer, Gate, error_event, message, text
+from anthropic_server import AnthropicServer, Gate, message, text
 
 from connector import Refused, RunFailed, Steer
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
@@ -95,20 +95,46 @@ async def test_a_stop_at_whatever_instant_of_a_run_does_nothing_to_the_next_one(
     assert cut > 10
 
 
-async def test_a_stop_in_the_set_up_of_a_later_run_tells_what_still_waits(model, tmp_path):
-    ends, gate = Ends(), Gate()
+async def test_a_run_gives_up_what_it_has_not_read_and_the_next_one_may_be_given_it(model, tmp_path):
+    ends, gate, again = Ends(), Gate(), Gate()
+    steer = Steer("T:C:2.0", "and that", "Ana")
     async with manager(tmp_path) as sessions:
         model.reply(gate, text("too late"))
         first = asyncio.create_task(sessions.execute("alpha", HERE, "hello", ends.hear))
         await gate.reached.wait()
-        sessions.inject("alpha", HERE, Steer("T:C:2.0", "and that", "Ana"))
+        assert sessions.inject("alpha", HERE, steer)
         sessions.stop("alpha", HERE)
         await first
+        assert not sessions.withdraw("alpha", HERE, steer.id)
+        model.reply(again, text("fine"))
         second = asyncio.create_task(sessions.execute("alpha", HERE, "hello again", ends.hear))
-        await asyncio.sleep(0)
-        sessions.stop("alpha", HERE)
+        await again.reached.wait()
+        assert "and that" not in str(model.bodies[-1]["messages"])
+        assert sessions.inject("alpha", HERE, steer)
+        again.open()
         await second
-    assert (ends.statuses, ends.waiting) == (["cancelled", "cancelled"], [1, 1])
+    assert (ends.statuses, ends.waiting) == (["cancelled", "success"], [1, 0])
+    assert str(model.bodies[-1]["messages"]).count("and that") == 1
+
+
+async def test_a_steer_that_waits_can_be_edited_and_taken_back(model, tmp_path):
+    gate = Gate()
+    async with manager(tmp_path) as sessions:
+        model.reply(gate, text("fine"))
+        run = asyncio.create_task(sessions.execute("alpha", HERE, "hello"))
+        await gate.reached.wait()
+        for number, words in enumerate(("first", "second", "third")):
+            assert sessions.inject("alpha", HERE, Steer(f"T:C:{number}", words, "Ana"))
+        assert sessions.edit("alpha", HERE, "T:C:0", "changed")
+        with pytest.raises(Refused, match="needs some text"):
+            sessions.edit("alpha", HERE, "T:C:2", " ")
+        assert sessions.withdraw("alpha", HERE, "T:C:1")
+        assert not sessions.withdraw("alpha", HERE, "T:C:1")
+        gate.open()
+        await run
+        assert not sessions.edit("alpha", HERE, "T:C:0", "too late")
+    said = str(model.bodies[-1]["messages"])
+    assert [word in said for word in ("first", "changed", "second", "third")] == [False, True, False, True]
 
 
 async def test_a_message_too_many_is_refused_with_what_to_do(model, tmp_path):
@@ -191,22 +217,6 @@ async def test_a_folder_is_whole_when_it_can_be_seen_and_two_may_prepare_it(tmp_
 
     assert await asyncio.gather(*(prepared() for _ in range(8))) == [40] * 8
     assert [path.name for path in (tmp_path / "files").iterdir()] == ["T-C-1.0"]
-
-
-async def test_what_was_written_during_a_run_that_fails_is_read_by_the_next_one(model, tmp_path):
-    gate = Gate()
-    model.reply_steps(gate, error_event("invalid_request_error"))
-    async with manager(tmp_path) as sessions:
-        failing = asyncio.create_task(sessions.execute("alpha", HERE, "hello"))
-        await gate.reached.wait()
-        assert sessions.inject("alpha", HERE, Steer("T:C:2.0", "and that", "Ana"))
-        gate.open()
-        with pytest.raises(RunFailed):
-            await failing
-        assert await sessions.execute("alpha", HERE, "once more") == "fine"
-    sent = str(model.bodies[-1]["messages"])
-    assert sent.count("and that") == 1
-    assert sent.index("and that") < sent.index("once more")
 
 
 async def test_two_instances_in_one_conversation_have_sessions_of_their_own_and_share_its_folder(model, tmp_path):

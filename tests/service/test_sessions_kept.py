@@ -113,24 +113,6 @@ async def test_a_session_that_goes_on_is_resumed_and_a_new_one_is_started(model,
     assert events == ["session:start", "session:resume", "session:start"]
 
 
-async def test_who_wrote_last_in_a_conversation_goes_on_with_it(model, started):
-    async with started("alpha", "beta") as sessions:
-        assert sessions.known == {}
-        for name, conversation in (
-            ("alpha", "T:C:1.0"),
-            ("beta", "T:C:1.0"),
-            ("beta", "T:C:2.0"),
-            ("alpha", "T:C:2.0"),
-        ):
-            await sessions.execute(name, conversation, "hello")
-    async with started("alpha", "beta") as sessions:
-        assert sessions.known == {"T:C:1.0": "beta", "T:C:2.0": "alpha"}
-    async with started("alpha", "gamma") as sessions:
-        assert sessions.known == {"T:C:1.0": "alpha", "T:C:2.0": "alpha"}, "beta is gone"
-    async with started("gamma") as sessions:
-        assert sessions.known == {}
-
-
 async def test_the_check_at_the_start_and_other_contexts_keep_nothing(model, started, store):
     async with started("alpha", "beta"):
         pass
@@ -173,7 +155,7 @@ async def test_a_conversation_that_somebody_changed_during_a_run_says_so_and_goe
             await task
         assert await sessions.execute("alpha", HERE, "three") == "fine"
     said = str(model.bodies[-1]["messages"])
-    assert [word in said for word in ("one", "two", "and that", "three")] == [True, False, True, True]
+    assert [word in said for word in ("one", "two", "and that", "three")] == [True, False, False, True]
 
 
 async def test_a_conversation_that_is_finished_says_so(model, started, store):

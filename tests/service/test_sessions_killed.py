@@ -92,7 +92,6 @@ async def test_a_run_with_thinking_tools_side_by_side_and_people_who_write_meanw
     for picture in store.pictures:
         async with manager(picture) as sessions:
             assert await sessions.execute("alpha", HERE, "and now?") == "fine"
-            assert sessions.known == {HERE: "alpha"}
         messages = model.bodies[-1]["messages"]
         assert not unanswered(messages)
         assert [each["role"] for each in messages[:2]] in (["user"], ["user", "assistant"])

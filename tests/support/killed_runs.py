@@ -1,0 +1,219 @@
+"""Runs whose process is killed after any of their rows, and the processes that go on with them."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from agents import Recorder, ScriptedTool, Shelf, faults, soon
+
+from orchestrator_interactive import Injection, RunFinished
+from orchestrator_interactive.interactions import InteractionStack
+from orchestrator_interactive.interactions.stores.memory import MemoryStore
+from orchestrator_interactive.kernel import AmplifierSession, ModelInfo, ProviderInfo, ResponseStream
+from orchestrator_interactive.kernel.hooks import HookRegistry
+from orchestrator_interactive.kernel.request_check import check
+from orchestrator_interactive.modules import context_stack
+from orchestrator_interactive.modules.context_stack import StackContext, StackOptions
+from orchestrator_interactive.rows import delivered_in, is_of_hook
+from orchestrator_interactive.standing import standing_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+    from agents.provider import Step
+
+    from orchestrator_interactive.interactions.records import Key
+    from orchestrator_interactive.interactions.stores.base import Change
+    from orchestrator_interactive.kernel.messages import ChatRequest, ChatResponse, ToolCall
+
+    Row = dict[str, Any]
+
+PROMPT = Injection("the task", id="prompt")
+HARMLESS = "look"
+HERE = {"conversation_id": "c", "agent_id": "a"}
+
+Text = tuple[int, str]
+
+
+@dataclass
+class World:
+    """What outlives a process: the log, what people wrote, what tools did, and what people have read."""
+
+    store: MemoryStore = field(default_factory=MemoryStore)
+    written: list[Injection] = field(default_factory=list)
+    done: list[str] = field(default_factory=list)
+    read: list[Text] = field(default_factory=list)
+    is_stopped: bool = False
+
+    async def rows(self) -> list[Row]:
+        stack = InteractionStack(self.store, HERE["conversation_id"], HERE["agent_id"])
+        return await StackContext(StackOptions(), HookRegistry(), stack).get_messages()
+
+
+class Photographed(MemoryStore):
+    """Keeps, at each commit, the log as it was until then, with all that was done until now."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self._world = world
+        self.pictures: list[World] = []
+        self.on_commit: Callable[[], Awaitable[None]] | None = None
+
+    async def commit(self, key: Key, change: Change) -> None:
+        if self.on_commit:
+            await self.on_commit()
+        self.take()
+        await super().commit(key, change)
+
+    def take(self) -> None:
+        store, world = MemoryStore(), self._world
+        own = {name: value for name, value in vars(self).items() if name in vars(store)}
+        vars(store).update({name: copy.copy(value) for name, value in own.items()})
+        store._nodes = {key: dict(nodes) for key, nodes in self._nodes.items()}
+        copied = World(store, list(world.written), list(world.done), list(world.read), world.is_stopped)
+        self.pictures.append(copied)
+
+
+class Process:
+    """A process that has the conversation's agent in it."""
+
+    def __init__(self, world: World, steps: Callable[[Process], Sequence[Step]], **loop_config: Any) -> None:
+        self.world = world
+        self._steps = list(steps(self))
+        self._config = loop_config
+        self.progress = Recorder()
+        self.on_tick: Callable[[], Awaitable[None]] | None = None
+        self.requests: list[ChatRequest] = []
+
+    name = "continuing"
+
+    def get_info(self) -> ProviderInfo:
+        return ProviderInfo(id=self.name, display_name=self.name, capabilities=["tool_choice"])
+
+    async def list_models(self) -> list[ModelInfo]:
+        return []
+
+    async def complete(self, request: ChatRequest, *, stream: ResponseStream | None = None, **_: Any) -> ChatResponse:
+        """Say what comes after what it has said, whichever process it was said to."""
+        check(request)
+        self.requests.append(request)
+        rows = await self.world.rows()
+        said = sum(row["role"] == "assistant" and not is_of_hook(row) for row in rows)
+        return await self._steps[said](request, stream or ResponseStream())
+
+    def parse_tool_calls(self, response: ChatResponse) -> list[ToolCall]:
+        return response.tool_calls or []
+
+    async def begin(self, *tools: ScriptedTool) -> None:
+        plan = {
+            "session": {
+                "orchestrator": {"module": "loop-interactive", "config": self._config},
+                "context": {"module": "context-stack", "config": HERE},
+            }
+        }
+        shelf = Shelf(**{"context-stack": context_stack.mount})
+        self.session = AmplifierSession(plan, loader=shelf)  # type: ignore[arg-type]
+        self.session.coordinator.register_capability("interactions.store", self.world.store)
+        await self.session.initialize()
+        await self.session.coordinator.mount("providers", self)
+        for tool in tools:
+            await self.session.coordinator.mount("tools", tool)
+
+    def tool(self, name: str, behave: Callable[[dict[str, Any]], Awaitable[Any]]) -> ScriptedTool:
+        """A tool whose calls are noted, by the text that they are given; `look` is free of side effects."""
+
+        async def noting(given: dict[str, Any]) -> Any:
+            self.world.done.append(given["text"])
+            return await behave(given)
+
+        tool = ScriptedTool(name, noting)
+        tool.side_effect_free = name == HARMLESS  # type: ignore[attr-defined]
+        tool.label = lambda given: f"{name} {given['text']}"  # type: ignore[attr-defined]
+        return tool
+
+    def write(self, message: Injection) -> None:
+        """Somebody writes; what was written once is not written again."""
+        if all(each.id != message.id for each in self.world.written):
+            self.world.written.append(message)
+            self._hand_over(message)
+
+    def _hand_over(self, message: Injection) -> None:
+        try:
+            self.session.coordinator.get_capability("orchestrator.inject_message")(message)
+        except RunFinished:
+            self.world.written.remove(message)  # it would begin a run of its own
+
+    def waits(self, message_id: str) -> bool:
+        """Whether a message waits to be read."""
+        receipts = self.session.coordinator.get_capability("orchestrator.receipts")()
+        return any(each.id == message_id and each.state == "waiting" for each in receipts)
+
+    def stop(self, *, immediate: bool = False) -> None:
+        self.world.is_stopped = True
+        token = self.session.coordinator.cancellation
+        token.request_immediate() if immediate else token.request_graceful()
+
+    def suspend(self) -> bool:
+        suspended: bool = self.session.coordinator.get_capability("orchestrator.suspend")()
+        return suspended
+
+    async def run(self) -> str:
+        """Go on with whatever the world is at: with the run in the log, or the prompt that never got there."""
+        delivered = {each for row in await self.world.rows() for each in delivered_in(row)}
+        if self.world.is_stopped:
+            self.session.coordinator.cancellation.request_graceful()
+        if PROMPT.id not in delivered:
+            going = self.session.execute(PROMPT.text, message_id=PROMPT.id, on_progress=self._hear)
+        else:
+            going = self.session.resume(on_progress=self._hear)
+        self._left = [each for each in self.world.written if each.id not in delivered]
+        return await soon(going)
+
+    async def _hear(self, event: str, data: dict[str, Any]) -> None:
+        await self.progress(event, data)
+        match event:
+            case "executing":
+                for message in self._left:
+                    self._hand_over(message)
+            case "text":
+                self._show(data["part"], data["text"])
+        if self.on_tick:
+            await self.on_tick()
+
+    def _show(self, part: int, text: str) -> None:
+        if (part, text) not in self.world.read:
+            self.world.read.append((part, text))
+
+    @property
+    def end(self) -> dict[str, Any]:
+        [told] = self.progress.of("complete")
+        return told
+
+    def texts(self, answer: str) -> list[Text]:
+        """What the run told people, its answer with it."""
+        told = [(data["part"], data["text"]) for data in self.progress.of("text")]
+        return [*told, (self.end["part"], answer)] if answer.strip() else told
+
+
+def texts_in(rows: Iterable[Row]) -> list[Text]:
+    """What the rows say that people were told."""
+    standing = standing_of(list(rows))
+    told, rest = standing.told, standing.parts.rest()
+    return [(part.number, part.text) for part in (*told, *([rest] if rest else ()))]
+
+
+def all_is_well(rows: list[Row], world: World, killed: World | None = None) -> None:
+    """Whatever happened: a valid log, each message in it once, no harm done twice, nothing said in another way."""
+    assert faults(rows) == []
+    ids = [each for row in rows for each in delivered_in(row)]
+    waiting = [each.id for each in world.written if each.id not in ids]
+    assert Counter(ids) + Counter(waiting) == Counter([PROMPT.id, *(each.id for each in world.written)])
+    assert [each for each in ids if each != PROMPT.id] == [each.id for each in world.written if each.id in ids]
+    twice = [text for text, times in Counter(world.done).items() if times > 1 and not text.startswith(HARMLESS)]
+    assert twice == []
+    if killed is not None:
+        numbers = Counter(number for number, _ in world.read)
+        assert max(numbers.values(), default=1) == 1, world.read

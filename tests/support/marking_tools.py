@@ -1,0 +1,53 @@
+"""A tool module for the tests: calls that leave a line in a file, one for each time that they were made.
+
+`source` leads here. `note` has an effect, `look` has none and may be made again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from orchestrator_interactive.kernel import ToolResult
+
+if TYPE_CHECKING:
+    from orchestrator_interactive.kernel import ModuleCoordinator
+
+MARKING_TOOLS = Path(__file__)
+
+
+class MarkingTool:
+    input_schema: ClassVar[dict[str, Any]] = {
+        "type": "object",
+        "properties": {"mark": {"type": "string"}, "seconds": {"type": "number"}},
+        "required": ["mark"],
+    }
+
+    def __init__(self, name: str, path: Path, *, side_effect_free: bool) -> None:
+        self.name = name
+        self.description = "Leave a mark."
+        self.side_effect_free = side_effect_free
+        self._path = path
+
+    def label(self, asked: dict[str, Any]) -> str:
+        return f"{self.name} {asked['mark']}"
+
+    async def execute(self, asked: dict[str, Any]) -> ToolResult:
+        """Write the line in the middle of the time that the call takes."""
+        half_s = asked.get("seconds", 0) / 2
+        await asyncio.sleep(half_s)
+        with self._path.open("a") as file:
+            file.write(f"{self.name} {asked['mark']} {os.getpid()}\n")
+        await asyncio.sleep(half_s)
+        return ToolResult(output=f"done {asked['mark']}")
+
+
+async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> list[MarkingTool]:
+    """`path` is the file."""
+    path = Path(config["path"])
+    tools = [MarkingTool("note", path, side_effect_free=False), MarkingTool("look", path, side_effect_free=True)]
+    for tool in tools:
+        await coordinator.mount("tools", tool, name=tool.name)
+    return tools

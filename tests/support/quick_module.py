@@ -1,0 +1,40 @@
+"""A module of the tests: a model that answers at once with what people have said, and a hook that notes events.
+
+Its option `file` is where the beginnings and ends of its session are noted, one in a line.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orchestrator_interactive.kernel import HookResult
+from orchestrator_interactive.kernel.testing import MockProvider
+
+if TYPE_CHECKING:
+    from orchestrator_interactive.kernel import ModuleCoordinator
+    from orchestrator_interactive.kernel.messages import ChatRequest, ChatResponse
+
+QUICK_MODULE = Path(__file__)
+
+
+class Quick(MockProvider):
+    """What it remembers does not grow."""
+
+    async def complete(self, request: ChatRequest, **more: Any) -> ChatResponse:
+        self.requests.clear()
+        self.default = " | ".join(str(message.content) for message in request.messages if message.role == "user")
+        return await super().complete(request, **more)
+
+
+async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> None:
+    await coordinator.mount("providers", Quick(), name="quick")
+
+    async def note(event: str, _data: dict[str, Any]) -> HookResult:
+        with Path(config["file"]).open("a", encoding="utf-8") as file:
+            file.write(f"{event}\n")
+        return HookResult()
+
+    if "file" in config:
+        for event in ("session:start", "session:resume", "session:end"):
+            coordinator.hooks.register(event, note)

@@ -1,0 +1,104 @@
+"""A Redis cluster of the tests' own: three masters on free loopback ports, each in a folder of its own."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import tempfile
+import time
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import redis
+from redis_server import RedisServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_SLOTS = 16384
+_PATIENCE_S = 20
+
+
+class RedisCluster:
+    """Three masters, among which the keys are shared; each can be killed and started again."""
+
+    def __init__(self, folder: str, *options: str) -> None:
+        self.nodes = []
+        for number in range(3):
+            home = Path(folder, str(number))
+            home.mkdir()
+            self.nodes.append(_Node(str(home), *options))
+
+    @property
+    def url(self) -> str:
+        return self.nodes[0].url
+
+    def start(self) -> None:
+        for node in self.nodes:
+            node.start()
+        first = self.nodes[0]
+        for number, node in enumerate(self.nodes):
+            start, stop = number * _SLOTS // 3, (number + 1) * _SLOTS // 3 - 1
+            node.ask("CLUSTER", "ADDSLOTSRANGE", str(start), str(stop))
+            node.ask("CLUSTER", "SET-CONFIG-EPOCH", str(number + 1))
+        for node in self.nodes[1:]:
+            first.ask("CLUSTER", "MEET", "127.0.0.1", str(node.port), str(node.bus_port))
+        self.wait()
+
+    def wait(self) -> None:
+        """Return once all of it can be used."""
+        until = time.monotonic() + _PATIENCE_S
+        while not all(node.is_ok() for node in self.nodes):
+            assert time.monotonic() < until, "the cluster did not come together"
+            time.sleep(0.02)
+
+    def empty(self) -> None:
+        for node in self.nodes:
+            node.ask("FLUSHALL")
+
+    def node_of(self, key: str) -> RedisServer:
+        """The node where a key lies."""
+        slot = int(str(self.nodes[0].ask("CLUSTER", "KEYSLOT", key)))
+        return self.nodes[min(slot * 3 // _SLOTS, 2)]
+
+    def kill(self) -> None:
+        for node in self.nodes:
+            node.kill()
+
+
+class _Node(RedisServer):
+    def __init__(self, folder: str, *options: str) -> None:
+        self.bus_port = _free_port()
+        mine = ("--cluster-enabled", "yes", "--cluster-port", str(self.bus_port), "--cluster-node-timeout", "1000")
+        super().__init__(folder, *mine, *options)
+
+    def is_ok(self) -> bool:
+        with suppress(redis.ConnectionError):
+            told = self.ask("CLUSTER", "INFO")
+            words = told if isinstance(told, dict) else _fields(told)
+            return words["cluster_state"] == "ok" and words["cluster_known_nodes"] == "3"
+        return False
+
+
+def _fields(told: object) -> dict[str, str]:
+    assert isinstance(told, bytes)
+    return dict(line.split(":", 1) for line in told.decode().split("\r\n") if ":" in line)
+
+
+@contextmanager
+def redis_cluster(*options: str) -> Iterator[RedisCluster]:
+    """A cluster that is gone afterwards."""
+    with ExitStack() as closing:
+        folder = tempfile.mkdtemp(prefix="redis-cluster-")
+        closing.callback(shutil.rmtree, folder, ignore_errors=True)
+        cluster = RedisCluster(folder, *options)
+        closing.callback(cluster.kill)
+        cluster.start()
+        yield cluster
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])

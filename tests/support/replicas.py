@@ -1,0 +1,120 @@
+"""Processes of the service over one store, beside one workspace: they come and go as the test wants."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
+
+from service_process import Serving, serving
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+    from types import TracebackType
+
+READY = "service.ready"
+
+
+@dataclass
+class Replica:
+    """One place at which processes of the service run, one after the other; `past` are those that have ended."""
+
+    name: str
+    env: Mapping[str, str]
+    config: Path
+    past: list[Serving] = field(default_factory=list)
+    _now: Serving | None = None
+    _exit: AsyncExitStack = field(default_factory=AsyncExitStack)
+
+    @property
+    def serving(self) -> Serving:
+        """The process that runs here.
+
+        Raises:
+            AssertionError: none does.
+        """
+        assert self._now is not None, f"{self.name} does not run"
+        return self._now
+
+    @property
+    def is_up(self) -> bool:
+        return self._now is not None and self._now.process.returncode is None
+
+    async def start(self, *, until_ready: bool = True) -> Serving:
+        if self._now is not None:  # it has ended by itself
+            await self._put_away(self._now)
+        self._now = await self._exit.enter_async_context(serving(self.env, "--config", str(self.config)))
+        if until_ready:
+            await self._now.says(READY)
+        return self._now
+
+    async def kill(self) -> None:
+        """End its process at once."""
+        await self._ended(signal.SIGKILL)
+
+    async def terminate(self, within_s: float = 20) -> int:
+        """Ask its process to end; returns the exit code."""
+        return await self._ended(signal.SIGTERM, within_s)
+
+    def freeze(self) -> None:
+        """Let its process stand still until `thaw`."""
+        self.serving.process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self.serving.process.send_signal(signal.SIGCONT)
+
+    @property
+    def log(self) -> str:
+        """All that its processes have said."""
+        there = [self._now] if self._now else []
+        return "".join(f"--- {self.name}, pid {each.process.pid}\n{each.output}" for each in [*self.past, *there])
+
+    async def _ended(self, number: signal.Signals, within_s: float = 10) -> int:
+        process = self.serving
+        code = await process.ended(number, within_s)
+        await self._put_away(process)
+        return code
+
+    async def _put_away(self, process: Serving) -> None:
+        await self._exit.aclose()  # what it said last is heard
+        self.past.append(process)
+        self._now = None
+
+    async def close(self) -> None:
+        if self._now is not None and self._now.process.returncode is None:
+            self.thaw()
+        await self._exit.aclose()
+
+
+@dataclass
+class Replicas:
+    """Replicas of one service; at the end their logs are written into `folder`."""
+
+    each: tuple[Replica, ...]
+    folder: Path
+
+    @classmethod
+    def of(cls, count: int, env: Mapping[str, str], config: Path) -> Self:
+        """Replicas that are not started yet."""
+        return cls(tuple(Replica(f"replica-{name}", env, config) for name in "abcd"[:count]), config.parent)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.gather(*(replica.close() for replica in self.each))
+        self.write_logs()
+
+    def write_logs(self) -> None:
+        for replica in self.each:
+            (self.folder / f"{replica.name}.log").write_text(replica.log)
+
+    def lines_about(self, *words: str) -> list[str]:
+        """What the logs say of all of these words."""
+        lines = [(replica.name, line) for replica in self.each for line in replica.log.splitlines()]
+        return [f"{name}: {line}" for name, line in lines if any(word in line for word in words)]
