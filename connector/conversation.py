@@ -223,13 +223,14 @@ class Conversation:
             await self._close(entry, "done")
             return
         self._edited[edit.message.id] = edit.edited_ts
+        correction = replace(edit, prompt=phrases.correction(edit.prompt))
         if target is None:
-            await self._on_late(entry, replace(edit, prompt=phrases.correction(edit.prompt)))
+            await self._on_late(entry, correction)
             return
         edited = replace(target, message=edit.message, prompt=edit.prompt, edited_ts=edit.edited_ts)
         execution = self._execution
         if self._inbox.is_given(target) and (execution is None or not execution.edit(edited)):
-            await self._on_late(entry, replace(edit, prompt=phrases.correction(edit.prompt)))
+            await self._tell_of(entry, correction)
             return
         self._inbox.replace(edited)
         run = execution.record.written() if execution is not None and execution.first.id == edited.id else None
@@ -239,26 +240,31 @@ class Conversation:
     async def _on_withdrawal(self, entry: Entry, deletion: Inbound) -> None:
         """Take a message back that waits; the one that a run began with stops it, and the model is told of others."""
         target, execution = self._inbox.find(deletion.message.id), self._execution
-        if target is not None and (
-            not self._inbox.is_given(target) or (execution is not None and execution.withdraw(target))
-        ):
+        taken_back = replace(deletion, prompt=phrases.taken_back(deletion.prompt))
+        if target is None:
+            await self._on_late(entry, taken_back)
+        elif not self._inbox.is_given(target) or (execution is not None and execution.withdraw(target)):
             self._inbox.remove((target,))
             await self._lease.write(Changes(closed={target.seq: "withdrawn", entry.seq: "done"}))
-        elif target is not None and execution is not None and target.id == execution.first.id:
+        elif execution is not None and target.id == execution.first.id:
             await self._on_stop(replace(entry, data={"user": deletion.message.user}))
         else:
-            await self._on_late(entry, replace(deletion, prompt=phrases.taken_back(deletion.prompt)))
+            await self._tell_of(entry, taken_back)
 
-    async def _on_late(self, entry: Entry, correction: Inbound) -> None:
-        """Tell the model of what came too late, if it has the message: now, or with the next run."""
-        if not await self._delivered(correction.instance, {correction.message.id}):
+    async def _on_late(self, entry: Entry, change: Inbound) -> None:
+        """Tell the model of what has become of a message that is not here any more, if it has it."""
+        if await self._delivered(change.instance, {change.message.id}):
+            await self._tell_of(entry, change)
+        else:
             await self._close(entry, "done")
-            return
+
+    async def _tell_of(self, entry: Entry, change: Inbound) -> None:
+        """Tell the model of a change that came too late: now, or with the next run."""
         held = entry.seq if self._execution is None else None
-        await self._lease.write(Changes(held=held, replaced={entry.seq: {**correction.written(), "is_late": True}}))
-        self._inbox.add(correction)
+        await self._lease.write(Changes(held=held, replaced={entry.seq: {**change.written(), "is_late": True}}))
+        self._inbox.add(change)
         if self._execution is not None:
-            self._execution.add(correction)
+            self._execution.add(change)
         else:
             self._inbox.held = entry.seq
 

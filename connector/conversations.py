@@ -30,7 +30,9 @@ log = structlog.get_logger(__name__)
 
 _REMEMBERED = 10_000
 _STOP_REACTION = "x"
-# How long before the end of its grace the runs that have reached no boundary are cut, in seconds.
+# Slack delivers an event again within so many seconds; what came after it may have overtaken it.
+_OVERTAKEN_WITHIN_S = 3600.0
+# How long before the end of its grace the runs that have reached no boundary are cut: seconds, or half of a short one.
 _CUT_BEFORE_S = 2.0
 # After an error that nobody has foreseen, a conversation is left alone for so long, in seconds.
 _REST_S = 5.0
@@ -66,7 +68,8 @@ class Conversations:
     ) -> None:
         """Let the runs come to a boundary, and hand over what is on."""
         self._is_closing = True
-        for within_s in (max(self._grace_s - _CUT_BEFORE_S, 0.0), _CUT_BEFORE_S / 2):
+        last_s = min(_CUT_BEFORE_S, self._grace_s / 2)
+        for within_s in (self._grace_s - last_s, last_s / 2):
             for conversation in self._owned.values():
                 conversation.suspend()
             if self._working:
@@ -74,7 +77,7 @@ class Conversations:
         for working in self._working.values():
             working.cancel()
         if self._working:
-            await asyncio.wait(self._working.values(), timeout=_CUT_BEFORE_S / 2)
+            await asyncio.wait(self._working.values(), timeout=last_s / 2)
 
     async def on_message(self, message: Message) -> None:
         """Take a message in; the second event of one post changes nothing.
@@ -104,7 +107,7 @@ class Conversations:
         Raises:
             ShuttingDown: nothing is taken any more.
         """
-        await self._on_change(edit.message, edit.id, "edit", edit.event_ts)
+        await self._on_change("edit", edit.id, edit.message, edit.before, edit.event_ts)
 
     async def on_deletion(self, deletion: Deletion) -> None:
         """Take a deletion in, where it is of a message to an agent.
@@ -112,18 +115,22 @@ class Conversations:
         Raises:
             ShuttingDown: nothing is taken any more.
         """
-        await self._on_change(deletion.message, deletion.id, "withdrawal")
+        await self._on_change("withdrawal", deletion.id, deletion.message, deletion.message, deletion.event_ts)
 
-    async def _on_change(self, message: Message, entry_id: str, kind: Kind, edited_ts: str = "") -> None:
+    async def _on_change(self, kind: Kind, entry_id: str, message: Message, before: Message, event_ts: str) -> None:
         self._refuse_when_closing()
-        async with self._turn(message.place.conversation_id):
+        conversation_id = message.place.conversation_id
+        async with self._turn(conversation_id):
             routed = await self._router.route(message)
-            if routed is None:
+            if routed is None or await self._router.route(before) is None:
                 return
             instance, prompt = routed
-            text = prompt or ", ".join(message.files)
-            inbound = Inbound(message, instance.name, text, entry_id, edited_ts=edited_ts)
-            await self._runs.admit(message.place.conversation_id, Entry(entry_id, kind, inbound.written()))
+            edited_ts = event_ts if kind == "edit" else ""
+            inbound = Inbound(message, instance.name, prompt or ", ".join(message.files), entry_id, edited_ts=edited_ts)
+            if float(event_ts) - float(message.ts) < _OVERTAKEN_WITHIN_S and not is_stop_word(prompt):
+                # The message may still be on its way: what comes of it then is known.
+                await self._runs.admit(conversation_id, Entry(message.id, "message", inbound.written()), instance.name)
+            await self._runs.admit(conversation_id, Entry(entry_id, kind, inbound.written()))
 
     async def on_reaction(self, reaction: Reaction) -> None:
         """Stop the run whose status or starting message got an ❌.

@@ -89,7 +89,8 @@ class Execution:
         self._desk = desk
         self._key = (instance.name, self.place.conversation_id)
         self._parts = 0
-        self._has_begun = self._listening = self._was_read = self._over = False
+        self._has_begun = self.first.id in read
+        self._listening = self._was_read = self._over = False
         self._is_suspending = self.was_suspended = False
         self.read = set(read)
         self._stops = 0 if record.stopped_by is None else 1
@@ -177,15 +178,14 @@ class Execution:
         fence = self._lease.claim.token
         await self._desk.names.learn(mentioned_in(self.first.prompt))
         try:
-            is_read = self.first.id in self.read
             if self._is_suspending:
                 return ""
-            if self._stops and not is_read:
+            if self._has_begun:
+                return await self._sessions.resume(*self._key, self._on_progress, fence=fence)
+            if self._stops:
                 self.ending = Ending("cancelled")
                 return ""
             self._has_begun = True
-            if is_read:
-                return await self._sessions.resume(*self._key, self._on_progress, fence=fence)
             prompt = self._desk.names.readable(self.first.prompt)
             return await self._sessions.execute(
                 *self._key, prompt, self._on_progress, message_id=self.first.id, fence=fence

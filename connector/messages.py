@@ -57,9 +57,10 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A person changed what they had posted; `message` is as it reads now."""
+    """A person changed what they had posted; `message` is as it reads now, `before` as it read."""
 
     message: Message
+    before: Message
     event_ts: str
 
     @property
@@ -72,6 +73,7 @@ class Deletion:
     """A person took away what they had posted; `message` is as it read."""
 
     message: Message
+    event_ts: str
 
     @property
     def id(self) -> str:
@@ -118,7 +120,7 @@ def edit_of(event: dict[str, Any], team: str) -> Edit | None:
     message = _inside(event, now, team)
     if message is None or now.get("text") == before.get("text"):
         return None
-    return Edit(message, event.get("event_ts") or event["ts"])
+    return Edit(message, _inside(event, before, team) or message, event.get("event_ts") or event["ts"])
 
 
 def deletion_of(event: dict[str, Any], team: str) -> Deletion | None:
@@ -130,7 +132,7 @@ def deletion_of(event: dict[str, Any], team: str) -> Deletion | None:
     if event["subtype"] != "message_deleted" and not is_tombstone:
         return None
     message = _inside(event, event.get("previous_message") or {}, team)
-    return Deletion(message) if message else None
+    return Deletion(message, event.get("event_ts") or event["ts"]) if message else None
 
 
 def _inside(event: dict[str, Any], message: dict[str, Any], team: str) -> Message | None:

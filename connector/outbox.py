@@ -93,6 +93,7 @@ class Outbox:
             post = await self._waiting.get()
             if not post.in_doubt:
                 await self._lease.write(Changes(posts={post.part: post.written()}))
+            await self._lease.confirm()
             await self._post(post)
             await self._lease.write(Changes(posts={post.part: _POSTED}))
             self._waiting.task_done()

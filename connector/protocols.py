@@ -136,8 +136,12 @@ class Lease(Protocol):
         """Give the conversation up as it stands; another process, or this one's successor, goes on with it at once."""
         ...
 
+    async def confirm(self) -> None:
+        """Return when the conversation is certainly ours: before something is done that no store can refuse."""
+        ...
+
     async def lost(self) -> None:
-        """Return once another process owns the conversation, or may."""
+        """Return once another process owns the conversation."""
         ...
 
 

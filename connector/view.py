@@ -12,6 +12,7 @@ from connector import phrases
 from connector.activity import Activity
 from connector.markdown import escape, markdown_to_slack, pieces
 from connector.outbox import Outbox
+from connector.protocols import LeaseLost
 from connector.wire import SlackCallFailed
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class View:
         self._record = record
         self._place = record.first.message.place
         self._goes_on = lease.claim.run is not None and lease.claim.run.get("id") == record.id
+        self._lease = lease
         self._keep_status = keep_status
         self._outbox = Outbox(wire, lease, self._place, record.id, persona)
         self._activity = Activity()
@@ -110,12 +112,15 @@ class View:
             self._is_over = True
             self._at_work.set()
             await asyncio.wait((hourglass, status, updates))
+            await self._lease.confirm()
             await (self._pause() if self._is_suspended else self._take_away())
 
     async def _open_status(self) -> None:
         ts, before = None, self._record.status_ts
         try:
             ts = before or await self._status()
+        except LeaseLost:
+            raise
         except Exception:  # a Slack handler's border: a run goes on without its status
             log.exception("status.not_posted", conversation=self._place.conversation_id)
         finally:
@@ -130,7 +135,10 @@ class View:
             if (ts := await self._wire.find(self._place, key)) is not None:
                 return ts
             await self._at_work.wait()
-        return None if self._is_over else await self._wire.post(self._place, self._next_phrase(), key)
+        if self._is_over:
+            return None
+        await self._lease.confirm()
+        return await self._wire.post(self._place, self._next_phrase(), key)
 
     async def _update_status(self) -> None:
         ts = await asyncio.shield(self._status_ts)
@@ -141,6 +149,7 @@ class View:
                 self._activity.told()
                 if escape(self._activity.phrase()) == self._shown:
                     await self._changed.wait()
+            await self._lease.confirm()
             await best_effort(self._wire.update(self._place.channel, ts, self._next_phrase()))
 
     def _next_phrase(self) -> str:
