@@ -16,8 +16,9 @@ from slack_bolt.async_app import AsyncApp
 from slack_bolt.authorization import AuthorizeResult
 from slack_sdk.web.async_client import AsyncWebClient
 
-from connector.conversations import Conversations, ShuttingDown
+from connector.conversations import Conversations
 from connector.desk import Desk, Workplace
+from connector.intake import Intake, ShuttingDown
 from connector.messages import deletion_of, edit_of, message_of, reaction_of
 from connector.preflight import ConnectionRefused, preflight
 from connector.routing import Router
@@ -61,13 +62,13 @@ async def connected(
         wire = Wire(client)
         identity = await preflight(access.api_url, wire, Wire(open_client(access.app_token)))
         router = Router(instances, runs, identity.team, identity.user)
-        async with (
-            Desk(wire) as desk,
-            Conversations(Workplace(sessions, desk, router), runs, identity.user, shutdown_grace_s) as conversations,
-            _listening(_app(open_client(), access, identity, conversations), access, client),
-        ):
-            log.info("slack.connected", team=identity.team, bot_user=identity.user)
-            yield
+        async with Desk(wire) as desk:
+            workplace = Workplace(sessions, desk, router)
+            async with Conversations(workplace, runs, shutdown_grace_s) as conversations:
+                intake = Intake(workplace, runs, conversations, identity.user)
+                async with _listening(_app(open_client(), access, identity, intake), access, client):
+                    log.info("slack.connected", team=identity.team, bot_user=identity.user)
+                    yield
 
 
 @asynccontextmanager
@@ -87,7 +88,7 @@ async def _listening(app: AsyncApp, access: SlackAccess, client: AsyncWebClient)
         await handler.close_async()  # type: ignore[no-untyped-call]  # as Bolt has it
 
 
-def _app(client: AsyncWebClient, access: SlackAccess, identity: Identity, conversations: Conversations) -> AsyncApp:
+def _app(client: AsyncWebClient, access: SlackAccess, identity: Identity, intake: Intake) -> AsyncApp:
     async def authorize() -> AuthorizeResult:
         # Resolved once: Bolt would ask Slack again for every event of a cold burst.
         return AuthorizeResult(
@@ -109,7 +110,7 @@ def _app(client: AsyncWebClient, access: SlackAccess, identity: Identity, conver
     @app.event(_ANY_EVENT)
     async def on_event(event: dict[str, Any]) -> None:
         try:
-            await _dispatch(event, identity.team, conversations)
+            await _dispatch(event, identity.team, intake)
         except ShuttingDown:
             raise  # unacknowledged, it comes again
         except Exception:
@@ -119,17 +120,17 @@ def _app(client: AsyncWebClient, access: SlackAccess, identity: Identity, conver
     return app
 
 
-async def _dispatch(event: dict[str, Any], team: str, conversations: Conversations) -> None:
+async def _dispatch(event: dict[str, Any], team: str, intake: Intake) -> None:
     """Every event has a listener, so that every event is acknowledged; few mean anything to us."""
     match event:
         case {"type": "message", "subtype": "message_changed" | "message_deleted"}:
             if (deletion := deletion_of(event, team)) is not None:
-                await conversations.on_deletion(deletion)
+                await intake.on_deletion(deletion)
             elif (edit := edit_of(event, team)) is not None:
-                await conversations.on_edit(edit)
+                await intake.on_edit(edit)
         case {"type": "message" | "app_mention"}:
             if (message := message_of(event, team)) is not None:
-                await conversations.on_message(message)
+                await intake.on_message(message)
         case {"type": "reaction_added"}:
             if (reaction := reaction_of(event)) is not None:
-                await conversations.on_reaction(reaction)
+                await intake.on_reaction(reaction)

@@ -1,13 +1,15 @@
-"""A batch of tool calls: side by side, results in call order, and a result for every call whatever happens."""
+"""A batch of tool calls: side by side, each result as it comes, and a result for every call whatever happens."""
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.results import still_running_row
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from orchestrator_interactive.calls import ToolCalls
     from orchestrator_interactive.injection import Injection, InjectionQueue
@@ -24,9 +26,10 @@ class ToolBatch:
         self._calls = calls
         self._uses: list[ToolUse] = []
         self._is_urgent = False
+        self._news = asyncio.Event()
 
     async def go(self, row: dict[str, Any], calls: Sequence[ToolCall], inbox: InjectionQueue) -> None:
-        """Commit the answer's row, then run the calls, and add every result in call order, as early as it allows.
+        """Commit the answer's row, then run the calls, and add every result as it comes.
 
         An urgent message ends the wait: calls that are still at work are left to follow later. A stop cuts them.
         Whichever way it ends, once the row stands each call has a result. All of them run, also where the run has been
@@ -44,21 +47,36 @@ class ToolBatch:
         await self._collect(inbox)
 
     async def _collect(self, inbox: InjectionQueue) -> None:
-        over = []
-        with inbox.watch(self._look_up):
-            for use in self._uses:
-                if not self._is_urgent:
-                    await use.end()
-                if use.is_over:
+        over: list[ToolUse] = []
+        with inbox.watch(self._look_up), self._listening():
+            while left := [use for use in self._uses if use not in over]:
+                if use := next((use for use in left if use.is_over), None):
                     over.append(use)
                     await self._calls.settle(use, use.close())
+                elif self._is_urgent:
+                    await self._postpone(left)
+                    break
                 else:
-                    await self._run.commit(still_running_row(use.call))
-                    self._calls.postpone(use)
-        await self._calls.route_wishes(over)
+                    self._news.clear()
+                    await self._news.wait()
+        await self._calls.route_wishes([use for use in self._uses if use in over])
+
+    async def _postpone(self, uses: Sequence[ToolUse]) -> None:
+        for use in uses:
+            await self._run.commit(still_running_row(use.call))
+            self._calls.postpone(use)
+
+    @contextmanager
+    def _listening(self) -> Iterator[None]:
+        for use in self._uses:
+            use.watch(self._news.set)
+        try:
+            yield
+        finally:
+            for use in self._uses:
+                use.watch(None)
 
     def _look_up(self, injection: Injection) -> None:
-        if injection.urgent and not self._is_urgent:
+        if injection.urgent:
             self._is_urgent = True
-            for use in self._uses:
-                use.leave_alone()
+            self._news.set()

@@ -65,7 +65,7 @@ class InteractiveOrchestrator:
     def inject_message(self, content: str | Injection) -> Receipt:
         """Hand a message to the running loop; it is read at the next of the three injection points.
 
-        One that it has already, by its id, is not taken twice; one that was taken back may be given again.
+        One that it has already, or had until its author took it back, is not taken twice.
 
         One that begins with `!` is read at once: it cuts the model call in flight, and leaves running tools alone.
         Belongs to the loop's event loop: from another thread use `loop.call_soon_threadsafe`.
@@ -76,8 +76,7 @@ class InteractiveOrchestrator:
             ValueError: the text is blank.
         """
         injection = Injection.of(content)
-        known = self._receipts.of(injection.id)
-        if known is not None and known.state != "withdrawn":
+        if known := self._receipts.of(injection.id):
             return known
         self._queue.offer(injection)
         return self._receipts.accept(injection.id)
@@ -91,10 +90,16 @@ class InteractiveOrchestrator:
         return self._queue.edit(message_id, text)
 
     def withdraw_message(self, message_id: str) -> bool:
-        """Take a message back that waits. False: the model has it already, or nobody knows it."""
+        """Take a message back that waits. False: the model has it already, or nobody knows it.
+
+        One that is taken back once its run is over may be given to another run.
+        """
         if not self._queue.withdraw(message_id):
             return False
-        self._receipts.withdraw(message_id)
+        if self._running is None:
+            self._receipts.forget(message_id)
+        else:
+            self._receipts.withdraw(message_id)
         return True
 
     def receipts(self) -> tuple[Receipt, ...]:

@@ -40,7 +40,6 @@ class Receipts:
         return self._by_id.get(message_id)
 
     def accept(self, message_id: str) -> Receipt:
-        self._by_id.pop(message_id, None)  # one that was taken back comes last when it is given again
         receipt = self._by_id[message_id] = Receipt(message_id)
         return receipt
 
@@ -50,6 +49,10 @@ class Receipts:
 
     def withdraw(self, message_id: str) -> None:
         self._by_id[message_id] = replace(self._by_id[message_id], state="withdrawn")
+
+    def forget(self, message_id: str) -> None:
+        """Know nothing of a message any more: whoever had it given takes care of it."""
+        self._by_id.pop(message_id, None)
 
     def all(self) -> tuple[Receipt, ...]:
         return tuple(self._by_id.values())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel.messages import ToolCall, ToolCallBlock
@@ -51,6 +51,7 @@ class Standing:
         parts: goes on counting them.
         rows: its own, beginning with the prompt's; those of hooks are none of them.
         lost: the row to add for calls whose results were to follow later, and now do not.
+        lost_calls: those calls.
     """
 
     prompt: str
@@ -60,7 +61,7 @@ class Standing:
     parts: Parts
     rows: Sequence[Row]
     lost: Row | None
-    _lost_calls: Sequence[ToolCall] = field(default=())
+    lost_calls: Sequence[ToolCall]
 
     @property
     def _answers(self) -> list[Row]:
@@ -114,7 +115,7 @@ class Standing:
         """The calls that can be made again without harm, and those of which nobody knows what came of them."""
         unanswered = [_lost(call, tools, has_no_row=True) for call in self._unanswered()]
         again = [each for each in unanswered if is_harmless(tools.get(each.call.name))]
-        gone = [_lost(call, tools, has_no_row=False) for call in self._lost_calls]
+        gone = [_lost(call, tools, has_no_row=False) for call in self.lost_calls]
         return again, gone + [each for each in unanswered if each not in again]
 
     def _unanswered(self) -> list[ToolCall]:
@@ -150,7 +151,7 @@ def standing_of(rows: Sequence[Row]) -> Standing:
         parts=parts,
         rows=own,
         lost=lost,
-        _lost_calls=_calls_with(rows, metadata_of(lost)["results"]) if lost else (),
+        lost_calls=_calls_with(rows, metadata_of(lost)["results"]) if lost else (),
     )
 
 

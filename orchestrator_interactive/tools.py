@@ -85,12 +85,8 @@ class ToolUse:
         self._is_dropped = True
         self.cut()
 
-    def leave_alone(self) -> None:
-        """Have whoever waits for its end go on without it."""
-        self._work.leave_alone()
-
     async def end(self) -> None:
-        """Wait until it is over, or left alone."""
+        """Wait until it is over."""
         await self._work.end()
 
     async def _go(self) -> None:

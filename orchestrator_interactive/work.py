@@ -29,7 +29,6 @@ class Work(Generic[T]):
         self.task = self._loop.create_task(coroutine)
         self.is_over = False
         self.on_over: Callable[[], object] | None = None
-        self._left_alone = False
         self._waiter: asyncio.Future[None] | None = None
         self._heed: asyncio.TimerHandle | None = None
         self.task.add_done_callback(self._on_done)
@@ -40,19 +39,13 @@ class Work(Generic[T]):
         self.task.cancel()
         self._heed = self._loop.call_later(HEED_WITHIN_S, self._leave_behind)
 
-    def leave_alone(self) -> None:
-        """Have whoever waits for the end go on without it; the task goes on."""
-        self._left_alone = True
-        self._wake()
-
     async def end(self, on_cancel: Callable[[], object] | None = None) -> None:
-        """Wait until the task has ended or was left behind (`is_over`) or alone; its outcome stays in `task`.
+        """Wait until the task has ended or was left behind (`is_over`); its outcome stays in `task`.
 
         Cancelling the waiter cuts the task, or does `on_cancel`, and waits for it all the same.
         """
         cancelled: asyncio.CancelledError | None = None
-        self._left_alone = False
-        while not self.is_over and not self._left_alone:
+        while not self.is_over:
             self._waiter = self._loop.create_future()
             try:
                 await self._waiter
@@ -75,13 +68,10 @@ class Work(Generic[T]):
 
     def _release(self) -> None:
         self.is_over = True
-        self._wake()
-        if self.on_over is not None:
-            self.on_over()
-
-    def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+        if self.on_over is not None:
+            self.on_over()
 
     def _leave_behind(self) -> None:
         self.task.cancel()  # once more: whoever was deaf may be done, and something else be on

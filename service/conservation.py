@@ -116,7 +116,7 @@ def _judged(conversation_id: str, known: Known, logs: Sequence[LoggedIds]) -> Co
         **{end: counts[end] for end in _ENDS},
         runs_on=int(known.has_run),
         leases=int(known.owner is not None),
-        posts_pending=getattr(known, "posts", 0),
+        posts_pending=known.posts,
         unchecked=int(not logs and counts["delivered"] > 0),
     )
     return Conservation(tally, tuple(f"{conversation_id}: {each}" for each in wrong))

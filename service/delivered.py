@@ -47,12 +47,14 @@ async def logged_ids(store: LogStore, key: Key) -> LoggedIds | None:
     if log is None:
         return None
     segments: dict[int, list[tuple[int, tuple[str, ...]]]] = {}
-    is_whole = len(log.tree.segments) == log.tree.next_segment  # else some were pruned
-    for number, segment in log.tree.segments.items():
+    tree = log.tree
+    # A branch that was pruned has lost its name, or its segment.
+    is_whole = len(tree.segments) == tree.next_segment and all(each.name for each in tree.segments.values())
+    for number, segment in tree.segments.items():
         found, count = await _read(store, key, number, segment.base, segment.end)
         segments[number] = found
         is_whole = is_whole and count == segment.end - segment.base
-    branches = {branch.name: _ids_on(log.tree, branch.name, segments) for branch in log.tree.branches()}
+    branches = {branch.name: _ids_on(tree, branch.name, segments) for branch in tree.branches()}
     every = frozenset(id_ for found in segments.values() for _, ids in found for id_ in ids)
     return LoggedIds(every, branches, is_whole)
 

@@ -23,13 +23,28 @@ T = TypeVar("T")
 
 
 class HeldLease:
-    """A lease on one conversation, as `connector.protocols.Lease` has it."""
+    """A lease on one conversation, as `connector.protocols.Lease` has it.
 
-    def __init__(self, conversation_id: str, claim: Claim, store: RunStore, patience: Patience) -> None:
+    Args:
+        lease_s: how long it lasts when it is renewed.
+        asked_at_s: by the loop's clock, when it was claimed: from then on nobody else has it for so long.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 - what a lease consists of
+        self,
+        conversation_id: str,
+        claim: Claim,
+        store: RunStore,
+        patience: Patience,
+        lease_s: float,
+        asked_at_s: float,
+    ) -> None:
         self.conversation_id = conversation_id
         self._claim = claim
         self._store = store
         self._patience = patience
+        self._lease_s = lease_s
+        self._certain_until_s = asked_at_s + lease_s
         self._lost = asyncio.Event()
         self._given_back = False
         # One at a time: a renewal that came after the lease was given back would take it again.
@@ -75,18 +90,30 @@ class HeldLease:
     async def lost(self) -> None:
         await self._lost.wait()
 
-    async def renewed(self, lease_s: float) -> bool:
-        """Own the conversation for so long from now; whether there is something in its inbox that is news here.
+    async def confirm(self) -> None:
+        # A process that was frozen does not know it: what it did not renew in time may be somebody else's by now.
+        if self._certain_until_s - asyncio.get_running_loop().time() < self._lease_s / 4:
+            await self._renew()
+
+    async def renewed(self) -> bool:
+        """Own the conversation for longer; whether there is something in its inbox that is news here.
 
         Raises:
             LeaseLost: somebody else owns it.
         """
-        async with self._renewing:
-            if self._given_back:
-                return False
-            last = await self._ask(lambda: self._store.renew(self.conversation_id, self._claim.token, lease_s))
+        last = await self._renew()
         is_news, self._newest = last > self._newest, max(last, self._newest)
         return is_news
+
+    async def _renew(self) -> int:
+        async def renew() -> int:
+            asked_at_s = asyncio.get_running_loop().time()
+            last = await self._store.renew(self.conversation_id, self._claim.token, self._lease_s)
+            self._certain_until_s = asked_at_s + self._lease_s
+            return last
+
+        async with self._renewing:
+            return self._newest if self._given_back else await self._ask(renew)
 
     def lose(self) -> None:
         """Somebody else owns the conversation."""
@@ -133,7 +160,7 @@ class Leases:
 
     async def _renew(self, lease: HeldLease) -> None:
         try:
-            if await lease.renewed(self._lease_s):
+            if await lease.renewed():
                 self._look_after(lease.conversation_id)
         except LeaseLost:
             log.warning("lease.lost", conversation=lease.conversation_id, token=lease.claim.token)

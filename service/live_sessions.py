@@ -59,6 +59,7 @@ class LiveSessions:
     ) -> None:
         if self._evicting is not None:
             self._evicting.cancel()
+            await asyncio.wait([self._evicting], timeout=_ALL_END_WITHIN_S)
         ending = [asyncio.create_task(_ended(key, resting.session)) for key, resting in self._resting.items()]
         self._resting.clear()
         if not ending:

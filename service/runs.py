@@ -69,14 +69,15 @@ class Runs:
     ) -> None:
         assert self._life is not None  # noqa: S101 - it was entered
         self._life.cancel()
+        held = list(self._leases)
         try:
             async with asyncio.timeout(_HAND_OVER_WITHIN_S):
                 await asyncio.wait({self._life})
-                await asyncio.gather(*map(_hand_over, self._leases))
+                await asyncio.gather(*map(_hand_over, held))
         except TimeoutError:
             log.warning("leases.not_handed_over", conversations=[lease.conversation_id for lease in self._leases])
         finally:
-            for lease in self._leases:
+            for lease in held:
                 lease.lose()
         if self._life.done() and not self._life.cancelled():
             self._life.result()
@@ -105,23 +106,26 @@ class Runs:
         Raises:
             StoreError: the store cannot be used, and waiting is no use.
         """
-        if self._patience.unsettled_s(self._lease_s) and not await self._is_free(conversation_id):
-            return None
-        claim = await self._patience.through(lambda: self._store.claim(conversation_id, self._owner, self._lease_s))
-        if claim is None:
-            return None
-        lease = HeldLease(conversation_id, claim, self._store, self._patience)
-        self._leases.hold(lease)
+        lease = await self._patience.through(lambda: self._claimed(conversation_id))
+        if lease is not None:
+            self._leases.hold(lease)
         return lease
 
     async def agent_of(self, conversation_id: str) -> str | None:
         """The instance that a conversation goes on with; `None`: nobody has written to an agent there."""
         return await self._patience.through(lambda: self._store.agent_of(conversation_id))
 
-    async def _is_free(self, conversation_id: str) -> bool:
-        """Whether nobody else has had the conversation; its lease may just have run out while the store was away."""
-        known = await self._patience.through(lambda: self._store.known(conversation_id))
-        return known is None or known.owner in (None, self._owner)
+    async def _claimed(self, conversation_id: str) -> HeldLease | None:
+        """Claim it, but after an outage not what another process had: its lease may have run out just by that."""
+        if self._patience.unsettled_s(self._lease_s):
+            known = await self._store.known(conversation_id)
+            if known is not None and known.owner not in (None, self._owner):
+                return None
+        asked_at_s = asyncio.get_running_loop().time()
+        claim = await self._store.claim(conversation_id, self._owner, self._lease_s)
+        if claim is None:
+            return None
+        return HeldLease(conversation_id, claim, self._store, self._patience, self._lease_s, asked_at_s)
 
     async def _live(self) -> None:
         async with asyncio.TaskGroup() as endless:

@@ -18,18 +18,22 @@ T = TypeVar("T")
 
 
 class SessionRun:
-    """A run that may be stopped and suspended before it has a session, and while it has one."""
+    """A run that may be stopped and suspended before it has a session, and while it has one (`session`).
 
-    def __init__(self) -> None:
+    One that goes on (`is_resumed`) is not cut by a stop: its loop is to tell first what it had said before.
+    """
+
+    def __init__(self, *, is_resumed: bool = False) -> None:
+        self._is_resumed = is_resumed
         self._stop = CancellationToken()
-        self._session: AmplifierSession | None = None
+        self.session: AmplifierSession | None = None
         self._is_suspended = False
         self._cut: Callable[[], None] | None = None
 
     @property
     def is_cut(self) -> bool:
         """Whether it was stopped or suspended while it had no session."""
-        return self._is_suspended or self._stop.is_cancelled
+        return self._is_suspended or (self._stop.is_cancelled and not self._is_resumed)
 
     def stop(self, *, immediate: bool) -> bool:
         """Stop it; whether that changed anything."""
@@ -37,7 +41,7 @@ class SessionRun:
 
     def suspend(self) -> bool:
         """Have it end at its next boundary; whether that changed anything."""
-        if self._session is not None:
+        if self.session is not None:
             suspend = self.door("orchestrator.suspend")
             return bool(suspend()) if suspend else False
         if self.is_cut:
@@ -49,13 +53,13 @@ class SessionRun:
 
     def door(self, capability: str) -> Any:
         """What the loop offers under this name; `None` where there is no loop, or it does not offer that."""
-        return self._session.coordinator.get_capability(capability) if self._session else None
+        return self.session.coordinator.get_capability(capability) if self.session else None
 
     async def unless_cut(self, set_up: Callable[[], Awaitable[T]]) -> T | None:
         """What the set-up gives; `None`: the run was stopped or suspended before there was anything."""
 
         def cut() -> None:
-            if not patience.expired():
+            if self.is_cut and not patience.expired():
                 patience.reschedule(0)
 
         if self._is_suspended:
@@ -76,7 +80,7 @@ class SessionRun:
     def on(self, session: AmplifierSession) -> Iterator[None]:
         """The run has this session; afterwards what its loop has not read is nobody's there."""
         token = session.coordinator.cancellation
-        self._session = session
+        self.session = session
         self._stop.register_child(token)
         try:
             yield
@@ -84,7 +88,7 @@ class SessionRun:
             self._stop.unregister_child(token)
             token.reset()
             self._give_up_unread()
-            self._session = None
+            self.session = None
 
     async def tell_cut(self, on_progress: ProgressCallback | None) -> str:
         """Tell the end of a run that was cut before its loop began, as that would."""

@@ -89,7 +89,7 @@ class InProcessSessionManager:
         async def work(session: AmplifierSession) -> str:
             return await session.execute(prompt, message_id=message_id, on_progress=on_progress)
 
-        return await self._run(Key(conversation_id, instance_name), fence, work, on_progress)
+        return await self._run(Key(conversation_id, instance_name), fence, SessionRun(), work, on_progress)
 
     async def resume(
         self,
@@ -108,11 +108,12 @@ class InProcessSessionManager:
 
         async def work(session: AmplifierSession) -> str:
             can_resume = hasattr(session.coordinator.get("orchestrator"), "resume")
-            if not can_resume or not await session.coordinator.get("context").get_messages():
+            if not can_resume or not await _rows(session):
                 raise Interrupted
             return await session.resume(on_progress=on_progress)
 
-        return await self._run(Key(conversation_id, instance_name), fence, work, on_progress)
+        run = SessionRun(is_resumed=True)
+        return await self._run(Key(conversation_id, instance_name), fence, run, work, on_progress)
 
     async def delivered(
         self, instance_name: str, conversation_id: str, ids: Collection[str], *, fence: int | None = None
@@ -124,16 +125,20 @@ class InProcessSessionManager:
             LeaseLost: as in `execute`.
         """
         key = Key(conversation_id, instance_name)
+        run = self._runs.get(key)
         try:
-            await self._workspaces.prepare(conversation_id)
-            session = await self._live.take(key, fence)
-            try:
-                rows = await session.coordinator.get("context").get_messages()
-            finally:
-                await self._live.give_back(key, session)
+            session = run.session if run else None
+            if session is not None:
+                rows = await _rows(session)
+            else:
+                session = await self._set_up(key, fence)
+                try:
+                    rows = await _rows(session)
+                finally:
+                    await self._live.give_back(key, session)
         except Exception as e:  # the border to the thread
             raise _told(e, key) from e
-        return frozenset(ids).intersection(*[{each for row in rows for each in delivered_in(row)}])
+        return frozenset(ids).intersection(each for row in rows for each in delivered_in(row))
 
     def inject(self, instance_name: str, conversation_id: str, steer: Steer) -> bool:
         """Hand a steer to the running loop; whether it took it.
@@ -187,12 +192,13 @@ class InProcessSessionManager:
         self,
         key: Key,
         fence: int | None,
+        run: SessionRun,
         work: Callable[[AmplifierSession], Awaitable[str]],
         on_progress: ProgressCallback | None,
     ) -> str:
         if key in self._runs:
             raise RunFailed("I am still at work on the message before this one.")
-        run = self._runs[key] = SessionRun()
+        self._runs[key] = run
         try:
             session = await run.unless_cut(lambda: self._set_up(key, fence))
             if session is None:
@@ -234,6 +240,11 @@ class InProcessSessionManager:
                 problems = await find_problems(mount_plan(instance, self._default_provider, Path(folder)))
             if problems:
                 raise ConfigError(f"instances.{name}: {' '.join(problems)}")
+
+
+async def _rows(session: AmplifierSession) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = await session.coordinator.get("context").get_messages()
+    return rows
 
 
 async def _log_load_failure(_event: str, data: dict[str, Any]) -> HookResult:

@@ -18,6 +18,13 @@ local function clock()
     return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 end
 
+-- One that is higher than all that were given before, even where the conversation was forgotten meanwhile.
+local function next_token()
+    local time = redis.call('TIME')
+    local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+    return math.max(tonumber(redis.call('HGET', KEYS[1], 'token') or '0') + 1, now)
+end
+
 local function whole(number)
     return string.format('%.0f', number)
 end
@@ -123,9 +130,8 @@ if (owner and owner ~= ARGV[5]) or is_late(ARGV[3], ARGV[4]) then
     return false
 end
 local until_then = whole(now + tonumber(ARGV[6]))
-local token = whole(math.max(tonumber(redis.call('HGET', KEYS[1], 'token') or '0') + 1, now))
+local token = whole(next_token())
 redis.call('HSET', KEYS[1], 'owner', ARGV[5], 'token', token, 'until', until_then, 'due', until_then)
-redis.call('HDEL', KEYS[1], 'back')
 last(ARGV[1], ARGV[2])
 return {token, redis.call('HGETALL', KEYS[1]), redis.call('ZRANGE', KEYS[2], 0, -1)}
 """

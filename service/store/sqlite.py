@@ -10,6 +10,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Self
 
 from orchestrator_interactive.interactions.errors import StoreError
+from orchestrator_interactive.interactions.stores import sqlite_file
 from orchestrator_interactive.interactions.stores.sqlite_database import Database
 from service.store import sqlite_steps as steps
 
@@ -133,9 +134,13 @@ def _locked(path: Path) -> int:
     """The lock beside the file, taken.
 
     Raises:
-        StoreError: another process has it.
+        StoreError: another process has it, or there can be none.
     """
-    lock = os.open(f"{path}.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    beside = path.with_name(f"{path.name}.lock")
+    try:
+        lock = os.open(beside, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError as e:
+        raise StoreError(sqlite_file.problem(beside, e)) from e
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as e:

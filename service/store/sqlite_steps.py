@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from connector.protocols import Changes
 
 _SCHEMA = (
-    # `owner` is blank once the lease was given back, and `back` then its token. `todo`: there is something to do;
-    # `due`: when others may be told so. Times are in seconds since the epoch.
+    # `owner` is blank once the lease was given back; `back` is the token that was given back last. `todo`: there is
+    # something to do; `due`: when others may be told so. Times are in seconds since the epoch.
     """CREATE TABLE IF NOT EXISTS run_conversations (
         id INTEGER PRIMARY KEY AUTOINCREMENT, conversation TEXT NOT NULL UNIQUE, agent TEXT,
         seq INTEGER NOT NULL DEFAULT 0, held INTEGER NOT NULL DEFAULT 0, run TEXT,
@@ -38,7 +38,7 @@ _BEGIN = "INSERT INTO run_conversations (conversation, changed) VALUES (?, ?) RE
 _ADD = "INSERT OR IGNORE INTO run_entries VALUES (?, ?, ?, ?, ?, NULL) RETURNING seq"
 _GROW = """UPDATE run_conversations SET seq = ?, agent = coalesce(?, agent), todo = ?, due = iif(?, ?, due), changed = ?
     WHERE id = ?"""
-_CLAIM = "UPDATE run_conversations SET token = ?, owner = ?, until = ?, due = ?, back = NULL WHERE id = ?"
+_CLAIM = "UPDATE run_conversations SET token = ?, owner = ?, until = ?, due = ? WHERE id = ?"
 _RENEW = """UPDATE run_conversations SET until = ?, due = ?
     WHERE conversation = ? AND token = ? AND owner IS NOT NULL RETURNING seq"""
 _OWNED = "SELECT id, seq FROM run_conversations WHERE conversation = ? AND token = ? AND owner IS NOT NULL"
@@ -97,7 +97,7 @@ def claim(file: sqlite3.Connection, now: float, conversation_id: str, owner: str
         if current not in (None, owner) and until > now:
             return None
         # A conversation that was forgotten and begins again does not count below the tokens it had.
-        token = max(token + 1, int(now * 1000))
+        token = max(token + 1, int(now * 1_000_000))
         file.execute(_CLAIM, (token, owner, now + lease_s, now + lease_s, number))
         ((run,),) = file.execute("SELECT run FROM run_conversations WHERE id = ?", (number,))
         posts = file.execute("SELECT part, content FROM run_posts WHERE conversation = ?", (number,)).fetchall()

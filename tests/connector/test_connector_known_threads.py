@@ -113,13 +113,36 @@ async def test_a_direct_message_goes_on_with_the_instance_that_it_was_with(start
         assert await ended(await sessions.next_run()) == ("beta", "hello again")
 
 
+def deliver(slack: LocalSlack, ts: str, text: str) -> None:
+    """Hand the app the event of one of Ana's messages, as Slack does once more."""
+    event = {"type": "message", "user": slack.person("ana").id, "text": text, "ts": ts, "event_ts": ts}
+    event |= {"channel": slack.channel("general").id, "team": slack.team_id}
+    payload = {"type": "event_callback", "team_id": slack.team_id, "event_id": "Ev1", "event": event}
+    slack.socket_mode.delivery.offer(Envelope("again", "events_api", payload, 1))
+
+
 async def test_what_came_in_again_after_a_restart_is_known(slack, started, ana, thread):
     async with started() as sessions:
-        event = {"type": "message", "user": slack.person("ana").id, "text": f"<@{slack.bot_user_id}> beta: look"}
-        again = event | {"ts": thread, "event_ts": thread, "channel": slack.channel("general").id}
-        payload = {"type": "event_callback", "team_id": slack.team_id, "event_id": "Ev1", "event": again}
-        slack.socket_mode.delivery.offer(Envelope("again", "events_api", payload, 1))
+        deliver(slack, thread, f"<@{slack.bot_user_id}> beta: look")
         await slack.until(lambda _: not slack.socket_mode.delivery.outstanding)
         await ana.say("general", "@alpha elsewhere")
         assert await ended(await sessions.next_run()) == ("alpha", "elsewhere")
     assert sessions.prompts == ["elsewhere"]
+
+
+async def test_a_reply_that_overtakes_the_first_message_of_its_thread_is_for_the_same_agent(slack, started, ana):
+    """The first one was on its way to a process that was killed."""
+    root = await ana.say("general", "@alpha beta: look")
+    other = await ana.say("general", "nothing for a machine")
+    slack.socket_mode.delivery.close()
+    for thread in (other, root):
+        await ana.say("general", "and the tests", thread=thread)
+    async with started() as sessions:
+        run = await sessions.next_run()
+        assert (run.instance, run.prompt) == ("beta", "look")
+        await run.until(lambda r: [s.text for s in r.steers] == ["and the tests"])
+        deliver(slack, root, f"<@{slack.bot_user_id}> beta: look")
+        await slack.until(lambda _: not slack.socket_mode.delivery.outstanding)
+        await run.read_steers()
+        await ended(run)
+    assert sessions.prompts == ["look"]

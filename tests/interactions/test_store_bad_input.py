@@ -16,15 +16,15 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from stored_logs import KEY, indices, plant, state, states
+from stored_logs import KEY, TREE, indices, plant, state, states
 
 from orchestrator_interactive.interactions import InteractionStack
-from orchestrator_interactive.interactions.errors import StoreError, Unreadable
+from orchestrator_interactive.interactions.errors import Fenced, StoreAway, StoreError, Unreadable
 from orchestrator_interactive.interactions.records import Key, damaged
 from orchestrator_interactive.interactions.states import UserMessageState
 from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.interactions.stores.base import Change
-from orchestrator_interactive.interactions.tree import Piece
+from orchestrator_interactive.interactions.tree import Piece, written
 
 OTHER = Key("other", "beta")
 JSON = st.recursive(
@@ -32,6 +32,26 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=8) | st.dictionaries(st.sampled_from("eolp01"), inner, max_size=4),
     max_leaves=12,
 )
+
+
+# As it was written by the version that had no fences.
+_VERSION_1 = f"""
+CREATE TABLE logs (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, conversation TEXT NOT NULL, agent TEXT NOT NULL,
+    version INTEGER NOT NULL, end INTEGER NOT NULL, written REAL NOT NULL, UNIQUE (conversation, agent));
+CREATE TABLE trees (log INTEGER PRIMARY KEY, tree TEXT NOT NULL);
+CREATE TABLE nodes (
+    log INTEGER NOT NULL, segment INTEGER NOT NULL, idx INTEGER NOT NULL,
+    v INTEGER NOT NULL, t TEXT NOT NULL, ts REAL NOT NULL, compressed INTEGER NOT NULL, data NOT NULL,
+    about TEXT NOT NULL, PRIMARY KEY (log, segment, idx));
+CREATE TABLE agents (id TEXT PRIMARY KEY, config TEXT NOT NULL) WITHOUT ROWID;
+PRAGMA application_id = 0x61736C67;
+PRAGMA user_version = 1;
+INSERT INTO logs VALUES (7, '{KEY.conversation_id}', 'alpha', 1, 1, 1000.0);
+INSERT INTO trees VALUES (7, '{json.dumps(written(TREE))}');
+INSERT INTO nodes VALUES (7, 0, 0, 1, 'Said', 1000.0, 0, '{{}}', '{{"e": 1}}');
+INSERT INTO agents VALUES ('a', '{{}}');
+"""  # noqa: S608 - all of it stands in these tests
 
 
 async def _made(path, nodes=()):
@@ -115,6 +135,22 @@ async def test_a_file_of_a_newer_version_is_refused(tmp_path):
     assert path.read_bytes() == before
 
 
+async def test_a_file_of_version_1_is_brought_up_to_date_and_has_what_it_had(tmp_path):
+    path = tmp_path / "logs.db"
+    with closing(sqlite3.connect(path)) as file, file:
+        file.executescript(_VERSION_1)
+    first, second = await asyncio.gather(*[open_store(f"sqlite:{path}") for _ in range(2)])
+    assert (await first.load(KEY)).tree.head.end == 1
+    await first.fence(KEY, 2)
+    with pytest.raises(Fenced):
+        await second.commit(KEY, Change(1, 2, 1000.0, nodes=states(1, 2), fence=1))
+    await second.commit(KEY, Change(1, 2, 1000.0, nodes=states(1, 2), fence=2))
+    assert await indices(first, KEY) == [0, 1]
+    assert await first.agents() == {"a": "{}"}
+    for store in (first, second):
+        await store.aclose()
+
+
 async def test_a_file_that_was_replaced_while_it_was_open_is_told(tmp_path):
     path, copy = tmp_path / "logs.db", tmp_path / "copy.db"
     await _made(path, states(0, 1))
@@ -154,7 +190,7 @@ async def test_a_file_that_somebody_keeps_locked_is_told(tmp_path):
         writing = store.commit(KEY, Change(1, 2, 1000.0, nodes=states(1, 2)))
         refused = await asyncio.gather(writing, open_store(f"sqlite:{path}"), return_exceptions=True)
     for each in refused:
-        assert isinstance(each, StoreError)
+        assert isinstance(each, StoreAway)
         assert "another process has held it locked for 5 seconds. Try again" in str(each)
     assert await indices(store, KEY) == [0]
     await store.commit(KEY, Change(1, 2, 1000.0, nodes=states(1, 2)))

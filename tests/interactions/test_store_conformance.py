@@ -1,4 +1,4 @@
-"""What a log store promises, asked of all three."""
+"""What a log store promises, asked of all of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import math
 import pytest
 from stored_logs import KEY, TREE, indices, plant, state, states
 
-from orchestrator_interactive.interactions.errors import StoreError, WriteConflict
+from orchestrator_interactive.interactions.errors import Fenced, StoreError, WriteConflict
 from orchestrator_interactive.interactions.records import Flow, Key, Node, OpenCall
 from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.interactions.stores.base import Change
@@ -88,6 +88,62 @@ async def test_of_many_who_write_at_once_one_wins(store):
     ended = await asyncio.gather(*map(write, range(20)), return_exceptions=True)
     (won,) = [each for each in ended if not isinstance(each, WriteConflict)]
     assert await store.read(KEY, 0, 0, 20) == won
+    assert (await store.load(KEY)).version == 1
+
+
+async def test_a_change_that_is_asked_for_again_is_written_once(store):
+    first = Change(0, 1, 1000.0, TREE, states(0, 1))
+    await store.commit(KEY, first)
+    await store.commit(KEY, first)
+    assert (await store.load(KEY)).version == 1
+    second = Change(1, 2, 1000.0, nodes=states(1, 2))
+    await store.commit(KEY, second)
+    await store.commit(KEY, second)
+    with pytest.raises(WriteConflict):
+        await store.commit(KEY, Change(1, 2, 1000.0, nodes=states(1, 2)))
+    assert await indices(store, KEY) == [0, 1]
+    assert (await store.load(KEY)).version == 2
+
+
+async def test_who_has_a_lower_token_than_the_logs_fence_writes_nothing(store):
+    await plant(store, KEY, states(0, 1))
+    await store.fence(KEY, 5)
+    await store.fence(KEY, 5)
+    with pytest.raises(Fenced, match="Another owner has taken conversation"):
+        await store.commit(KEY, Change(1, 2, 1000.0, nodes=states(1, 2), fence=4))
+    with pytest.raises(Fenced):
+        await store.fence(KEY, 4)
+    assert await indices(store, KEY) == [0]
+    await store.commit(KEY, Change(1, 2, 1000.0, nodes=states(1, 2), fence=5))
+    await store.commit(KEY, Change(2, 3, 1000.0, nodes=states(2, 3)))
+    await store.fence(KEY, 1_795_289_712_296_355)
+    with pytest.raises(Fenced):
+        await store.commit(KEY, Change(3, 4, 1000.0, nodes=states(3, 4), fence=1_795_289_712_296_354))
+    assert await indices(store, KEY) == [0, 1, 2]
+
+
+async def test_a_fence_is_no_log_and_stands_before_it_and_after_it(store):
+    await store.fence(KEY, 5)
+    assert await store.load(KEY) is None
+    assert await store.keys() == []
+    assert await _scanned(store) == []
+    with pytest.raises(Fenced):
+        await store.commit(KEY, Change(0, 1, 1000.0, TREE, states(0, 1), fence=4))
+    await plant(store, OTHER)
+    await store.commit(KEY, Change(0, 1, 1000.0, TREE, states(0, 1), fence=6))
+    await store.remove(KEY, 1)
+    assert await store.keys() == [OTHER]
+    with pytest.raises(Fenced):
+        await store.commit(KEY, Change(0, 1, 1000.0, TREE, states(0, 1), fence=4))
+    await plant(store, KEY, states(0, 1))
+    assert await indices(store, KEY) == [0]
+
+
+async def test_a_change_that_was_written_before_a_higher_fence_is_done_when_it_is_asked_for_again(store):
+    change = Change(0, 1, 1000.0, TREE, states(0, 1), fence=4)
+    await store.commit(KEY, change)
+    await store.fence(KEY, 5)
+    await store.commit(KEY, change)
     assert (await store.load(KEY)).version == 1
 
 

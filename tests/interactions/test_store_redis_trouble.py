@@ -15,7 +15,7 @@ from redis_server import redis_server
 from stored_logs import KEY, indices, plant, state, states
 
 from orchestrator_interactive.interactions import InteractionStack
-from orchestrator_interactive.interactions.errors import StoreError, WriteConflict
+from orchestrator_interactive.interactions.errors import StoreAway, StoreError, WriteConflict
 from orchestrator_interactive.interactions.records import Key, damaged
 from orchestrator_interactive.interactions.states import UserMessageState
 from orchestrator_interactive.interactions.stores import open_store
@@ -144,7 +144,7 @@ async def test_a_server_that_comes_back_is_used_again():
         async with _opened(server.url) as store:
             await asyncio.gather(*[plant(store, Key(f"c{number}", "a")) for number in range(20)])
             server.kill()
-            with pytest.raises(StoreError, match=r"See whether it runs.*Whether the change was written is not known"):
+            with pytest.raises(StoreAway, match=r"See whether it runs.*Whether the change was written is not known"):
                 await plant(store, KEY)
             with pytest.raises(StoreError, match="See whether it runs"):
                 await store.load(KEY)
@@ -172,7 +172,7 @@ async def test_a_server_that_does_not_answer_is_given_up_on():
             await plant(store, KEY)
             os.kill(server.pid, signal.SIGSTOP)
             async with asyncio.timeout(9):
-                with pytest.raises(StoreError, match="does not answer within 5 seconds"):
+                with pytest.raises(StoreAway, match="does not answer within 5 seconds"):
                     await store.load(KEY)
             os.kill(server.pid, signal.SIGCONT)
             assert (await store.load(KEY)).version == 1
@@ -231,6 +231,42 @@ async def test_a_reply_that_is_lost_for_good_leaves_the_outcome_open(redis, redi
         with pytest.raises(StoreError, match="Whether the change was written is not known: look at"):
             await store.commit(KEY, Change(1, 1, 1000.0, nodes=[state(0)]))
         assert await indices(store, KEY) == [0]
+
+
+async def test_a_change_whose_reply_was_lost_for_good_is_written_once_when_it_is_asked_for_again(redis, redis_url):
+    async with lossy_proxy(redis.port) as proxy, _opened(proxy.url) as store:
+        await plant(store, KEY)
+        change = Change(1, 1, 1000.0, nodes=[state(0)])
+        proxy.lose(b"EVALSHA", 9)
+        with pytest.raises(StoreAway):
+            await store.commit(KEY, change)
+        proxy.lose(b"", 0)
+        await store.commit(KEY, change)
+        assert (await store.load(KEY)).version == 2
+
+
+async def test_what_does_not_pass_by_itself_is_not_away(redis, redis_url):
+    async with _opened(redis_url) as store:
+        redis.ask("SET", LOG, "theirs")
+        redis.ask("CONFIG", "SET", "maxmemory", "1")
+        try:
+            for work in (store.load(KEY), store.save_agent("a", "{}")):
+                with pytest.raises(StoreError) as refused:
+                    await work
+                assert not isinstance(refused.value, StoreAway)
+        finally:
+            redis.ask("CONFIG", "SET", "maxmemory", "0")
+
+
+async def test_the_fence_of_a_log_that_is_not_there_is_kept_for_a_week(redis, redis_url):
+    async with _opened(redis_url) as store:
+        await store.fence(KEY, 5)
+        assert redis.ask("TTL", LOG) == 7 * 86400
+        await plant(store, KEY)
+        await store.fence(KEY, 6)
+        assert redis.ask("TTL", LOG) == -1
+        await store.remove(KEY, 1)
+        assert redis.ask("TTL", LOG) == 7 * 86400
 
 
 async def test_a_script_that_the_server_has_forgotten_is_sent_again(redis, redis_url):

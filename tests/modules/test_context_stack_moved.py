@@ -9,7 +9,7 @@ import pytest
 from context_rows import a_coordinator, from_hook, late, said, steer, user
 from stack_house import TURN, House, add
 
-from orchestrator_interactive.interactions.errors import WriteConflict
+from orchestrator_interactive.interactions.errors import Fenced, WriteConflict
 from orchestrator_interactive.interactions.states import AgentCallState, AgentResultState
 from orchestrator_interactive.kernel import events
 from orchestrator_interactive.kernel.hooks import HookRegistry
@@ -122,6 +122,57 @@ async def test_after_a_run_that_was_stopped_the_next_one_goes_on_from_there() ->
     assert await context.get_messages() == TURN[:1]
     await add(context, steer("Left behind"), user("Once more."))
     assert await context.get_messages() == [TURN[0], steer("Left behind"), user("Once more.")]
+
+
+async def test_a_run_that_is_resumed_goes_on_from_there(house: House) -> None:
+    context = house.context()
+    await add(context, *TURN[:2])
+    await house.stack().rewind(0)
+    await context.on_run(events.EXECUTION_START, {"resumed": True})
+    assert await context.get_messages() == TURN[:1]
+    await add(context, said("Hello."))
+    assert await house.context().get_messages() == [TURN[0], said("Hello.")]
+
+
+async def test_once_it_has_read_where_it_goes_on_it_is_as_any_other(house: House) -> None:
+    context = house.context()
+    await add(context, *TURN[:2])
+    await context.on_run(events.EXECUTION_START, {"resumed": True})
+    assert await context.get_messages() == TURN[:2]
+    await house.stack().rewind(0)
+    with pytest.raises(WriteConflict, match="changed from elsewhere while I was at work"):
+        await context.add_message(TURN[2])
+    await context.on_run(events.EXECUTION_START, {"resumed": True})
+    await context.get_messages()
+    await add(context, said("Hello."))
+    assert await house.context().get_messages() == [TURN[0], said("Hello.")]
+
+
+async def test_another_process_goes_on_with_a_run_where_it_was_killed(house: House) -> None:
+    await add(house.context(), *TURN[:3])
+    other = house.context()
+    await other.on_run(events.EXECUTION_START, {"resumed": True})
+    assert await other.get_messages() == TURN[:3]
+    await add(other, *TURN[3:])
+    assert await house.context().get_messages() == TURN
+
+
+@pytest.mark.parametrize("row", [user("Once more."), steer("Faster"), said("And so on.")])
+async def test_who_has_lost_the_conversation_writes_nothing_more_not_even_what_a_run_begins_with(
+    house: House, row: Row
+) -> None:
+    stack = house.stack()
+    context = StackContext(StackOptions(), HookRegistry(), stack)
+    await stack.fence(1)
+    await add(context, *TURN)
+    await house.stack().fence(2)
+    for _ in range(2):
+        with pytest.raises(Fenced):
+            await context.add_message(row)
+    await context.on_run(events.EXECUTION_START, {})
+    with pytest.raises(Fenced):
+        await context.add_message(row)
+    assert await house.context().get_messages() == TURN
 
 
 async def test_of_two_processes_one_wins_and_the_other_goes_on_after_it(house: House) -> None:

@@ -103,12 +103,12 @@ class TestTheBeginning:
         assert agent.events.names()[:2] == ["provider:response", "tool:pre"]
         assert await results(agent) == {"a": "seen"}
 
-    async def test_results_stand_in_call_order_among_those_of_other_tools(self) -> None:
+    async def test_its_result_stands_at_once_and_those_of_other_tools_follow(self) -> None:
         calls = [ToolCallBlock(id=i, name=name, input={"text": i}) for i, name in zip("abc", ["do", "look", "do"])]  # noqa: B905
         tools = [echo("do"), _harmless(echo("look"))]
         agent = await make_agent(streaming("Let me. ", *calls, then=answer(*calls)), say("ok"), tools=tools)
         await agent.run()
-        assert list((await results(agent)).items()) == [("a", "a"), ("b", "b"), ("c", "c")]
+        assert list((await results(agent)).items()) == [("b", "b"), ("a", "a"), ("c", "c")]
         assert [data["id"] for data in agent.progress.of("tool:start")] == ["b", "a", "c"]
         assert agent.provider.prefix_breaks() == []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from killed_runs import HARMLESS, Photographed, Process, World, all_is_well, tex
 from orchestrator_interactive import Injection
 from orchestrator_interactive.kernel import HookResult
 from orchestrator_interactive.kernel.messages import TextBlock, ThinkingBlock, ToolCallBlock
+from orchestrator_interactive.rows import delivered_in
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -38,6 +40,8 @@ MESSAGES = st.lists(st.builds(_Message, TICKS, st.booleans()), max_size=4)
 ENDS = st.none() | st.tuples(st.sampled_from(["graceful", "immediate", "suspend"]), TICKS)
 
 
+# How an answer ends that is complete.
+WHOLE = re.compile(r"(say|last words) \d+$")
 # Where hooks have something to add to the conversation.
 REMARKS = ("execution:start", "provider:response", "tool:post")
 
@@ -93,18 +97,16 @@ class _Played:
         return steps + [self._says(f"last words {number}") for number in range(60)]
 
     def _step(self, kind: str, number: int) -> Step:
+        if tools := {"tools": ("do", HARMLESS, "do"), "slow tool": ("slow", "do"), "harmless": (HARMLESS,) * 2}.get(
+            kind
+        ):
+            return self._calls(number, *tools)
         match kind:
             case "cut":
                 return self._says(f"half {number} ", finish_reason="max_tokens")
             case "thought":
                 thinking = ThinkingBlock(thinking="hm", signature="s")
                 return self._says(f"thought {number} ", thinking, finish_reason="max_tokens")
-            case "tools":
-                return self._calls(number, "do", HARMLESS, "do")
-            case "slow tool":
-                return self._calls(number, "slow", "do")
-            case "harmless":
-                return self._calls(number, HARMLESS, HARMLESS)
             case "refused":
                 return self._says(f"no {number}", finish_reason="refusal")
         return self._says(f"say {number}")
@@ -159,28 +161,50 @@ def test_what_people_were_told_in_which_order_stands_in_the_rows(
     asyncio.run(_numbered(sayings, messages, end, remarks=remarks))
 
 
-async def _resumed_from_everywhere(
-    sayings: list[str], messages: list[_Message], end: tuple[str, int] | None, *, remarks: bool
-) -> None:
-    world = World()
+async def _photographed(world: World, played: _Played, *, remarks: bool) -> tuple[str, list[World]]:
+    """The answer, and what a process finds that comes after this one was killed, whenever that was."""
     world.store = store = Photographed(world)
-    first = _Played(world, sayings, messages, end)
-    store.on_commit = first.tick
-    await first.play(remarks=remarks)
+    store.on_commit = played.tick
+    answered = await played.play(remarks=remarks)
     all_is_well(await world.rows(), world)
     store.take()
-    for picture in store.pictures:
-        second = _Played(picture, sayings, [], None)
-        answered = await second.play(remarks=remarks)
-        rows = await picture.rows()
-        picture.read = [*dict.fromkeys([*picture.read, *second.process.texts(answered)])]
-        all_is_well(rows, picture, picture)
-        assert texts_in(rows) == second.process.texts(answered)
-        assert second.process.end["status"] in ("success", "incomplete", "cancelled")
-        assert (second.process.end["status"] == "cancelled") == picture.is_stopped
-        if not picture.is_stopped:
-            assert await _Played(picture, sayings, [], None).play() == answered
-            assert await picture.rows() == rows
+    return answered, store.pictures
+
+
+async def _gone_on_with(world: World, sayings: list[str], *, remarks: bool) -> str:
+    """The answer of the process that goes on."""
+    played = _Played(world, sayings, [], None)
+    answered = await played.play(remarks=remarks)
+    rows, status = await world.rows(), played.process.end["status"]
+    all_is_well(rows, world)
+    assert texts_in(rows) == played.process.texts(answered)
+    assert all(text in played.process.texts(answered) for text in world.read)
+    assert (status == "cancelled") == world.is_stopped
+    assert status in ("incomplete", "cancelled") or WHOLE.search(answered)
+    if not world.is_stopped:
+        assert {each.id for each in world.written} <= {each for row in rows for each in delivered_in(row)}
+        assert await _Played(world, sayings, [], None).play() == answered
+        assert await world.rows() == rows
+    return answered
+
+
+async def _killed(sayings: list[str], messages: list[_Message], end: tuple[str, int] | None, *, remarks: bool) -> None:
+    world = World()
+    undisturbed, pictures = await _photographed(world, _Played(world, sayings, messages, end), remarks=remarks)
+    for picture in pictures:
+        answered = await _gone_on_with(picture, sayings, remarks=remarks)
+        assert answered == undisturbed or messages or end
+
+
+async def _killed_twice(
+    sayings: list[str], messages: list[_Message], ends: list[tuple[str, int] | None], *, at: int
+) -> None:
+    world = World()
+    _, pictures = await _photographed(world, _Played(world, sayings, messages, ends[0]), remarks=False)
+    world = pictures[at % len(pictures)]
+    _, pictures = await _photographed(world, _Played(world, sayings, [], ends[1]), remarks=False)
+    for picture in pictures:
+        await _gone_on_with(picture, sayings, remarks=False)
 
 
 @settings(max_examples=60, deadline=None)
@@ -188,4 +212,12 @@ async def _resumed_from_everywhere(
 def test_killed_after_any_row_it_is_gone_on_with(
     sayings: list[str], messages: list[_Message], end: tuple[str, int] | None, remarks: bool
 ) -> None:
-    asyncio.run(_resumed_from_everywhere(sayings, messages, end, remarks=remarks))
+    asyncio.run(_killed(sayings, messages, end, remarks=remarks))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(SAYINGS, max_size=5), MESSAGES, st.lists(ENDS, min_size=2, max_size=2), st.integers(0, 30))
+def test_so_it_is_where_the_next_process_is_killed_or_stopped_too(
+    sayings: list[str], messages: list[_Message], ends: list[tuple[str, int] | None], at: int
+) -> None:
+    asyncio.run(_killed_twice(sayings, messages, ends, at=at))

@@ -1,4 +1,4 @@
-"""Batches of tool calls: side by side, results in call order, one result for every call."""
+"""Batches of tool calls: side by side, each result as it comes, one result for every call."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from agents import acting, answer, call, echo, faults, gated, make_agent, raising, returning, say, soon, use
+from agents import acting, answer, call, echo, faults, gated, make_agent, raising, returning, say, use
 
 from orchestrator_interactive.kernel import HookResult, ToolResult
 from orchestrator_interactive.kernel.messages import ImageBlock, TextBlock, ToolCall, ToolCallBlock
@@ -24,17 +24,25 @@ async def test_tools_run_side_by_side() -> None:
     assert await agent.run() == "ok"
 
 
-async def test_results_stand_in_call_order_whichever_ends_first() -> None:
-    first, second = asyncio.Event(), asyncio.Event()
-    slow, quick = gated(first, "slow"), gated(second, "quick")
-    agent = await make_agent(call(use("slow", "a"), use("quick", "b")), say("ok"), tools=[slow, quick])
-    agent.progress.act_on("tool:end", first.set)
-    run = agent.start()
-    await slow.started()
-    second.set()
-    await soon(run)
-    assert [data["tool"] for data in agent.progress.of("tool:end")] == ["quick", "slow"]
-    assert await _results(agent) == [("a", "slow"), ("b", "quick")]
+async def test_a_result_stands_as_soon_as_it_is_there() -> None:
+    first = asyncio.Event()
+    slow = gated(first, "slow")
+    agent = await make_agent(call(use("slow", "a"), use("quick", "b")), say("ok"), tools=[slow, echo("quick")])
+
+    async def go_on(row: dict[str, Any]) -> None:
+        if row.get("tool_call_id") == "b":
+            first.set()
+
+    agent.context.after = go_on
+    assert await agent.run() == "ok"
+    assert await _results(agent) == [("b", "quick"), ("a", "slow")]
+
+
+async def test_results_that_are_there_at_the_same_time_stand_in_call_order() -> None:
+    tools = [echo("one"), echo("two")]
+    agent = await make_agent(call(use("one", "a"), use("two", "b")), say("ok"), tools=tools)
+    await agent.run()
+    assert await _results(agent) == [("a", "one"), ("b", "two")]
 
 
 async def test_a_tool_that_fails_takes_no_sibling_down() -> None:

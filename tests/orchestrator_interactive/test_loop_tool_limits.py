@@ -76,7 +76,9 @@ class TestTime:
         agent = await make_agent(batch, say("ok"), tools=tools)
         asyncio.get_running_loop().call_later(60, gate.set)
         assert await agent.start() == "ok"
-        assert list((await results(agent)).values())[1:] == ["slow", "quick"]
+        outcomes = await results(agent)
+        assert list(outcomes) == ["c", "a", "b"]
+        assert (outcomes["b"], outcomes["c"]) == ("slow", "quick")
 
     @in_virtual_time
     async def test_one_that_is_deaf_does_not_hold_the_run_and_reports_nothing_afterwards(self) -> None:

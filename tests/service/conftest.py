@@ -1,4 +1,4 @@
-"""The stage of these tests; besides, the event loop in virtual time lies beside the simulation, within reach of them."""
+"""The stage of these tests, and the event loop in virtual time, which lies beside the simulation."""
 
 from __future__ import annotations
 

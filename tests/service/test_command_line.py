@@ -32,6 +32,11 @@ async def test_a_token_of_the_wrong_kind_is_named():
     assert line == "SLACK_BOT_TOKEN does not begin with xoxb-: it is another kind of token."
 
 
+async def test_a_store_that_keeps_nothing_is_refused():
+    line = one_line(await run_command("run", env={**TOKENS, "AMPLIFIER_SLACK_STORE": "memory:"}), 2)
+    assert line.startswith("AMPLIFIER_SLACK_STORE: `memory:` keeps nothing")
+
+
 async def test_tokens_that_slack_does_not_accept_end_the_command(tmp_path):
     async with LocalSlack() as slack:
         env = {**TOKENS, "SLACK_API_URL": slack.api_url, "HOME": str(tmp_path)}
@@ -56,11 +61,16 @@ async def test_an_unreachable_slack_ends_the_command(tmp_path):
             "instances: {a: {persona: {name: A, emoji: ':owl:', colour: red}}}",
             "instances.a.persona.colour: unknown key",
         ),
-        ("instance: {}", "instance: unknown key; there are: instances, workspace, store, log."),
+        ("instance: {}", "instance: unknown key; there are: instances, workspace, store, log, "),
         ("instances: {a: {persona: {name: A}}}", "instances.a.persona.emoji: is missing."),
         ("instances: {a: {persona: {name: A, emoji: owl}}}", "instances.a.persona.emoji: "),
         ("instances: {}", "instances: "),
         ("log: {level: loud}", "log.level: "),
+        ("idle_evict_s: 0", "idle_evict_s: must be more than 0."),
+        ("shutdown_grace_s: -1", "shutdown_grace_s: must be 0 or more."),
+        ("shutdown_grace_s: .inf", "shutdown_grace_s: must be a number."),
+        ("lease_s: 1.5", "lease_s: must be 2 or more."),
+        ("lease_s: soon", "lease_s: must be a number."),
         ("workspace: {template: nowhere}", "workspace.template: there is no folder"),
         ("- a", "holds no keys"),
         ("a: [", "is not valid YAML"),

@@ -9,8 +9,10 @@ import pytest
 from structlog.testing import capture_logs
 from virtual_time import in_virtual_time
 
+from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.errors import StoreAway, StoreError
 from orchestrator_interactive.interactions.records import Key
+from orchestrator_interactive.interactions.states import UserMessageState
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from service.store.patience import Patience, PatientStore
 
@@ -155,9 +157,6 @@ class Away(MemoryStore):
 
 @in_virtual_time
 async def test_every_method_of_a_log_store_waits():
-    from orchestrator_interactive.interactions import InteractionStack
-    from orchestrator_interactive.interactions.states import UserMessageState
-
     away = Away()
     store = PatientStore(away, Patience())
     key = Key("T:C:1.0", "alpha")

@@ -90,7 +90,7 @@ async def _says(process: asyncio.subprocess.Process) -> str:
 
 async def _claimed(runs: Runs):
     async with asyncio.timeout(15):
-        while (lease := await runs.claim(HERE)) is None:
+        while (lease := await runs.claim(HERE)) is None:  # noqa: ASYNC110 - nobody tells when a lease runs out
             await asyncio.sleep(0.02)
     return lease
 
@@ -146,7 +146,7 @@ async def test_while_the_store_is_away_everything_waits_and_then_goes_on_as_if_n
             losing.cancel()
     assert told(lines) == ["store.away", "store.back"]
     (back,) = (line for line in lines if line["event"] == "store.back")
-    assert back["after_s"] >= 2.5
+    assert back["after_s"] >= 1
 
 
 async def test_a_store_that_hangs_is_waited_for_as_one_that_is_gone(redis):

@@ -1,9 +1,36 @@
 from __future__ import annotations
 
+import asyncio
 import signal
 
 import pytest
-from anthropic_server import AnthropicServer, Gate, text
+from anthropic_server import AnthropicServer, Gate, text, tool_call
+
+# A tool that does not even heed being cancelled.
+HANGING = """
+import asyncio, sys
+from orchestrator_interactive.kernel import ToolResult
+
+class Hang:
+    name = "hang"
+    description = "Hang."
+    input_schema = {"type": "object", "properties": {}}
+
+    async def execute(self, input):
+        print("it hangs", file=sys.stderr, flush=True)
+        while True:
+            try:
+                await asyncio.sleep(3600)
+            except asyncio.CancelledError:
+                pass
+
+async def mount(coordinator, config):
+    await coordinator.mount("tools", Hang(), name="hang")
+"""
+CONFIG = """
+instances: {{alpha: {{persona: {{name: Alpha, emoji: ':owl:'}}, tools: [{{module: hanging, source: {source}}}]}}}}
+shutdown_grace_s: 1
+"""
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -35,10 +62,11 @@ async def test_a_service_whose_slack_is_gone_ends_when_it_is_told_to(slack, stag
     assert slack.bot_token not in service.output
 
 
-async def test_a_run_that_is_cut_by_the_end_of_the_service_is_told_and_nothing_lingers(slack, stage):
+async def test_a_run_that_is_on_when_the_service_ends_is_gone_on_with_by_the_next_one(slack, stage):
     async with AnthropicServer() as model:
         gate = Gate()
         model.reply(text("Half an ", gate, "answer"))
+        model.reply(text("the whole answer"))
         env = {"ANTHROPIC_API_KEY": "sk-ant-of-the-test", "ANTHROPIC_BASE_URL": model.base_url}
         async with stage.serving(**env) as service:
             await service.says("service.ready")
@@ -48,14 +76,34 @@ async def test_a_run_that_is_cut_by_the_end_of_the_service_is_told_and_nothing_l
             steer = await ana.say("general", "and that", thread=ts)
             await slack.until(lambda ws: ws.message("general", steer).reacted("incoming_envelope"))
             assert await service.ended(signal.SIGTERM) == 0
+            assert slack.workspace.message("general", ts).reacted("hourglass_flowing_sand")
         gate.open()
-    assert "Traceback" not in service.output
-    assert "sk-ant-of-the-test" not in service.output
-    assert not slack.workspace.message("general", ts).reacted("hourglass_flowing_sand")
-    (last,) = stage.said(ts)
-    assert last.startswith("🛑 Stopped: the service is shutting down.")
-    assert "1 message" in last, "that it was not read is told"
-    assert "your next message takes them along" not in last, "nothing of it is left when the service starts again"
+        async with stage.serving(**env) as later:
+            await slack.until(lambda _: stage.found(ts, "the whole answer"))
+            await slack.until(lambda ws: not ws.message("general", ts).reacted("hourglass_flowing_sand"))
+            assert await later.ended(signal.SIGTERM) == 0
+    for output in (service.output, later.output):
+        assert "Traceback" not in output
+        assert "sk-ant-of-the-test" not in output
+    assert stage.said(ts) == ["the whole answer"]
+    assert slack.workspace.message("general", steer).reacted("eyes")
+    assert str(model.bodies[-1]["messages"]).count("and that") == 1
+
+
+async def test_a_tool_that_does_not_end_does_not_keep_the_service_from_ending(slack, stage, tmp_path):
+    (tmp_path / "hanging.py").write_text(HANGING)
+    config = tmp_path / "config.yaml"
+    config.write_text(CONFIG.format(source=tmp_path / "hanging.py"))
+    async with AnthropicServer() as model:
+        model.reply(tool_call("hang"))
+        env = {"ANTHROPIC_API_KEY": "sk-ant-of-the-test", "ANTHROPIC_BASE_URL": model.base_url}
+        async with stage.serving("--config", str(config), **env) as service:
+            await service.says("service.ready")
+            await slack.as_person("ana").say("general", "@alpha look")
+            await service.says("it hangs")
+            began = asyncio.get_running_loop().time()
+            await service.ended(signal.SIGTERM, within_s=20)
+            assert asyncio.get_running_loop().time() - began < 1 + 2 + 2, "its grace, two seconds, and a slow machine"
 
 
 async def test_the_end_does_not_wait_for_ever_for_a_slack_that_does_not_answer(slack, stage):

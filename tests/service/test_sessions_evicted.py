@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import tracemalloc
+import os
 from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,6 +22,13 @@ from service.workspaces import Workspaces
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+
+def _resident() -> int:
+    """The memory of this process, in bytes."""
+    gc.collect()
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 @pytest.fixture
 def quiet():
     """Without a line for each thing that is mounted."""
@@ -32,11 +40,11 @@ def quiet():
 @pytest.fixture
 def manager(tmp_path):
     @asynccontextmanager
-    async def manager(idle_evict_s: float, *, noting: bool = True) -> AsyncIterator[InProcessSessionManager]:
-        quick = ModuleConfig(
-            module="quick", source=str(QUICK_MODULE), config={"file": str(tmp_path / "noted")} if noting else {}
+    async def manager(idle_evict_s: float) -> AsyncIterator[InProcessSessionManager]:
+        quick = ModuleConfig(module="quick", source=str(QUICK_MODULE), config={"file": str(tmp_path / "noted")})
+        instance = InstanceConfig(
+            persona=PersonaConfig(name="Alpha", emoji=":owl:"), providers=(quick,), tools=(), hooks=()
         )
-        instance = InstanceConfig(persona=PersonaConfig(name="Alpha", emoji=":owl:"), providers=(quick,))
         workspaces = Workspaces(WorkspaceConfig(root=tmp_path / "files"))
         async with (
             aclosing(await open_store(f"sqlite:{tmp_path}/kept.db")) as store,
@@ -49,14 +57,12 @@ def manager(tmp_path):
 
 
 async def test_a_session_that_rests_ends_after_a_while_and_comes_back_from_the_log(manager, tmp_path):
-    ended = asyncio.Event()
     async with manager(0.01) as sessions:
         await sessions.execute("alpha", "T:C:1.0", "one")
         async with asyncio.timeout(10):
-            while "session:end" not in (tmp_path / "noted").read_text():
+            while "session:end" not in (tmp_path / "noted").read_text():  # noqa: ASYNC110 - the hook only writes
                 await asyncio.sleep(0.005)
         assert await sessions.execute("alpha", "T:C:1.0", "two") == "one | two"
-        ended.set()
     assert (tmp_path / "noted").read_text().split() == ["session:start", "session:end", "session:resume", "session:end"]
 
 
@@ -67,22 +73,30 @@ async def test_a_session_that_is_used_again_in_time_stays(manager, tmp_path):
         assert (tmp_path / "noted").read_text().split() == ["session:start"]
 
 
+async def test_sessions_leave_in_the_order_in_which_they_were_used_last(manager, tmp_path):
+    async with manager(0.2) as sessions:
+        for place in ("1", "2", "1"):
+            await sessions.execute("alpha", f"T:C:{place}", "hello")
+        await asyncio.sleep(0.1)
+        await sessions.execute("alpha", "T:C:1", "again")
+        async with asyncio.timeout(10):
+            while (tmp_path / "noted").read_text().count("session:end") < 1:  # noqa: ASYNC110 - the hook only writes
+                await asyncio.sleep(0.005)
+        assert await sessions.execute("alpha", "T:C:1", "and again") == "hello | hello | again | and again"
+        assert "session:resume" not in (tmp_path / "noted").read_text()
+
+
 @pytest.mark.timeout(300)
-async def test_the_memory_does_not_grow_with_the_conversations_that_rest(manager, quiet):
-    import time
-    async def bytes_of(count: int, idle_evict_s: float) -> float:
-        async with manager(idle_evict_s, noting=False) as sessions:
-            await sessions.execute("alpha", "T:C:0.0", "hello")
-            gc.collect()
-            tracemalloc.start()
-            t=time.perf_counter()
+async def test_ten_thousand_conversations_take_up_no_more_memory_than_a_few(manager, quiet):
+    async def grown(count: int, idle_evict_s: float) -> float:
+        """By how many bytes the memory grew for each of so many conversations."""
+        async with manager(idle_evict_s) as sessions:
+            for number in range(20):  # what is made once
+                await sessions.execute("alpha", f"T:C:0.{number}", "hello")
+            before = _resident()
             for number in range(count):
-                await sessions.execute("alpha", f"T:C:{idle_evict_s}.{number}", "hello")
-            print("each", (time.perf_counter()-t)/count)
-            gc.collect()
-            used, _ = tracemalloc.get_traced_memory()
-            tracemalloc.stop()
-            return used / count
-    print(await bytes_of(200, 900))
-    print(await bytes_of(200, 1e-9))
-    print(await bytes_of(1000, 1e-9))
+                await sessions.execute("alpha", f"T:C:{count}.{number}", "hello")
+            return (_resident() - before) / count
+
+    kept, evicted = await grown(500, 900), await grown(10_000, 1e-6)
+    assert evicted < kept / 5, f"{kept:.0f} bytes for each session that is kept, {evicted:.0f} for each that has left"

@@ -17,8 +17,9 @@ class GatedTool:
     description = "Run the tests."
     input_schema: dict[str, Any] = {"type": "object", "properties": {}}  # noqa: RUF012 - nobody changes it
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, *, side_effect_free: bool = False) -> None:
         self._port = port
+        self.side_effect_free = side_effect_free
 
     def label(self, _input: dict[str, Any]) -> str:
         return "Running the tests"
@@ -38,9 +39,12 @@ async def pass_gate(port: int) -> None:
 
 
 async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> GatedTool:
-    """`port` is the gate of its calls; the mount itself waits at `mount_port`, where that is given."""
+    """`port` is the gate of its calls; the mount itself waits at `mount_port`, where that is given.
+
+    `side_effect_free` says that a call changes nothing.
+    """
     if config.get("mount_port"):
         await pass_gate(config["mount_port"])
-    tool = GatedTool(config["port"])
+    tool = GatedTool(config["port"], side_effect_free=config.get("side_effect_free", False))
     await coordinator.mount("tools", tool)
     return tool

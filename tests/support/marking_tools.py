@@ -44,10 +44,8 @@ class MarkingTool:
         return ToolResult(output=f"done {asked['mark']}")
 
 
-async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> list[MarkingTool]:
+async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> None:
     """`path` is the file."""
     path = Path(config["path"])
-    tools = [MarkingTool("note", path, side_effect_free=False), MarkingTool("look", path, side_effect_free=True)]
-    for tool in tools:
+    for tool in (MarkingTool("note", path, side_effect_free=False), MarkingTool("look", path, side_effect_free=True)):
         await coordinator.mount("tools", tool, name=tool.name)
-    return tools

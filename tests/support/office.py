@@ -6,14 +6,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pydantic import SecretStr
+from service_inside import serving_inside
 from tool_gate import GATED_TOOL, ToolGate
 
-from connector import Instance, Persona, SlackAccess, connected
 from local_slack import LocalSlack
-from orchestrator_interactive.interactions.stores.memory import MemoryStore
-from service.config import InstanceConfig, ModuleConfig, PersonaConfig, WorkspaceConfig
-from service.sessions import InProcessSessionManager
-from service.workspaces import Workspaces
+from service.config import InstanceConfig, ModuleConfig, PersonaConfig, ServiceConfig, WorkspaceConfig
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -73,12 +71,10 @@ async def office(model: AnthropicServer, folder: Path, **loop_options: Any) -> A
         gated = ModuleConfig(module="gated-tool", source=str(GATED_TOOL), config=gates)
         loop = ModuleConfig(module="loop-interactive", config=loop_options)
         tools = (ModuleConfig(module="tool-filesystem"), gated)
-        instance = InstanceConfig(persona=ALPHA, tools=tools, orchestrator=loop)
-        access = SlackAccess(slack.app_token, slack.bot_token, slack.api_url)
-        workspaces = Workspaces(WorkspaceConfig(root=folder))
-        async with (
-            InProcessSessionManager({"alpha": instance}, "provider-anthropic", workspaces, MemoryStore()) as sessions,
-            connected(access, [Instance("alpha", Persona("Alpha", ":owl:"))], sessions),
-        ):
-            await slack.until(lambda ws: ws.bot_online)
+        config = ServiceConfig(
+            instances={"alpha": InstanceConfig(persona=ALPHA, tools=tools, orchestrator=loop)},
+            workspace=WorkspaceConfig(root=folder / "files"),
+            store=SecretStr(f"sqlite:{folder}/office.db"),
+        )
+        async with serving_inside(slack, config):
             yield Office(slack, model, tests, set_up)

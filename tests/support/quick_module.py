@@ -31,10 +31,14 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> None:
     await coordinator.mount("providers", Quick(), name="quick")
 
     async def note(event: str, _data: dict[str, Any]) -> HookResult:
-        with Path(config["file"]).open("a", encoding="utf-8") as file:
-            file.write(f"{event}\n")
+        _add(Path(config["file"]), event)
         return HookResult()
 
     if "file" in config:
         for event in ("session:start", "session:resume", "session:end"):
             coordinator.hooks.register(event, note)
+
+
+def _add(file: Path, line: str) -> None:
+    with file.open("a", encoding="utf-8") as lines:
+        lines.write(f"{line}\n")

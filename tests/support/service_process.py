@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import sys
+import tempfile
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,11 +30,13 @@ class Ended:
 
 async def run_command(*arguments: str, env: Mapping[str, str] | None = None) -> Ended:
     """Run `amplifier-slack` with these arguments to its end. It keeps nothing unless `env` names a store."""
-    process = await _start(
-        [str(BIN / "amplifier-slack"), *arguments], {"AMPLIFIER_SLACK_STORE": "memory:", **(env or {})}
-    )
-    async with asyncio.timeout(30):
-        output, _ = await process.communicate()
+    with tempfile.TemporaryDirectory() as folder:
+        process = await _start(
+            [str(BIN / "amplifier-slack"), *arguments],
+            {"AMPLIFIER_SLACK_STORE": f"sqlite:{folder}/kept.db", **(env or {})},
+        )
+        async with asyncio.timeout(30):
+            output, _ = await process.communicate()
     assert process.returncode is not None
     return Ended(process.returncode, output.decode())
 

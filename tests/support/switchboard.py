@@ -40,8 +40,8 @@ class Line:
 class Switchboard:
     """Stands between the sockets of a workspace and its delivery.
 
-    `lines` are the connections that are open, in the order in which they came. `acknowledged` has the time of the event
-    loop at which an event was acknowledged first.
+    `lines` are the connections that are open, in the order in which they came. `sent` and `acknowledged` have the time
+    of the event loop at which that was so of an event for the first time.
     """
 
     def __init__(self, slack: LocalSlack) -> None:
@@ -50,6 +50,7 @@ class Switchboard:
         self._chosen: Line | None = None
         self._changed = asyncio.Event()
         self.lines: list[Line] = []
+        self.sent: dict[Event, float] = {}
         self.acknowledged: dict[Event, float] = {}
         slack.socket_mode.delivery = self  # type: ignore[assignment]  # it does what that does
 
@@ -80,6 +81,7 @@ class Switchboard:
 
     def note(self, envelope_id: str, event: Event) -> None:
         self._events[envelope_id] = event
+        self.sent.setdefault(event, asyncio.get_running_loop().time())
 
     # What the sockets call.
 

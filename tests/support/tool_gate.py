@@ -10,11 +10,15 @@ GATED_TOOL = Path(__file__).parent / "gated_tool.py"
 
 
 class ToolGate:
-    """`reached` is set once a call waits here, `left` once one has gone away before the gate was opened."""
+    """`reached` is set once a call waits here, `left` once one has gone away before the gate was opened.
+
+    `calls` counts those that came.
+    """
 
     def __init__(self, *, is_open: bool = False) -> None:
         self.reached = asyncio.Event()
         self.left = asyncio.Event()
+        self.calls = 0
         self._opened = asyncio.Event()
         if is_open:
             self._opened.set()
@@ -41,6 +45,7 @@ class ToolGate:
         self.reached.clear()
 
     async def _wait(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.calls += 1
         self.reached.set()
         opened, gone = asyncio.create_task(self._opened.wait()), asyncio.create_task(reader.read())
         await asyncio.wait((opened, gone), return_when=asyncio.FIRST_COMPLETED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,16 +12,13 @@ import pytest
 from anthropic_server import AnthropicServer, Gate, text, thinking, tool_call
 from click.testing import CliRunner
 from playwright.async_api import expect
+from service_inside import serving_inside
 from service_process import Serving
 from stage import Stage
 from tool_gate import GATED_TOOL, ToolGate
 
-from connector import Instance, Persona, SlackAccess, connected
-from orchestrator_interactive.interactions.stores import open_store
 from service.cli import main
 from service.config import load_config
-from service.sessions import InProcessSessionManager
-from service.workspaces import Workspaces
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -67,18 +64,7 @@ class Thread:
     @asynccontextmanager
     async def alive(self) -> AsyncIterator[None]:
         """What `serving` has, in this process: that is quicker."""
-        config = load_config(self.config)
-        access = SlackAccess(self.stage.slack.app_token, self.stage.slack.bot_token, self.stage.slack.api_url)
-        instances = [
-            Instance(name, Persona(one.persona.name, one.persona.emoji)) for name, one in config.instances.items()
-        ]
-        workspaces = Workspaces(config.workspace)
-        async with (
-            aclosing(await open_store(config.store.get_secret_value())) as store,
-            InProcessSessionManager(config.instances, "provider-anthropic", workspaces, store) as sessions,
-            connected(access, instances, sessions, sessions.known),
-        ):
-            await self.stage.slack.until(lambda ws: ws.bot_online)
+        async with serving_inside(self.stage.slack, load_config(self.config)):
             yield
         await self.stage.slack.until(lambda ws: not ws.bot_online)
 
@@ -207,25 +193,27 @@ async def test_a_thread_goes_on_with_the_instance_that_spoke_last_in_it(thread, 
     assert said_by_user(model.bodies[-1]) == ["and you?", "who was that?"], "each has a log of its own"
 
 
-async def test_a_service_that_was_killed_while_a_tool_ran_goes_on_with_the_next_message(thread, model):
+async def test_what_a_killed_service_was_at_is_told_before_the_thread_goes_on(thread, model):
     model.reply(text("The tests first."), tool_call("run_tests", {}, call_id="toolu_1"))
     async with thread.serving() as service:
         await thread.say("@alpha check it")
         await thread.tests.reached.wait()
         assert await service.ended(signal.SIGKILL) == -signal.SIGKILL
     model.reply(text("I do not know what came of the tests."))
+    model.reply(text("Nothing else."))
     async with thread.serving():
-        await thread.say("and?")
         await thread.hears("I do not know what came of the tests.")
-        await thread.stage.slack.until(lambda _: len(thread.stage.said(thread.root)) == 1)  # its status is gone
-        await thread.stage.slack.until(
-            lambda ws: not ws.message("general", thread.root).reacted("hourglass_flowing_sand")
-        )
-    first, call, result = asked(model.bodies[-1])
+        await thread.say("and?")
+        await thread.hears("Nothing else.")
+    assert thread.stage.said(thread.root) == [
+        "🔁 I was interrupted at work. Outcome unknown: Running the tests.",
+        "I do not know what came of the tests.",
+        "Nothing else.",
+    ]
+    first, call, result, *_ = asked(model.bodies[-1])
     assert first["content"][-1]["text"] == "check it"
     assert [block["type"] for block in call["content"]] == ["text", "tool_use"]
     assert (result["content"][0]["tool_use_id"], result["content"][0]["is_error"]) == ("toolu_1", True)
-    assert result["content"][-1]["text"] == "and?"
 
 
 async def test_a_conversation_that_was_rewound_while_it_rested_goes_on_from_there(thread, model):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -15,7 +15,7 @@ from orchestrator_interactive.interactions.errors import StoreAway, StoreError
 from orchestrator_interactive.interactions.stores import redis_url
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+    from collections.abc import Coroutine, Sequence
 
     from orchestrator_interactive.interactions.stores.redis_url import Server
 
@@ -44,6 +44,7 @@ class RedisClient:
         redis: for commands; what they give is `bytes`, and its types allow for much else.
         ttl_s: for how long something is kept after its last change, in seconds; 0: for ever.
         is_cluster: several servers share the keys.
+        free: whoever asks a cluster holds one of these.
     """
 
     def __init__(self, server: Server, redis: Any, *, is_cluster: bool) -> None:
@@ -51,7 +52,7 @@ class RedisClient:
         self.redis = redis
         self.ttl_s = server.ttl_s
         self.is_cluster = is_cluster
-        self._free = asyncio.Semaphore(_AT_ONCE)
+        self.free = asyncio.Semaphore(_AT_ONCE)
         self._underway = 0
         self._is_idle = asyncio.Event()
         self._is_idle.set()
@@ -77,39 +78,20 @@ class RedisClient:
         await client.aclose()
         return cls(server, redis_url.cluster(server), is_cluster=True)
 
-    @contextmanager
-    def underway(self) -> Iterator[None]:
-        """Have closing wait for what is done herein, which may be asked for in several steps."""
-        if not self._is_open and not self._underway:
-            raise StoreError("The conversation log has been closed: open it again.")
-        self._underway += 1
-        self._is_idle.clear()
-        try:
-            yield
-        finally:
-            self._underway -= 1
-            if not self._underway:
-                self._is_idle.set()
+    def underway(self) -> _Underway:
+        """Have closing wait for what is done within this context, which may be asked for in several steps."""
+        return _Underway(self)
 
-    @asynccontextmanager
-    async def asking(self, doubt: str = "") -> AsyncIterator[None]:
-        """Say in a sentence what went wrong; `doubt` is added where the server may have done its work unseen.
+    def asking(self, doubt: str = "") -> _Asking:
+        """Say in a sentence what goes wrong within this context.
+
+        `doubt` is added where the server may have done its work unseen.
 
         Raises:
             StoreAway: the server cannot be reached just now.
             StoreError: it does not do what it was asked for.
         """
-        try:
-            with self.underway():
-                if self.is_cluster:
-                    async with self._free:
-                        yield
-                else:
-                    yield
-        except (exceptions.RedisError, exceptions.RedisClusterException, OSError) as e:
-            problem = redis_url.problem(self.place, e)
-            is_away = redis_url.passes(e)
-            raise (StoreAway(problem + doubt) if is_away else StoreError(problem)) from e
+        return _Asking(self, doubt)
 
     async def run(
         self, script: Script, keys: Sequence[str | bytes], arguments: Sequence[Any] = (), *, doubt: str = ""
@@ -127,6 +109,59 @@ class RedisClient:
         await self._is_idle.wait()
         await self.redis.aclose()
 
+    def _begin(self) -> None:
+        if not self._is_open and not self._underway:
+            raise StoreError("The conversation log has been closed: open it again.")
+        self._underway += 1
+        self._is_idle.clear()
+
+    def _end(self) -> None:
+        self._underway -= 1
+        if not self._underway:
+            self._is_idle.set()
+
+
+# Classes, for every push comes through them: made of generators, they would take ten times as long.
+class _Underway:
+    __slots__ = ("_client",)
+
+    def __init__(self, client: RedisClient) -> None:
+        self._client = client
+
+    def __enter__(self) -> None:
+        self._client._begin()  # noqa: SLF001 - a part of it
+
+    def __exit__(self, *_: object) -> None:
+        self._client._end()  # noqa: SLF001
+
+
+class _Asking:
+    __slots__ = ("_client", "_doubt")
+
+    def __init__(self, client: RedisClient, doubt: str) -> None:
+        self._client = client
+        self._doubt = doubt
+
+    async def __aenter__(self) -> None:
+        self._client._begin()  # noqa: SLF001
+        if self._client.is_cluster:
+            try:
+                await self._client.free.acquire()
+            except BaseException:
+                self._client._end()  # noqa: SLF001
+                raise
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if self._client.is_cluster:
+            self._client.free.release()
+        self._client._end()  # noqa: SLF001
+        if isinstance(error, AttributeError) and self._client.is_cluster:
+            # Where a cluster is down, redis-py closes all its connections, also those that others are just opening.
+            error = exceptions.ClusterDownError(str(error))
+        if isinstance(error, exceptions.RedisError | exceptions.RedisClusterException | OSError):
+            problem = redis_url.problem(self._client.place, error)
+            raise (StoreAway(problem + self._doubt) if redis_url.passes(error) else StoreError(problem)) from error
+
 
 async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
     """Do it, and wait for its end even where the caller is cancelled: what comes next must see what was written."""
@@ -137,6 +172,8 @@ async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
         while not task.done():
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()  # whoever was cancelled does not ask for it
 
 
 async def _is_cluster(redis: Any) -> bool:
@@ -145,7 +182,8 @@ async def _is_cluster(redis: Any) -> bool:
         said = await redis.execute_command("HELLO")
     except exceptions.AuthenticationError:
         raise
-    except exceptions.ResponseError:  # it is older than the command, or keeps it from us
-        return False
+    except exceptions.ResponseError as e:
+        # Else it is older than the command, or keeps it from us.
+        return "not allowed in cluster mode" in str(e)
     told = said if isinstance(said, dict) else dict(zip(said[::2], said[1::2], strict=False))
     return told.get(b"mode", told.get("mode")) in (b"cluster", "cluster")

@@ -90,8 +90,8 @@ def server(url: str) -> Server:
             socket_timeout=TIMEOUT_S,
             socket_connect_timeout=TIMEOUT_S,
             # A connection that the server has cut, or that was cut on the way; answers that are late are not waited
-            # for a second time.
-            retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), 3, (exceptions.ConnectionError,)),
+            # for a second time. It is soon over: who can wait asks again.
+            retry=Retry(ExponentialBackoff(cap=0.5, base=0.02), 3, (exceptions.ConnectionError,)),
         )
         pool.make_connection()  # asks for nothing, but knows the options
     except (TypeError, ValueError):
@@ -115,7 +115,7 @@ def cluster(server: Server) -> RedisCluster:
             max_connections=1000,  # whoever asks bounds them
             socket_timeout=TIMEOUT_S,
             socket_connect_timeout=TIMEOUT_S,
-            retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), 2),
+            retry=Retry(ExponentialBackoff(cap=0.5, base=0.02), 2),
         )
     except (TypeError, exceptions.RedisClusterException):
         raise StoreError(

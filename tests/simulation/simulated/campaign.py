@@ -11,19 +11,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from .scene import STAGES
 from .trial import tried
-from .world import Parts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
+
+    from .trial import Verdict
+
+    Try = Callable[[int], Verdict]
 
 _SEEDS_AT_ONCE = 50
-
-# A run that tells of its end takes no messages.
-_NEVER = ("steer accepted finishing", "urgent steer accepted finishing")
-# What a campaign must have done at every stage of a run before its silence says anything.
-ACTS = ("steer accepted", "urgent steer accepted", "stop graceful", "stop immediate", "cancel", "kill")
 
 
 @dataclass(slots=True)
@@ -40,23 +37,22 @@ class Figures:
         self.failing |= other.failing
         self.tally += other.tally
 
-    def unreached(self) -> list[str]:
-        """What was never done at some stage."""
-        wanted = (f"{act} {stage}" for act in ACTS for stage in (*STAGES, "between steps"))
-        return [each for each in wanted if not self.tally[each] and each not in _NEVER]
+    def unreached(self, wanted: Iterable[str]) -> list[str]:
+        """What never happened of what is to happen before silence says anything."""
+        return [each for each in wanted if not self.tally[each]]
 
 
-def campaign(seeds: range, jobs: int = 1, parts: Parts | None = None) -> Figures:
+def campaign(seeds: range, jobs: int = 1, try_one: Try = tried) -> Figures:
     """Try every seed, in so many processes."""
     figures, began = Figures(), time.perf_counter()
-    for some in _tried_by(jobs, _pieces(seeds), parts or Parts()):
+    for some in _tried_by(jobs, _pieces(seeds), try_one):
         figures.add(some)
     figures.seconds = time.perf_counter() - began
     return figures
 
 
-def _tried_by(jobs: int, pieces: list[range], parts: Parts) -> Iterator[Figures]:
-    try_all = partial(_all_tried, parts=parts)
+def _tried_by(jobs: int, pieces: list[range], try_one: Try) -> Iterator[Figures]:
+    try_all = partial(_all_tried, try_one=try_one)
     if jobs == 1:
         yield from map(try_all, pieces)
         return
@@ -75,10 +71,10 @@ def _pieces(seeds: range) -> list[range]:
     return [seeds[start : start + _SEEDS_AT_ONCE] for start in range(0, len(seeds), _SEEDS_AT_ONCE)]
 
 
-def _all_tried(seeds: Iterable[int], parts: Parts) -> Figures:
+def _all_tried(seeds: Iterable[int], try_one: Try) -> Figures:
     figures = Figures()
     for seed in seeds:
-        verdict = tried(seed, parts)
+        verdict = try_one(seed)
         figures.seeds += 1
         figures.tally += verdict.tally
         if verdict.blames:

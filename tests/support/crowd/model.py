@@ -66,7 +66,7 @@ class Orders:
         left = self.calls[self.done : self.done + 2]
         if len(left) == 2 and left[0][0] != left[1][0]:
             left = left[:1]
-        marks = [f"{self.mark}.{self.done + number}" for number in range(len(left))]
+        marks = [f"{self.mark}.{self.length}.{number}" for number in range(len(left))]
         return [
             tool_call(name, {"mark": mark, "seconds": seconds}, call_id=f"toolu_{mark.replace('.', '_')}")
             for mark, (name, seconds) in zip(marks, left, strict=True)

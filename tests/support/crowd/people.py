@@ -56,6 +56,7 @@ class Conversation:
         crowd = self.crowd
         await self._pause(over, crowd.pace_s)
         await self._write(f"@alpha {self._task()}")
+        await crowd.board.heard(("message", self.root), _HEARD_WITHIN_S)
         while not over.is_set():
             await self._pause(over, self.dice.expovariate(1 / crowd.pace_s))
             if over.is_set():

@@ -62,6 +62,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._dead: set[int] = set()
         self._lives: dict[asyncio.Task[Any], int] = {}
         self._corpses: list[asyncio.Task[Any]] = []
+        self._held: dict[int, list[Ready]] = {}
+        self._countdowns: dict[int, tuple[int, Callable[[], object]]] = {}
 
     def time(self) -> float:
         return self._now
@@ -88,11 +90,31 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         """The tasks that have not ended, in the order in which they were made."""
         return [task for task in self.tasks if not task.done()]
 
+    def life_of(self, task: asyncio.Task[Any]) -> int:
+        """The life that a task ends with."""
+        return self._lives[task]
+
     def kill(self, life: int) -> None:
         """End a life as a killed process ends: none of its callbacks runs any more, no clean-up either."""
         self._dead.add(life)
         self._corpses += [task for task in self.pending() if self._lives[task] == life]
         self.tasks = [task for task in self.tasks if self._lives[task] != life]
+        self._held.pop(life, None)
+        self._countdowns.pop(life, None)
+
+    def is_dead(self, life: int) -> bool:
+        return life in self._dead
+
+    def hold(self, life: int) -> None:
+        """Run none of its callbacks until it is let go: a process that gets no processor, while time goes on."""
+        self._held.setdefault(life, [])
+
+    def let_go(self, life: int) -> None:
+        self._ready += self._held.pop(life, ())
+
+    def after_callbacks(self, life: int, count: int, do: Callable[[], object]) -> None:
+        """Call `do` between two callbacks, once so many of this life have run; this replaces what was to be done."""
+        self._countdowns[life] = count, do
 
     def close(self) -> None:
         """Give up on whatever is pending, without running it any further."""
@@ -101,7 +123,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             warnings.simplefilter("ignore")  # about coroutines that were to be awaited
             for task in (*self.pending(), *self._corpses):
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
-                with contextlib.suppress(Exception):  # it may refuse; it will not run again either way
+                with contextlib.suppress(Exception, BaseExceptionGroup):  # it may refuse; it will not run again anyway
                     task.get_coro().close()
         self._ready.clear()
         self._timers.clear()
@@ -167,11 +189,24 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         ready = self._ready.pop(self._order.pick(self._ready))
         if self._is_void(ready):
             return
+        if ready.life in self._held:
+            self._held[ready.life].append(ready)
+            return
         self.callbacks += 1
         if self.callbacks > self._most_callbacks:
             raise Busy(f"Not done after {self._most_callbacks} callbacks. {self._standing()}")
         ready.handle._run()
         self._now += self._order.pause_s()
+        if ready.life in self._countdowns:
+            self._count_down(ready.life)
+
+    def _count_down(self, life: int) -> None:
+        count, do = self._countdowns[life]
+        if count > 1:
+            self._countdowns[life] = count - 1, do
+        else:
+            del self._countdowns[life]
+            do()
 
     def _wake(self) -> None:
         """Make ready what is due; where nothing is ready, let time pass until something is."""

@@ -1,0 +1,122 @@
+"""`amplifier-slack doctor --store`, beside a service and alone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+import pytest
+from anthropic_server import AnthropicServer, Gate, text
+from kept_conversations import run
+from redis_server import redis_server
+from service_process import run_command
+
+from connector.protocols import Changes, Entry
+from orchestrator_interactive.interactions import InteractionStack
+from orchestrator_interactive.interactions.states import UserMessageState
+from orchestrator_interactive.interactions.stores import open_store
+from service.store import open_run_store
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+HERE = "T:C:1.0"
+
+
+def kept(url: str, closed: Sequence[str] = ()) -> None:
+    """Keep two messages; let these have left as delivered, though no log has them."""
+
+    async def keep() -> None:
+        async with aclosing(await open_store(url)) as logs, aclosing(await open_run_store(url)) as runs:
+            await InteractionStack(logs, HERE, "alpha").restart()
+            for name in ("a", "b"):
+                await runs.admit(HERE, Entry(name, "message", {}), "alpha")
+            claim = await runs.claim(HERE, "owner", 10)
+            places = {entry.seq: "" for entry in claim.entries if entry.id in closed}
+            await runs.write(HERE, claim.token, Changes(closed=places))
+            await runs.release(HERE, claim.token, 2)
+
+    asyncio.run(keep())
+
+
+def pushed(url: str) -> None:
+    async def push() -> None:
+        async with aclosing(await open_store(url)) as logs:
+            await InteractionStack(logs, HERE, "alpha").push(UserMessageState("hello"))
+
+    asyncio.run(push())
+
+
+@pytest.fixture
+def url(tmp_path) -> str:
+    return f"sqlite:{tmp_path}/kept.db"
+
+
+def test_a_store_in_which_all_is_well_is_told_in_a_table(url):
+    kept(url)
+    result = run("doctor", "--store", url)
+    assert result.exit_code == 0, result.output
+    counts = dict(line.rsplit(maxsplit=1) for line in result.output.splitlines()[1:-1])
+    assert (counts["conversations"], counts["accepted"], counts["waiting"]) == ("1", "2", "2")
+    assert result.output.splitlines()[-1] == "Every message has come to exactly one end, or waits."
+
+
+def test_what_is_wrong_is_told_in_sentences_and_by_the_exit_code(url):
+    kept(url, closed=["b"])
+    pushed(url)
+    result = run("doctor", "--store", url)
+    assert result.exit_code == 1, result.output
+    assert f"- {HERE}: message b left the inbox as delivered, and is not in the log." in result.output
+    told = json.loads(run("doctor", "--store", url, "--json").output)
+    assert (told["holds"], told["accepted"], len(told["violations"])) == (False, 2, 1)
+
+
+def test_the_store_is_the_one_that_the_service_uses_unless_it_is_named(tmp_path, url):
+    kept(url)
+    assert run("doctor", "--store", AMPLIFIER_SLACK_STORE=url).exit_code == 0
+    (tmp_path / "config.yaml").write_text("store: sqlite:kept.db")
+    assert run("doctor", "--store", "--config", str(tmp_path / "config.yaml")).exit_code == 0
+    assert run("doctor", "--json", "--config", str(tmp_path / "config.yaml")).exit_code == 0
+
+
+@pytest.mark.parametrize("store", ["sqlite:nowhere/kept.db", "redis://127.0.0.1:1/0", "memory:", "hunter2-hunter2"])
+def test_a_store_that_cannot_be_used_is_told(store):
+    result = run("doctor", "--store", store)
+    assert result.exit_code == 2
+    assert "hunter2" not in result.output
+
+
+def test_a_file_from_before_there_were_inboxes_is_well(tmp_path, url):
+    pushed(url)
+    with sqlite3.connect(tmp_path / "kept.db") as file:
+        tables = {name for (name,) in file.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    assert "logs" in tables
+    assert run("doctor", "--store", url).exit_code == 0
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "redis"])
+async def test_it_looks_at_the_store_of_a_service_that_runs(slack, stage, tmp_path, kind):
+    with redis_server() as server:
+        url = f"sqlite:{tmp_path}/kept.db" if kind == "sqlite" else server.url
+        async with AnthropicServer() as model:
+            gate = Gate()
+            model.reply(gate, text("fine"))
+            env = {
+                "ANTHROPIC_API_KEY": "sk-ant-of-the-test",
+                "ANTHROPIC_BASE_URL": model.base_url,
+                "AMPLIFIER_SLACK_STORE": url,
+            }
+            async with stage.serving(**env) as service:
+                await service.says("service.ready")
+                ts = await slack.as_person("ana").say("general", "@alpha look")
+                await gate.reached.wait()
+                ended = await run_command("doctor", "--store", url, "--json")
+                during = json.loads(ended.output[ended.output.index("{") :])
+                assert ended.code == 0, ended.output
+                gate.open()
+                await slack.until(lambda _: stage.found(ts, "fine"))
+                await slack.until(lambda ws: not ws.message("general", ts).reacted("hourglass_flowing_sand"))
+    assert (during["runs_on"], during["leases"], during["accepted"], during["delivered"]) == (1, 1, 1, 1)

@@ -1,0 +1,131 @@
+"""Parts of the service that break what it promises."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from connector.wire import Wire
+from orchestrator_interactive.kernel import HookResult, events
+from service.sessions import InProcessSessionManager
+from simulated.whole.agent import Cast, Tool
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from connector.messages import Place
+    from connector.protocols import Persona
+    from orchestrator_interactive.interactions.records import Key
+    from orchestrator_interactive.kernel import AmplifierSession
+    from orchestrator_interactive.kernel.messages import ChatRequest, ChatResponse
+
+
+class DoesNotLookUp(Wire):
+    """Posts again without a look into the thread."""
+
+    async def call(self, method: str, arguments: dict[str, Any], *args: Any, **options: Any) -> dict[str, Any]:
+        return await super().call(method, arguments, *args, **{**options, "already": None})
+
+
+class LeavesStatuses(Wire):
+    """Deletes nothing."""
+
+    async def delete(self, channel: str, ts: str) -> None:
+        """It stays."""
+
+
+class LeavesMarks(Wire):
+    """Takes no reaction away."""
+
+    async def unreact(self, channel: str, ts: str, name: str) -> None:
+        """It stays."""
+
+
+class ReadsInSecret(Wire):
+    """Shows nobody that a message was read."""
+
+    async def react(self, channel: str, ts: str, name: str) -> None:
+        if name != "eyes":
+            await super().react(channel, ts, name)
+
+
+class PostsNothing(Wire):
+    """Takes texts for posted."""
+
+    async def post(self, place: Place, text: str, key: str, persona: Persona | None = None, **options: Any) -> str:
+        return "1.0" if persona else await super().post(place, text, key, persona, **options)
+
+
+class PostsTheNewestFirst(Wire):
+    """Lets a text wait until another one has been posted."""
+
+    async def post(self, place: Place, text: str, key: str, persona: Persona | None = None, **options: Any) -> str:
+        if persona is not None and ":1:" in key:
+            key = f"{key}!"
+            asyncio.get_running_loop().call_later(8, self._post_later, place, text, key, persona)
+            return "1.0"
+        return await super().post(place, text, key, persona, **options)
+
+    def _post_later(self, place: Place, text: str, key: str, persona: Persona) -> None:
+        self._later = asyncio.ensure_future(super().post(place, text, key, persona))
+
+
+class LooksHarmless(Tool):
+    """Says of itself that it may be repeated."""
+
+    def __init__(self, cast: Cast, conversation: str, name: str, *, is_harmless: bool) -> None:
+        super().__init__(cast, conversation, name, is_harmless=True)
+
+
+class DeafToStops(InProcessSessionManager):
+    """Does not stop."""
+
+    def stop(self, instance_name: str, conversation_id: str, *, immediate: bool = False) -> bool:
+        return True
+
+
+class LosesResults(InProcessSessionManager):
+    """Has a provider that tells the model nothing of what its tools gave."""
+
+    async def _new_session(self, key: Key) -> AmplifierSession:
+        session = await super()._new_session(key)
+
+        async def put_between(_event: str, _data: dict[str, Any]) -> HookResult:
+            model = session.coordinator.get("providers", "model")
+            session.coordinator.mount("providers", _Forgetful(model), name="model")
+            return HookResult()
+
+        for event in (events.SESSION_START, events.SESSION_RESUME):
+            session.coordinator.hooks.register(event, put_between)
+        return session
+
+
+class _Forgetful:
+    def __init__(self, model: Any) -> None:
+        self._model = model
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    async def complete(self, request: ChatRequest, **options: Any) -> ChatResponse:
+        kept = [message for message in request.messages if message.role != "tool"]
+        answer: ChatResponse = await self._model.complete(request.model_copy(update={"messages": kept}), **options)
+        return answer
+
+
+class LeavesATaskBehind(InProcessSessionManager):
+    """Ends, and something goes on."""
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await super().__aexit__(kind, error, trace)
+        self._left = asyncio.create_task(asyncio.sleep(1000), name="what is left")
+
+
+class NeverAnswers(InProcessSessionManager):
+    """Hangs where it is to begin."""
+
+    async def execute(self, *_: Any, **__: Any) -> str:
+        await asyncio.get_running_loop().create_future()
+        return ""

@@ -1,0 +1,34 @@
+"""The kinds of trouble of the whole service, and how many of the seeds have each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import random
+
+FEATURES = {
+    "replicas": 0.5,
+    "two conversations": 0.3,
+    "two instances": 0.3,
+    "kills": 0.6,
+    "terms": 0.3,
+    "pauses": 0.25,
+    "outages": 0.25,
+    "orphans": 0.5,
+    "slow store": 0.3,
+    "flaky store": 0.4,
+    "slow Slack": 0.4,
+    "failing Slack": 0.4,
+    "failing model": 0.2,
+    "doubled events": 0.4,
+    "urgent steers": 0.3,
+    "impatient people": 0.3,
+    "stops": 0.5,
+    "edits": 0.4,
+    "deletions": 0.4,
+}
+
+
+def drawn(chance: random.Random) -> set[str]:
+    return {feature for feature, often in FEATURES.items() if chance.random() < often}

@@ -1,0 +1,75 @@
+"""What must hold at the end of every story."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from . import deliveries, ownership, stops, thread
+from .evidence import Evidence, rows_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from simulated.scene import Scene
+    from simulated.whole.agent import Cast
+    from simulated.whole.ground import Ground
+    from simulated.whole.people import Crowd
+
+# What holds a process or its marks up: where it may happen, a mark can be missing, and a stop takes its time.
+HOLDS_UP = frozenset(
+    {"kills", "pauses", "terms", "outages", "failing Slack", "flaky store", "slow store", "slow Slack"}
+)
+_HEEDED_WITHIN_S = (3.0, 60.0)
+
+__all__ = ["HOLDS_UP", "judge"]
+
+
+async def judge(scene: Scene, ground: Ground, crowd: Crowd) -> None:
+    """Blame what is not as it must be."""
+    conversations = dict.fromkeys(written.conversation for written in crowd.written)
+    for conversation_id in conversations:
+        case = await _evidence(conversation_id, ground, crowd)
+        if case is not None:
+            for sentence in _of_conversation(case, scene, ground):
+                scene.blame(sentence)
+        elif any(written.is_acked for written in crowd.written if written.conversation == conversation_id):
+            scene.blame(f"All of {conversation_id} is lost.")
+    for sentence in _of_all(ground.cast, ground):
+        scene.blame(sentence)
+
+
+def _of_conversation(case: Evidence, scene: Scene, ground: Ground) -> Iterator[str]:
+    runs = [run for run in ground.witness.runs.values() if run.conversation == case.id]
+    is_held_up = not HOLDS_UP.isdisjoint(scene.features)
+    yield from deliveries.conservation(case)
+    yield from deliveries.order(case)
+    yield from deliveries.latest(case)
+    yield from thread.texts(case)
+    yield from thread.keys(case)
+    yield from thread.endings(case, runs)
+    yield from thread.remains(case, [written.message for written in case.written])
+    if not is_held_up:
+        yield from thread.marks(case)
+    yield from stops.meant(case, runs)
+    yield from stops.heeded(runs, _HEEDED_WITHIN_S[is_held_up])
+
+
+def _of_all(cast: Cast, ground: Ground) -> Iterator[str]:
+    yield from ownership.fencing(ground.witness.commits)
+    yield from ownership.repeated(cast.uses)
+
+
+async def _evidence(conversation_id: str, ground: Ground, crowd: Crowd) -> Evidence | None:
+    known = await ground.known(conversation_id)
+    if known is None:
+        return None
+    root = conversation_id.rpartition(":")[2]
+    agents = [key.agent_id for key in await ground.logs.keys() if key.conversation_id == conversation_id]
+    return Evidence(
+        id=conversation_id,
+        known=known,
+        rows={agent: await rows_of(ground.logs, conversation_id, agent) for agent in agents},
+        written=[written for written in crowd.written if written.conversation == conversation_id],
+        reactions=[each for each in crowd.reactions if each.message.thread_ts == root],
+        posts=[post for post in ground.slack.thread(root) if post.user == "UBOT"],
+    )

@@ -1,0 +1,95 @@
+"""Whether each message has come to one end, and in order."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from simulated.whole.people import Written
+
+    from .evidence import Evidence
+
+
+def conservation(case: Evidence) -> Iterator[str]:
+    """Accepted = delivered + withdrawn + refused + still waiting, and each message is one of these."""
+    for written in case.written:
+        if not written.is_stop:
+            yield from _of_message(case, written)
+    for entry_id in case.known.order:
+        if (times := case.times_delivered(entry_id)) > 1:
+            yield f"{entry_id} stands in {times} rows."
+        if case.known.ends.get(entry_id) == "" and not times:
+            yield f"{entry_id} counts as delivered, and stands in no row."
+
+
+def _of_message(case: Evidence, written: Written) -> Iterator[str]:
+    name, end, times = f"{written.word} ({written.id})", case.known.ends.get(written.id), case.times_delivered(written.id)
+    if written.id not in case.seqs:
+        if written.is_acked:
+            yield f"{name} was acknowledged and is lost."
+        if times:
+            yield f"{name} was read, and never accepted."
+        return
+    ends = [bool(times), end == "withdrawn", end == "refused", written.id in case.waiting]
+    if sum(ends) != 1:
+        named = dict(zip(("delivered", "withdrawn", "refused", "waiting"), ends, strict=True))
+        yield f"{name} is to have one end, and has these: {', '.join(k for k, v in named.items() if v) or 'none'}."
+    if end == "refused":
+        yield f"{name} was refused for no reason."
+    if end == "withdrawn" and written.deletion is None and not _was_stopped(case):
+        yield f"{name} was withdrawn by nobody."
+    if written.id in case.waiting and case.seqs[written.id] > case.known.held:
+        yield f"{name} waits, and nothing holds it."
+    if written.id in case.waiting and not _was_stopped(case):
+        yield f"{name} is held, and nobody stopped anything."
+
+
+def _was_stopped(case: Evidence) -> bool:
+    deleted = any(written.deletion is not None for written in case.written)  # that of a first message is a stop
+    return deleted or bool(case.reactions) or any(written.is_stop for written in case.written)
+
+
+def order(case: Evidence) -> Iterator[str]:
+    """Each agent reads in the order of acceptance."""
+    for agent, ids in case.delivered.items():
+        known = [each for each in ids if each in case.seqs]
+        for one, other in pairwise(known):
+            if case.seqs[one] > case.seqs[other]:
+                yield f"{agent} has read {one} before {other}, which was accepted earlier."
+
+
+def latest(case: Evidence) -> Iterator[str]:
+    """What an agent knows of a message is its last version, or that it was taken back."""
+    for written in case.written:
+        if written.is_stop or not case.times_delivered(written.id):
+            continue
+        deletion, edits = f"{written.id}:deleted", _edits_of(case, written)
+        version = max((version for version, entry_id in edits if entry_id not in case.waiting), default=1)
+        is_held = any(entry_id in case.waiting for _, entry_id in edits)
+        read = case.last_version(written.word)
+        if read != version and not is_held and deletion not in case.seqs:
+            yield f"Of {written.word} the agent knows version {read}; {version} is the last that was accepted."
+        if deletion in case.seqs and not _heard_of(case, deletion) and not _began_a_run(case, written):
+            yield f"{written.word} was read, then taken back, and the agent does not know."
+
+
+def _edits_of(case: Evidence, written: Written) -> list[tuple[int, str]]:
+    """The accepted edits of a message: the version, and the id of the entry."""
+    found = []
+    for number, delivery in enumerate(written.edits, 2):
+        entry_id = f"{written.id}:edit:{delivery.event['event_ts']}"
+        if entry_id in case.seqs:
+            found.append((number, entry_id))
+    return found
+
+
+def _heard_of(case: Evidence, entry_id: str) -> bool:
+    return bool(case.times_delivered(entry_id)) or entry_id in case.waiting
+
+
+def _began_a_run(case: Evidence, written: Written) -> bool:
+    prompts = (row.get("metadata", {}).get("message") for rows in case.rows.values() for row in rows)
+    return written.id in prompts

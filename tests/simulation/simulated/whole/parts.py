@@ -1,0 +1,31 @@
+"""What is tried: the parts of the service, and of what is under it, that can be had otherwise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from connector.wire import Wire
+from orchestrator_interactive.interactions.stores.memory import MemoryStore
+from service.sessions import InProcessSessionManager
+
+from .agent import Tool
+from .run_table import RunTable
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What is usual, unless it is named.
+
+    Args:
+        is_hasty: processes acknowledge events before they keep them.
+        features: kinds of trouble that every seed has, whatever it draws; `without`: that none has.
+    """
+
+    table: type[RunTable] = RunTable
+    logs: type[MemoryStore] = MemoryStore
+    wire: type[Wire] = Wire
+    sessions: type[InProcessSessionManager] = InProcessSessionManager
+    tool: type[Tool] = Tool
+    is_hasty: bool = False
+    features: frozenset[str] = frozenset()
+    without: frozenset[str] = frozenset()

@@ -1,0 +1,178 @@
+"""People in threads: they write, steer, change their minds, stop."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from . import events
+from .slack import BOT, CHANNEL, TEAM
+
+if TYPE_CHECKING:
+    from simulated.scene import Scene
+
+    from .events import Delivery, Events
+    from .slack import Slack, SlackMessage
+
+_PEOPLE = ("UANN", "UBEN", "UCAM")
+_STATUS_KEY = ":status"
+
+
+@dataclass(slots=True)
+class Written:
+    """A person's message, with what became of it in Slack.
+
+    `word` is in its text and in no other's, followed by the number of its version. `told` are the events of its posting,
+    `edits` those of each version after the first, `deletion` that of its end.
+    """
+
+    message: SlackMessage
+    word: str
+    is_stop: bool = False
+    version: int = 1
+    told: list[Delivery] = field(default_factory=list)
+    edits: list[Delivery] = field(default_factory=list)
+    deletion: Delivery | None = None
+
+    @property
+    def id(self) -> str:
+        return f"{TEAM}:{CHANNEL}:{self.message.ts}"
+
+    @property
+    def conversation(self) -> str:
+        return f"{TEAM}:{CHANNEL}:{self.message.thread_ts}"
+
+    @property
+    def is_acked(self) -> bool:
+        return any(delivery.is_acked for delivery in self.told)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether Slack will tell nobody of it any more."""
+        return all(delivery.is_over for delivery in self.told)
+
+
+@dataclass(frozen=True, slots=True)
+class Reacted:
+    """Somebody put an ❌ on a message."""
+
+    message: SlackMessage
+    user: str
+    told: Delivery
+
+    @property
+    def id(self) -> str:
+        return f"{CHANNEL}:{self.message.ts}:{self.user}:x:{self.told.event['event_ts']}"
+
+
+class Crowd:
+    """The people of all conversations. `written` has what they wrote, in order."""
+
+    def __init__(self, scene: Scene, slack: Slack, tells: Events) -> None:
+        self.written: list[Written] = []
+        self.reactions: list[Reacted] = []
+        self._scene = scene
+        self._slack = slack
+        self._tells = tells
+        self._words = itertools.count(1)
+
+    async def converse(self) -> None:
+        """One thread, from its first message to its last."""
+        scene = self._scene
+        await asyncio.sleep(scene.some_s(0.1, 2))
+        root = self._write(None)
+        while not root.is_acked and not scene.happens("impatient people", 1):
+            if root.is_over:
+                return
+            await asyncio.sleep(0.1)
+        for _ in range(scene.chance.choice([0, 1, 2, 3, 4, 6])):
+            await asyncio.sleep(scene.some_s(0.05, 0.5, 2, 6))
+            self._act(root.message.ts)
+
+    def say(self, thread_ts: str) -> Written:
+        """Write a plain message that is to be read."""
+        return self._write(thread_ts)
+
+    def _act(self, thread_ts: str) -> None:
+        scene, mine = self._scene, [each for each in self.written if each.message.thread_ts == thread_ts]
+        if scene.happens("stops", 0.2):
+            self._stop(thread_ts)
+        elif scene.happens("edits", 0.2):
+            self._edit(scene.chance.choice(mine))
+        elif scene.happens("deletions", 0.15):
+            self._delete(scene.chance.choice(mine))
+        else:
+            self._write(thread_ts)
+
+    def _write(self, thread_ts: str | None) -> Written:
+        scene = self._scene
+        word = f"m{next(self._words)}"
+        text = f"{word}.1"
+        if scene.happens("urgent steers", 0.3):
+            text = f"! {text}"
+        if scene.happens("two instances", 0.3):
+            text = f"{scene.chance.choice(['alpha', 'beta'])}: {text}"
+        is_mention = thread_ts is None or scene.chance.random() < 0.2
+        message = self._slack.write(self._somebody(), f"<@{BOT}> {text}" if is_mention else text, thread_ts)
+        written = Written(message, word)
+        self._post(written)
+        scene.count("written")
+        return written
+
+    def _post(self, written: Written) -> None:
+        message = written.message
+        self._scene.tell(message.user, f"writes {message.ts} {message.text!r}")
+        self.written.append(written)
+        written.told.append(self._tells.tell(events.posted(message)))
+        if BOT in message.text:
+            written.told.append(self._tells.tell(events.mentioned(message)))
+
+    def _stop(self, thread_ts: str) -> None:
+        scene, chance = self._scene, self._scene.chance
+        if chance.random() < 0.4:
+            word = chance.choice(["stop", "Stop!", f"<@{BOT}> stop"])
+            self._post(Written(self._slack.write(self._somebody(), word, thread_ts), word, is_stop=True))
+            scene.count("stop word")
+            return
+        thread = self._slack.thread(thread_ts)
+        statuses = [each for each in thread if each.key.endswith(_STATUS_KEY)]
+        starters = [each for each in thread if "hourglass_flowing_sand" in each.reactions]
+        others = [each for each in thread if each.user != BOT]
+        targets = others if chance.random() < 0.15 else statuses + starters  # what is no run's stops nothing
+        if targets:
+            self._react(chance.choice(targets))
+            if chance.random() < 0.3:
+                self._react(chance.choice(targets))
+
+    def _react(self, message: SlackMessage) -> None:
+        user = self._somebody()
+        self._scene.tell(user, f"puts an x on {message.ts}")
+        self._scene.count("stop reaction")
+        told = self._tells.tell(events.reacted(message, user, self._slack.now_ts()))
+        self.reactions.append(Reacted(message, user, told))
+
+    def _edit(self, written: Written) -> None:
+        message = written.message
+        if written.is_stop or message.is_deleted:
+            return
+        before = message.text
+        written.version += 1
+        message.text = f"{before.rpartition('.')[0]}.{written.version}"
+        self._scene.tell(message.user, f"edits {message.ts}: {message.text!r}")
+        self._scene.count("edit")
+        written.edits.append(self._tells.tell(events.edited(message, before, self._slack.now_ts())))
+
+    def _delete(self, written: Written) -> None:
+        message = written.message
+        # A thread whose root is gone is another matter: Slack keeps a tombstone in its place.
+        if written.is_stop or message.is_deleted or message.ts == message.thread_ts:
+            return
+        message.is_deleted = True
+        self._scene.tell(message.user, f"deletes {message.ts}")
+        self._scene.count("deletion")
+        written.deletion = self._tells.tell(events.deleted(message, self._slack.now_ts()))
+
+    def _somebody(self) -> str:
+        return self._scene.chance.choice(_PEOPLE)

@@ -1,0 +1,105 @@
+"""One process of the service, in simulated time: everything of it is real but Slack, the store and the agent's modules."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from connector.conversations import Conversations
+from connector.desk import Desk, Workplace
+from connector.intake import Intake
+from connector.protocols import Instance, Persona
+from connector.routing import Router
+from connector.slack import _dispatch
+from service.config import InstanceConfig, ModuleConfig, PersonaConfig
+from service.runs import Runs
+from service.store.patience import Patience, PatientStore
+from simulated.engine import LIFE
+
+from .agent import CAST
+from .slack import BOT, TEAM
+from .web import Web
+
+if TYPE_CHECKING:
+    from orchestrator_interactive.interactions.stores.base import LogStore
+    from service.store.base import RunStore
+    from service.workspaces import Workspaces
+    from simulated.scene import Scene
+
+    from .agent import Cast
+    from .ground import Ground
+
+_AGENT = ModuleConfig(module="staged", source=str(Path(__file__).parent / "staged_agent.py"))
+INSTANCES = {
+    name: InstanceConfig(persona=PersonaConfig(name=name.title(), emoji=":owl:"), providers=(_AGENT,), tools=())
+    for name in ("alpha", "beta")
+}
+_NAMED = [Instance(name, Persona(config.persona.name, config.persona.emoji)) for name, config in INSTANCES.items()]
+
+
+class _Nowhere:
+    """Folders that nobody looks into."""
+
+    async def check(self) -> None:
+        """They are good."""
+
+    def folder(self, conversation_id: str) -> Path:
+        return Path("/nowhere") / conversation_id
+
+    async def prepare(self, conversation_id: str) -> None:
+        """They are there."""
+
+
+class Replica:
+    """A process from its start to its end. `number` is its life's."""
+
+    def __init__(self, number: int, ground: Ground) -> None:
+        self.number = number
+        self.is_connected = False
+        self.intake: Intake | None = None
+        self._ground = ground
+        self._ended = asyncio.Event()
+
+    def start(self) -> asyncio.Task[Any]:
+        context = contextvars.copy_context()
+        context.run(LIFE.set, self.number)
+        context.run(CAST.set, self._ground.cast)
+        scene = self._ground.scene
+        scene.tell("chaos", f"process {self.number} starts")
+        serving = self._serve()
+        return scene.loop.create_task(serving, name=f"process {self.number}", context=context)
+
+    def terminate(self) -> None:
+        """SIGTERM."""
+        self._ended.set()
+
+    async def hear(self, event: dict[str, Any]) -> None:
+        assert self.intake is not None
+        hearing = _dispatch(event, TEAM, self.intake)
+        if self._ground.parts.is_hasty:
+            self._ground.scene.spawn(hearing, "an event that is acknowledged", self.number)
+        else:
+            await hearing
+
+    async def _serve(self) -> None:
+        ground, parts = self._ground, self._ground.parts
+        run_store, log_store = ground.stores(self.number)
+        patience = Patience()
+        wire = parts.wire(cast("Any", Web(ground.scene, ground.slack, self.number)))
+        router = Router(_NAMED, runs := Runs(run_store, f"process {self.number}", ground.lease_s, patience), TEAM, BOT)
+        async with (
+            runs,
+            parts.sessions(
+                INSTANCES, "staged", cast("Workspaces", _Nowhere()), PatientStore(log_store, patience)
+            ) as sessions,
+            Desk(wire) as desk,
+            Conversations(workplace := Workplace(sessions, desk, router), runs, ground.shutdown_grace_s) as conversations,
+        ):
+            self.intake = Intake(workplace, runs, conversations, BOT)
+            self.is_connected = True
+            ground.scene.tell("process", f"{self.number} is connected")
+            await self._ended.wait()
+            self.is_connected = False
+        ground.scene.tell("process", f"{self.number} has ended")

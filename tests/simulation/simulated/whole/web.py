@@ -1,0 +1,138 @@
+"""Slack's Web API as a process sees it: it takes time, and fails before or after what it was asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+from slack_sdk.errors import SlackApiError
+
+from simulated.engine import LIFE
+
+from .slack import Refusal
+
+if TYPE_CHECKING:
+    from simulated.scene import Scene
+
+    from .slack import Slack
+
+# Ways in which a call can fail; the second kind once it was done.
+_BEFORE = ("dropped before", "500 before", "ratelimited")
+_AFTER = ("dropped after", "500 after")
+_WAYS = (*_BEFORE, *_AFTER)
+_MOST_FAILURES = 2
+
+
+class _Response:
+    def __init__(self, data: Any, status_code: int = 200, headers: dict[str, str] | None = None) -> None:
+        self.data = data
+        self.status_code = status_code
+        self.headers = headers or {}
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self.data.get(name, default) if isinstance(self.data, dict) else default
+
+    def __getitem__(self, name: str) -> Any:
+        return self.data[name]
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """`is_sent`: it arrives though its sender is killed meanwhile."""
+
+    method: str
+    given: dict[str, Any]
+    fate: str
+    reply: asyncio.Future[_Response]
+    home: contextvars.Context
+    is_sent: bool
+
+
+class Web:
+    """The client of one process."""
+
+    def __init__(self, scene: Scene, slack: Slack, process: int) -> None:
+        self._scene = scene
+        self._slack = slack
+        self._process = process
+        self._failed: Counter[object] = Counter()
+        self._there = contextvars.copy_context()
+        self._there.run(LIFE.set, 0)
+
+    async def api_call(self, method: str, data: dict[str, Any]) -> _Response:
+        loop, given = self._scene.loop, dict(data)
+        reply = loop.create_future()
+        home = contextvars.copy_context()
+        fate = self._fate(method, given)
+        is_sent = self._scene.happens("orphans", 0.5)
+        call = _Call(method, given, fate, reply, home, is_sent)
+        loop.call_later(self._travel_s(), self._arrive, call, context=self._there)
+        answer: _Response = await reply
+        return answer
+
+    def _fate(self, method: str, given: dict[str, Any]) -> str:
+        scene = self._scene
+        if not scene.happens("failing Slack", 0.12):
+            return "answered"
+        # Four times in a row is once too often: then people are told that there is an answer, and do not get it.
+        what = method, given.get("metadata"), given.get("ts"), given.get("timestamp"), given.get("name")
+        self._failed[what] += 1
+        if self._failed[what] > _MOST_FAILURES:
+            return "answered"
+        return scene.chance.choice(_WAYS)
+
+    def _travel_s(self) -> float:
+        scene = self._scene
+        if scene.happens("slow Slack", 0.15):
+            return scene.some_s(0.3, 1.0)
+        return 0.03 * (0.5 + scene.chance.random())
+
+    def _arrive(self, call: _Call) -> None:
+        scene, method, given, fate = self._scene, call.method, call.given, call.fate
+        if not call.is_sent and scene.loop.is_dead(self._process):
+            return
+        if fate != "answered":
+            scene.count(f"Slack: {fate}")
+        answer: _Response | BaseException
+        if fate in _BEFORE:
+            answer = _failure(method, fate, scene.chance.choice([0, 1, 2]))
+        else:
+            answer = self._answered(method, given)
+            if fate in _AFTER:
+                answer = _failure(method, fate)
+        scene.tell("Slack", f"{method} of {self._process}: {_said(given)}{'' if fate == 'answered' else f' ({fate})'}")
+        scene.loop.call_later(self._travel_s(), _reach, call.reply, answer, context=call.home)
+
+    def _answered(self, method: str, given: dict[str, Any]) -> _Response | BaseException:
+        try:
+            return _Response(self._slack.call(method, given, self._process))
+        except Refusal as e:
+            word = {"ok": False, "error": str(e)}
+            return SlackApiError(str(e), _Response(word))
+
+
+def _failure(method: str, fate: str, retry_after_s: int = 0) -> BaseException:
+    if fate.startswith("500"):
+        return SlackApiError(method, _Response("<html>", 500))
+    if fate == "ratelimited":
+        headers = {"Retry-After": str(retry_after_s)}
+        return SlackApiError(method, _Response({"ok": False, "error": "ratelimited"}, 429, headers))
+    return aiohttp.ServerDisconnectedError()
+
+
+def _reach(reply: asyncio.Future[_Response], answer: _Response | BaseException) -> None:
+    if reply.done():
+        return
+    if isinstance(answer, BaseException):
+        reply.set_exception(answer)
+    else:
+        reply.set_result(answer)
+
+
+def _said(given: dict[str, Any]) -> str:
+    told = (given.get("text"), given.get("name"), given.get("ts"), given.get("timestamp"), given.get("user"))
+    return " ".join(repr(each) if " " in each else each for each in told if each)

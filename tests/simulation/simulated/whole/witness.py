@@ -1,0 +1,161 @@
+"""What the store is told, in order: for the judges."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from connector.protocols import Changes, Claim, Entry
+    from orchestrator_interactive.interactions.records import Key
+    from orchestrator_interactive.interactions.stores.base import Change
+    from simulated.scene import Scene
+
+# The ids of messages in a state, as it is written.
+_DELIVERED = re.compile(r"T1:C1:\d+\.\d+")
+
+# How long after a stop something may begin that was about to.
+_SOON_S = 0.05
+
+
+@dataclass(slots=True)
+class RunSeen:
+    """A run, as the store was told of it. `stop_words_s` is when people said stop while it was on."""
+
+    id: str
+    conversation: str
+    first: str
+    first_seq: int
+    began_s: float
+    stopped_s: float | None = None
+    ended_s: float | None = None
+    owners: list[int] = field(default_factory=list)
+    stop_words_s: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    key: Key
+    fence: int | None
+    process: int
+    at_s: float
+
+
+@dataclass(slots=True)
+class Standing:
+    """How a conversation stands.
+
+    `owner` is the process that owns it, `first` the message that the run that is on began with, `posts` are that run's,
+    by part: whether they are still to be made.
+    """
+
+    owner: int | None = None
+    last_owner: int | None = None
+    run: str | None = None
+    first: str = ""
+    held: int = 0
+    posts: dict[str, bool] = field(default_factory=dict)
+
+
+class Witness:
+    """Sees every step of the store that has taken effect. `standing` is by conversation."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.standing: dict[str, Standing] = {}
+        self.runs: dict[str, RunSeen] = {}
+        self.commits: list[Commit] = []
+        self.admitted_s: dict[str, float] = {}
+        self.delivered: set[str] = set()
+        self._scene = scene
+
+    def admitted(self, conversation_id: str, entry: Entry) -> None:
+        scene = self._scene
+        scene.count(f"accepted: {entry.kind}")
+        scene.tell("store", f"has accepted {entry.kind} {entry.id}")
+        self.admitted_s[entry.id] = scene.now()
+        run = self.runs.get(self._at(conversation_id).run or "")
+        if run is not None and entry.kind == "stop" and "message" in entry.data:
+            run.stop_words_s.append(scene.now())
+
+    def claimed(self, conversation_id: str, process: int, claim: Claim) -> None:
+        scene, standing = self._scene, self._at(conversation_id)
+        is_another = standing.last_owner not in (None, process)
+        standing.owner = standing.last_owner = process
+        if claim.run is not None:
+            scene.count(f"run taken up by {'another' if is_another else 'the same'} process")
+            scene.count(f"run taken up with {'a post' if any(claim.posts.values()) else 'no post'} pending")
+        scene.tell("store", f"gives {conversation_id} to {process}, token {claim.token}{_told(claim.run)}")
+
+    def gave_back(self, conversation_id: str, process: int) -> None:
+        self._at(conversation_id).owner = None
+        self._scene.tell("store", f"has {conversation_id} back from {process}")
+
+    def wrote(self, conversation_id: str, process: int, changes: Changes, waiting: Collection[int]) -> None:
+        """`waiting` are the places of what waits in the inbox."""
+        scene, standing = self._scene, self._at(conversation_id)
+        is_started = any(seq > standing.held for seq in waiting)
+        standing.posts |= {part: bool(post) for part, post in changes.posts.items()}
+        if changes.held is not None:
+            standing.held = changes.held
+        if changes.run == {} and standing.run is not None:
+            run = self.runs[standing.run]
+            run.ended_s = scene.now()
+            scene.count(f"run {'stopped' if run.stopped_s is not None else 'ended'}")
+            standing.run, standing.posts = None, {}
+        if changes.run:
+            self._see(conversation_id, process, changes.run, is_started=is_started)
+        scene.tell("store", f"has from {process}: {_changes(changes)}")
+
+    def began(self, what: str, conversation_id: str, process: int) -> None:
+        """A run has begun something: not one that was stopped."""
+        standing = self._at(conversation_id)
+        stopped_s = self.runs[standing.run].stopped_s if standing.run is not None else None
+        if standing.owner == process and stopped_s is not None and self._scene.now() > stopped_s + _SOON_S:
+            self._scene.blame(f"The run of {standing.first} was stopped at {stopped_s:.3f}, and then {what}.")
+
+    def committed(self, key: Key, change: Change, process: int) -> None:
+        self.commits.append(Commit(key, change.fence, process, self._scene.now()))
+        kinds = ", ".join(node.envelope["t"].removesuffix("State") for node in change.nodes)
+        self.delivered |= {each for node in change.nodes for each in _DELIVERED.findall(str(node.envelope["data"]))}
+        self._scene.tell("log", f"has from {process}: {kinds or 'branches'}")
+
+    def _at(self, conversation_id: str) -> Standing:
+        return self.standing.setdefault(conversation_id, Standing())
+
+    def _see(self, conversation_id: str, process: int, record: Mapping[str, Any], *, is_started: bool) -> None:
+        first = record["first"]
+        if record["id"] not in self.runs:
+            self._scene.count("run begun")
+            if not is_started:
+                self._scene.blame(f"The run of {first['id']} began, and nothing had started it.")
+        run = self.runs.setdefault(
+            record["id"],
+            RunSeen(record["id"], conversation_id, first["id"], first["seq"], self._scene.now()),
+        )
+        if record.get("stopped_by") is not None and run.stopped_s is None:
+            run.stopped_s = self._scene.now()
+        run.ended_s = None
+        standing = self._at(conversation_id)
+        standing.run, standing.first = run.id, run.first
+        if process not in run.owners:
+            run.owners.append(process)
+
+
+def _told(run: Mapping[str, Any] | None) -> str:
+    return "" if run is None else f", with the run of {run['first']['id']}"
+
+
+def _changes(changes: Changes) -> str:
+    parts = []
+    if changes.run is not None:
+        stopped = ", stopped" if changes.run and changes.run.get("stopped_by") else ""
+        parts.append(f"run of {changes.run['first']['id']}{stopped}" if changes.run else "no run")
+    parts += [f"post {part} {'is there' if not post else 'to be made'}" for part, post in changes.posts.items()]
+    if changes.held is not None:
+        parts.append(f"held to {changes.held}")
+    parts += [f"{seq} replaced" for seq in changes.replaced]
+    parts += [f"{seq} closed ({end or 'delivered'})" for seq, end in changes.closed.items()]
+    return ", ".join(parts)

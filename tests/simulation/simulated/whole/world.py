@@ -1,0 +1,76 @@
+"""The whole service: processes, their store, Slack, and people in threads."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from . import features
+from .agent import CAST
+from .chaos import Chaos
+from .events import Events
+from .ground import Ground
+from .judge import judge
+from .people import Crowd
+
+if TYPE_CHECKING:
+    from simulated.scene import Scene
+
+    from .parts import Parts
+
+_LOOK_EVERY_S = 1.0
+# How long everything may take to come to rest, in virtual seconds.
+_PATIENCE_S = 900.0
+# What follows the end of the last run.
+_AFTERWARDS_S = 20.0
+
+
+class World:
+    """Plays some conversations on the scene, and judges them."""
+
+    def __init__(self, scene: Scene, parts: Parts) -> None:
+        scene.features |= (features.drawn(scene.chance) | parts.features) - parts.without
+        self._scene = scene
+        self._ground = Ground(scene, parts)
+        self._chaos = Chaos(self._ground)
+        self._events = Events(scene, self._chaos.connected)
+        self._crowd = Crowd(scene, self._ground.slack, self._events)
+
+    async def play(self) -> None:
+        scene = self._scene
+        CAST.set(self._ground.cast)
+        self._chaos.begin()
+        count = 2 if "two conversations" in scene.features else 1
+        people = [scene.spawn(self._crowd.converse(), f"people {number}") for number in range(count)]
+        await asyncio.wait(people)
+        for each in people:
+            each.result()
+        await asyncio.sleep(scene.some_s(0.5, 5))
+        scene.calm = True
+        scene.tell("chaos", "calm")
+        self._chaos.calm()
+        if await self._comes_to_rest():
+            await asyncio.sleep(_AFTERWARDS_S)
+        else:
+            scene.blame(f"After {_PATIENCE_S:.0f} s of calm: {self._unrest()}.")
+        await judge(scene, self._ground, self._crowd)
+
+    async def _comes_to_rest(self) -> bool:
+        until = self._scene.now() + _PATIENCE_S
+        while self._scene.now() < until:
+            await asyncio.sleep(_LOOK_EVERY_S)
+            if not self._unrest():
+                return True
+        return False
+
+    def _unrest(self) -> str:
+        """What is still going on."""
+        if not self._events.are_over:
+            return "Slack is still telling of events"
+        table = self._ground.table
+        for name, found in table.conversations.items():
+            if found.has_something_to_do:
+                return f"{name} still has something to do"
+            if table.owner_of(found) is not None:
+                return f"{name} still belongs to {found.owner}"
+        return ""

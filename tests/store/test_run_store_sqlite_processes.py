@@ -1,0 +1,192 @@
+"""An SQLite file of runs, and the processes that use it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sqlite3
+import sys
+from contextlib import asynccontextmanager, closing
+
+import pytest
+from run_store_cases import LONG_S, C, D, admitted, entry, is_lost, names_of
+
+from connector.protocols import Changes
+from orchestrator_interactive.interactions import InteractionStack
+from orchestrator_interactive.interactions.errors import StoreAway, StoreError
+from orchestrator_interactive.interactions.states import UserMessageState
+from orchestrator_interactive.interactions.stores import open_store
+from service.store import open_run_store, visit_run_store
+
+_SERVICE = """
+import asyncio, sys
+from connector.protocols import Changes, Entry
+from service.store import open_run_store
+
+async def main(url):
+    store = await open_run_store(url)
+    claim = await store.claim("c", "them", 1000)
+    for number in range(1, 1_000_000):
+        await store.admit("c", Entry(f"m{number}", "message", {"text": "x" * 500}), "owl")
+        await store.write("c", claim.token, Changes(run={"id": number}, posts={"1": f"{number}"}, closed={number: ""}))
+        print(number, flush=True)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@asynccontextmanager
+async def _service(url):
+    """A process that owns a conversation, and names each entry that it has admitted and delivered."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", _SERVICE, url), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+@pytest.mark.parametrize("steps", [1, 200])
+async def test_a_process_that_was_killed_leaves_all_it_had_reported_and_no_lease(sqlite_url, steps):
+    async with _service(sqlite_url) as process:
+        for _ in range(steps):
+            await process.stdout.readline()
+        with pytest.raises(StoreError, match=r"Another service uses .*logs\.db: stop it, or use Redis for several\.$"):
+            await open_run_store(sqlite_url)
+        process.send_signal(signal.SIGKILL)
+        lines = (await process.stdout.read()).splitlines(keepends=True)
+        last = int(lines[-1]) if lines and lines[-1].endswith(b"\n") else steps
+        await process.wait()
+    store = await open_run_store(sqlite_url)
+    assert await store.due(9) == ["c"]
+    claim = await store.claim("c", "us", LONG_S)
+    known = await store.known("c")
+    assert claim.run["id"] in (last, last + 1)
+    assert claim.posts == {"1": f"{claim.run['id']}"}
+    assert len(known.ends) == claim.run["id"]
+    assert len(known.order) - len(known.ends) == len(claim.entries) <= 1
+    await store.aclose()
+
+
+async def test_the_next_process_goes_on_at_once(sqlite_url):
+    store = await open_run_store(sqlite_url)
+    await admitted(store, C, 1)
+    await admitted(store, D, 1)
+    claim = await store.claim(C, "a", LONG_S)
+    await store.write(C, claim.token, Changes(run={"id": 1}))
+    assert await store.due(9) == []
+    await store.aclose()
+    store = await open_run_store(sqlite_url)
+    assert set(await store.due(9)) == {C, D}
+    assert (await store.known(C)).owner == "a"
+    again = await store.claim(C, "b", LONG_S)
+    assert (again.run, again.token > claim.token) == ({"id": 1}, True)
+    assert await is_lost(store.renew(C, claim.token, LONG_S))
+    await store.aclose()
+
+
+async def test_one_service_at_a_time_uses_a_file_and_visitors_come_and_go(tmp_path, sqlite_url):
+    store = await open_run_store(sqlite_url)
+    with pytest.raises(StoreError, match="Another service uses"):
+        await open_run_store(sqlite_url)
+    await admitted(store, C, 1)
+    claim = await store.claim(C, "a", LONG_S)
+    visitor = await visit_run_store(sqlite_url)
+    assert (await visitor.known(C)).owner == "a"
+    assert await visitor.conversations() == [C]
+    assert not await visitor.forget(C)
+    await visitor.aclose()
+    assert await store.renew(C, claim.token, LONG_S) == 1
+    await store.aclose()
+    assert (tmp_path / "logs.db.lock").stat().st_mode & 0o777 == 0o600
+    await (await open_run_store(sqlite_url)).aclose()
+
+
+async def test_runs_and_logs_share_a_file(sqlite_url):
+    logs, runs = await open_store(sqlite_url), await open_run_store(sqlite_url)
+    stack = InteractionStack(logs, C, "owl")
+
+    async def write(number):
+        await admitted(runs, C, number)
+        await stack.push(UserMessageState(f"{number}"))
+
+    await asyncio.gather(*map(write, range(50)))
+    assert await stack.length() == 50
+    assert len((await runs.known(C)).waiting) == 50
+    await runs.aclose()
+    await logs.aclose()
+
+
+async def test_a_file_that_somebody_keeps_locked_is_away_and_what_was_asked_for_keeps_its_order(tmp_path, sqlite_url):
+    store = await open_run_store(sqlite_url)
+    claim = await store.claim(C, "a", LONG_S)
+    with closing(sqlite3.connect(tmp_path / "logs.db", isolation_level=None)) as somebody:
+        somebody.execute("BEGIN IMMEDIATE")
+        held = [asyncio.create_task(store.admit(C, entry(number), None)) for number in range(3)]
+        await asyncio.sleep(0)
+        somebody.execute("COMMIT")
+        await asyncio.gather(*held, *[store.admit(C, entry(number), None) for number in range(3, 6)])
+        assert names_of(await store.fetch(C, claim.token, 0)) == ["0", "1", "2", "3", "4", "5"]
+        somebody.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreAway, match="another process has held it locked for 5 seconds"):
+            await store.write(C, claim.token, Changes(closed={1: ""}))
+    await store.write(C, claim.token, Changes(closed={1: ""}))
+    assert names_of(await store.fetch(C, claim.token, 0)) == ["1", "2", "3", "4", "5"]
+    await store.aclose()
+
+
+async def test_the_newest_ten_thousand_entries_are_known_again(sqlite_url):
+    store = await open_run_store(sqlite_url)
+    claim = await store.claim(C, "a", LONG_S)
+    await admitted(store, C, *range(1, 10_011))
+    await store.write(C, claim.token, Changes(closed=dict.fromkeys(range(2, 10_010), "")))
+    assert not (await store.admit(C, entry(1), None)).is_new  # it waits
+    assert not (await store.admit(C, entry(11), None)).is_new
+    assert (await store.admit(C, entry(10), None)).is_new
+    await store.aclose()
+
+
+async def test_ids_are_forgotten_a_week_after_the_last_change(tmp_path, sqlite_url):
+    store = await open_run_store(sqlite_url)
+    for conversation_id in (C, D):
+        await admitted(store, conversation_id, 1, 2)
+        claim = await store.claim(conversation_id, "a", LONG_S)
+        await store.write(conversation_id, claim.token, Changes(closed={1: ""}))
+    await store.aclose()
+    with closing(sqlite3.connect(tmp_path / "logs.db")) as file, file:
+        file.execute("UPDATE run_conversations SET changed = changed - 7.1 * 86400 WHERE conversation = ?", (C,))
+    store = await open_run_store(sqlite_url)
+    assert (list((await store.known(C)).order), list((await store.known(D)).order)) == (["m2"], ["m1", "m2"])
+    await store.aclose()
+
+
+async def test_a_folder_that_cannot_be_written_is_told(tmp_path):
+    (tmp_path / "file").write_text("a file")
+    with pytest.raises(StoreError, match="cannot be used"):
+        await open_run_store(f"sqlite:{tmp_path}/file/logs.db")
+    (tmp_path / "logs.db.lock").mkdir()
+    with pytest.raises(StoreError, match="cannot be used"):
+        await open_run_store(f"sqlite:{tmp_path}/logs.db")
+    (tmp_path / "logs.db.lock").rmdir()
+    await (await open_run_store(f"sqlite:{tmp_path}/logs.db")).aclose()
+
+
+@pytest.mark.parametrize("url", ["memory:", "memory", "sqlite", "postgres://me:hunter2@host/db", ""])
+async def test_a_url_that_names_no_store_that_lasts_is_refused(url):
+    for door in (open_run_store, visit_run_store):
+        with pytest.raises(StoreError, match=r"`sqlite:PATH`, `redis://HOST:PORT/DB` and") as refused:
+            await door(url)
+        assert "hunter2" not in str(refused.value)
+
+
+async def test_a_store_that_was_closed_says_so(sqlite_url):
+    store = await open_run_store(sqlite_url)
+    await store.aclose()
+    await store.aclose()
+    with pytest.raises(StoreError, match="has been closed"):
+        await store.admit(C, entry(1), None)
+    with pytest.raises(StoreError, match="has been closed"):
+        await store.known(C)

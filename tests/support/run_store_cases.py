@@ -1,0 +1,509 @@
+"""What a run store promises, asked of any: each case takes an empty one."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from connector.protocols import Changes, Entry, LeaseLost
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from connector.protocols import Kind
+    from service.store.base import RunStore
+
+    Case = Callable[[RunStore], Awaitable[None]]
+
+C, D = "T1:C1:1700000000.000100", "T1:C1:1700000000.000200"
+LONG_S = 1000.0
+# A lease that has run out when it begins.
+OVER_S = 0.0
+
+CASES: list[Case] = []
+
+
+def _case(case: Case) -> Case:
+    CASES.append(case)
+    return case
+
+
+def entry(name: object, kind: Kind = "message", **data: object) -> Entry:
+    return Entry(f"m{name}", kind, data or {"text": f"{name}"})
+
+
+async def admitted(store: RunStore, conversation_id: str, *names: object) -> None:
+    for name in names:
+        assert (await store.admit(conversation_id, entry(name), "owl")).is_new
+
+
+def names_of(entries: tuple[Entry, ...]) -> list[str]:
+    return [each.id.removeprefix("m") for each in entries]
+
+
+async def is_lost(work: Awaitable[object]) -> bool:
+    try:
+        await work
+    except LeaseLost:
+        return True
+    return False
+
+
+@asynccontextmanager
+async def within(seconds: float) -> AsyncIterator[None]:
+    async with asyncio.timeout(seconds):
+        yield
+
+
+async def until_due(store: RunStore, *conversation_ids: str) -> None:
+    """Return once these and no others are due."""
+    async with within(9):
+        while set(await store.due(1000)) != set(conversation_ids):  # noqa: ASYNC110 - time is what is waited for
+            await asyncio.sleep(0.05)
+
+
+async def until_woken(store: RunStore, owner: str) -> list[str]:
+    """The next news of an owner."""
+    async with within(9):
+        while not (news := await store.woken(owner)):
+            pass
+    return list(news)
+
+
+@_case
+async def what_was_admitted_waits_in_order_with_its_data(store: RunStore) -> None:
+    given = [entry(1), entry(2, "edit", of="m1", text="x"), entry(3, "stop"), entry(4, "withdrawal", of="m1")]
+    for each in given:
+        admission = await store.admit(C, each, "owl")
+        assert (admission.is_new, admission.owner) == (True, None)
+    claim = await store.claim(C, "a", LONG_S)
+    assert [(each.id, each.kind, each.data) for each in claim.entries] == [(e.id, e.kind, e.data) for e in given]
+    assert [each.seq for each in claim.entries] == [1, 2, 3, 4]
+    assert (claim.run, claim.posts, claim.held) == (None, {}, 0)
+
+
+@_case
+async def an_entry_that_is_known_changes_nothing(store: RunStore) -> None:
+    await store.admit(C, entry(1, text="first"), "owl")
+    claim = await store.claim(C, "a", LONG_S)
+    again = await store.admit(C, entry(1, "edit", text="second"), "fox")
+    assert (again.is_new, again.owner) == (False, "a")
+    assert await store.fetch(C, claim.token, 0) == claim.entries
+    await store.write(C, claim.token, Changes(closed={1: "refused"}))
+    assert not (await store.admit(C, entry(1), "fox")).is_new
+    known = await store.known(C)
+    assert (known.agent, known.waiting, known.ends, list(known.order)) == ("owl", (), {"m1": "refused"}, ["m1"])
+    assert await store.renew(C, claim.token, LONG_S) == 1
+
+
+@_case
+async def the_same_id_in_another_conversation_is_another_entry(store: RunStore) -> None:
+    await admitted(store, C, 1)
+    await admitted(store, D, 1)
+
+
+@_case
+async def fifty_who_admit_at_once_lose_and_double_nothing(store: RunStore) -> None:
+    async def admit(number: int) -> bool:
+        return (await store.admit(C, entry(number % 40), "owl")).is_new
+
+    assert sum(await asyncio.gather(*map(admit, range(50)))) == 40
+    claim = await store.claim(C, "a", LONG_S)
+    assert [each.seq for each in claim.entries] == list(range(1, 41))
+    assert sorted(names_of(claim.entries), key=int) == [str(number) for number in range(40)]
+
+
+@_case
+async def of_fifty_who_claim_at_once_one_owns_the_conversation(store: RunStore) -> None:
+    await admitted(store, C, 1)
+    claims = await asyncio.gather(*[store.claim(C, f"owner {number}", LONG_S) for number in range(50)])
+    (won,) = [number for number, claim in enumerate(claims) if claim is not None]
+    assert (await store.admit(C, entry(2), None)).owner == f"owner {won}"
+    await store.write(C, claims[won].token, Changes(closed={1: ""}))
+
+
+@_case
+async def fifty_conversations_are_used_at_once(store: RunStore) -> None:
+    async def use(number: int) -> None:
+        await admitted(store, f"c{number}", 1, 2)
+        claim = await store.claim(f"c{number}", "a", LONG_S)
+        await store.write(f"c{number}", claim.token, Changes(run={"id": number}, closed={1: ""}))
+        await store.renew(f"c{number}", claim.token, LONG_S)
+        assert not await store.release(f"c{number}", claim.token, 1)
+        await store.write(f"c{number}", claim.token, Changes(run={}, closed={2: "withdrawn"}))
+        assert await store.release(f"c{number}", claim.token, 1)
+
+    await asyncio.gather(*map(use, range(50)))
+    assert set(await store.conversations()) == {f"c{number}" for number in range(50)}
+    assert await store.due(100) == []
+
+
+@_case
+async def nobody_else_owns_a_conversation_while_its_lease_is_valid(store: RunStore) -> None:
+    await admitted(store, C, 1)
+    claim = await store.claim(C, "a", LONG_S)
+    assert await store.claim(C, "b", LONG_S) is None
+    assert (await store.admit(C, entry(2), None)).owner == "a"
+    assert names_of(await store.fetch(C, claim.token, 0)) == ["1", "2"]
+    assert await store.claim(D, "b", LONG_S) is not None
+
+
+@_case
+async def tokens_only_grow(store: RunStore) -> None:
+    tokens = [(await store.claim(C, owner, OVER_S)).token for owner in "abba"]
+    tokens += [(await store.claim(C, "a", LONG_S)).token for _ in range(3)]
+    await store.release(C, tokens[-1], 0)
+    assert await store.forget(C)
+    tokens.append((await store.claim(C, "b", LONG_S)).token)
+    assert tokens == sorted(set(tokens))
+
+
+@_case
+async def whoever_asks_again_owns_by_the_new_token_alone(store: RunStore) -> None:
+    await admitted(store, C, 1)
+    old, new = await store.claim(C, "a", LONG_S), await store.claim(C, "a", LONG_S)
+    assert old.entries == new.entries
+    assert await is_lost(store.renew(C, old.token, LONG_S))
+    assert await store.renew(C, new.token, LONG_S) == 1
+
+
+@_case
+async def who_has_lost_the_lease_does_nothing_any_more(store: RunStore) -> None:
+    await admitted(store, C, 1, 2)
+    old = await store.claim(C, "a", OVER_S)
+    new = await store.claim(C, "b", LONG_S)
+    changes = Changes(run={"id": "a"}, posts={"1": "text"}, held=2, replaced={1: {}}, closed={2: "done"})
+    for late in (
+        store.renew(C, old.token, LONG_S),
+        store.fetch(C, old.token, 0),
+        store.write(C, old.token, changes),
+        store.release(C, old.token, 2),
+        store.hand_over(C, old.token),
+    ):
+        assert await is_lost(late)
+    again = await store.claim(C, "b", LONG_S)
+    assert (again.run, again.posts, again.held, again.entries) == (None, {}, 0, new.entries)
+    for nobody in (store.renew(D, 5, LONG_S), store.fetch(D, 5, 0), store.release(D, 5, 0)):
+        assert await is_lost(nobody)
+
+
+@_case
+async def a_lease_that_has_run_out_is_its_owners_until_somebody_claims_it(store: RunStore) -> None:
+    await admitted(store, C, 1)
+    claim = await store.claim(C, "a", OVER_S)
+    assert (await store.admit(C, entry(2), None)).owner is None
+    await store.write(C, claim.token, Changes(run={"id": "a"}))
+    assert names_of(await store.fetch(C, claim.token, 1)) == ["2"]
+    assert await store.renew(C, claim.token, LONG_S) == 2
+    assert await store.claim(C, "b", LONG_S) is None
+    assert await store.due(9) == []
+
+
+@_case
+async def a_lease_runs_out_by_itself(store: RunStore) -> None:
+    await admitted(store, C, 1)
+    first = await store.claim(C, "a", 0.3)
+    async with within(9):
+        while (second := await store.claim(C, "b", LONG_S)) is None:  # noqa: ASYNC110 - as above
+            await asyncio.sleep(0.02)
+    assert second.token > first.token
+
+
+@_case
+async def renewing_keeps_a_lease(store: RunStore) -> None:
+    claim = await store.claim(C, "a", OVER_S)
+    await store.renew(C, claim.token, LONG_S)
+    assert await store.claim(C, "b", LONG_S) is None
+    await store.renew(C, claim.token, OVER_S)
+    assert await store.claim(C, "b", LONG_S) is not None
+
+
+@_case
+async def renewing_tells_the_last_place_whatever_has_become_of_it(store: RunStore) -> None:
+    claim = await store.claim(C, "a", LONG_S)
+    assert await store.renew(C, claim.token, LONG_S) == 0
+    await admitted(store, C, 1, 2, 3)
+    await store.write(C, claim.token, Changes(closed={3: "done", 1: ""}))
+    assert await store.renew(C, claim.token, LONG_S) == 3
+
+
+@_case
+async def fetching_gives_what_waits_behind_a_place(store: RunStore) -> None:
+    claim = await store.claim(C, "a", LONG_S)
+    await admitted(store, C, *range(1, 13))
+    await store.write(C, claim.token, Changes(closed={5: "", 11: "withdrawn"}))
+    assert names_of(await store.fetch(C, claim.token, 3)) == ["4", "6", "7", "8", "9", "10", "12"]
+    assert await store.fetch(C, claim.token, 12) == ()
+
+
+@_case
+async def what_an_owner_wrote_its_successor_reads(store: RunStore) -> None:
+    await admitted(store, C, 1, 2, 3, 4)
+    claim = await store.claim(C, "a", OVER_S)
+    run = {"id": "r1", "by": None, "deep": [{"x": 1.5}, "ü\n🙂", True]}
+    posts = {"1": {"text": "one"}, "2": "", "stop": ["two"]}
+    changes = Changes(run=run, posts=posts, held=2, replaced={3: {"text": "new"}}, closed={1: "", 4: "refused"})
+    await store.write(C, claim.token, changes)
+    await store.write(C, claim.token, Changes(posts={"1": ""}))
+    after = await store.claim(C, "b", LONG_S)
+    assert (after.run, after.posts, after.held) == (run, {**posts, "1": ""}, 2)
+    assert [(each.id, each.kind, each.data, each.seq) for each in after.entries] == [
+        ("m2", "message", {"text": "2"}, 2),
+        ("m3", "message", {"text": "new"}, 3),
+    ]
+    known = await store.known(C)
+    assert (known.owner, known.has_run, known.posts, known.held) == ("b", True, 1, 2)
+    assert (known.waiting, known.ends) == (after.entries, {"m1": "", "m4": "refused"})
+    assert list(known.order) == ["m1", "m2", "m3", "m4"]
+
+
+@_case
+async def what_is_closed_or_not_there_is_left_as_it_is(store: RunStore) -> None:
+    await admitted(store, C, 1, 2)
+    claim = await store.claim(C, "a", LONG_S)
+    await store.write(C, claim.token, Changes(closed={1: "withdrawn"}))
+    await store.write(C, claim.token, Changes(replaced={1: {"text": "late"}, 7: {}}, closed={1: "", 8: "done"}))
+    known = await store.known(C)
+    assert (names_of(known.waiting), known.ends, list(known.order)) == (["2"], {"m1": "withdrawn"}, ["m1", "m2"])
+    assert (await store.admit(C, entry(3), None)).is_new
+    assert await store.renew(C, claim.token, LONG_S) == 3
+
+
+@_case
+async def with_its_run_the_posts_are_forgotten_and_nothing_else(store: RunStore) -> None:
+    await admitted(store, C, 1)
+    claim = await store.claim(C, "a", LONG_S)
+    await store.write(C, claim.token, Changes(run={"id": 1}, posts={"1": "x"}, held=1))
+    await store.write(C, claim.token, Changes(run={"id": 2}))
+    assert (await store.claim(C, "a", LONG_S)).posts == {"1": "x"}
+    claim = await store.claim(C, "a", LONG_S)
+    await store.write(C, claim.token, Changes(run={}))
+    claim = await store.claim(C, "a", LONG_S)
+    assert (claim.run, claim.posts, claim.held, names_of(claim.entries)) == (None, {}, 1, ["1"])
+    known = await store.known(C)
+    assert (known.has_run, known.posts) == (False, 0)
+
+
+@_case
+async def a_lease_is_not_given_back_while_something_waits_behind_what_was_seen(store: RunStore) -> None:
+    await admitted(store, C, 1, 2)
+    claim = await store.claim(C, "a", LONG_S)
+    assert not await store.release(C, claim.token, 1)
+    assert await store.claim(C, "b", LONG_S) is None
+    assert await store.renew(C, claim.token, LONG_S) == 2
+    await store.write(C, claim.token, Changes(closed={2: "withdrawn"}))
+    assert await store.release(C, claim.token, 1)
+    known = await store.known(C)
+    assert (known.owner, names_of(known.waiting)) == (None, ["1"])
+
+
+@_case
+async def a_lease_that_was_given_back_does_not_come_to_life_again(store: RunStore) -> None:
+    for give_back in (lambda token: store.release(C, token, 9), lambda token: store.hand_over(C, token)):
+        claim = await store.claim(C, "a", LONG_S)
+        await give_back(claim.token)
+        for late in (
+            store.renew(C, claim.token, LONG_S),
+            store.fetch(C, claim.token, 0),
+            store.write(C, claim.token, Changes(run={"id": 1})),
+        ):
+            assert await is_lost(late)
+        assert (await store.admit(C, entry(claim.token), None)).owner is None
+
+
+@_case
+async def giving_back_once_more_is_no_mistake(store: RunStore) -> None:
+    claim = await store.claim(C, "a", LONG_S)
+    assert await store.release(C, claim.token, 0)
+    await admitted(store, C, 1)
+    assert await store.release(C, claim.token, 0)
+    await store.hand_over(C, claim.token)
+    other = await store.claim(C, "b", LONG_S)
+    assert names_of(other.entries) == ["1"]
+    assert await store.release(C, claim.token, 0)
+    await store.hand_over(C, claim.token)
+    assert await store.renew(C, other.token, LONG_S) == 1
+
+
+@_case
+async def what_was_handed_over_is_due_at_once(store: RunStore) -> None:
+    for conversation_id, name in ((C, 1), (D, 2)):
+        await admitted(store, conversation_id, name)
+        claim = await store.claim(conversation_id, "a", LONG_S)
+        assert await store.due(9) == []
+        await store.write(conversation_id, claim.token, Changes(run={"id": name}, closed={1: ""}))
+        await store.hand_over(conversation_id, claim.token)
+        assert conversation_id in await store.due(9)
+        await store.claim(conversation_id, "b", LONG_S)
+        assert await store.due(9) == []
+
+
+@_case
+async def without_anything_to_do_nothing_is_due(store: RunStore) -> None:
+    await admitted(store, C, 1, 2)
+    claim = await store.claim(C, "a", LONG_S)
+    await store.write(C, claim.token, Changes(run={"id": 1}))
+    await store.write(C, claim.token, Changes(run={}, held=1, closed={2: "done"}))
+    await store.hand_over(C, claim.token)
+    assert await store.due(9) == []
+    claim = await store.claim(C, "a", OVER_S)
+    assert await store.due(9) == []
+    await store.write(C, claim.token, Changes(held=0))
+    await store.hand_over(C, claim.token)
+    assert await store.due(9) == [C]
+
+
+@_case
+async def whoever_admits_has_a_moment_to_claim(store: RunStore) -> None:
+    """And what is held starts nothing; what comes after it does."""
+    await store.admit(C, entry(1), None)
+    await store.admit(C, entry(2, "edit"), None)
+    claim = await store.claim(C, "a", LONG_S)
+    await store.write(C, claim.token, Changes(held=2))
+    assert await store.release(C, claim.token, 2)
+    await admitted(store, D, 1)
+    assert await store.due(9) == []
+    await store.admit(C, entry(3, "stop"), None)
+    await until_due(store, C, D)
+    await admitted(store, D, 2)
+    assert D in await store.due(9)
+    assert names_of((await store.claim(D, "a", LONG_S)).entries) == ["1", "2"]
+    assert D not in await store.due(9)
+
+
+@_case
+async def what_has_waited_longest_is_due_first(store: RunStore) -> None:
+    names = ["c3", "c1", "c4", "c2"]
+    for name in names:
+        await admitted(store, name, 1)
+        claim = await store.claim(name, "a", LONG_S)
+        await store.hand_over(name, claim.token)
+        await asyncio.sleep(0.005)
+    assert await store.due(9) == names
+    assert await store.due(2) == names[:2]
+    await store.claim("c3", "a", LONG_S)
+    assert await store.due(2) == ["c1", "c4"]
+
+
+@_case
+async def many_are_due_at_once(store: RunStore) -> None:
+    async def leave(name: str) -> None:
+        await admitted(store, name, 1)
+        claim = await store.claim(name, "a", OVER_S)
+        await store.write(name, claim.token, Changes(run={"id": 1}) if name < "c2" else Changes(closed={1: ""}))
+
+    names = {f"c{number}" for number in range(1, 251)}
+    await asyncio.gather(*map(leave, names))
+    some = {name for name in names if name < "c2"}
+    await until_due(store, *some)
+    assert len(await store.due(50)) == 50
+
+
+@_case
+async def an_owner_hears_of_what_others_admit(store: RunStore) -> None:
+    await store.claim(C, "a", LONG_S)
+    await store.claim(D, "b", LONG_S)
+    waiting = asyncio.create_task(until_woken(store, "a"))
+    await asyncio.sleep(0)
+    await admitted(store, C, 1)
+    assert await waiting == [C]
+    await admitted(store, C, 2, 3)
+    await admitted(store, D, 1)
+    assert await until_woken(store, "b") == [D]
+    heard = await until_woken(store, "a")
+    assert set(heard) == {C}
+    await store.claim("e", "a", LONG_S)
+    await admitted(store, "e", 1)
+    assert "e" in await until_woken(store, "a")
+
+
+@_case
+async def nobody_hears_of_what_has_no_owner(store: RunStore) -> None:
+    claim = await store.claim(C, "a", LONG_S)
+    await store.release(C, claim.token, 0)
+    await admitted(store, C, 1)
+    assert list(await store.woken("a")) == []
+
+
+@_case
+async def the_agent_is_the_one_that_was_named_last(store: RunStore) -> None:
+    assert await store.agent_of(C) is None
+    await store.admit(C, entry(1), None)
+    assert await store.agent_of(C) is None
+    await store.admit(C, entry(2), "owl")
+    await store.admit(C, entry(3), "fox")
+    await store.admit(C, entry(4), None)
+    await store.admit(C, entry(2), "owl")
+    assert await store.agent_of(C) == "fox"
+    assert await store.agent_of(D) is None
+
+
+@_case
+async def what_nobody_knows_is_not_there(store: RunStore) -> None:
+    assert await store.known(C) is None
+    assert await store.conversations() == []
+    assert await store.due(9) == []
+    assert not await store.forget(C)
+
+
+@_case
+async def only_what_is_over_is_forgotten(store: RunStore) -> None:
+    await admitted(store, C, 1, 2)
+    assert not await store.forget(C)
+    claim = await store.claim(C, "a", LONG_S)
+    await store.write(C, claim.token, Changes(run={"id": 1}, posts={"1": "x"}, held=2, closed={1: ""}))
+    assert not await store.forget(C)
+    await store.renew(C, claim.token, OVER_S)
+    assert not await store.forget(C)
+    await store.renew(C, claim.token, LONG_S)
+    await store.write(C, claim.token, Changes(run={}))
+    assert not await store.forget(C)
+    assert await store.release(C, claim.token, 2)
+    assert await store.conversations() == [C]
+    assert await store.forget(C)
+    assert await store.known(C) is None
+    assert await store.conversations() == []
+    assert await store.agent_of(C) is None
+    assert not await store.forget(C)
+    await admitted(store, C, 2)
+    again = await store.claim(C, "b", LONG_S)
+    assert again.token > claim.token
+    assert (names_of(again.entries), again.posts, again.held, again.entries[0].seq) == (["2"], {}, 0, 1)
+
+
+@_case
+async def names_and_texts_may_hold_anything(store: RunStore) -> None:
+    names = ["a", "A", "a/b", "a%2Fb", "{a}", "a}{", "a:b", "é", "e\u0301", " ", "🙂", "*", "a\nb", "=", "a=b"]
+    data = {"text": "\ud800 \x00\n\"'\\ ü🙂", "=": ["=", {"\n": None}], "": 1.5}
+    for name in names:
+        for place, each in enumerate(names):
+            assert (await store.admit(name, Entry(each, "message", data), each)).is_new, place
+        claim = await store.claim(name, name, LONG_S)
+        assert [each.id for each in claim.entries] == names
+        assert all(each.data == data for each in claim.entries)
+        closed = dict.fromkeys(range(1, len(names)), "withdrawn")
+        await store.write(
+            name, claim.token, Changes(posts={name: data}, replaced={len(names): {name: name}}, closed=closed)
+        )
+        known = await store.known(name)
+        assert (known.ends, list(known.order)) == (dict.fromkeys(names[:-1], "withdrawn"), names)
+        assert [(each.id, each.data) for each in known.waiting] == [("a=b", {name: name})]
+        assert (await store.claim(name, name, LONG_S)).posts == {name: data}
+    assert set(await store.conversations()) == set(names)
+
+
+@_case
+async def what_a_cancelled_owner_wrote_is_settled_by_the_next_answer(store: RunStore) -> None:
+    claim = await store.claim(C, "a", LONG_S)
+    for number in range(1, 31):
+        writing = asyncio.create_task(store.write(C, claim.token, Changes(held=number)))
+        for _ in range(number % 12):
+            await asyncio.sleep(0)
+        writing.cancel()
+        await asyncio.wait([writing])
+        await store.renew(C, claim.token, LONG_S)
+        assert (await store.known(C)).held in (number, number - 1)
+        await store.write(C, claim.token, Changes(held=number))
+        assert (await store.known(C)).held == number
+    assert await store.release(C, claim.token, 0)

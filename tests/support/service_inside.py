@@ -1,0 +1,40 @@
+"""What the service consists of, in this process: that is quicker than one of its own, and has no other part."""
+
+from __future__ import annotations
+
+from contextlib import aclosing, asynccontextmanager
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from connector import Instance, Persona, SlackAccess, connected
+from orchestrator_interactive.interactions.stores import open_store
+from service.runs import Runs
+from service.sessions import InProcessSessionManager
+from service.store import open_run_store
+from service.store.patience import Patience, PatientStore
+from service.workspaces import Workspaces
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from local_slack import LocalSlack
+    from service.config import ServiceConfig
+
+
+@asynccontextmanager
+async def serving_inside(slack: LocalSlack, config: ServiceConfig) -> AsyncIterator[None]:
+    """Serve a workspace with the agents of this configuration. The environment must lead their provider to the model."""
+    access = SlackAccess(slack.app_token, slack.bot_token, slack.api_url)
+    instances = [Instance(name, Persona(one.persona.name, one.persona.emoji)) for name, one in config.instances.items()]
+    url, patience = config.store.get_secret_value(), Patience()
+    async with (
+        aclosing(await open_store(url)) as logs,
+        aclosing(await open_run_store(url)) as store,
+        Runs(store, uuid4().hex, config.lease_s, patience) as runs,
+        InProcessSessionManager(
+            config.instances, "provider-anthropic", Workspaces(config.workspace), PatientStore(logs, patience)
+        ) as sessions,
+        connected(access, instances, sessions, runs, config.shutdown_grace_s),
+    ):
+        await slack.until(lambda ws: ws.bot_online)
+        yield
