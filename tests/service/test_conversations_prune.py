@@ -6,17 +6,20 @@ import asyncio
 import math
 import sqlite3
 import time
+from contextlib import aclosing
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kept_conversations import DAY_S, HERE, THERE, Kept, made_older
 
+from connector.protocols import Changes, Entry
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.interactions.states import UserMessageState
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from service.conversations import forget
+from service.store import open_run_store, visit_run_store
 
 
 @pytest.fixture
@@ -193,3 +196,50 @@ def test_a_conversation_that_is_damaged_is_told_and_takes_no_other_along(kept):
     assert pruned.exit_code == 1
     assert "Forgot 1 branch (4 states)." in pruned.output
     assert f"What is stored of the branches of conversation {THERE} of alpha is damaged" in pruned.output
+
+
+def inbox(kept: Kept, *names: str, place: str = HERE, read: bool = True) -> None:
+    """Let these messages have been written in a conversation; and read, unless they are to wait."""
+
+    async def written() -> None:
+        async with aclosing(await open_run_store(kept.url)) as runs:
+            for name in names:
+                await runs.admit(place, Entry(name, "message", {}), "alpha")
+            claim = await runs.claim(place, "owner", 10)
+            await runs.write(place, claim.token, Changes(closed={e.seq: "" for e in claim.entries} if read else {}))
+            await runs.release(place, claim.token, len(names))
+
+    asyncio.run(written())
+
+
+def inboxes(kept: Kept) -> list[str]:
+    async def known() -> list[str]:
+        async with aclosing(await visit_run_store(kept.url)) as runs:
+            return sorted(await runs.conversations())
+
+    return asyncio.run(known())
+
+
+def test_with_a_whole_conversation_what_was_written_in_it_is_forgotten(tmp_path):
+    kept = Kept(tmp_path / "kept.db")
+    for place in (HERE, THERE):
+        kept.talk("one", place=place)
+        inbox(kept, "a", place=place)
+    kept.rest({"main": 100})
+    told(kept.run("prune", "--whole", "--dry-run"))
+    told(kept.run("prune"))
+    assert inboxes(kept) == [HERE, THERE]
+    told(kept.run("prune", "--whole"))
+    assert inboxes(kept) == [THERE]
+
+
+def test_what_is_still_to_be_read_is_not_forgotten_and_neither_is_what_another_agent_has_a_log_of(tmp_path):
+    kept = Kept(tmp_path / "kept.db")
+    for place in (HERE, THERE):
+        kept.talk("one", place=place)
+        kept.rest({"main": 100}, place=place)
+    kept.talk("one", place=THERE, agent="beta")
+    inbox(kept, "a", read=False)
+    inbox(kept, "a", place=THERE)
+    told(kept.run("prune", "--whole"))
+    assert inboxes(kept) == [HERE, THERE]

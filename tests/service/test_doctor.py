@@ -117,6 +117,6 @@ async def test_it_looks_at_the_store_of_a_service_that_runs(slack, stage, tmp_pa
                 during = json.loads(ended.output[ended.output.index("{") :])
                 assert ended.code == 0, ended.output
                 gate.open()
-                await slack.until(lambda _: stage.found(ts, "fine"))
+                await slack.until(lambda _: stage.found(ts, "fine"), 30)
                 await slack.until(lambda ws: not ws.message("general", ts).reacted("hourglass_flowing_sand"))
     assert (during["runs_on"], during["leases"], during["accepted"], during["delivered"]) == (1, 1, 1, 1)

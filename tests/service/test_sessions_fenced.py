@@ -151,20 +151,23 @@ async def test_a_run_that_is_suspended_in_its_set_up_says_so_and_has_written_not
 
 
 async def test_a_run_that_is_stopped_while_it_is_taken_up_tells_what_it_had_said(model, started):
-    gate, heard = Gate(), Heard()
-    model.reply(text("I look."), tool_call("list_files"))
-    model.reply(gate, text("given up"))
+    first, second, heard = Gate(), Gate(), Heard()
+    model.reply(first, text("Done so far."))
+    model.reply(second, text("given up"))
     async with started() as one:
         run = asyncio.create_task(one.execute("alpha", HERE, "one", message_id=FIRST, fence=1))
-        await gate.reached.wait()
+        await first.reached.wait()
+        assert one.inject("alpha", HERE, Steer(SECOND, "and that", "Ana"))
+        first.open()
+        await second.reached.wait()
         one.suspend("alpha", HERE)
         await run
     async with started() as two:
         run = asyncio.create_task(two.resume("alpha", HERE, heard.hear, fence=2))
         await asyncio.sleep(0)  # it has begun: its set-up is on in a thread
         assert two.stop("alpha", HERE)
-        await run
-    assert [data["text"] for data in heard.of("text")] == ["I look."], heard.events
+        assert await run == ""
+    assert [(data["text"], data["part"]) for data in heard.of("text")] == [("Done so far.", 1)]
     assert [data["status"] for data in heard.of("complete")] == ["cancelled"]
     assert len(model.requests) == 2
 

@@ -21,7 +21,7 @@ LEASES = st.sampled_from([9999.0, 9999.0, 0.0])
 PLACES = st.integers(0, 9)
 CONTENTS = st.sampled_from(["", "x", {"text": "y"}])
 WORDS = st.sampled_from(["x", "y", "ü\n"])
-EXAMPLES = {"sqlite": 60, "redis": 40, "cluster": 25}
+EXAMPLES = {"sqlite": 50, "redis": 30, "cluster": 12}
 # How far back a token lies among those that the conversation gave.
 AGES = st.sampled_from([0, 0, 0, 0, 1])
 

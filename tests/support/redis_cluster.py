@@ -70,7 +70,7 @@ class RedisCluster:
 class _Node(RedisServer):
     def __init__(self, folder: str, *options: str) -> None:
         self.bus_port = _free_port()
-        mine = ("--cluster-enabled", "yes", "--cluster-port", str(self.bus_port), "--cluster-node-timeout", "1000")
+        mine = ("--cluster-enabled", "yes", "--cluster-port", str(self.bus_port), "--cluster-node-timeout", "500")
         super().__init__(folder, *mine, *options)
 
     def is_ok(self) -> bool:

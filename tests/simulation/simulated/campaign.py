@@ -57,12 +57,13 @@ def _tried_by(jobs: int, pieces: list[range], try_one: Try) -> Iterator[Figures]
         yield from map(try_all, pieces)
         return
     # Not forked: a process that has threads (pytest's, say) must not be.
-    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), initializer=_settle_in) as pool:
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _settle_in, (try_one,)) as pool:
         yield from pool.map(try_all, pieces)
 
 
-def _settle_in() -> None:
+def _settle_in(try_one: Try) -> None:
     """What is loaded by now stays: frozen, it costs the collections between the seeds nothing."""
+    try_one(0)
     gc.collect()
     gc.freeze()
 

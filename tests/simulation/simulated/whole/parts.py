@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from connector.wire import Wire
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
-from service.sessions import InProcessSessionManager
 
 from .agent import Tool
 from .run_table import RunTable
+from .sessions import Sessions
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Parts:
     table: type[RunTable] = RunTable
     logs: type[MemoryStore] = MemoryStore
     wire: type[Wire] = Wire
-    sessions: type[InProcessSessionManager] = InProcessSessionManager
+    sessions: type[Sessions] = Sessions
     tool: type[Tool] = Tool
     is_hasty: bool = False
     features: frozenset[str] = frozenset()

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from connector.wire import Wire
 from orchestrator_interactive.kernel import HookResult, events
-from service.sessions import InProcessSessionManager
 from simulated.whole.agent import Cast, Tool
+from simulated.whole.sessions import Sessions
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -77,14 +77,14 @@ class LooksHarmless(Tool):
         super().__init__(cast, conversation, name, is_harmless=True)
 
 
-class DeafToStops(InProcessSessionManager):
+class DeafToStops(Sessions):
     """Does not stop."""
 
     def stop(self, instance_name: str, conversation_id: str, *, immediate: bool = False) -> bool:
         return True
 
 
-class LosesResults(InProcessSessionManager):
+class LosesResults(Sessions):
     """Has a provider that tells the model nothing of what its tools gave."""
 
     async def _new_session(self, key: Key) -> AmplifierSession:
@@ -113,7 +113,7 @@ class _Forgetful:
         return answer
 
 
-class LeavesATaskBehind(InProcessSessionManager):
+class LeavesATaskBehind(Sessions):
     """Ends, and something goes on."""
 
     async def __aexit__(
@@ -123,7 +123,7 @@ class LeavesATaskBehind(InProcessSessionManager):
         self._left = asyncio.create_task(asyncio.sleep(1000), name="what is left")
 
 
-class NeverAnswers(InProcessSessionManager):
+class NeverAnswers(Sessions):
     """Hangs where it is to begin."""
 
     async def execute(self, *_: Any, **__: Any) -> str:

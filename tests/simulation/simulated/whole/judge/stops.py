@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from simulated.whole.slack import CHANNEL, TEAM
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -25,7 +27,7 @@ def _stops_of(case: Evidence, run: RunSeen) -> Iterator[int]:
     for written in case.written:
         if written.is_stop and written.id in case.seqs:
             yield case.seqs[written.id]
-        if written.id == run.first and f"{written.id}:deleted" in case.seqs:
+        if _began(run, written.id) and f"{written.id}:deleted" in case.seqs:
             yield case.seqs[f"{written.id}:deleted"]
     for reaction in case.reactions:
         if _means(reaction.message, run) and reaction.id in case.seqs:
@@ -33,7 +35,12 @@ def _stops_of(case: Evidence, run: RunSeen) -> Iterator[int]:
 
 
 def _means(message: SlackMessage, run: RunSeen) -> bool:
-    return message.key.startswith(run.id) or run.first.endswith(f":{message.ts}")
+    return message.key.startswith(run.id) or _began(run, f"{TEAM}:{CHANNEL}:{message.ts}")
+
+
+def _began(run: RunSeen, message_id: str) -> bool:
+    """Whether a run began with a message, or with a late edit of it."""
+    return run.first == message_id or run.first.startswith(f"{message_id}:")
 
 
 def heeded(runs: list[RunSeen], within_s: float) -> Iterator[str]:

@@ -1,0 +1,150 @@
+"""How soon Slack has its acknowledgement of an event, which it gets once the event is stored."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from statistics import quantiles
+from typing import TYPE_CHECKING
+
+from benchmarks.harness import Benchmark, Row, Side
+from benchmarks.redis_process import redis_server
+from benchmarks.slack_process import slack_elsewhere
+from connector import Instance, Persona, SlackAccess, connected
+from service.runs import Runs
+from service.store import open_run_store
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Collection
+
+    from benchmarks.harness import Operations
+    from benchmarks.slack_process import SlackProcess
+    from connector.protocols import ProgressCallback, Steer
+
+THREADS = 100
+EVENTS = 600
+PER_S = 200.0
+LEASE_S = 10.0
+
+
+class BusySessions:
+    """Runs that never end, and take in whatever is written meanwhile."""
+
+    async def execute(  # noqa: PLR0913 - the protocol's
+        self,
+        instance_name: str,
+        conversation_id: str,
+        prompt: str,
+        on_progress: ProgressCallback | None = None,
+        *,
+        message_id: str | None = None,
+        fence: int | None = None,
+    ) -> str:
+        del instance_name, conversation_id, prompt, message_id, fence
+        if on_progress is not None:
+            await on_progress("executing", {})
+            await on_progress("thinking", {})
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def resume(
+        self,
+        instance_name: str,
+        conversation_id: str,
+        on_progress: ProgressCallback | None = None,
+        *,
+        fence: int | None = None,
+    ) -> str:
+        return await self.execute(instance_name, conversation_id, "", on_progress, fence=fence)
+
+    async def delivered(
+        self, instance_name: str, conversation_id: str, ids: Collection[str], *, fence: int | None = None
+    ) -> frozenset[str]:
+        del instance_name, conversation_id, ids, fence
+        return frozenset()
+
+    def inject(self, instance_name: str, conversation_id: str, steer: Steer) -> bool:
+        del instance_name, conversation_id, steer
+        return True
+
+    def edit(self, instance_name: str, conversation_id: str, message_id: str, text: str) -> bool:
+        del instance_name, conversation_id, message_id, text
+        return True
+
+    def withdraw(self, instance_name: str, conversation_id: str, message_id: str) -> bool:
+        del instance_name, conversation_id, message_id
+        return True
+
+    def stop(self, instance_name: str, conversation_id: str, *, immediate: bool = False) -> bool:
+        del instance_name, conversation_id, immediate
+        return False
+
+    def suspend(self, instance_name: str, conversation_id: str) -> bool:
+        del instance_name, conversation_id
+        return False
+
+
+class Load:
+    """Replies into threads with a run each; the rows after the first are of what that has measured."""
+
+    def __init__(self, slack: SlackProcess) -> None:
+        self._slack = slack
+        self._percentiles: list[float] = []
+        self._longest_s = 0.0
+
+    async def median(self) -> float:
+        acks_s = await self._slack.replies(EVENTS, PER_S)
+        self._percentiles, self._longest_s = quantiles(acks_s, n=100), max(acks_s)
+        return self._percentiles[49]
+
+    async def percentile(self) -> float:
+        return self._percentiles[98]
+
+    async def longest(self) -> float:
+        return self._longest_s
+
+    async def at_once(self) -> float:
+        began = time.perf_counter()
+        await self._slack.replies(EVENTS, 1e9)
+        return time.perf_counter() - began
+
+
+@asynccontextmanager
+async def operations(store: str) -> AsyncIterator[Operations]:
+    """The real connector and inboxes over a store, `sqlite` or `redis`, with a run in every thread."""
+    async with AsyncExitStack() as closing:
+        folder = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix="benchmark-")))
+        url = closing.enter_context(redis_server(folder)) if store == "redis" else f"sqlite:{folder}/runs.db"
+        inboxes = await closing.enter_async_context(aclosing(await open_run_store(url)))
+        runs = await closing.enter_async_context(Runs(inboxes, "this process", LEASE_S))
+        slack = await closing.enter_async_context(slack_elsewhere())
+        access = SlackAccess(**await slack.begun())
+        instances = [Instance("alpha", Persona("Alpha", ":owl:"))]
+        await closing.enter_async_context(connected(access, instances, BusySessions(), runs, shutdown_grace_s=0))
+        load = Load(slack)
+        await slack.threads(THREADS)
+        await slack.replies(2 * THREADS, PER_S)  # runs, names and caches are there from here on
+        yield {"median": load.median, "p99": load.percentile, "longest": load.longest, "at_once": load.at_once}
+
+
+BENCHMARK = Benchmark(
+    title="An event of Slack, received, stored, acknowledged",
+    rows=(
+        Row("median", f"at {PER_S:g} a second, median", unit="ms", meter="itself", once=True),
+        Row("p99", "the 99th percentile", unit="ms", target=50, meter="itself", once=True),
+        Row("longest", "the longest", unit="ms", meter="itself", once=True),
+        Row("at_once", f"{EVENTS} at once, each", unit="ms", meter="itself", per=EVENTS, once=True),
+    ),
+    sides=(Side("SQLite", partial(operations, "sqlite")), Side("Redis, on this machine", partial(operations, "redis"))),
+    notes=(
+        (
+            f"From when the local Slack, in a process of its own, puts an event on the socket until it has the "
+            f"acknowledgement: {EVENTS} replies into {THREADS} threads with a run each, by the real connector. The "
+            "sessions are stand-ins that take every message in; each message gets its 📨 meanwhile."
+        ),
+    ),
+)

@@ -1,0 +1,123 @@
+"""What the steps of the run store cost: inboxes and leases, over each of its stores."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.harness import Benchmark, Row, Side
+from benchmarks.redis_process import redis_server
+from connector.protocols import Changes, Entry
+from service.store import open_run_store
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable
+
+    from benchmarks.harness import Operations
+    from service.store.base import RunStore
+
+LEASE_S = 3600.0
+OWNER = "this process"
+RUN = {"id": "0" * 32, "first": {"prompt": "What is new?", "instance": "alpha"}, "stopped_by": None, "status_ts": None}
+POST = {"number": 1, "texts": ["Nothing of note."], "by_agent": True}
+
+
+class Inbox:
+    """One conversation that this process owns, and others that nobody does."""
+
+    def __init__(self, store: RunStore) -> None:
+        self._store = store
+        self._numbers = count(1)
+        self._token = 0
+
+    async def open(self) -> None:
+        claimed = await self._store.claim("owned", OWNER, LEASE_S)
+        assert claimed is not None  # noqa: S101 - nobody else is here
+        self._token = claimed.token
+
+    async def admit(self) -> float:
+        """Seconds of an admission; the entry is closed again."""
+        number = next(self._numbers)
+        cost = await timed(self._store.admit("owned", Entry(f"message {number}", "message", {"prompt": "And?"}), "alpha"))
+        await self._store.write("owned", self._token, Changes(closed={number: ""}))
+        return cost
+
+    async def admit_and_hear(self) -> float:
+        """Seconds until the owner has been told of an admission, and has what was admitted."""
+        number = next(self._numbers)
+        began = time.perf_counter()
+        await self._store.admit("owned", Entry(f"message {number}", "message", {"prompt": "And?"}), "alpha")
+        while "owned" not in await self._store.woken(OWNER):
+            pass
+        await self._store.fetch("owned", self._token, number - 1)
+        cost = time.perf_counter() - began
+        await self._store.write("owned", self._token, Changes(closed={number: ""}))
+        return cost
+
+    async def renew(self) -> None:
+        await self._store.renew("owned", self._token, LEASE_S)
+
+    async def write(self) -> None:
+        await self._store.write("owned", self._token, Changes(run=RUN, posts={"1": POST}))
+
+    async def claim(self) -> float:
+        place = f"conversation {next(self._numbers)}"
+        began = time.perf_counter()
+        claimed = await self._store.claim(place, OWNER, LEASE_S)
+        cost = time.perf_counter() - began
+        await self._store.release(place, claimed.token if claimed else 0, 0)
+        return cost
+
+    async def release(self) -> float:
+        place = f"conversation {next(self._numbers)}"
+        claimed = await self._store.claim(place, OWNER, LEASE_S)
+        return await timed(self._store.release(place, claimed.token if claimed else 0, 0))
+
+    async def due(self) -> None:
+        await self._store.due(50)
+
+
+async def timed(step: Awaitable[object]) -> float:
+    began = time.perf_counter()
+    await step
+    return time.perf_counter() - began
+
+
+@asynccontextmanager
+async def operations(store: str) -> AsyncIterator[Operations]:
+    """Those of a store: `sqlite` or `redis`."""
+    async with AsyncExitStack() as closing:
+        folder = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix="benchmark-")))
+        url = closing.enter_context(redis_server(folder)) if store == "redis" else f"sqlite:{folder}/runs.db"
+        inbox = Inbox(await closing.enter_async_context(aclosing(await open_run_store(url))))
+        await inbox.open()
+        yield {
+            "admit": inbox.admit,
+            "hear": inbox.admit_and_hear,
+            "claim": inbox.claim,
+            "renew": inbox.renew,
+            "write": inbox.write,
+            "release": inbox.release,
+            "due": inbox.due,
+        }
+
+
+BENCHMARK = Benchmark(
+    title="Inboxes and leases",
+    rows=(
+        Row("admit", "admit a message", meter="itself"),
+        Row("hear", "the same, until its owner has it", meter="itself"),
+        Row("claim", "claim a conversation", meter="itself"),
+        Row("renew", "renew its lease"),
+        Row("write", "write down a run and a post"),
+        Row("release", "release it", meter="itself"),
+        Row("due", "look for what nobody owns"),
+    ),
+    sides=(Side("SQLite", partial(operations, "sqlite")), Side("Redis, on this machine", partial(operations, "redis"))),
+    notes=("One step after the other. Redis keeps nothing on disk here; SQLite as in the table of the log.",),
+)

@@ -1,0 +1,159 @@
+"""A local Slack in a process of its own, with people who write as fast as they are told to.
+
+Every line is JSON. It begins with `{"api_url": …, "app_token": …, "bot_token": …}`; then `{"threads": n}` begins so many
+threads with the agent, and `{"replies": n, "per_s": r}` writes so many replies into them, one after the other. Each is
+answered, once all is acknowledged, by `{"acks_s": […]}`: for each event, how long that took from when it was sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from asyncio.subprocess import PIPE
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import uvloop
+
+from local_slack import LocalSlack
+from local_slack.delivery import Delivery
+from local_slack.messages import Body
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from local_slack.delivery import Receiver
+
+CHANNEL = "general"
+_WITHIN_S = 60.0
+
+
+class SlackProcess:
+    """That process as its parent sees it."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    async def begun(self) -> dict[str, str]:
+        address: dict[str, str] = await self._read()
+        return address
+
+    async def threads(self, count: int) -> list[float]:
+        return await self._ask({"threads": count})
+
+    async def replies(self, count: int, per_s: float) -> list[float]:
+        return await self._ask({"replies": count, "per_s": per_s})
+
+    async def _ask(self, asked: dict[str, Any]) -> list[float]:
+        assert self._process.stdin is not None  # noqa: S101 - it was made with one
+        self._process.stdin.write(json.dumps(asked).encode() + b"\n")
+        acks: list[float] = (await self._read())["acks_s"]
+        return acks
+
+    async def _read(self) -> Any:
+        assert self._process.stdout is not None  # noqa: S101 - it was made with one
+        return json.loads(await self._process.stdout.readline())
+
+
+@asynccontextmanager
+async def slack_elsewhere() -> AsyncIterator[SlackProcess]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "benchmarks.slack_process", stdin=PIPE, stdout=PIPE, limit=2**24
+    )
+    try:
+        yield SlackProcess(process)
+    finally:
+        process.kill()
+        await process.wait()
+
+
+class Stopwatch(Delivery):
+    """Stands between the sockets and the delivery of a workspace, and takes the time of every acknowledgement."""
+
+    def __init__(self, inner: Delivery) -> None:
+        self._inner = inner
+        self._timed: dict[Receiver, Timed] = {}
+        self.sent_s: dict[str, float] = {}
+        self.acks_s: list[float] = []
+        self.acknowledged = asyncio.Event()
+
+    def attach(self, receiver: Receiver) -> None:
+        self._timed[receiver] = Timed(receiver, self)
+        self._inner.attach(self._timed[receiver])
+
+    def detach(self, receiver: Receiver) -> None:
+        if (timed := self._timed.pop(receiver, None)) is not None:
+            self._inner.detach(timed)
+
+    def acknowledge(self, envelope_id: str) -> None:
+        if (sent_s := self.sent_s.pop(envelope_id, None)) is not None:
+            self.acks_s.append(asyncio.get_running_loop().time() - sent_s)
+        self._inner.acknowledge(envelope_id)
+        self.acknowledged.set()
+
+    @property
+    def outstanding(self) -> int:
+        return self._inner.outstanding
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+class Timed:
+    """A connection whose frames are timed."""
+
+    def __init__(self, receiver: Receiver, watch: Stopwatch) -> None:
+        self._receiver = receiver
+        self._watch = watch
+
+    def send(self, frame: str) -> None:
+        self._watch.sent_s.setdefault(json.loads(frame)["envelope_id"], asyncio.get_running_loop().time())
+        self._receiver.send(frame)
+
+
+class People:
+    def __init__(self, slack: LocalSlack) -> None:
+        self._slack = slack
+        self._watch = slack.socket_mode.delivery = Stopwatch(slack.socket_mode.delivery)
+        self._roots: list[str] = []
+
+    async def write(self, asked: dict[str, Any]) -> list[float]:
+        self._watch.acks_s = []
+        if count := asked.get("threads"):
+            bot = self._slack.bot_user_id
+            self._roots += [self._post(f"<@{bot}> what is new?", None) for _ in range(count)]
+        else:
+            await self._reply(asked["replies"], asked["per_s"])
+        async with asyncio.timeout(_WITHIN_S):
+            while self._watch.outstanding:
+                self._watch.acknowledged.clear()
+                await self._watch.acknowledged.wait()
+        return self._watch.acks_s
+
+    async def _reply(self, count: int, per_s: float) -> None:
+        clock = asyncio.get_running_loop()
+        began_s = clock.time()
+        for number in range(count):
+            if (wait_s := began_s + number / per_s - clock.time()) > 0:
+                await asyncio.sleep(wait_s)
+            self._post("and what else?", self._roots[number % len(self._roots)])
+
+    def _post(self, words: str, root: str | None) -> str:
+        return self._slack.workspace.post(CHANNEL, self._slack.person("ana"), Body(words), thread_ts=root).ts
+
+
+async def _main() -> None:
+    async with LocalSlack() as slack:
+        people = People(slack)
+        address = {"api_url": slack.api_url, "app_token": slack.app_token, "bot_token": slack.bot_token}
+        print(json.dumps(address), flush=True)
+        reader = asyncio.StreamReader()
+        await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+        async for line in reader:
+            print(json.dumps({"acks_s": await people.write(json.loads(line))}), flush=True)
+
+
+if __name__ == "__main__":
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as main:
+        main.run(_main())
