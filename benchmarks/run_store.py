@@ -43,7 +43,9 @@ class Inbox:
     async def admit(self) -> float:
         """Seconds of an admission; the entry is closed again."""
         number = next(self._numbers)
-        cost = await timed(self._store.admit("owned", Entry(f"message {number}", "message", {"prompt": "And?"}), "alpha"))
+        cost = await timed(
+            self._store.admit("owned", Entry(f"message {number}", "message", {"prompt": "And?"}), "alpha")
+        )
         await self._store.write("owned", self._token, Changes(closed={number: ""}))
         return cost
 

@@ -1,7 +1,7 @@
 """A local Slack in a process of its own, with people who write as fast as they are told to.
 
 Every line is JSON. It begins with `{"api_url": …, "app_token": …, "bot_token": …}`; then `{"threads": n}` begins so many
-threads with the agent, and `{"replies": n, "per_s": r}` writes so many replies into them, one after the other. Each is
+threads with the agent, and `{"replies": n, "per_s": r}` writes so many replies into them, evenly spaced. Each is
 answered, once all is acknowledged, by `{"acks_s": […]}`: for each event, how long that took from when it was sent.
 """
 

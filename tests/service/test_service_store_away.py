@@ -46,8 +46,7 @@ async def model(monkeypatch) -> AsyncIterator[AnthropicServer]:
         yield model
 
 
-@pytest.fixture
-def env(model, redis) -> dict[str, str]:
+def env(model: AnthropicServer, redis: RedisServer) -> dict[str, str]:
     return {
         "ANTHROPIC_API_KEY": "sk-ant-of-the-test",
         "ANTHROPIC_BASE_URL": model.base_url,
@@ -106,10 +105,10 @@ async def test_a_run_that_waits_for_the_store_can_be_stopped(model, redis, tmp_p
 
 @pytest.mark.parametrize("trouble", ["gone", "hangs"])
 async def test_what_is_written_while_the_store_is_away_is_answered_once_when_it_is_back(
-    slack, stage, env, model, redis, trouble
+    slack, stage, model, redis, trouble
 ):
     model.reply(text("the first"))
-    async with stage.serving(**env) as service:
+    async with stage.serving(**env(model, redis)) as service:
         await service.says("service.ready")
         ana = slack.as_person("ana")
         root = await ana.say("general", "@alpha look")
@@ -133,12 +132,12 @@ async def test_what_is_written_while_the_store_is_away_is_answered_once_when_it_
     assert (await run_command("doctor", "--store", redis.url)).code == 0
 
 
-async def test_a_service_whose_store_is_away_ends_in_time_when_it_is_told_to(slack, stage, env, model, redis, tmp_path):
+async def test_a_service_whose_store_is_away_ends_in_time(slack, stage, model, redis, tmp_path):
     gate = Gate()
     model.reply(gate, tool_call("list_files"))
     config = tmp_path / "config.yaml"
     config.write_text("shutdown_grace_s: 1")
-    async with stage.serving("--config", str(config), **env) as service:
+    async with stage.serving("--config", str(config), **env(model, redis)) as service:
         await service.says("service.ready")
         await slack.as_person("ana").say("general", "@alpha look")
         await gate.reached.wait()

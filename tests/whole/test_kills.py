@@ -178,4 +178,3 @@ async def test_what_people_write_while_nobody_serves_is_answered_when_somebody_d
         await there.told()
         last = "\n".join(prompts(there.model.bodies[-1]))
         assert last.index("one") < last.index("two")
-

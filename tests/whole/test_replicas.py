@@ -120,7 +120,14 @@ async def test_a_run_that_begins_while_the_store_is_away_waits_for_it(tmp_path: 
     "trial",
     [
         Trial(
-            1, 20, 9, replicas=2, pace_s=1.5, harm_s=1.0, harms=("kill", "redis", "kill", "terminate"), close_within_s=40
+            1,
+            20,
+            9,
+            replicas=2,
+            pace_s=1.5,
+            harm_s=1.0,
+            harms=("kill", "redis", "kill", "terminate"),
+            close_within_s=40,
         ),
         Trial(1, 12, 8, replicas=1, pace_s=1.0, harm_s=1.0, harms=("kill", "kill", "terminate"), close_within_s=40),
     ],

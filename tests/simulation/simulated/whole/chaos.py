@@ -13,6 +13,8 @@ from .stages import stage
 if TYPE_CHECKING:
     from .ground import Ground
 
+_STORE_TROUBLES = frozenset({"outages", "flaky store", "slow store"})
+
 
 class Chaos:
     """Starts processes, ends them, kills them, holds them up; `calm` brings all back."""
@@ -79,7 +81,8 @@ class Chaos:
             self._scene.blame(f"Process {process.number} ended: {error!r}.")
         mine = [task for task in self._scene.loop.pending() if self._scene.loop.life_of(task) == process.number]
         left = [task for task in mine if not self._scene.is_ours(task)]
-        if left:
+        # What hangs in a store that is away is cut with the process.
+        if left and _STORE_TROUBLES.isdisjoint(self._scene.features):
             self._scene.blame(f"Process {process.number} ended, and left this behind: {standing(left[0])}.")
         self._scene.count("process ended")
         self._scene.loop.kill(process.number)

@@ -20,11 +20,12 @@ _CLAIM_WITHIN_S = 2.0
 
 @dataclass(slots=True)
 class Conversation:
-    """`due_s` is since when somebody is to look after it who owns it."""
+    """`due_s` is when others may look after it, `token_back` that of the lease that was given back last."""
 
     agent: str | None = None
     owner: str | None = None
     token: int = 0
+    token_back: int = 0
     expires_s: float = 0.0
     due_s: float = 0.0
     run: Mapping[str, Any] | None = None
@@ -163,10 +164,10 @@ class RunTable:
     def _is_given_back(self, conversation_id: str, token: int) -> bool:
         """Whether this very lease was given back: who did so and heard no answer asks once more."""
         found = self.conversations.get(conversation_id)
-        return found is not None and found.owner is None and found.token == token
+        return found is not None and found.token_back == token
 
     def _give_back(self, found: Conversation) -> None:
-        found.owner, found.expires_s, found.due_s = None, 0.0, self._now()
+        found.owner, found.token_back, found.expires_s, found.due_s = None, found.token, 0.0, self._now()
 
     def _tell(self, owner: str, *conversation_ids: str) -> None:
         news = self._news.setdefault(owner, {})

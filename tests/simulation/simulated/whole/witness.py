@@ -159,3 +159,16 @@ def _changes(changes: Changes) -> str:
     parts += [f"{seq} replaced" for seq in changes.replaced]
     parts += [f"{seq} closed ({end or 'delivered'})" for seq, end in changes.closed.items()]
     return ", ".join(parts)
+
+
+class Nobody(Witness):
+    """Sees nothing: for a store that keeps other things than the service's."""
+
+    def admitted(self, conversation_id: str, entry: Entry) -> None:
+        pass
+
+    def claimed(self, conversation_id: str, process: int, claim: Claim) -> None:
+        pass
+
+    def wrote(self, conversation_id: str, process: int, changes: Changes, waiting: Collection[int]) -> None:
+        pass
