@@ -1,8 +1,9 @@
 """A local Slack in a process of its own, with people who write as fast as they are told to.
 
-Every line is JSON. It begins with `{"api_url": …, "app_token": …, "bot_token": …}`; then `{"threads": n}` begins so many
-threads with the agent, and `{"replies": n, "per_s": r}` writes so many replies into them, evenly spaced. Each is
-answered, once all is acknowledged, by `{"acks_s": […]}`: for each event, how long that took from when it was sent.
+Every line is JSON. It begins with `{"api_url": …, "app_token": …, "bot_token": …}`. `{"threads": n}` begins so many
+threads with the agent, and is answered once each has a status. `{"replies": n, "per_s": r}` writes so many replies into
+them, evenly spaced; it is answered once each has its 📨 and all is acknowledged, by `{"acks_s": […]}`: for each event,
+how long that took from when it was sent.
 """
 
 from __future__ import annotations
@@ -23,9 +24,11 @@ from local_slack.messages import Body
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from local_slack import Workspace
     from local_slack.delivery import Receiver
 
 CHANNEL = "general"
+_ACCEPTED = "incoming_envelope"
 _WITHIN_S = 60.0
 
 
@@ -76,7 +79,6 @@ class Stopwatch(Delivery):
         self._timed: dict[Receiver, Timed] = {}
         self.sent_s: dict[str, float] = {}
         self.acks_s: list[float] = []
-        self.acknowledged = asyncio.Event()
 
     def attach(self, receiver: Receiver) -> None:
         self._timed[receiver] = Timed(receiver, self)
@@ -90,7 +92,6 @@ class Stopwatch(Delivery):
         if (sent_s := self.sent_s.pop(envelope_id, None)) is not None:
             self.acks_s.append(asyncio.get_running_loop().time() - sent_s)
         self._inner.acknowledge(envelope_id)
-        self.acknowledged.set()
 
     @property
     def outstanding(self) -> int:
@@ -123,21 +124,31 @@ class People:
         if count := asked.get("threads"):
             bot = self._slack.bot_user_id
             self._roots += [self._post(f"<@{bot}> what is new?", None) for _ in range(count)]
+            await self._slack.until(lambda _: all(map(self._has_status, self._roots)), _WITHIN_S)
         else:
             await self._reply(asked["replies"], asked["per_s"])
-        async with asyncio.timeout(_WITHIN_S):
-            while self._watch.outstanding:
-                self._watch.acknowledged.clear()
-                await self._watch.acknowledged.wait()
+        await self._slack.until(lambda _: not self._watch.outstanding, _WITHIN_S)
         return self._watch.acks_s
 
     async def _reply(self, count: int, per_s: float) -> None:
         clock = asyncio.get_running_loop()
-        began_s = clock.time()
+        began_s, written = clock.time(), set[str]()
         for number in range(count):
             if (wait_s := began_s + number / per_s - clock.time()) > 0:
                 await asyncio.sleep(wait_s)
-            self._post("and what else?", self._roots[number % len(self._roots)])
+            written.add(self._post("and what else?", self._roots[number % len(self._roots)]))
+        await self._slack.until(lambda workspace: self._all_accepted(workspace, written), _WITHIN_S)
+
+    def _all_accepted(self, workspace: Workspace, written: set[str]) -> bool:
+        """Whether all these messages have their 📨; those that have are taken out."""
+        for ts in list(written):
+            if (message := workspace.message(CHANNEL, ts)) is None or not message.reacted(_ACCEPTED):
+                return False
+            written.discard(ts)
+        return True
+
+    def _has_status(self, root: str) -> bool:
+        return len(self._slack.workspace.thread(self._slack.channel(CHANNEL).id, root)) > 1
 
     def _post(self, words: str, root: str | None) -> str:
         return self._slack.workspace.post(CHANNEL, self._slack.person("ana"), Body(words), thread_ts=root).ts

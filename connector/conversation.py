@@ -13,12 +13,16 @@ from connector.execution import Execution, RunRecord
 from connector.inbox import Inbound, Inbox
 from connector.messages import Message
 from connector.protocols import Changes, LeaseLost, RunFailed
+from connector.wire import SlackCallFailed
 
 if TYPE_CHECKING:
     from connector.desk import Workplace
     from connector.protocols import End, Entry, Lease
 
 log = structlog.get_logger(__name__)
+
+# How long the inbox may wait for Slack.
+_LOOK_WITHIN_S = 1.0
 
 
 class Conversation:
@@ -218,14 +222,13 @@ class Conversation:
         Edits may overtake each other on the way to us: the latest counts.
         """
         target = self._inbox.find(edit.message.id)
-        latest = max(self._edited.get(edit.message.id, ""), target.edited_ts if target else "")
-        if edit.edited_ts < latest:
+        if edit.edited_ts < max(self._edited.get(edit.message.id, ""), self._inbox.latest_edit(edit.message.id)):
             await self._close(entry, "done")
             return
         self._edited[edit.message.id] = edit.edited_ts
         correction = replace(edit, prompt=phrases.correction(edit.prompt))
         if target is None:
-            await self._on_late(entry, correction)
+            await (self._on_late(entry, correction) if await self._is_latest(edit) else self._close(entry, "done"))
             return
         edited = replace(target, message=edit.message, prompt=edit.prompt, edited_ts=edit.edited_ts)
         execution = self._execution
@@ -236,6 +239,15 @@ class Conversation:
         run = execution.record.written() if execution is not None and execution.first.id == edited.id else None
         changes = Changes(run=run, replaced={target.seq: edited.written()}, closed={entry.seq: "done"})
         await self._lease.write(changes)
+
+    async def _is_latest(self, edit: Inbound) -> bool:
+        """Whether the message still reads so in Slack; where that cannot be told soon, it does."""
+        try:
+            async with asyncio.timeout(_LOOK_WITHIN_S):
+                found = await self._desk.wire.message(edit.message.channel, edit.message.ts)
+        except (SlackCallFailed, TimeoutError):
+            return True
+        return found is None or found.get("text") == edit.message.text
 
     async def _on_withdrawal(self, entry: Entry, deletion: Inbound) -> None:
         """Take a message back that waits; the one that a run began with stops it, and the model is told of others."""
@@ -253,10 +265,11 @@ class Conversation:
 
     async def _on_late(self, entry: Entry, change: Inbound) -> None:
         """Tell the model of what has become of a message that is not here any more, if it has it."""
-        if await self._delivered(change.instance, {change.message.id}):
-            await self._tell_of(entry, change)
-        else:
-            await self._close(entry, "done")
+        for agent in self._workplace.router.names(first=change.instance):
+            if await self._delivered(agent, {change.message.id}):
+                await self._tell_of(entry, replace(change, instance=agent))
+                return
+        await self._close(entry, "done")
 
     async def _tell_of(self, entry: Entry, change: Inbound) -> None:
         """Tell the model of a change that came too late: now, or with the next run."""

@@ -104,6 +104,10 @@ class Inbox:
     def find(self, message_id: str) -> Inbound | None:
         return next((each for each in self._messages if each.id == message_id), None)
 
+    def latest_edit(self, message_id: str) -> str:
+        """When a message was changed last, as far as that is here; blank: never."""
+        return max((each.edited_ts for each in self._messages if each.message.id == message_id), default="")
+
     def replace(self, inbound: Inbound) -> None:
         """Put a message into the place of the one with its id."""
         self._messages = [inbound if each.id == inbound.id else each for each in self._messages]

@@ -34,6 +34,10 @@ class Router:
         """The instance of this name; where it is gone, the one that everybody gets who names none."""
         return self._instances.get(name.lower(), self._default)
 
+    def names(self, first: str) -> list[str]:
+        """The names of all instances, this one's in front."""
+        return sorted((instance.name for instance in self._instances.values()), key=lambda name: name != first)
+
     async def route(self, message: Message) -> tuple[Instance, str] | None:
         """The instance and the prompt, or `None` where the message is not for us.
 

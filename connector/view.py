@@ -99,9 +99,7 @@ class View:
         Where the body fails or is cancelled, everything stays as it is: the run is not over.
         """
         async with asyncio.TaskGroup() as tasks:
-            hourglass = tasks.create_task(
-                best_effort(self._wire.react(self._place.channel, self._record.first.message.ts, HOURGLASS))
-            )
+            hourglass = tasks.create_task(self._mark())
             status = tasks.create_task(self._open_status())
             updates = tasks.create_task(self._update_status())
             posts = tasks.create_task(self._outbox.work())
@@ -114,6 +112,10 @@ class View:
             await asyncio.wait((hourglass, status, updates))
             await self._lease.confirm()
             await (self._pause() if self._is_suspended else self._take_away())
+
+    async def _mark(self) -> None:
+        await self._lease.confirm()
+        await best_effort(self._wire.react(self._place.channel, self._record.first.message.ts, HOURGLASS))
 
     async def _open_status(self) -> None:
         ts, before = None, self._record.status_ts

@@ -62,7 +62,8 @@ async def test_a_service_whose_slack_is_gone_ends_when_it_is_told_to(slack, stag
     assert slack.bot_token not in service.output
 
 
-async def test_a_run_that_is_on_when_the_service_ends_is_gone_on_with_by_the_next_one(slack, stage):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+async def test_a_run_that_is_on_when_the_service_ends_is_gone_on_with_by_the_next_one(slack, stage, number):
     async with AnthropicServer() as model:
         gate = Gate()
         model.reply(text("Half an ", gate, "answer"))
@@ -75,7 +76,7 @@ async def test_a_run_that_is_on_when_the_service_ends_is_gone_on_with_by_the_nex
             await gate.reached.wait()
             steer = await ana.say("general", "and that", thread=ts)
             await slack.until(lambda ws: ws.message("general", steer).reacted("incoming_envelope"))
-            assert await service.ended(signal.SIGTERM) == 0
+            assert await service.ended(number) == (0 if number == signal.SIGTERM else -number)
             assert slack.workspace.message("general", ts).reacted("hourglass_flowing_sand")
         gate.open()
         async with stage.serving(**env) as later:

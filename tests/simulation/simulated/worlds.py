@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -48,7 +48,14 @@ def _at_every(stages: Iterable[str]) -> tuple[str, ...]:
     return tuple(each for each in wanted if each not in _NEVER)
 
 
+def _service_on_sqlite(added: frozenset[str]) -> Callable[[int], Verdict]:
+    return partial(whole.tried, parts=replace(whole.ON_SQLITE, features=added))
+
+
 WORLDS = {
     "agent": Kind(tuple(features.FEATURES), _at_every(STAGES), _agent),
     "service": Kind(tuple(whole.FEATURES), whole.WANTED, _service),
+    "service-on-sqlite": Kind(
+        tuple(whole.FEATURES.keys() - whole.ON_SQLITE.without), whole.WANTED_WITH_A_FILE, _service_on_sqlite
+    ),
 }

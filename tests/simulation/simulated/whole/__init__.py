@@ -3,6 +3,12 @@
 from . import broken
 from .features import FEATURES
 from .parts import Parts
-from .trial import WANTED, tried
+from .sqlite_stores import SqliteStores
+from .trial import WANTED, WANTED_WITH_A_FILE, tried
 
-__all__ = ["FEATURES", "WANTED", "Parts", "broken", "tried"]
+__all__ = ["FEATURES", "ON_SQLITE", "WANTED", "WANTED_WITH_A_FILE", "Parts", "broken", "tried"]
+
+# The service over a file: one process at a time, and no network between it and what it keeps.
+ON_SQLITE = Parts(
+    stores=SqliteStores, without=frozenset({"replicas", "pauses", "orphans", "flaky store", "slow store"})
+)

@@ -55,7 +55,7 @@ class Chaos:
     def calm(self) -> None:
         """From here on nothing happens any more; there is a process."""
         self._is_calm = True
-        self._ground.store.is_away = False
+        self._ground.stores.come_back()
         for process in self.processes:
             self._scene.loop.let_go(process.number)
         if not self.processes:
@@ -69,8 +69,7 @@ class Chaos:
         scene.count(f"kill {stage(self._ground, process.number)}")
         process.is_connected = False
         self.processes.remove(process)
-        scene.loop.kill(process.number)
-        self._start_again()
+        self._bury(process)
 
     def _ended(self, process: Replica) -> None:
         if process not in self.processes:
@@ -85,10 +84,11 @@ class Chaos:
         if left and _STORE_TROUBLES.isdisjoint(self._scene.features):
             self._scene.blame(f"Process {process.number} ended, and left this behind: {standing(left[0])}.")
         self._scene.count("process ended")
-        self._scene.loop.kill(process.number)
-        self._start_again()
+        self._bury(process)
 
-    def _start_again(self) -> None:
+    def _bury(self, process: Replica) -> None:
+        self._scene.loop.kill(process.number)
+        self._ground.stores.dead(process.number)
         self._scene.spawn(self._start_later(), "a restart")
 
     async def _start_later(self) -> None:
@@ -171,8 +171,7 @@ class Chaos:
                 return
             scene.tell("chaos", "the store is away")
             scene.count("outage")
-            self._ground.store.is_away = True
-            self._ground.table.forget_news()
+            self._ground.stores.go_away()
             await asyncio.sleep(scene.chance.uniform(0.1, scene.chance.choice([1, 10])))
-            self._ground.store.is_away = False
+            self._ground.stores.come_back()
             scene.tell("chaos", "the store is back")

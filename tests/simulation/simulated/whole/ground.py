@@ -5,20 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .agent import Cast
-from .log_store import SimulatedLogStore
-from .network import Server
-from .run_store import SimulatedRunStore
 from .slack import Slack
 from .witness import Witness
 
 if TYPE_CHECKING:
-    from orchestrator_interactive.interactions.stores.base import LogStore
-    from service.store.base import Known, RunStore
     from simulated.scene import Scene
 
     from .parts import Parts
-
-_USUALLY_S = (0.0003, 0.0003, 0.002)
 
 
 class Ground:
@@ -32,16 +25,4 @@ class Ground:
         self.cast = Cast(scene, self.witness, parts.tool)
         self.lease_s = scene.chance.choice([3.0, 6.0, 12.0])
         self.shutdown_grace_s = scene.chance.choice([3.0, 8.0])
-        self.store = Server(scene, "store", "flaky store", _USUALLY_S)
-        self.table = parts.table(scene.now)
-        self.logs: LogStore = parts.logs()
-
-    def stores(self, process: int) -> tuple[RunStore, LogStore]:
-        """A process's own doors to the store."""
-        return (
-            SimulatedRunStore(self.store, self.table, self.witness, process),
-            SimulatedLogStore(self.store, self.logs, self.witness, process),
-        )
-
-    async def known(self, conversation_id: str) -> Known | None:
-        return self.table.known(conversation_id)
+        self.stores = parts.stores(scene, parts, self.witness)

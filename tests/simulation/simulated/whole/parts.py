@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from connector.wire import Wire
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
@@ -10,6 +11,15 @@ from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from .agent import Tool
 from .run_table import RunTable
 from .sessions import Sessions
+from .stores import NetworkStores
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from simulated.scene import Scene
+
+    from .stores import Stores
+    from .witness import Witness
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,10 +27,12 @@ class Parts:
     """What is usual, unless it is named.
 
     Args:
+        stores: the place that processes share; `table` and `logs` are what `NetworkStores` keeps.
         is_hasty: processes acknowledge events before they keep them.
         features: kinds of trouble that every seed has, whatever it draws; `without`: that none has.
     """
 
+    stores: Callable[[Scene, Parts, Witness], Stores] = NetworkStores
     table: type[RunTable] = RunTable
     logs: type[MemoryStore] = MemoryStore
     wire: type[Wire] = Wire

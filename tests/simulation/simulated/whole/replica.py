@@ -85,7 +85,7 @@ class Replica:
 
     async def _serve(self) -> None:
         ground, parts = self._ground, self._ground.parts
-        run_store, log_store = ground.stores(self.number)
+        run_store, log_store = await ground.stores.doors(self.number)
         patience = Patience()
         wire = parts.wire(cast("Any", Web(ground.scene, ground.slack, self.number)))
         router = Router(_NAMED, runs := Runs(run_store, f"process {self.number}", ground.lease_s, patience), TEAM, BOT)

@@ -52,25 +52,28 @@ class World:
         if await self._comes_to_rest():
             await asyncio.sleep(_AFTERWARDS_S)
         else:
-            scene.blame(f"After {_PATIENCE_S:.0f} s of calm: {self._unrest()}.")
+            scene.blame(f"After {_PATIENCE_S:.0f} s of calm: {await self._unrest()}.")
         await judge(scene, self._ground, self._crowd)
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+        self._ground.stores.close()
 
     async def _comes_to_rest(self) -> bool:
         until = self._scene.now() + _PATIENCE_S
         while self._scene.now() < until:
             await asyncio.sleep(_LOOK_EVERY_S)
-            if not self._unrest():
+            if not await self._unrest():
                 return True
         return False
 
-    def _unrest(self) -> str:
+    async def _unrest(self) -> str:
         """What is still going on."""
         if not self._events.are_over:
             return "Slack is still telling of events"
-        table = self._ground.table
-        for name, found in table.conversations.items():
-            if found.has_something_to_do:
+        for name, known in (await self._ground.stores.known()).items():
+            if known.has_run or any(entry.seq > known.held for entry in known.waiting):
                 return f"{name} still has something to do"
-            if table.owner_of(found) is not None:
-                return f"{name} still belongs to {found.owner}"
+            if known.owner is not None:
+                return f"{name} still belongs to {known.owner}"
         return ""

@@ -60,15 +60,15 @@ def _of_all(cast: Cast, ground: Ground) -> Iterator[str]:
 
 
 async def _evidence(conversation_id: str, ground: Ground, crowd: Crowd) -> Evidence | None:
-    known = await ground.known(conversation_id)
+    known = (await ground.stores.known()).get(conversation_id)
     if known is None:
         return None
     root = conversation_id.rpartition(":")[2]
-    agents = [key.agent_id for key in await ground.logs.keys() if key.conversation_id == conversation_id]
+    agents = [key.agent_id for key in await ground.stores.logs.keys() if key.conversation_id == conversation_id]
     return Evidence(
         id=conversation_id,
         known=known,
-        rows={agent: await rows_of(ground.logs, conversation_id, agent) for agent in agents},
+        rows={agent: await rows_of(ground.stores.logs, conversation_id, agent) for agent in agents},
         written=[written for written in crowd.written if written.conversation == conversation_id],
         reactions=[each for each in crowd.reactions if each.message.thread_ts == root],
         posts=[post for post in ground.slack.thread(root) if post.user == "UBOT"],

@@ -1,0 +1,87 @@
+"""How soon a service that was killed is at work again, and its answers are in their threads."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from contextlib import ExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.harness import Benchmark, Row, Side
+from benchmarks.redis_process import redis_server
+from benchmarks.served import house
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from benchmarks.harness import Operations
+
+RUNS = 100
+
+
+class Recovery:
+    """A service with so many runs that wait for the model is killed, and started again; seconds from that start."""
+
+    def __init__(self, store: str) -> None:
+        self._store = store
+        self._costs: dict[str, float] = {}
+
+    async def idle(self) -> float:
+        """Until a service that has nothing to resume is ready; the other figures are measured after it."""
+        with ExitStack() as closing:
+            folder = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix="benchmark-")))
+            redis = self._store == "redis"
+            url = closing.enter_context(redis_server(folder)) if redis else f"sqlite:{folder}/service.db"
+            async with house(folder, url, 1) as (there, (service,)):
+                began = time.perf_counter()
+                await service.start()
+                self._costs["idle"] = time.perf_counter() - began
+                there.write(RUNS)
+                await there.until_asked(RUNS)
+                await there.slack.until(lambda _: not there.slack.socket_mode.delivery.outstanding)
+                await service.kill()
+
+                began = time.perf_counter()
+                starting = asyncio.create_task(service.start())
+                for name, reached in (
+                    ("first", there.until_asked(RUNS + 1)),
+                    ("resumed", there.until_asked(2 * RUNS)),
+                ):
+                    await reached
+                    self._costs[name] = time.perf_counter() - began
+                await starting
+                there.model_answers.set()
+                await there.until_answered(RUNS)
+                self._costs["answered"] = time.perf_counter() - began
+        return self._costs["idle"]
+
+    async def told(self, name: str) -> float:
+        return self._costs[name]
+
+
+@asynccontextmanager
+async def operations(store: str) -> AsyncIterator[Operations]:
+    recovery = Recovery(store)
+    yield {"idle": recovery.idle, **{name: partial(recovery.told, name) for name in ("first", "resumed", "answered")}}
+
+
+BENCHMARK = Benchmark(
+    title=f"{RUNS} runs after kill -9, from the start of the next process",
+    rows=(
+        Row("idle", "ready, with nothing to resume", unit="ms", meter="itself", once=True),
+        Row("first", "the first run asks the model again", unit="ms", meter="itself", once=True),
+        Row("resumed", f"all {RUNS} do", unit="ms", target=2000, meter="itself", once=True),
+        Row("answered", f"all {RUNS} answers are in their threads, once", unit="ms", meter="itself", once=True),
+    ),
+    sides=(Side("SQLite", partial(operations, "sqlite")), Side("Redis, on this machine", partial(operations, "redis"))),
+    notes=(
+        (
+            "The real command, between a local Slack and a local model in another process. The next process on an "
+            "SQLite file knows that the one before it is dead; over Redis the dead one's leases of two seconds must "
+            "run out first."
+        ),
+    ),
+)

@@ -1,0 +1,144 @@
+"""The service as people start it, in processes of its own, between a local Slack and a local model in this one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from asyncio.subprocess import DEVNULL, PIPE
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.messages_api import ALL_AT_ONCE, messages_api
+from local_slack import LocalSlack
+from local_slack.changes import Deleted, Posted
+from local_slack.messages import Body
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from local_slack.changes import Change
+
+CHANNEL = "general"
+_WITHIN_S = 120.0
+_READY = b"service.ready"
+_STATUS = ":status"
+_CONFIG = """
+instances:
+  alpha:
+    persona: {{name: Alpha, emoji: ":owl:"}}
+    providers:
+      - module: provider-anthropic
+        config: {{api_key: no-key, base_url: "{model_url}", model: {model}, max_output_tokens: 2}}
+    tools: []
+store: "{store}"
+workspace: {{root: "{folder}/files"}}
+lease_s: 2
+"""
+
+
+class House:
+    """A workspace and a model. `asked` counts the requests to it, which wait until `model_answers` is set."""
+
+    def __init__(self, slack: LocalSlack) -> None:
+        self.slack = slack
+        self.asked = 0
+        self.answered: set[str] = set()
+        self.model_answers = asyncio.Event()
+        self._statuses: set[str] = set()
+        self._news = asyncio.Event()
+        slack.workspace.listen(self._hear)
+
+    async def on_request(self, _asked: dict[str, Any]) -> None:
+        self.asked += 1
+        self._news.set()
+        await self.model_answers.wait()
+
+    async def until_asked(self, count: int) -> None:
+        async with asyncio.timeout(_WITHIN_S):
+            while self.asked < count:
+                self._news.clear()
+                await self._news.wait()
+
+    async def until_answered(self, count: int) -> None:
+        """Wait until that many threads have an answer, and no run is shown any more.
+
+        Raises:
+            RuntimeError: one has two.
+        """
+        await self.slack.until(lambda _: len(self.answered) >= count and not self._statuses, _WITHIN_S)
+
+    def write(self, count: int) -> None:
+        """Begin that many threads with the agent."""
+        words = Body(f"<@{self.slack.bot_user_id}> what is new?")
+        for _ in range(count):
+            self.slack.workspace.post(CHANNEL, self.slack.person("ana"), words)
+
+    def _hear(self, change: Change) -> None:
+        match change:
+            case Posted(message) if message.by_bot:
+                if str((message.metadata or {}).get("event_payload", {}).get("key", "")).endswith(_STATUS):
+                    self._statuses.add(message.ts)
+                elif message.thread_ts in self.answered:
+                    raise RuntimeError(f"The thread {message.thread_ts} has two answers.")
+                else:
+                    self.answered.add(message.thread_ts or message.ts)
+            case Deleted(previous):
+                self._statuses.discard(previous.ts)
+
+
+class Service:
+    """One process of the service, which may be killed and started again."""
+
+    def __init__(self, command: list[str], env: dict[str, str]) -> None:
+        self._command = command
+        self._env = env
+        self._process: asyncio.subprocess.Process | None = None
+        self._reading: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Start it; it is ready when this returns."""
+        process = self._process = await asyncio.create_subprocess_exec(
+            *self._command, env=self._env, stdout=DEVNULL, stderr=PIPE
+        )
+        assert process.stderr is not None  # noqa: S101 - it was made with one
+        said = b""
+        async for line in process.stderr:
+            said += line
+            if _READY in line:
+                self._reading = asyncio.create_task(_read_on(process.stderr))
+                return
+        raise RuntimeError(f"The service does not start:\n{said.decode()}")
+
+    async def kill(self) -> None:
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                self._process.kill()
+            await self._process.wait()
+        if self._reading is not None:
+            await self._reading
+
+
+async def _read_on(stream: asyncio.StreamReader) -> None:
+    """What is not read would hold it up in the end."""
+    while await stream.read(65536):
+        pass
+
+
+@asynccontextmanager
+async def house(folder: Path, store: str, processes: int) -> AsyncIterator[tuple[House, list[Service]]]:
+    """Nothing is started yet; at the end whatever runs is killed."""
+    async with AsyncExitStack() as closing:
+        there = House(await closing.enter_async_context(LocalSlack()))
+        url = await closing.enter_async_context(messages_api(there.on_request))
+        config = folder / "agents.yaml"
+        config.write_text(_CONFIG.format(model_url=url, model=ALL_AT_ONCE, store=store, folder=folder))
+        tokens = {"SLACK_APP_TOKEN": there.slack.app_token, "SLACK_BOT_TOKEN": there.slack.bot_token}
+        env = {**os.environ, **tokens, "SLACK_API_URL": there.slack.api_url, "HOME": str(folder)}
+        env.pop("AMPLIFIER_SLACK_STORE", None)
+        command = [sys.executable, "-m", "service", "run", "--config", str(config)]
+        services = [Service(command, env) for _ in range(processes)]
+        for service in services:
+            closing.push_async_callback(service.kill)
+        yield there, services
