@@ -233,7 +233,7 @@ class Conversation:
         edited = replace(target, message=edit.message, prompt=edit.prompt, edited_ts=edit.edited_ts)
         execution = self._execution
         if self._inbox.is_given(target) and (execution is None or not execution.edit(edited)):
-            await self._tell_of(entry, correction)
+            await self._tell_of(entry, replace(correction, instance=target.instance))
             return
         self._inbox.replace(edited)
         run = execution.record.written() if execution is not None and execution.first.id == edited.id else None
@@ -251,6 +251,9 @@ class Conversation:
 
     async def _on_withdrawal(self, entry: Entry, deletion: Inbound) -> None:
         """Take a message back that waits; the one that a run began with stops it, and the model is told of others."""
+        if (planned := self._execution) is not None and not planned.has_started:
+            self._execution = None
+            self._inbox.take_back()
         target, execution = self._inbox.find(deletion.message.id), self._execution
         taken_back = replace(deletion, prompt=phrases.taken_back(deletion.prompt))
         if target is None:
@@ -261,7 +264,9 @@ class Conversation:
         elif execution is not None and target.id == execution.first.id:
             await self._on_stop(replace(entry, data={"user": deletion.message.user}))
         else:
-            await self._tell_of(entry, taken_back)
+            await self._tell_of(entry, replace(taken_back, instance=target.instance))
+        if self._execution is None and self._inbox.starts_a_run:
+            self._begin(was_waiting=planned is not None and planned.record.was_waiting)
 
     async def _on_late(self, entry: Entry, change: Inbound) -> None:
         """Tell the model of what has become of a message that is not here any more, if it has it."""

@@ -90,7 +90,7 @@ class Execution:
         self._key = (instance.name, self.place.conversation_id)
         self._parts = 0
         self._has_begun = self.first.id in read
-        self._listening = self._was_read = self._over = False
+        self.has_started = self._listening = self._was_read = self._over = False
         self._is_suspending = self.was_suspended = False
         self.read = set(read)
         self._stops = 0 if record.stopped_by is None else 1
@@ -154,6 +154,7 @@ class Execution:
         Raises:
             LeaseLost: another process owns the conversation.
         """
+        self.has_started = True
         await self._lease.write(Changes(run=self.record.written()))
         async with self.view.shown():
             try:

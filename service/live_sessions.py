@@ -33,6 +33,8 @@ class _Resting:
 class LiveSessions:
     """Hands out sessions, one per conversation and agent, and keeps those that rest for a while.
 
+    One without a log stays, since it could not come back.
+
     Args:
         made: makes a session for a conversation that is to begin, or to come back from its log.
         idle_evict_s: how long one that rests is kept.
@@ -43,12 +45,13 @@ class LiveSessions:
         self._idle_evict_s = idle_evict_s
         # The one that has rested longest comes first: all are kept for the same time, and one timer is enough.
         self._resting: OrderedDict[Key, _Resting] = OrderedDict()
+        self._staying: dict[Key, _Resting] = {}
         self._has_some = asyncio.Event()
         self._evicting: asyncio.Task[None] | None = None
 
-    def __len__(self) -> int:
-        """How many rest here."""
-        return len(self._resting)
+    def __contains__(self, key: Key) -> bool:
+        """Whether the session of this conversation rests here."""
+        return key in self._resting or key in self._staying
 
     async def __aenter__(self) -> Self:
         self._evicting = asyncio.create_task(self._evict())
@@ -60,8 +63,12 @@ class LiveSessions:
         if self._evicting is not None:
             self._evicting.cancel()
             await asyncio.wait([self._evicting], timeout=_ALL_END_WITHIN_S)
-        ending = [asyncio.create_task(_ended(key, resting.session)) for key, resting in self._resting.items()]
+        ending = [
+            asyncio.create_task(_ended(key, resting.session))
+            for key, resting in (*self._resting.items(), *self._staying.items())
+        ]
         self._resting.clear()
+        self._staying.clear()
         if not ending:
             return
         _, late = await asyncio.wait(ending, timeout=_ALL_END_WITHIN_S)
@@ -80,7 +87,7 @@ class LiveSessions:
             StoreError: its log cannot be used.
             ModuleNotFoundError, ModuleLoadError: a module cannot be had.
         """
-        resting = self._resting.pop(key, None)
+        resting = self._pop(key)
         session = resting.session if resting else None
         try:
             if session is not None and not await _is_up_to_date(session, fence):
@@ -98,11 +105,18 @@ class LiveSessions:
 
     async def give_back(self, key: Key, session: AmplifierSession) -> None:
         """Let a session rest."""
-        other = self._resting.pop(key, None)
-        self._resting[key] = _Resting(session, asyncio.get_running_loop().time())
-        self._has_some.set()
+        other = self._pop(key)
+        resting = _Resting(session, asyncio.get_running_loop().time())
+        if log_of(session) is None:
+            self._staying[key] = resting
+        else:
+            self._resting[key] = resting
+            self._has_some.set()
         if other is not None and other.session is not session:
             await _ended(key, other.session)
+
+    def _pop(self, key: Key) -> _Resting | None:
+        return self._resting.pop(key, None) or self._staying.pop(key, None)
 
     async def _evict(self) -> None:
         clock = asyncio.get_running_loop()
@@ -119,9 +133,15 @@ class LiveSessions:
             self._has_some.clear()
 
 
+def log_of(session: AmplifierSession) -> InteractionStack | None:
+    """The log of a session's conversation; `None`: its context keeps none."""
+    stack: InteractionStack | None = session.coordinator.get_capability("interactions.stack")
+    return stack
+
+
 async def _is_up_to_date(session: AmplifierSession, fence: int | None) -> bool:
     """Whether nobody else has been at the session's log since it was there last; it has the fence from here on."""
-    stack: InteractionStack | None = session.coordinator.get_capability("interactions.stack")
+    stack = log_of(session)
     if stack is None:
         return True
     before = stack.moves

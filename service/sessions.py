@@ -16,7 +16,7 @@ from orchestrator_interactive.kernel import AmplifierSession, HookResult, events
 from orchestrator_interactive.rows import delivered_in
 from service.config import ConfigError
 from service.failures import Interrupted, sentence
-from service.live_sessions import LiveSessions
+from service.live_sessions import LiveSessions, log_of
 from service.plan import mount_plan
 from service.preflight import find_problems
 from service.session_run import SessionRun
@@ -121,7 +121,7 @@ class InProcessSessionManager:
         """Those of the messages that the conversation's log has in a row.
 
         Raises:
-            RunFailed: it cannot be read.
+            RunFailed: it cannot be read, or its context keeps none and was not here before.
             LeaseLost: as in `execute`.
         """
         key = Key(conversation_id, instance_name)
@@ -131,8 +131,11 @@ class InProcessSessionManager:
             if session is not None:
                 rows = await _rows(session)
             else:
+                is_known = key in self._live
                 session = await self._set_up(key, fence)
                 try:
+                    if not is_known and log_of(session) is None:
+                        raise Interrupted
                     rows = await _rows(session)
                 finally:
                     await self._live.give_back(key, session)

@@ -80,8 +80,9 @@ async def test_a_run_that_is_on_when_the_service_ends_is_gone_on_with_by_the_nex
             assert slack.workspace.message("general", ts).reacted("hourglass_flowing_sand")
         gate.open()
         async with stage.serving(**env) as later:
-            await slack.until(lambda _: stage.found(ts, "the whole answer"))
-            await slack.until(lambda ws: not ws.message("general", ts).reacted("hourglass_flowing_sand"))
+            await later.says("service.ready")
+            await slack.until(lambda _: stage.found(ts, "the whole answer"), 30)
+            await slack.until(lambda ws: not ws.message("general", ts).reacted("hourglass_flowing_sand"), 30)
             assert await later.ended(signal.SIGTERM) == 0
     for output in (service.output, later.output):
         assert "Traceback" not in output

@@ -8,7 +8,7 @@ import logging
 import os
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import structlog
@@ -40,10 +40,10 @@ def quiet():
 @pytest.fixture
 def manager(tmp_path):
     @asynccontextmanager
-    async def manager(idle_evict_s: float) -> AsyncIterator[InProcessSessionManager]:
+    async def manager(idle_evict_s: float, **changes: Any) -> AsyncIterator[InProcessSessionManager]:
         quick = ModuleConfig(module="quick", source=str(QUICK_MODULE), config={"file": str(tmp_path / "noted")})
         instance = InstanceConfig(
-            persona=PersonaConfig(name="Alpha", emoji=":owl:"), providers=(quick,), tools=(), hooks=()
+            persona=PersonaConfig(name="Alpha", emoji=":owl:"), providers=(quick,), tools=(), hooks=(), **changes
         )
         workspaces = Workspaces(WorkspaceConfig(root=tmp_path / "files"))
         async with (
@@ -71,6 +71,15 @@ async def test_a_session_that_is_used_again_in_time_stays(manager, tmp_path):
         for prompt in ("one", "two"):
             await sessions.execute("alpha", "T:C:1.0", prompt)
         assert (tmp_path / "noted").read_text().split() == ["session:start"]
+
+
+async def test_a_session_without_a_log_stays(manager, tmp_path):
+    async with manager(0.001, context=ModuleConfig(module="context-simple")) as sessions:
+        await sessions.execute("alpha", "T:C:1.0", "one")
+        await asyncio.sleep(0.1)  # long enough to leave
+        assert await sessions.execute("alpha", "T:C:1.0", "two") == "one | two"
+        assert (tmp_path / "noted").read_text().split() == ["session:start"]
+    assert (tmp_path / "noted").read_text().split() == ["session:start", "session:end"]
 
 
 async def test_sessions_leave_in_the_order_in_which_they_were_used_last(manager, tmp_path):
