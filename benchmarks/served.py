@@ -7,6 +7,7 @@ import os
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.messages_api import ALL_AT_ONCE, messages_api
@@ -16,7 +17,6 @@ from local_slack.messages import Body
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
 
     from local_slack.changes import Change
 
@@ -110,6 +110,12 @@ class Service:
                 self._reading = asyncio.create_task(_read_on(process.stderr))
                 return
         raise RuntimeError(f"The service does not start:\n{said.decode()}")
+
+    def cpu_s(self) -> float:
+        """The CPU time that it has used up."""
+        assert self._process is not None  # noqa: S101 - it was started
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     async def kill(self) -> None:
         if self._process is not None:
