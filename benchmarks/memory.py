@@ -95,8 +95,8 @@ BENCHMARK = Benchmark(
             f"The conversation of the first table: a prompt, {TURNS} tool turns and an answer, all of a few words, so "
             "that what counts is what the messages are wrapped in. What Python has allocated (tracemalloc), the mean "
             f"of {CONVERSATIONS} conversations; what they share does not count, and what amplifier-core allocates in "
-            "Rust is not seen. The service keeps a session for a quarter of an hour after its last run (`idle_evict_s`); "
-            "then the conversation is in its store, and nowhere else."
+            "Rust is not seen. The service keeps a session for a quarter of an hour after its last run "
+            "(`idle_evict_s`); then the conversation is in its store, and nowhere else."
         ),
     ),
 )

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import structlog
 
 from connector import phrases
-from connector.execution import Execution, RunRecord
+from connector.execution import Execution
 from connector.inbox import Inbound, Inbox
 from connector.messages import Message
 from connector.protocols import Changes, LeaseLost, RunFailed
+from connector.run_record import RunRecord
 from connector.wire import SlackCallFailed
 
 if TYPE_CHECKING:
@@ -148,7 +149,11 @@ class Conversation:
         """Go on with a run whose process died, or handed it over; returns the entries that it has not read."""
         log.info("run.taken_up", conversation=self._id, run_id=record.id)
         self._inbox.add(record.first)
-        read = await self._delivered(record.first.instance, {entry.id for entry in entries})
+        try:
+            read = await self._in_log(record.first.instance, {entry.id for entry in entries})
+        except RunFailed as e:
+            self._start(record, e)
+            return entries
         self._start(record, read)
         done = [entry for entry in entries if entry.id in read and entry.id != record.first.id]
         await self._lease.write(Changes(closed={entry.seq: "" for entry in done}))
@@ -156,7 +161,7 @@ class Conversation:
             self._desk.mark_read(entry.id)
         return tuple(entry for entry in entries if entry not in done)
 
-    def _start(self, record: RunRecord, read: frozenset[str] = frozenset()) -> Execution:
+    def _start(self, record: RunRecord, read: frozenset[str] | RunFailed = frozenset()) -> Execution:
         self._inbox.give(record.first)
         self._execution = Execution(record, self._lease, self._inbox, self._workplace, read)
         return self._execution
@@ -196,12 +201,15 @@ class Conversation:
 
     async def _delivered(self, agent: str, ids: set[str]) -> frozenset[str]:
         """Those of the messages that the log of this agent has; none where it cannot be read."""
-        instance = self._workplace.router.instance(agent)
         try:
-            return await self._sessions.delivered(instance.name, self._id, ids, fence=self._lease.claim.token)
+            return await self._in_log(agent, ids)
         except RunFailed as e:  # the thread has been told: what cannot be read has been lost
             log.error("log.unreadable", conversation=self._id, error=str(e))  # noqa: TRY400 - a sentence
             return frozenset()
+
+    async def _in_log(self, agent: str, ids: set[str]) -> frozenset[str]:
+        instance = self._workplace.router.instance(agent)
+        return await self._sessions.delivered(instance.name, self._id, ids, fence=self._lease.claim.token)
 
     async def _on_stop(self, entry: Entry) -> None:
         """Stop the run that is on; what was written before the stop starts none by itself."""

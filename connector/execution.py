@@ -3,66 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
-from uuid import uuid4
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from connector import phrases
 from connector.ending import Ending
-from connector.inbox import Inbound
 from connector.names import mentioned_in
 from connector.protocols import Changes, LeaseLost, Refused, RunFailed, Steer
 from connector.view import View
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from connector.desk import Workplace
-    from connector.inbox import Inbox
+    from connector.inbox import Inbound, Inbox
     from connector.messages import Place
     from connector.protocols import Lease
+    from connector.run_record import RunRecord
 
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class RunRecord:
-    """What must be known to go on with a run after its process died.
-
-    Args:
-        first: the message that it begins with.
-        was_waiting: whether its author was told that it waits.
-        stopped_by: who stopped it; `None`: nobody did.
-        status_ts: the ts of its status message; `None`: Slack has not told it yet.
-    """
-
-    id: str
-    first: Inbound
-    was_waiting: bool
-    stopped_by: str | None = None
-    status_ts: str | None = None
-
-    @classmethod
-    def begun_with(cls, first: Inbound, *, was_waiting: bool) -> Self:
-        return cls(uuid4().hex, first, was_waiting)
-
-    def written(self) -> dict[str, Any]:
-        first = {**self.first.written(), "id": self.first.id, "seq": self.first.seq}
-        return {
-            "id": self.id,
-            "first": first,
-            "was_waiting": self.was_waiting,
-            "stopped_by": self.stopped_by,
-            "status_ts": self.status_ts,
-        }
-
-    @classmethod
-    def read(cls, data: Mapping[str, Any]) -> Self:
-        first = data["first"]
-        inbound = Inbound.read(first, first["id"], first["seq"])
-        return cls(**{**data, "first": inbound})
 
 
 class Execution:
@@ -73,9 +32,14 @@ class Execution:
     """
 
     def __init__(
-        self, record: RunRecord, lease: Lease, inbox: Inbox, workplace: Workplace, read: frozenset[str] = frozenset()
+        self,
+        record: RunRecord,
+        lease: Lease,
+        inbox: Inbox,
+        workplace: Workplace,
+        read: frozenset[str] | RunFailed = frozenset(),
     ) -> None:
-        """`read` are the ids of those of its messages that the log has: of a run whose process died."""
+        """Of a run whose process died, `read` are the ids of the messages that the log has, or why nobody knows."""
         sessions, desk = workplace.sessions, workplace.desk
         instance = workplace.router.instance(record.first.instance)
         self.record = record
@@ -89,10 +53,11 @@ class Execution:
         self._desk = desk
         self._key = (instance.name, self.place.conversation_id)
         self._parts = 0
-        self._has_begun = self.first.id in read
+        self._lost = read if isinstance(read, RunFailed) else None
+        self.read = set() if isinstance(read, RunFailed) else set(read)
+        self._has_begun = self.first.id in self.read
         self.has_started = self._listening = self._was_read = self._over = False
         self._is_suspending = self.was_suspended = False
-        self.read = set(read)
         self._stops = 0 if record.stopped_by is None else 1
 
     @property
@@ -179,6 +144,8 @@ class Execution:
         fence = self._lease.claim.token
         await self._desk.names.learn(mentioned_in(self.first.prompt))
         try:
+            if self._lost is not None:
+                raise self._lost
             if self._is_suspending:
                 return ""
             if self._has_begun:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
     from typing import Any
 
-    from connector.execution import RunRecord
     from connector.protocols import Lease, Persona
+    from connector.run_record import RunRecord
     from connector.wire import Wire
 
 log = structlog.get_logger(__name__)

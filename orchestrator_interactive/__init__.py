@@ -15,6 +15,8 @@ from orchestrator_interactive.receipts import Receipt
 from orchestrator_interactive.recovery import PROVIDER_FALLBACK
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
 
 __all__ = [
@@ -28,7 +30,7 @@ __all__ = [
 ]
 
 
-async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> None:
+async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> Callable[[], Awaitable[None]]:
     """Mount `loop-interactive`; its options are those of `LoopOptions`."""
     coordinator = at_home(coordinator)
     orchestrator = InteractiveOrchestrator(config)
@@ -36,3 +38,8 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> None:
     for door in ("inject_message", "edit_message", "withdraw_message", "receipts", "notify", "stop", "suspend"):
         coordinator.register_capability(f"orchestrator.{door}", getattr(orchestrator, door))
     coordinator.register_contributor("observability.events", NAME, lambda: [INJECTION_APPLIED, PROVIDER_FALLBACK])
+
+    async def clean_up() -> None:
+        orchestrator.let_go()
+
+    return clean_up

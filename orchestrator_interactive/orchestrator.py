@@ -211,13 +211,17 @@ class InteractiveOrchestrator:
             working.task.result()  # raises what the loop raised
         return outcome.text
 
+    def let_go(self) -> None:
+        """Leave nothing behind that would keep what was read of the conversation in memory."""
+        if self._forgetting is not None:
+            self._forgetting.cancel()
+
     def _prepared(self, run: Run) -> Loop:
         """The loop for a run, which is the one that is on from here."""
         self._running = run
         self._queue.open()
         self._receipts.begin()
-        if self._forgetting is not None:
-            self._forgetting.cancel()
+        self.let_go()
         return Loop(run, self._queue, self._receipts, self._options)
 
     async def _to_its_end(self, run: Run, loop: Loop, working: Work[RunOutcome]) -> RunOutcome:

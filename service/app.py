@@ -55,6 +55,7 @@ async def serve(config: ServiceConfig, environment: Environment) -> None:
         ConnectionRefused: Slack does not let us in.
     """
     access = _access(environment)
+    gc.disable()  # to set up is to make what stays
     provider = "provider-anthropic" if environment.anthropic_api_key else "provider-demo"
     instances = [
         Instance(name, Persona(instance.persona.name, instance.persona.emoji))
@@ -68,7 +69,8 @@ async def serve(config: ServiceConfig, environment: Environment) -> None:
         connected(access, instances, sessions, runs, config.shutdown_grace_s),
     ):
         gc.collect()
-        gc.freeze()  # what is loaded by now stays: looking at it again and again would hold up every run
+        gc.freeze()  # looking at it again and again would hold up every run
+        gc.enable()
         log.info("service.ready", instances=list(config.instances), default_provider=provider)
         await ended.wait()
         log.info("service.stopping")

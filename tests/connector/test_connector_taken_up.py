@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from held_sessions import HeldSessions
 
-from connector import Instance, Persona, SlackAccess, connected
+from connector import Instance, Persona, RunFailed, SlackAccess, connected
 from local_slack import DropsAfterwards, Waits
 from service.runs import Runs
 from service.store import open_run_store
@@ -229,3 +229,18 @@ async def test_calls_of_which_nobody_knows_what_they_did_are_named_in_the_thread
             "🔁 I was interrupted at work. Outcome unknown: Running the tests.",
             "the answer",
         ]
+
+
+async def test_a_run_of_which_nothing_is_left_is_not_run_again_and_says_so(slack, sessions, process, ana):
+    async with process():
+        root, _ = await begun(slack, ana, sessions)
+        await ana.say("general", "and this", thread=root)
+        await slack.until(lambda _: not slack.socket_mode.delivery.outstanding)
+    sessions.obedient, sessions.forgetful = False, RunFailed("What I was doing is lost. Write again.")
+    async with process():
+        await slack.until(lambda _: "⚠️ What I was doing is lost. Write again." in texts(slack, root))
+        sessions.forgetful = None
+        run = await sessions.next_run()
+        assert (run.prompt, run.resumed) == ("and this", False)
+        await run.answer("ok")
+    assert sessions.prompts == ["look", "and this"]

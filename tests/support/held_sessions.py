@@ -79,8 +79,9 @@ class HeldSessions:
     """Hands every execution to the test, in order.
 
     `hold_setup` holds a run before its loop listens, `setup_errors` are what the next set-ups fail with, and where
-    `obedient` a run ends by itself when it is stopped. `prompts` are those of all runs, `overlapped` those of runs that
-    began while another one was on in their conversation; `injected` are the texts of the steers of all runs.
+    `obedient` a run ends by itself when it is stopped; `forgetful` is what it says who is asked for what its log has.
+    `prompts` are those of all runs, `overlapped` those of runs that began while another one was on in their
+    conversation; `injected` are the texts of the steers of all runs.
     """
 
     def __init__(self) -> None:
@@ -90,6 +91,7 @@ class HeldSessions:
         self.hold_setup: asyncio.Event | None = None
         self.setup_errors: list[Exception] = []
         self.obedient = False
+        self.forgetful: RunFailed | None = None
         self.prompts: list[str] = []
         self.injected: list[str] = []
         self.overlapped: list[str] = []
@@ -172,6 +174,8 @@ class HeldSessions:
         self, instance_name: str, conversation_id: str, ids: Collection[str], *, fence: int | None = None
     ) -> frozenset[str]:
         assert fence is not None
+        if self.forgetful is not None:
+            raise self.forgetful
         return frozenset(self._read.get((instance_name, conversation_id), set()) & set(ids))
 
     def inject(self, instance_name: str, conversation_id: str, steer: Steer) -> bool:
