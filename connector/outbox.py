@@ -10,7 +10,7 @@ import structlog
 
 from connector import phrases
 from connector.markdown import pieces
-from connector.protocols import Changes
+from connector.protocols import Changes, LeaseLost
 from connector.wire import SlackCallFailed
 
 if TYPE_CHECKING:
@@ -93,7 +93,6 @@ class Outbox:
             post = await self._waiting.get()
             if not post.in_doubt:
                 await self._lease.write(Changes(posts={post.part: post.written()}))
-            await self._lease.confirm()
             await self._post(post)
             await self._lease.write(Changes(posts={post.part: _POSTED}))
             self._waiting.task_done()
@@ -113,10 +112,17 @@ class Outbox:
             await self._refused(post, piece, f"{key}.{number}", self._as(post) if too_long else None)
 
     async def _refused(self, post: _Post, text: str, key: str, persona: Persona | None) -> str | None:
-        """Post a message; Slack's word for why it did not take it, if it did not."""
+        """Post a message; Slack's word for why it did not take it, if it did not.
+
+        Raises:
+            LeaseLost: another process owns the conversation.
+        """
         where = {"conversation": self._place.conversation_id, "part": post.part}
         try:
-            await self._wire.post(self._place, text, key, persona, in_doubt=post.in_doubt)
+            confirm = self._lease.confirm
+            await self._wire.post(self._place, text, key, persona, in_doubt=post.in_doubt, confirm=confirm)
+        except LeaseLost:
+            raise
         except SlackCallFailed as e:
             log.exception("answer.not_posted", **where, error=e.error)
             return e.error

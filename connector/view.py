@@ -139,8 +139,7 @@ class View:
             await self._at_work.wait()
         if self._is_over:
             return None
-        await self._lease.confirm()
-        return await self._wire.post(self._place, self._next_phrase(), key)
+        return await self._wire.post(self._place, self._next_phrase(), key, confirm=self._lease.confirm)
 
     async def _update_status(self) -> None:
         ts = await asyncio.shield(self._status_ts)

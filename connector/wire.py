@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from connector.protocols import Persona
 
     Look = Callable[[], Awaitable[dict[str, Any] | None]]
+    Confirm = Callable[[], Awaitable[None]]
 
 log = structlog.get_logger(__name__)
 
@@ -48,6 +50,15 @@ class SlackCallFailed(Exception):  # noqa: N818 - says what happened, as its sib
         self.retry_after_s = retry_after_s
 
 
+@dataclass(frozen=True, slots=True)
+class _Sending:
+    """What makes a call happen once: `look` finds out whether it has, and `confirm` is asked before it is sent."""
+
+    look: Look
+    in_doubt: bool
+    confirm: Confirm | None
+
+
 class Wire:
     """The bot's voice in one workspace.
 
@@ -58,12 +69,20 @@ class Wire:
     def __init__(self, client: AsyncWebClient) -> None:
         self._client = client
 
-    async def post(
-        self, place: Place, text: str, key: str, persona: Persona | None = None, *, in_doubt: bool = False
+    async def post(  # noqa: PLR0913 - what a post consists of
+        self,
+        place: Place,
+        text: str,
+        key: str,
+        persona: Persona | None = None,
+        *,
+        in_doubt: bool = False,
+        confirm: Confirm | None = None,
     ) -> str:
         """Post a message exactly once and return its ts.
 
         `key` tells it from every other post. One that is `in_doubt` may have been posted already: it is looked for.
+        `confirm` is awaited right before each time that it is sent, and what it raises keeps it from that.
         """
         arguments: dict[str, Any] = {
             "channel": place.channel,
@@ -76,9 +95,8 @@ class Wire:
             arguments["thread_ts"] = place.thread_ts
         if persona is not None:
             arguments |= {"username": persona.name, "icon_emoji": persona.emoji}
-        response = await self.call(
-            "chat.postMessage", arguments, already=lambda: self._find(place, key), in_doubt=in_doubt
-        )
+        sending = _Sending(lambda: self._find(place, key), in_doubt, confirm)
+        response = await self.call("chat.postMessage", arguments, once=sending)
         ts = str(response["ts"])
         # Where the thread's root is gone, Slack posts to the channel instead: that is undone.
         if place.thread_ts is not None and "thread_ts" not in response.get("message", {}):
@@ -105,30 +123,28 @@ class Wire:
         method: str,
         arguments: dict[str, Any],
         done: tuple[str, ...] = (),
-        already: Look | None = None,
-        *,
-        in_doubt: bool = False,
+        once: _Sending | None = None,
     ) -> dict[str, Any]:
         """Call a method, again after a failure that may pass.
 
-        `done` are the errors that say that there is nothing left to do. `already` looks whether a call whose fate is
-        `in_doubt` has happened; without it the call is one that may happen twice.
+        `done` are the errors that say that there is nothing left to do. Without `once` the call is one that may happen
+        twice.
 
         Raises:
             SlackCallFailed: Slack refused, or did not answer several times.
         """
         failed = limited = 0
+        in_doubt = once is not None and once.in_doubt
         while True:
-            look = already if in_doubt else None
             try:
-                return await self._attempt(method, arguments, look, send=failed < _ATTEMPTS)
+                return await self._attempt(method, arguments, once, in_doubt=in_doubt, send=failed < _ATTEMPTS)
             except SlackCallFailed as e:
                 if e.error in done:
                     return {}
                 in_doubt = in_doubt or e.error != _LIMITED
                 limited, failed = (limited + 1, failed) if e.error == _LIMITED else (limited, failed + 1)
                 # One round more than there are attempts: the last one may have happened, too.
-                last = _ATTEMPTS + (1 if already is not None else 0)
+                last = _ATTEMPTS + (1 if once is not None else 0)
                 if e.error not in _TRANSIENT or failed >= last or limited > _RATE_LIMITS:
                     raise
                 delay_s = _BACKOFF_S * 2 ** max(failed - 1, 0) if e.retry_after_s is None else e.retry_after_s
@@ -136,13 +152,15 @@ class Wire:
             await asyncio.sleep(delay_s)
 
     async def _attempt(
-        self, method: str, arguments: dict[str, Any], look: Look | None, *, send: bool
+        self, method: str, arguments: dict[str, Any], once: _Sending | None, *, in_doubt: bool, send: bool
     ) -> dict[str, Any]:
         """Look whether it has happened, where that is in doubt; else do it, if it may still be tried."""
-        if look is not None and (there := await look()):
+        if once is not None and in_doubt and (there := await once.look()):
             return there
         if not send:
             raise SlackCallFailed(method, _NO_ANSWER)
+        if once is not None and once.confirm is not None:
+            await once.confirm()
         return await self._once(method, arguments)
 
     async def _once(self, method: str, arguments: dict[str, Any]) -> dict[str, Any]:
