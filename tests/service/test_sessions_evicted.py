@@ -96,7 +96,7 @@ async def test_sessions_leave_in_the_order_in_which_they_were_used_last(manager,
 
 
 @pytest.mark.timeout(300)
-async def test_ten_thousand_conversations_take_up_no_more_memory_than_a_few(manager, quiet):
+async def test_thousands_of_conversations_take_up_no_more_memory_than_a_few(manager, quiet):
     async def grown(count: int, idle_evict_s: float) -> float:
         """By how many bytes the memory grew for each of so many conversations."""
         async with manager(idle_evict_s) as sessions:
@@ -107,5 +107,5 @@ async def test_ten_thousand_conversations_take_up_no_more_memory_than_a_few(mana
                 await sessions.execute("alpha", f"T:C:{count}.{number}", "hello")
             return (_resident() - before) / count
 
-    kept, evicted = await grown(500, 900), await grown(10_000, 1e-6)
+    kept, evicted = await grown(300, 900), await grown(2_000, 1e-6)
     assert evicted < kept / 5, f"{kept:.0f} bytes for each session that is kept, {evicted:.0f} for each that has left"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ from simulated.campaign import campaign
 from simulated.command import main, told
 from simulated.engine import InOrder, SimulatedLoop
 from simulated.scene import Scene, chance_of
-from simulated.whole import WANTED, Parts, tried
+from simulated.whole import WANTED, tried
 from simulated.whole.network import Server
 from simulated.whole.run_store import SimulatedRunStore
 from simulated.whole.run_table import RunTable

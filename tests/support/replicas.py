@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 READY = "service.ready"
+_READY_WITHIN_S = 60.0
+_AGAIN_AFTER_S = 0.3
 
 
 @dataclass
@@ -43,13 +45,26 @@ class Replica:
     def is_up(self) -> bool:
         return self._now is not None and self._now.process.returncode is None
 
-    async def start(self, *, until_ready: bool = True) -> Serving:
-        if self._now is not None:  # it has ended by itself
-            await self._put_away(self._now)
-        self._now = await self._exit.enter_async_context(serving(self.env, "--config", str(self.config)))
-        if until_ready:
-            await self._now.says(READY)
-        return self._now
+    async def start(self) -> Serving:
+        """Start a process here, again where one ends at once, as a supervisor does; it is ready when this returns."""
+        async with asyncio.timeout(_READY_WITHIN_S):
+            while True:
+                if self._now is not None:  # it has ended by itself
+                    await self._put_away(self._now)
+                self._now = await self._exit.enter_async_context(serving(self.env, "--config", str(self.config)))
+                if await self._is_ready(self._now):
+                    return self._now
+                await asyncio.sleep(_AGAIN_AFTER_S)
+
+    @staticmethod
+    async def _is_ready(process: Serving) -> bool:
+        """Wait until it is; False: it has ended."""
+        ready, ended = asyncio.create_task(process.says(READY)), asyncio.create_task(process.process.wait())
+        done, late = await asyncio.wait((ready, ended), return_when=asyncio.FIRST_COMPLETED)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+        return ready in done
 
     async def kill(self) -> None:
         """End its process at once."""

@@ -37,7 +37,7 @@ def main(  # noqa: PLR0913 - they are options
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
         raise click.BadParameter(f"{folder} is not empty: what lies there would be counted, too")
-    trial = Trial(seed, conversations, 60 * minutes, replicas, pace_s, harm_s, close_within_s=300)
+    trial = Trial(seed, conversations, 60 * minutes, replicas, pace_s, harm_s, close_within_s=60)
     tally = asyncio.run(trial.run(folder))
     click.echo(f"{trial}\n\n{tally.table()}\n")
     for sentence, _ in tally.wrong[:30]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from simulated.engine import standing
@@ -53,13 +54,11 @@ class Chaos:
         serving.add_done_callback(lambda _: self._ended(process))
 
     def calm(self) -> None:
-        """From here on nothing happens any more; there is a process."""
+        """From here on nothing happens any more; what is to be started again still is."""
         self._is_calm = True
         self._ground.stores.come_back()
         for process in self.processes:
             self._scene.loop.let_go(process.number)
-        if not self.processes:
-            self.start()
 
     def kill(self, process: Replica) -> None:
         if process not in self.processes:
@@ -103,7 +102,7 @@ class Chaos:
             if process is None:
                 return
             count = scene.chance.randint(1, scene.chance.choice([30, 100, 300]))
-            scene.loop.after_callbacks(process.number, count, lambda process=process: self._kill_unless_calm(process))
+            scene.loop.after_callbacks(process.number, count, partial(self._kill_unless_calm, process))
             await asyncio.sleep(scene.some_s(3, 8))
 
     async def _some_process(self) -> Replica | None:
@@ -130,7 +129,7 @@ class Chaos:
             if process is None:
                 return
             count = scene.chance.randint(1, scene.chance.choice([30, 100, 300]))
-            scene.loop.after_callbacks(process.number, count, lambda process=process: self._terminate(process))
+            scene.loop.after_callbacks(process.number, count, partial(self._terminate, process))
             await asyncio.sleep(scene.some_s(2, 6))
 
     def _terminate(self, process: Replica) -> None:

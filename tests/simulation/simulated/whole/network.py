@@ -66,6 +66,11 @@ class Server:
         # What was sent arrives though its sender is killed meanwhile; what is only about to be sent does not.
         is_sent = scene.happens("orphans", 0.5)
         request = _Request(what, effect, reply, contextvars.copy_context(), is_sent, is_refused, is_lost)
+        if scene.happens("late arrivals", 0.02):
+            scene.count(f"{self.name}: late arrival")
+            self._answer(request, Unreachable(what), is_error=True)
+            loop.call_later(scene.some_s(0.3, 3), self.arrive, request, context=self._here)
+            return reply
         line.waiting.append(request)
         loop.call_later(self.travel_s(), line.arrive, context=self._here)
         return reply
@@ -88,7 +93,7 @@ class Server:
     def _answer(self, request: _Request, answer: Any, *, is_error: bool) -> None:
         self.scene.loop.call_later(self.travel_s(), self._reach, request, answer, is_error, context=request.home)
 
-    def _reach(self, request: _Request, answer: Any, is_error: bool) -> None:  # noqa: FBT001 - a callback
+    def _reach(self, request: _Request, answer: Any, is_error: bool) -> None:
         if request.reply.done():  # nobody waits for it any more
             return
         if (request.is_lost or self.is_away) and not isinstance(answer, Unreachable):

@@ -24,8 +24,8 @@ _STATUS_KEY = ":status"
 class Written:
     """A person's message, with what became of it in Slack.
 
-    `word` is in its text and in no other's, followed by the number of its version. `told` are the events of its posting,
-    `edits` those of each version after the first, `deletion` that of its end.
+    `word` is in its text and in no other's, followed by the number of its version. `told` are the events of its
+    posting, `edits` those of each version after the first, `deletion` that of its end.
     """
 
     message: SlackMessage

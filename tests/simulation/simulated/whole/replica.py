@@ -1,4 +1,4 @@
-"""One process of the service, in simulated time: everything of it is real but Slack, the store and the agent's modules."""
+"""One process of the service: everything of it is real but Slack, the store, and what the agent's modules do."""
 
 from __future__ import annotations
 
@@ -23,12 +23,8 @@ from .slack import BOT, TEAM
 from .web import Web
 
 if TYPE_CHECKING:
-    from orchestrator_interactive.interactions.stores.base import LogStore
-    from service.store.base import RunStore
     from service.workspaces import Workspaces
-    from simulated.scene import Scene
 
-    from .agent import Cast
     from .ground import Ground
 
 _AGENT = ModuleConfig(module="staged", source=str(Path(__file__).parent / "staged_agent.py"))
@@ -95,7 +91,9 @@ class Replica:
                 INSTANCES, "staged", cast("Workspaces", _Nowhere()), PatientStore(log_store, patience)
             ) as sessions,
             Desk(wire) as desk,
-            Conversations(workplace := Workplace(sessions, desk, router), runs, ground.shutdown_grace_s) as conversations,
+            Conversations(
+                workplace := Workplace(sessions, desk, router), runs, ground.shutdown_grace_s
+            ) as conversations,
         ):
             self.intake = Intake(workplace, runs, conversations, BOT)
             self.is_connected = True

@@ -62,7 +62,7 @@ class SimulatedRunStore:
         loop = asyncio.get_running_loop()
         news: asyncio.Future[tuple[str, ...]] = loop.create_future()
         await self._ask("woken", self._table.listen, owner, news)
-        timer = loop.call_later(_NO_NEWS_S, lambda: news.done() or news.set_result(()))
+        timer = loop.call_later(_NO_NEWS_S, _give_up, news)
         try:
             return await news
         finally:
@@ -116,3 +116,8 @@ class SimulatedRunStore:
             return await self._line.ask(what, lambda: step(*arguments))
         except Unreachable as e:
             raise StoreAway(f"The simulated store is away ({e}).") from e
+
+
+def _give_up(news: asyncio.Future[tuple[str, ...]]) -> None:
+    if not news.done():
+        news.set_result(())

@@ -81,32 +81,32 @@ class Slack:
         Raises:
             Refusal: with Slack's word for why.
         """
-        match method:
-            case "chat.postMessage":
-                return self._post(given, by)
-            case "chat.update":
-                message = self._find(given["ts"])
-                message.text = given["text"]
-                return {"ok": True, "ts": message.ts}
-            case "chat.delete":
-                self._find(given["ts"]).is_deleted = True
-                return {"ok": True}
-            case "reactions.add":
-                users = self._find(given["timestamp"]).reactions.setdefault(given["name"], [])
-                if BOT in users:
-                    raise Refusal("already_reacted")
-                users.append(BOT)
-                return {"ok": True}
-            case "reactions.remove":
-                return self._unreact(given)
-            case "conversations.replies":
-                return self._replies(given)
-            case "conversations.history":
-                roots = [each for each in self.messages.values() if each.ts == each.thread_ts and not each.is_deleted]
-                return {"ok": True, "messages": [each.told() for each in reversed(roots[-PAGE:])]}
-            case "users.info":
-                return {"ok": True, "user": {"profile": {"display_name": given["user"].lower()}}}
-        raise AssertionError(f"Nobody has needed {method} so far.")
+        if method not in _METHODS:
+            raise AssertionError(f"Nobody has needed {method} so far.")
+        return {"ok": True, **_METHODS[method](self, given, by)}
+
+    def _update(self, given: dict[str, Any], _by: int) -> dict[str, Any]:
+        message = self._find(given["ts"])
+        message.text = given["text"]
+        return {"ts": message.ts}
+
+    def _delete(self, given: dict[str, Any], _by: int) -> dict[str, Any]:
+        self._find(given["ts"]).is_deleted = True
+        return {}
+
+    def _react(self, given: dict[str, Any], _by: int) -> dict[str, Any]:
+        users = self._find(given["timestamp"]).reactions.setdefault(given["name"], [])
+        if BOT in users:
+            raise Refusal("already_reacted")
+        users.append(BOT)
+        return {}
+
+    def _history(self, _given: dict[str, Any], _by: int) -> dict[str, Any]:
+        roots = [each for each in self.messages.values() if each.ts == each.thread_ts and not each.is_deleted]
+        return {"messages": [each.told() for each in reversed(roots[-PAGE:])]}
+
+    def _user(self, given: dict[str, Any], _by: int) -> dict[str, Any]:
+        return {"user": {"profile": {"display_name": given["user"].lower()}}}
 
     def _post(self, given: dict[str, Any], by: int) -> dict[str, Any]:
         root = given.get("thread_ts")
@@ -118,9 +118,9 @@ class Slack:
         told = message.told()
         if thread_ts is None:
             del told["thread_ts"]
-        return {"ok": True, "ts": message.ts, "message": told}
+        return {"ts": message.ts, "message": told}
 
-    def _unreact(self, given: dict[str, Any]) -> dict[str, Any]:
+    def _unreact(self, given: dict[str, Any], _by: int) -> dict[str, Any]:
         message = self._find(given["timestamp"])
         users = message.reactions.get(given["name"], [])
         if BOT not in users:
@@ -128,9 +128,9 @@ class Slack:
         users.remove(BOT)
         if not users:
             del message.reactions[given["name"]]
-        return {"ok": True}
+        return {}
 
-    def _replies(self, given: dict[str, Any]) -> dict[str, Any]:
+    def _replies(self, given: dict[str, Any], _by: int) -> dict[str, Any]:
         asked = self.messages.get(given["ts"])
         if asked is None or asked.is_deleted:
             raise Refusal("thread_not_found")
@@ -139,7 +139,6 @@ class Slack:
         page = messages[start : start + limit]
         more = str(start + limit) if len(messages) > start + limit else ""
         return {
-            "ok": True,
             "messages": [each.told() for each in page],
             "response_metadata": {"next_cursor": more},
         }
@@ -149,3 +148,15 @@ class Slack:
         if message is None or message.is_deleted:
             raise Refusal("message_not_found")
         return message
+
+
+_METHODS = {
+    "chat.postMessage": Slack._post,
+    "chat.update": Slack._update,
+    "chat.delete": Slack._delete,
+    "reactions.add": Slack._react,
+    "reactions.remove": Slack._unreact,
+    "conversations.replies": Slack._replies,
+    "conversations.history": Slack._history,
+    "users.info": Slack._user,
+}

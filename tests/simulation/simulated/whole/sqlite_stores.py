@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from connector.protocols import Changes, Claim, Entry
     from orchestrator_interactive.interactions.records import Key
     from orchestrator_interactive.interactions.stores.base import Change, LogStore
-    from orchestrator_interactive.interactions.stores.one_thread import OneThread
     from service.store.base import Admission, Known, RunStore
     from simulated.scene import Scene
 
@@ -63,7 +62,10 @@ class TimerThread:
 
     def do(self, work: Callable[[], None]) -> None:
         self._asked.append(work)
-        self._scene.loop.call_later(self._scene.some_s(0.0001, 0.002), lambda: self._asked.popleft()())
+        self._scene.loop.call_later(self._scene.some_s(0.0001, 0.002), self._do_next)
+
+    def _do_next(self) -> None:
+        self._asked.popleft()()
 
     def end(self) -> None:
         """It holds nothing up."""
@@ -83,6 +85,8 @@ class SqliteStores:
         self._lock: sqlite3.Connection | None = None
 
     async def doors(self, process: int) -> tuple[RunStore, LogStore]:
+        while self._lock is not None:  # noqa: ASYNC110 - a service does not start as long as somebody has the file
+            await asyncio.sleep(0.2)
         database = self._database()
         await database.run(steps.let_go, self._clock())
         runs = WitnessedRunStore(database, None, self._clock)

@@ -35,7 +35,7 @@ WANTED = (
     *("Slack: dropped after", "Slack: 500 after", "Slack: ratelimited"),
 )
 # One process at a time has a file, and asks nobody over a network.
-_NOT_WITH_A_FILE = ("pause", "store:", "run taken up by the same")
+_NOT_WITH_A_FILE = ("pause", "store:", "run taken up by the same", "kill between runs", "term between runs")
 WANTED_WITH_A_FILE = tuple(each for each in WANTED if not each.startswith(_NOT_WITH_A_FILE))
 # Fields of log entries that differ from one process to the next.
 _CHANGING = {"exc_info", "run_id"}
@@ -43,12 +43,23 @@ _CHANGING = {"exc_info", "run_id"}
 
 def tried(seed: int, parts: Parts | None = None) -> Verdict:
     """Play the conversations of this seed."""
+    gc.disable()  # so that what it leaves behind is young, and found without a look at all else
+    try:
+        verdict = _played(seed, parts or Parts())
+        with _unheard():
+            gc.collect(0)
+    finally:
+        gc.enable()
+    return verdict
+
+
+def _played(seed: int, parts: Parts) -> Verdict:
     random.seed(seed)  # for what does not come from the scene's own chance
     order = order_for(chance_of(seed, "order"))
     loop = SimulatedLoop(order, _MOST_CALLBACKS)  # type: ignore[abstract] # it refuses the rest by name
     scene = Scene(seed, loop)
     scene.tell("seed", f"{seed}: callbacks {type(order).__name__}")
-    world = World(scene, parts or Parts())
+    world = World(scene, parts)
     with heard_logs(lambda event, fields: scene.tell(f"service {LIFE.get()}", f"logs {event}{_told(fields)}")):
         try:
             scene.tell("seed", f"with {', '.join(sorted(scene.features))}")
@@ -65,8 +76,6 @@ def tried(seed: int, parts: Parts | None = None) -> Verdict:
         with _unheard():
             loop.close()
             world.close()
-            del loop, scene, world
-            gc.collect()
     return verdict
 
 

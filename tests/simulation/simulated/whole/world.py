@@ -74,6 +74,7 @@ class World:
         for name, known in (await self._ground.stores.known()).items():
             if known.has_run or any(entry.seq > known.held for entry in known.waiting):
                 return f"{name} still has something to do"
-            if known.owner is not None:
+            # The lease of one that is dead has run out: where there is nothing to do, nobody asks for it.
+            if known.owner in [f"process {process.number}" for process in self._chaos.processes]:
                 return f"{name} still belongs to {known.owner}"
         return ""

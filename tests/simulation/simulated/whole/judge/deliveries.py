@@ -26,7 +26,11 @@ def conservation(case: Evidence) -> Iterator[str]:
 
 
 def _of_message(case: Evidence, written: Written) -> Iterator[str]:
-    name, end, times = f"{written.word} ({written.id})", case.known.ends.get(written.id), case.times_delivered(written.id)
+    name, end, times = (
+        f"{written.word} ({written.id})",
+        case.known.ends.get(written.id),
+        case.times_delivered(written.id),
+    )
     if written.id not in case.seqs:
         if written.is_acked:
             yield f"{name} was acknowledged and is lost."

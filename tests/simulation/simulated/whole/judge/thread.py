@@ -22,7 +22,9 @@ def texts(case: Evidence) -> Iterator[str]:
         said, shown = case.said(agent), Counter(case.shown(agent))
         yield from (f"{agent}'s text {text} is in the thread {n} times." for text, n in shown.items() if n > 1)
         yield from (f"{agent}'s text {text} is not in the thread." for text in said if said[text] and text not in shown)
-        yield from (f"{agent}'s text {text} is in the thread, and not in the log." for text in shown if text not in said)
+        yield from (
+            f"{agent}'s text {text} is in the thread, and not in the log." for text in shown if text not in said
+        )
         if (in_order := [text for text in said if text in shown]) != [text for text in shown if text in said]:
             yield f"{agent} said {in_order}; the thread has {list(shown)}."
 
