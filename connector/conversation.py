@@ -259,7 +259,8 @@ class Conversation:
 
     async def _on_withdrawal(self, entry: Entry, deletion: Inbound) -> None:
         """Take a message back that waits; the one that a run began with stops it, and the model is told of others."""
-        if (planned := self._execution) is not None and not planned.has_started:
+        planned = self._execution if self._execution is not None and self._execution.is_only_planned else None
+        if planned is not None:
             self._execution = None
             self._inbox.take_back()
         target, execution = self._inbox.find(deletion.message.id), self._execution

@@ -56,7 +56,10 @@ class Execution:
         self._lost = read if isinstance(read, RunFailed) else None
         self.read = set() if isinstance(read, RunFailed) else set(read)
         self._has_begun = self.first.id in self.read
-        self.has_started = self._listening = self._was_read = self._over = False
+        goes_on = lease.claim.run is not None and lease.claim.run.get("id") == record.id
+        # Nobody has seen anything of it, and no store knows of it.
+        self.is_only_planned = not goes_on
+        self._listening = self._was_read = self._over = False
         self._is_suspending = self.was_suspended = False
         self._stops = 0 if record.stopped_by is None else 1
 
@@ -119,7 +122,7 @@ class Execution:
         Raises:
             LeaseLost: another process owns the conversation.
         """
-        self.has_started = True
+        self.is_only_planned = False
         await self._lease.write(Changes(run=self.record.written()))
         async with self.view.shown():
             try:
