@@ -2,65 +2,39 @@
 
 from __future__ import annotations
 
-import asyncio
+import gc
+from importlib import import_module
 from importlib.metadata import version
-from pathlib import Path
+from typing import ClassVar
 
 import click
-import uvloop
-
-from connector import ConnectionRefused
-from orchestrator_interactive.interactions.errors import StoreError
-from service.app import serve
-from service.config import ConfigError, Environment, load_config
-from service.conversations_command import conversations
-from service.doctor_command import doctor
-from service.known_secrets import secrets
-from service.logs import configure_logging, hide_secrets
-from service.module_command import module
 
 
-@click.group()
+class _OnDemand(click.Group):
+    """Loads a command when it is asked for: who starts the service waits for nothing that only others need."""
+
+    _COMMANDS: ClassVar = {
+        "conversations": "service.conversations_command",
+        "doctor": "service.doctor_command",
+        "module": "service.module_command",
+        "run": "service.run_command",
+    }
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - as click has it
+        return list(self._COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - as click has it
+        if cmd_name not in self._COMMANDS:
+            return None
+        gc.disable()  # to load is to make what stays: looking at it again and again takes a fifth of the time
+        try:
+            command: click.Command = getattr(import_module(self._COMMANDS[cmd_name]), cmd_name)
+        finally:
+            gc.enable()
+        return command
+
+
+@click.group(cls=_OnDemand)
 @click.version_option(version("amplifier-slack"), prog_name="amplifier-slack")
 def main() -> None:
     """Put AI agents that you can steer into Slack threads."""
-
-
-@main.command()
-@click.option(
-    "--config",
-    "config_path",
-    type=click.Path(path_type=Path),
-    help="YAML file with the instances; without it one instance called alpha serves.",
-)
-def run(config_path: Path | None) -> None:
-    """Serve a Slack workspace over Socket Mode until Ctrl-C.
-
-    SLACK_APP_TOKEN and SLACK_BOT_TOKEN come from the environment, SLACK_API_URL, ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL
-    and AMPLIFIER_SLACK_STORE too, where they are set.
-    """
-    environment = Environment()
-    known = secrets(environment)
-    try:
-        config = load_config(config_path)
-        known = secrets(environment, config)
-        configure_logging(config.log, known)
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(serve(config, environment))
-    except (ConfigError, StoreError) as e:
-        raise _NotConfigured(hide_secrets(str(e), known)) from e
-    except ConnectionRefused as e:
-        raise _NotConnected(hide_secrets(str(e), known)) from e
-
-
-main.add_command(conversations)
-main.add_command(doctor)
-main.add_command(module)
-
-
-class _NotConfigured(click.ClickException):
-    exit_code = 2
-
-
-class _NotConnected(click.ClickException):
-    exit_code = 1

@@ -1,0 +1,51 @@
+"""The command `amplifier-slack run`."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import click
+import uvloop
+
+from connector import ConnectionRefused
+from orchestrator_interactive.interactions.errors import StoreError
+from service.app import serve
+from service.config import ConfigError, Environment, load_config
+from service.known_secrets import secrets
+from service.logs import configure_logging, hide_secrets
+
+
+@click.command()
+@click.option(
+    "--config",
+    "config_path",
+    type=click.Path(path_type=Path),
+    help="YAML file with the instances; without it one instance called alpha serves.",
+)
+def run(config_path: Path | None) -> None:
+    """Serve a Slack workspace over Socket Mode until Ctrl-C.
+
+    SLACK_APP_TOKEN and SLACK_BOT_TOKEN come from the environment, SLACK_API_URL, ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL
+    and AMPLIFIER_SLACK_STORE too, where they are set.
+    """
+    environment = Environment()
+    known = secrets(environment)
+    try:
+        config = load_config(config_path)
+        known = secrets(environment, config)
+        configure_logging(config.log, known)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(serve(config, environment))
+    except (ConfigError, StoreError) as e:
+        raise _NotConfigured(hide_secrets(str(e), known)) from e
+    except ConnectionRefused as e:
+        raise _NotConnected(hide_secrets(str(e), known)) from e
+
+
+class _NotConfigured(click.ClickException):
+    exit_code = 2
+
+
+class _NotConnected(click.ClickException):
+    exit_code = 1
