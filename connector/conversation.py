@@ -221,7 +221,8 @@ class Conversation:
             await self._lease.write(changes)
             return
         if (word := entry.data.get("message")) is not None:
-            self._desk.tell(Message(**{**word, "files": tuple(word["files"])}), phrases.NOTHING_RUNS)
+            # Before it is closed: whoever owns the conversation next would not know of it.
+            await self._desk.told(Message(**{**word, "files": tuple(word["files"])}), phrases.NOTHING_RUNS)
         await self._close(entry, "done")
 
     async def _on_edit(self, entry: Entry, edit: Inbound) -> None:

@@ -77,6 +77,10 @@ class Desk:
         """Answer a message that starts no run and goes into none."""
         self.spawn(self.wire.post(message.place, text, f"{message.id}:reply"))
 
+    async def told(self, message: Message, text: str) -> None:
+        """Answer such a message, unless a process that is dead has done so, and wait for Slack to have the answer."""
+        await best_effort(self.wire.post(message.place, text, f"{message.id}:reply", in_doubt=True))
+
 
 @dataclass(frozen=True, slots=True)
 class Workplace:
