@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from connector import phrases
+from connector.ending import Ending
 from connector.execution import Execution
 from connector.inbox import Inbound, Inbox
 from connector.messages import Message
+from connector.owned import Owned
 from connector.protocols import Changes, LeaseLost, RunFailed
+from connector.revisions import Revisions
 from connector.run_record import RunRecord
-from connector.wire import SlackCallFailed
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from connector.desk import Workplace
     from connector.protocols import End, Entry, Lease
 
 log = structlog.get_logger(__name__)
 
-# How long the inbox may wait for Slack.
-_LOOK_WITHIN_S = 1.0
+# What another version has written.
+_UNREADABLE = (KeyError, TypeError, ValueError)
 
 
 class Conversation:
@@ -34,16 +37,15 @@ class Conversation:
     """
 
     def __init__(self, lease: Lease, workplace: Workplace) -> None:
-        desk = workplace.desk
         self._lease = lease
         self._id = lease.conversation_id
-        self._workplace = workplace
-        self._sessions = workplace.sessions
-        self._desk = desk
-        self._inbox = Inbox(desk.names, lease.claim.held)
-        self._execution: Execution | None = None
+        self._desk = workplace.desk
+        self._inbox = Inbox(workplace.desk.names, lease.claim.held)
+        self._owned = Owned(lease, workplace, self._inbox)
+        self._revisions = Revisions(self._owned, self._stop)
+        # Messages whose authors know that they wait.
+        self._told: set[str] = set()
         self._seen = 0
-        self._edited: dict[str, str] = {}
         self._news = asyncio.Event()
         self._one_at_a_time = asyncio.Lock()
         self._is_closing = False
@@ -53,7 +55,12 @@ class Conversation:
     @property
     def execution(self) -> Execution | None:
         """The run that is on."""
-        return self._execution
+        return self._owned.execution
+
+    @property
+    def has_news(self) -> bool:
+        """Whether it was nudged, and has not looked since."""
+        return self._news.is_set()
 
     def nudge(self) -> None:
         """Look for news."""
@@ -62,8 +69,8 @@ class Conversation:
     def suspend(self) -> None:
         """Have the run that is on end at its next boundary, and hand the conversation over."""
         self._is_closing = True
-        if self._execution is not None:
-            self._execution.suspend()
+        if self._owned.execution is not None:
+            self._owned.execution.suspend()
 
     async def work(self) -> None:
         """Act until there is nothing left to do, and give the conversation up.
@@ -79,19 +86,12 @@ class Conversation:
 
     async def _act(self) -> None:
         async with self._one_at_a_time:
-            entries = self._lease.claim.entries
-            if self._lease.claim.run:
-                entries = await self._take_up(RunRecord.read(self._lease.claim.run), entries)
-            await self._take_in(entries)
-        while True:
-            while self._execution is not None and not self._is_closing:
-                await self._run(self._execution)
-            if self._is_closing:
-                await self._lease.hand_over()
-            if self._is_closing or await self._lease.release(self._seen):
-                self.is_over = True
-                return
-            await self._read()
+            await self._take_in(await self._taken_up())
+        while not self.is_over:
+            while not self._is_closing and (execution := self._next()) is not None:
+                await self._run(execution)
+            async with self._one_at_a_time:
+                await self._give_up()
 
     async def _end_if_lost(self) -> None:
         await self._lease.lost()
@@ -100,71 +100,113 @@ class Conversation:
     async def _read_on(self) -> None:
         while True:
             await self._news.wait()
-            self._news.clear()
-            await self._read()
+            async with self._one_at_a_time:
+                if self.is_over:
+                    return
+                self._news.clear()
+                await self._take_in(await self._lease.fetch(self._seen))
 
-    async def _read(self) -> None:
-        async with self._one_at_a_time:
+    async def _give_up(self) -> None:
+        """Give the conversation up, unless there is news."""
+        if self._is_closing:
+            await self._lease.hand_over()
+            self.is_over = True
+            return
+        # What corrects a message, or takes it back, starts no run: it goes with the next message.
+        held = max((each.seq for each in self._inbox.waiting), default=0)
+        if held > self._inbox.held:
+            self._inbox.held = held
+            await self._lease.write(Changes(held=held))
+        self.is_over = await self._lease.release(self._seen)
+        if not self.is_over:
             await self._take_in(await self._lease.fetch(self._seen))
 
     async def _take_in(self, entries: tuple[Entry, ...]) -> None:
+        """Act on entries. A run begins when all of them are in: what came together is decided together."""
         for entry in entries:
             self._seen = max(self._seen, entry.seq)
+            kind = "message" if entry.data.get("is_late") else entry.kind
             try:
-                await self._act_on(entry)
-            except (KeyError, TypeError, ValueError):  # what another version has written
+                inbound = None if kind == "stop" else Inbound.read(entry.data, entry.id, entry.seq)
+            except _UNREADABLE:
                 log.exception("entry.unreadable", conversation=self._id, entry=entry.id)
-                await self._close(entry, "refused" if entry.kind == "message" else "done")
-
-    async def _act_on(self, entry: Entry) -> None:
-        match "message" if entry.data.get("is_late") else entry.kind:
-            case "message":
-                self._on_message(Inbound.read(entry.data, entry.id, entry.seq))
-            case "stop":
-                await self._on_stop(entry)
-            case "edit":
-                await self._on_edit(entry, Inbound.read(entry.data, entry.id, entry.seq))
-            case "withdrawal":
-                await self._on_withdrawal(entry, Inbound.read(entry.data, entry.id, entry.seq))
-            case unknown:
-                raise ValueError(unknown)
+                await self._owned.close(entry, "refused" if kind == "message" else "done")
+                continue
+            match kind, inbound:
+                case "message", Inbound():
+                    self._on_message(inbound)
+                case "edit", Inbound():
+                    await self._revisions.on_edit(entry, inbound)
+                case "withdrawal", Inbound():
+                    await self._revisions.on_deletion(entry, inbound)
+                case _:
+                    await self._on_stop(entry)
 
     def _on_message(self, inbound: Inbound) -> None:
-        if self._execution is not None and inbound.id == self._execution.first.id:
+        execution = self._owned.execution
+        if execution is not None and inbound.id == execution.first.id:
             return  # of a run that goes on
         self._inbox.add(inbound)
-        if self._execution is not None:
-            self._execution.add(inbound)
-        elif inbound.seq > self._inbox.held:
-            self._begin(was_waiting=len(self._inbox.waiting) > 1)
+        if execution is not None:
+            self._add(execution, inbound)
 
-    def _begin(self, *, was_waiting: bool) -> None:
-        """A run from the messages that wait: the oldest is its prompt, and it is given the others when it reads."""
+    def _add(self, execution: Execution, inbound: Inbound) -> None:
+        self._told.add(inbound.id)
+        execution.add(inbound)
+
+    def _next(self) -> Execution | None:
+        """The run to go on with, or to begin: the oldest message is its prompt, and it is given the others."""
+        if self._owned.execution is not None or not self._inbox.starts_a_run:
+            return self._owned.execution
         first, *others = self._inbox.waiting
-        execution = self._start(RunRecord.begun_with(first, was_waiting=was_waiting))
+        was_waiting = first.id in self._told or first.seq <= self._inbox.held
+        newest_ts = max((each.message.ts for each in (first, *others)), key=float)
+        execution = self._start(RunRecord.begun_with(first, was_waiting=was_waiting, newest_ts=newest_ts))
         for inbound in others:
-            execution.add(inbound)
+            self._add(execution, inbound)
+        return execution
 
-    async def _take_up(self, record: RunRecord, entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
-        """Go on with a run whose process died, or handed it over; returns the entries that it has not read."""
+    async def _taken_up(self) -> tuple[Entry, ...]:
+        """Take up the run whose process died, or handed it over; returns the entries that it has not read."""
+        entries, run = self._lease.claim.entries, self._lease.claim.run
+        if not run:
+            return entries
+        try:
+            record = RunRecord.read(run)
+        except _UNREADABLE:
+            log.exception("run.unreadable", conversation=self._id)
+            await self._lease.write(Changes(run={}))
+            return await self._without_read(entries)
         log.info("run.taken_up", conversation=self._id, run_id=record.id)
         self._inbox.add(record.first)
         try:
-            read = await self._in_log(record.first.instance, {entry.id for entry in entries})
+            read = await self._owned.in_log(record.first.instance, {entry.id for entry in entries})
         except RunFailed as e:
             self._start(record, e)
             return entries
         self._start(record, read)
-        done = [entry for entry in entries if entry.id in read and entry.id != record.first.id]
-        await self._lease.write(Changes(closed={entry.seq: "" for entry in done}))
+        return await self._without(read - {record.first.id}, entries)
+
+    async def _without_read(self, entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
+        """The entries that no log of an agent has."""
+        for agent in self._owned.workplace.router.names():
+            entries = await self._without(await self._delivered(agent, {entry.id for entry in entries}), entries)
+        return entries
+
+    async def _without(self, read: frozenset[str], entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
+        """Close what was read; returns the rest."""
+        done = [entry for entry in entries if entry.id in read]
+        if done:
+            await self._lease.write(Changes(closed={entry.seq: "" for entry in done}))
         for entry in done:
             self._desk.mark_read(entry.id)
         return tuple(entry for entry in entries if entry not in done)
 
     def _start(self, record: RunRecord, read: frozenset[str] | RunFailed = frozenset()) -> Execution:
         self._inbox.give(record.first)
-        self._execution = Execution(record, self._lease, self._inbox, self._workplace, read)
-        return self._execution
+        execution = Execution(record, self._lease, self._inbox, self._owned.workplace, read)
+        self._owned.execution = execution
+        return execution
 
     async def _run(self, execution: Execution) -> None:
         where = {"conversation": self._id, "run_id": execution.record.id}
@@ -180,11 +222,10 @@ class Conversation:
             log.info("run.ended", **where, status=ending.status, reason=ending.reason, **dict(ending.usage))
 
     async def _settle(self, execution: Execution) -> None:
-        """Close what the log has, give back what it has not, and begin the next run where something starts one."""
-        given = self._inbox.given
-        read = await self._delivered(execution.first.instance, {each.id for each in given})
+        """Close what the log has, and give back what it has not."""
+        given, first = self._inbox.given, execution.first
+        read = await self._delivered(first.instance, {each.id for each in given})
         closed: dict[int, End] = {each.seq: "" for each in given if each.id in read}
-        first = execution.first
         if first.id not in read and not execution.comes_back:
             closed[first.seq] = "withdrawn" if execution.record.stopped_by else "refused"
         await self._lease.write(Changes(run={}, closed=closed))
@@ -192,109 +233,54 @@ class Conversation:
             self._desk.mark_read(message_id)
         self._inbox.remove([each for each in given if each.seq in closed])
         self._inbox.take_back()
-        self._execution = None
-        if self._inbox.starts_a_run:
-            self._begin(was_waiting=True)
-        elif unnamed := self._inbox.unnamed:  # a stop held them back when all had been said
-            self._inbox.name_all()
+        self._owned.execution = None
+        if not self._inbox.starts_a_run and (unnamed := self._inbox.unnamed):
+            self._inbox.name_all()  # a stop held them back when all had been said
             self._desk.tell(unnamed[-1].message, phrases.held_back(len(unnamed)))
 
     async def _delivered(self, agent: str, ids: set[str]) -> frozenset[str]:
         """Those of the messages that the log of this agent has; none where it cannot be read."""
         try:
-            return await self._in_log(agent, ids)
+            return await self._owned.in_log(agent, ids)
         except RunFailed as e:  # the thread has been told: what cannot be read has been lost
             log.error("log.unreadable", conversation=self._id, error=str(e))  # noqa: TRY400 - a sentence
             return frozenset()
 
-    async def _in_log(self, agent: str, ids: set[str]) -> frozenset[str]:
-        instance = self._workplace.router.instance(agent)
-        return await self._sessions.delivered(instance.name, self._id, ids, fence=self._lease.claim.token)
-
     async def _on_stop(self, entry: Entry) -> None:
-        """Stop the run that is on; what was written before the stop starts none by itself."""
-        execution = self._execution
-        user, ts, run_id = entry.data["user"], entry.data.get("ts"), entry.data.get("run")
-        if execution is not None and execution.is_meant(ts, run_id) and execution.stop(user):
+        """Stop the run that is on, or about to begin; what was written before the stop starts none by itself."""
+        execution, data = self._owned.execution, entry.data
+        is_meant = execution is not None and execution.is_meant(data["at"], data.get("ts"), data.get("run"))
+        if execution is not None and is_meant and execution.can_be_stopped:
+            await self._stop(entry, data["user"])
+        elif execution is None and (fresh := self._beginning(data)) is not None:
+            await self._stop_beginning(entry, fresh)
+        else:
+            if (word := data.get("message")) is not None and (execution is None or is_meant):
+                await self._desk.told(Message(**{**word, "files": tuple(word["files"])}), phrases.NOTHING_RUNS)
+            await self._owned.close(entry)
+
+    async def _stop(self, entry: Entry, user: str) -> None:
+        """Stop the run that is on."""
+        execution = self._owned.execution
+        if execution is not None:
+            execution.stop(user)
             self._inbox.held = entry.seq
             changes = Changes(run=execution.record.written(), held=entry.seq, closed={entry.seq: "done"})
             await self._lease.write(changes)
-            return
-        if (word := entry.data.get("message")) is not None:
-            # Before it is closed: whoever owns the conversation next would not know of it.
-            await self._desk.told(Message(**{**word, "files": tuple(word["files"])}), phrases.NOTHING_RUNS)
-        await self._close(entry, "done")
 
-    async def _on_edit(self, entry: Entry, edit: Inbound) -> None:
-        """Another text for a message that waits; a correction of one that the model has.
+    def _beginning(self, stop: Mapping[str, Any]) -> Inbound | None:
+        """The message that would begin a run, if the stop means that."""
+        fresh = next((each for each in self._inbox.waiting if each.seq > self._inbox.held), None)
+        if fresh is None or float(stop["at"]) < float(fresh.message.ts):
+            return None
+        return fresh if stop.get("ts") in (None, fresh.message.ts) else None
 
-        Edits may overtake each other on the way to us: the latest counts.
-        """
-        target = self._inbox.find(edit.message.id)
-        if edit.edited_ts < max(self._edited.get(edit.message.id, ""), self._inbox.latest_edit(edit.message.id)):
-            await self._close(entry, "done")
-            return
-        self._edited[edit.message.id] = edit.edited_ts
-        correction = replace(edit, prompt=phrases.correction(edit.prompt))
-        if target is None:
-            await (self._on_late(entry, correction) if await self._is_latest(edit) else self._close(entry, "done"))
-            return
-        edited = replace(target, message=edit.message, prompt=edit.prompt, edited_ts=edit.edited_ts)
-        execution = self._execution
-        if self._inbox.is_given(target) and (execution is None or not execution.edit(edited)):
-            await self._tell_of(entry, replace(correction, instance=target.instance))
-            return
-        self._inbox.replace(edited)
-        run = execution.record.written() if execution is not None and execution.first.id == edited.id else None
-        changes = Changes(run=run, replaced={target.seq: edited.written()}, closed={entry.seq: "done"})
-        await self._lease.write(changes)
-
-    async def _is_latest(self, edit: Inbound) -> bool:
-        """Whether the message still reads so in Slack; where that cannot be told soon, it does."""
-        try:
-            async with asyncio.timeout(_LOOK_WITHIN_S):
-                found = await self._desk.wire.message(edit.message.channel, edit.message.ts)
-        except (SlackCallFailed, TimeoutError):
-            return True
-        return found is None or found.get("text") == edit.message.text
-
-    async def _on_withdrawal(self, entry: Entry, deletion: Inbound) -> None:
-        """Take a message back that waits; the one that a run began with stops it, and the model is told of others."""
-        planned = self._execution if self._execution is not None and self._execution.is_only_planned else None
-        if planned is not None:
-            self._execution = None
-            self._inbox.take_back()
-        target, execution = self._inbox.find(deletion.message.id), self._execution
-        taken_back = replace(deletion, prompt=phrases.taken_back(deletion.prompt))
-        if target is None:
-            await self._on_late(entry, taken_back)
-        elif not self._inbox.is_given(target) or (execution is not None and execution.withdraw(target)):
-            self._inbox.remove((target,))
-            await self._lease.write(Changes(closed={target.seq: "withdrawn", entry.seq: "done"}))
-        elif execution is not None and target.id == execution.first.id:
-            await self._on_stop(replace(entry, data={"user": deletion.message.user}))
-        else:
-            await self._tell_of(entry, replace(taken_back, instance=target.instance))
-        if self._execution is None and self._inbox.starts_a_run:
-            self._begin(was_waiting=planned is not None and planned.record.was_waiting)
-
-    async def _on_late(self, entry: Entry, change: Inbound) -> None:
-        """Tell the model of what has become of a message that is not here any more, if it has it."""
-        for agent in self._workplace.router.names(first=change.instance):
-            if await self._delivered(agent, {change.message.id}):
-                await self._tell_of(entry, replace(change, instance=agent))
-                return
-        await self._close(entry, "done")
-
-    async def _tell_of(self, entry: Entry, change: Inbound) -> None:
-        """Tell the model of a change that came too late: now, or with the next run."""
-        held = entry.seq if self._execution is None else None
-        await self._lease.write(Changes(held=held, replaced={entry.seq: {**change.written(), "is_late": True}}))
-        self._inbox.add(change)
-        if self._execution is not None:
-            self._execution.add(change)
-        else:
-            self._inbox.held = entry.seq
-
-    async def _close(self, entry: Entry, end: End) -> None:
-        await self._lease.write(Changes(closed={entry.seq: end}))
+    async def _stop_beginning(self, entry: Entry, fresh: Inbound) -> None:
+        """Stop the run that would have begun with this message."""
+        self._inbox.remove((fresh,))
+        self._inbox.held = entry.seq
+        await self._desk.names.learn((entry.data["user"],))
+        by = self._desk.names.of(entry.data["user"]) or "someone"
+        await self._desk.told(fresh.message, phrases.stopped(by, Ending("cancelled"), self._inbox.name_held(set())))
+        closed: dict[int, End] = {fresh.seq: "withdrawn", entry.seq: "done"}
+        await self._lease.write(Changes(held=entry.seq, closed=closed))

@@ -20,8 +20,6 @@ log = structlog.get_logger(__name__)
 
 # How long before the end of its grace the runs that have reached no boundary are cut: seconds, or half of a short one.
 _CUT_BEFORE_S = 2.0
-# After an error that nobody has foreseen, a conversation is left alone for so long, in seconds.
-_REST_S = 5.0
 
 
 class Conversations:
@@ -47,7 +45,7 @@ class Conversations:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Let the runs come to a boundary, and hand over what is on."""
-        self.is_closing = True
+        self.suspend()
         last_s = min(_CUT_BEFORE_S, self._grace_s / 2)
         for within_s in (self._grace_s - last_s, last_s / 2):
             for conversation in self._owned.values():
@@ -58,6 +56,12 @@ class Conversations:
             working.cancel()
         if self._working:
             await asyncio.wait(self._working.values(), timeout=last_s / 2)
+
+    def suspend(self) -> None:
+        """Begin nothing any more, and have what is on come to a boundary."""
+        self.is_closing = True
+        for conversation in self._owned.values():
+            conversation.suspend()
 
     def running_at(self, channel: str, ts: str) -> tuple[str, str] | None:
         """The conversation here, and its run, whose status or first message this is."""
@@ -80,7 +84,7 @@ class Conversations:
             self._working[conversation_id] = asyncio.create_task(self._work(conversation_id))
 
     async def _work(self, conversation_id: str) -> None:
-        lease = None
+        lease = conversation = None
         try:
             lease = await self._runs.claim(conversation_id)
             if lease is None:
@@ -92,14 +96,14 @@ class Conversations:
             await conversation.work()
         except* LeaseLost:
             log.warning("lease.lost", conversation=conversation_id)
-        except* Exception:  # a Slack handler's border: one conversation may not take the others down
+        except* Exception:  # a Slack handler's border: it is left alone until its lease has run out, and tried again
             log.exception("conversation.crashed", conversation=conversation_id)
-            if lease is not None:
-                await asyncio.sleep(_REST_S)
-                await lease.hand_over()
         finally:
+            if lease is not None:
+                lease.abandon()
             self._owned.pop(conversation_id, None)
             del self._working[conversation_id]
-            if conversation_id in self._again:
+            has_news = conversation is not None and conversation.is_over and conversation.has_news
+            if has_news or conversation_id in self._again:
                 self._again.discard(conversation_id)
                 self.look_after(conversation_id)

@@ -53,12 +53,9 @@ class Execution:
         self._desk = desk
         self._key = (instance.name, self.place.conversation_id)
         self._parts = 0
-        self._lost = read if isinstance(read, RunFailed) else None
+        self._lost = RunFailed(record.failed) if record.failed else read if isinstance(read, RunFailed) else None
         self.read = set() if isinstance(read, RunFailed) else set(read)
         self._has_begun = self.first.id in self.read
-        goes_on = lease.claim.run is not None and lease.claim.run.get("id") == record.id
-        # Nobody has seen anything of it, and no store knows of it.
-        self.is_only_planned = not goes_on
         self._listening = self._was_read = self._over = False
         self._is_suspending = self.was_suspended = False
         self._stops = 0 if record.stopped_by is None else 1
@@ -77,21 +74,32 @@ class Execution:
         if self._inbox.find(inbound.id) is not None:
             self._mark_accepted(inbound)
 
-    def is_meant(self, ts: str | None, run_id: str | None) -> bool:
-        """Whether a stop means this run: one that names none, its status, or the message that it began with."""
+    @property
+    def is_over(self) -> bool:
+        """Whether its loop has ended; what it said may still be on its way."""
+        return self._over
+
+    @property
+    def can_be_stopped(self) -> bool:
+        """Whether a stop changes anything: the run, or what follows it by itself."""
+        return not self._over or self._stops > 0 or self._inbox.starts_a_run
+
+    def is_meant(self, at: str, ts: str | None, run_id: str | None) -> bool:
+        """Whether a stop means this run: it is not older, and names none, its status, or what it began with."""
+        if float(at) < float(self.record.newest_ts):
+            return False
         if run_id is not None:
             return run_id == self.record.id
         return ts is None or ts == self.first.message.ts or self.view.is_status(ts)
 
-    def stop(self, user: str) -> bool:
-        """Stop gracefully; asked again, immediately. False: there is nothing left to stop."""
+    def stop(self, user: str) -> None:
+        """Stop gracefully; asked again, immediately."""
         if self._over:
-            return self._stops > 0 or self._inbox.starts_a_run
+            return
         self._stops += 1
         self.record = replace(self.record, stopped_by=self.record.stopped_by or user)
         # Where the session has not begun yet, it hears of it when it does, or does not begin: see `_execute`.
         self._sessions.stop(*self._key, immediate=self._stops > 1)
-        return True
 
     def suspend(self) -> None:
         """End at the next boundary, for another process to go on; asked again, at once."""
@@ -122,13 +130,12 @@ class Execution:
         Raises:
             LeaseLost: another process owns the conversation.
         """
-        self.is_only_planned = False
         await self._lease.write(Changes(run=self.record.written()))
         async with self.view.shown():
             try:
                 await self._tell(await self._execute())
             except RunFailed as e:
-                self._tell_failure(str(e))
+                await self._tell_failure(str(e))
             except LeaseLost:
                 raise
             except asyncio.CancelledError:
@@ -136,10 +143,10 @@ class Execution:
                 if task is not None and task.cancelling():
                     raise
                 log.exception("run.cancelled_inside", conversation=self.place.conversation_id)
-                self._tell_failure(phrases.UNEXPECTED)
+                await self._tell_failure(phrases.UNEXPECTED)
             except Exception:  # a Slack handler's border: whatever happens, the thread hears of it
                 log.exception("run.crashed", conversation=self.place.conversation_id)
-                self._tell_failure(phrases.UNEXPECTED)
+                await self._tell_failure(phrases.UNEXPECTED)
             await self.view.posted()
             self._say_last_word()
 
@@ -182,7 +189,10 @@ class Execution:
         if notice or not said:
             self.view.notice("end", notice or phrases.NO_ANSWER)
 
-    def _tell_failure(self, sentence: str) -> None:
+    async def _tell_failure(self, sentence: str) -> None:
+        # Written down first: whoever goes on with a run that has failed only tells it.
+        self.record = replace(self.record, failed=sentence)
+        await self._lease.write(Changes(run=self.record.written()))
         self.ending = self.ending or Ending()
         self.view.notice("end", phrases.failed(sentence, self.ending, self._name_waiting()))
 

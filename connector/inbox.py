@@ -92,11 +92,11 @@ class Inbox:
     @property
     def unnamed(self) -> list[Inbound]:
         """Those of the waiting messages that no notice has spoken of."""
-        return [each for each in self.waiting if each.seq > self._named]
+        return [each for each in self.waiting if each.seq > self._named and not each.is_about_another]
 
     @property
     def starts_a_run(self) -> bool:
-        return any(each.seq > self.held for each in self.waiting)
+        return any(each.seq > self.held and not each.is_about_another for each in self.waiting)
 
     def add(self, inbound: Inbound) -> None:
         self._messages.append(inbound)
@@ -139,7 +139,8 @@ class Inbox:
     def name_held(self, read: Collection[str]) -> int:
         """Count what is held and not among what was `read`; it is named now."""
         self._named = max(self._named, self.held)
-        return sum(each.seq <= self.held and each.id not in read for each in self._messages)
+        held = [each for each in self._messages if each.seq <= self.held and not each.is_about_another]
+        return sum(each.id not in read for each in held)
 
     def ready_for(self, instance: Instance) -> list[Inbound]:
         """What this instance's loop may have now. What is for another one keeps nothing up."""

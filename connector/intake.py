@@ -6,14 +6,14 @@ import asyncio
 from collections import OrderedDict
 from contextlib import asynccontextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from connector import phrases
 from connector.inbox import Inbound
 from connector.messages import Place, is_stop_word, message_of
 from connector.protocols import Entry
 from connector.view import STATUS_KEY
-from connector.wire import key_of
+from connector.wire import SlackCallFailed, key_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -27,6 +27,8 @@ _REMEMBERED = 10_000
 _STOP_REACTION = "x"
 # Slack delivers an event again within so many seconds; what came after it may have overtaken it.
 _OVERTAKEN_WITHIN_S = 600.0
+# How long an event may wait for Slack: after three seconds it comes again.
+_LOOK_WITHIN_S = 2.0
 
 
 class ShuttingDown(Exception):  # noqa: N818 - a fact about the service
@@ -75,8 +77,10 @@ class Intake:
                 return
             instance, prompt = routed
             if is_stop_word(prompt):
-                entry = Entry(message.id, "stop", {"user": message.user, "message": asdict(message)})
-            elif prompt or message.files:
+                data = {"user": message.user, "at": message.ts, "message": asdict(message)}
+                await self._runs.admit(message.place.conversation_id, Entry(message.id, "stop", data))
+                return
+            if prompt or message.files:
                 inbound = Inbound(message, instance.name, prompt or ", ".join(message.files), message.id)
                 entry = Entry(message.id, "message", inbound.written())
             else:
@@ -97,7 +101,7 @@ class Intake:
         place, thread_ts = reply.place.conversation_id, reply.thread_ts or reply.ts
         if float(reply.ts) - float(thread_ts) > _OVERTAKEN_WITHIN_S or place in self._others:
             return False
-        found = await self._desk.wire.message(reply.channel, thread_ts)
+        found = await self._found(reply.channel, thread_ts)
         first = message_of({**found, "channel": reply.channel}, reply.team) if found else None
         routed = await self._router.route(first) if first else None
         if first is None or routed is None:
@@ -109,6 +113,20 @@ class Intake:
         inbound = Inbound(first, instance.name, prompt, first.id)
         await self._runs.admit(place, Entry(first.id, "message", inbound.written()), instance.name)
         return True
+
+    async def _found(self, channel: str, ts: str) -> dict[str, Any] | None:
+        """A message, as Slack has it; `None`: it cannot be had.
+
+        Raises:
+            SlackCallFailed, TimeoutError: not just now.
+        """
+        try:
+            async with asyncio.timeout(_LOOK_WITHIN_S):
+                return await self._desk.wire.message(channel, ts)
+        except SlackCallFailed as e:
+            if e.is_passing:
+                raise
+            return None
 
     async def on_edit(self, edit: Edit) -> None:
         """Take an edit in, where it is of a message to an agent.
@@ -130,10 +148,12 @@ class Intake:
         self._refuse_when_closing()
         conversation_id = message.place.conversation_id
         async with self._turn(conversation_id):
-            routed = await self._router.route(message)
-            if routed is None or await self._router.route(before) is None:
+            routed, routed_before = await self._router.route(message), await self._router.route(before)
+            if routed is None or routed_before is None:
                 return
             instance, prompt = routed
+            if not prompt and not message.files:  # what is left is a bare mention
+                kind, prompt = "withdrawal", routed_before[1]
             edited_ts = event_ts if kind == "edit" else ""
             inbound = Inbound(message, instance.name, prompt or ", ".join(message.files), entry_id, edited_ts=edited_ts)
             if float(event_ts) - float(message.ts) < _OVERTAKEN_WITHIN_S and not is_stop_word(prompt):
@@ -155,12 +175,12 @@ class Intake:
             return
         conversation_id, run_id = found
         async with self._turn(conversation_id):
-            data = {"user": reaction.user, "ts": reaction.ts, "run": run_id}
+            data = {"user": reaction.user, "at": reaction.event_ts, "ts": reaction.ts, "run": run_id}
             await self._runs.admit(conversation_id, Entry(reaction.id, "stop", data))
 
     async def _look_up(self, reaction: Reaction) -> tuple[str, str | None] | None:
         """The conversation of a message, and the run whose status it is; `None`: no agent takes part in it."""
-        message = await self._desk.wire.message(reaction.channel, reaction.ts)
+        message = await self._found(reaction.channel, reaction.ts)
         if message is None:
             return None
         root = message.get("thread_ts")

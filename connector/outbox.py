@@ -118,9 +118,16 @@ class Outbox:
             LeaseLost: another process owns the conversation.
         """
         where = {"conversation": self._place.conversation_id, "part": post.part}
-        try:
+        in_doubt = post.in_doubt
+
+        async def send() -> None:
+            nonlocal in_doubt
+            was_in_doubt, in_doubt = in_doubt, True  # where it fails, it may have come through all the same
             confirm = self._lease.confirm
-            await self._wire.post(self._place, text, key, persona, in_doubt=post.in_doubt, confirm=confirm)
+            await self._wire.post(self._place, text, key, persona, in_doubt=was_in_doubt, confirm=confirm)
+
+        try:
+            await self._wire.insisting(send)
         except LeaseLost:
             raise
         except SlackCallFailed as e:

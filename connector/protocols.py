@@ -136,6 +136,10 @@ class Lease(Protocol):
         """Give the conversation up as it stands; another process, or this one's successor, goes on with it at once."""
         ...
 
+    def abandon(self) -> None:
+        """Do nothing for it any more: where it was not given back, it runs out by itself."""
+        ...
+
     async def confirm(self) -> None:
         """Return when the conversation is certainly ours: before something is done that no store can refuse."""
         ...

@@ -34,7 +34,7 @@ class Router:
         """The instance of this name; where it is gone, the one that everybody gets who names none."""
         return self._instances.get(name.lower(), self._default)
 
-    def names(self, first: str) -> list[str]:
+    def names(self, first: str = "") -> list[str]:
         """The names of all instances, this one's in front."""
         return sorted((instance.name for instance in self._instances.values()), key=lambda name: name != first)
 

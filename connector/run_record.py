@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
@@ -19,32 +19,37 @@ class RunRecord:
     Args:
         first: the message that it begins with.
         was_waiting: whether its author was told that it waits.
+        newest_ts: of the messages that it began with, the latest.
         stopped_by: who stopped it; `None`: nobody did.
         status_ts: the ts of its status message; `None`: Slack has not told it yet.
+        failed: what the thread was told, where it failed.
     """
 
     id: str
     first: Inbound
     was_waiting: bool
+    newest_ts: str
     stopped_by: str | None = None
     status_ts: str | None = None
+    failed: str | None = None
 
     @classmethod
-    def begun_with(cls, first: Inbound, *, was_waiting: bool) -> Self:
-        return cls(uuid4().hex, first, was_waiting)
+    def begun_with(cls, first: Inbound, *, was_waiting: bool, newest_ts: str) -> Self:
+        return cls(uuid4().hex, first, was_waiting, newest_ts)
 
     def written(self) -> dict[str, Any]:
         first = {**self.first.written(), "id": self.first.id, "seq": self.first.seq}
-        return {
-            "id": self.id,
-            "first": first,
-            "was_waiting": self.was_waiting,
-            "stopped_by": self.stopped_by,
-            "status_ts": self.status_ts,
-        }
+        return {name: first if name == "first" else getattr(self, name) for name in _NAMES}
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Self:
-        first = data["first"]
-        inbound = Inbound.read(first, first["id"], first["seq"])
-        return cls(**{**data, "first": inbound})
+        """What was written; what a newer version has added is left out.
+
+        Raises:
+            KeyError, TypeError, ValueError: it cannot be read.
+        """
+        first = Inbound.read(data["first"], data["first"]["id"], data["first"]["seq"])
+        return cls(**{**{name: data[name] for name in _NAMES if name in data}, "first": first})
+
+
+_NAMES = tuple(field.name for field in fields(RunRecord))

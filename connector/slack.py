@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,7 @@ log = structlog.get_logger(__name__)
 _PING_INTERVAL_S = 2
 _CONNECT_WITHIN_S = 20.0
 _CALL_WITHIN_S = 15.0
+_CLOSE_WITHIN_S = 1.0
 _ANY_EVENT = re.compile(".*")
 
 
@@ -68,7 +69,10 @@ async def connected(
                 intake = Intake(workplace, runs, conversations, identity.user)
                 async with _listening(_app(open_client(), access, identity, intake), access, client):
                     log.info("slack.connected", team=identity.team, bot_user=identity.user)
-                    yield
+                    try:
+                        yield
+                    finally:
+                        conversations.suspend()
 
 
 @asynccontextmanager
@@ -85,7 +89,9 @@ async def _listening(app: AsyncApp, access: SlackAccess, client: AsyncWebClient)
             ) from e
         yield
     finally:
-        await handler.close_async()  # type: ignore[no-untyped-call]  # as Bolt has it
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_WITHIN_S):
+                await handler.close_async()  # type: ignore[no-untyped-call]  # as Bolt has it
 
 
 def _app(client: AsyncWebClient, access: SlackAccess, identity: Identity, intake: Intake) -> AsyncApp:

@@ -163,9 +163,12 @@ class View:
             await best_effort(self._wire.update(self._place.channel, ts, phrases.SUSPENDED))
 
     async def _take_away(self) -> None:
-        if (ts := self._status_ts.result()) is not None:
-            await best_effort(self._wire.delete(self._place.channel, ts))
-        await best_effort(self._wire.unreact(self._place.channel, self._record.first.message.ts, HOURGLASS))
+        """Nobody else would do it later: where Slack is away, wait for it."""
+        channel, ts = self._place.channel, self._status_ts.result()
+        if ts is not None:
+            await best_effort(self._wire.insisting(lambda: self._wire.delete(channel, ts)))
+        first_ts = self._record.first.message.ts
+        await best_effort(self._wire.insisting(lambda: self._wire.unreact(channel, first_ts, HOURGLASS)))
 
 
 async def best_effort(call: Coroutine[Any, Any, object]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import aiohttp
 import structlog
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
+T = TypeVar("T")
+
 _ATTEMPTS = 4
 _BACKOFF_S = 0.5
 # Slack says how long to wait, so a rate limit is no failed attempt; but nobody waits for ever.
@@ -33,6 +35,8 @@ _NO_ANSWER = "no_answer"
 _TRANSIENT = frozenset({_LIMITED, _NO_ANSWER, "service_unavailable", "fatal_error", "internal_error"})
 _SERVER_ERROR = 500
 _PAGE = 200
+# Between two rounds of attempts, where a call must be made some time: it doubles from the first to the second.
+_PAUSE_S = (2.0, 30.0)
 POST_EVENT = "amplifier_post"
 
 
@@ -48,6 +52,11 @@ class SlackCallFailed(Exception):  # noqa: N818 - says what happened, as its sib
         super().__init__(f"{method}: {error}")
         self.error = error
         self.retry_after_s = retry_after_s
+
+    @property
+    def is_passing(self) -> bool:
+        """Whether the same may be possible later: Slack was busy or away."""
+        return self.error in _TRANSIENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +112,24 @@ class Wire:
             await self.delete(place.channel, ts)
             raise SlackCallFailed("chat.postMessage", "thread_not_found")
         return ts
+
+    @staticmethod
+    async def insisting(call: Callable[[], Awaitable[T]]) -> T:
+        """What a call gives, made again for as long as Slack is away.
+
+        Raises:
+            SlackCallFailed: Slack refused.
+        """
+        pause_s = _PAUSE_S[0]
+        while True:
+            try:
+                return await call()
+            except SlackCallFailed as e:
+                if not e.is_passing:
+                    raise
+                log.warning("slack.away", error=str(e), again_in_s=pause_s)
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _PAUSE_S[1])
 
     async def update(self, channel: str, ts: str, text: str) -> None:
         await self.call("chat.update", {"channel": channel, "ts": ts, "text": text, "parse": "none"})

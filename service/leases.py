@@ -115,6 +115,10 @@ class HeldLease:
         async with self._renewing:
             return self._newest if self._given_back else await self._ask(renew)
 
+    def abandon(self) -> None:
+        if not self._given_back:
+            self.lose()
+
     def lose(self) -> None:
         """Somebody else owns the conversation."""
         self._lost.set()

@@ -118,7 +118,7 @@ async def test_a_cross_that_slack_delivers_twice_is_one_stop(scene):
         "user": scene.slack.person("ana").id,
         "reaction": "x",
         "item": {"type": "message", "channel": scene.slack.channel("general").id, "ts": ts},
-        "event_ts": "1700000000.000100",
+        "event_ts": f"{float(ts) + 1:.6f}",
     }
     for attempt in range(2):
         payload = {"type": "event_callback", "team_id": scene.slack.team_id, "event_id": "Ev1", "event": event}
@@ -199,4 +199,20 @@ async def test_a_cross_on_the_start_of_an_earlier_run_does_nothing_to_a_later_on
     marker = await scene.ana.say("general", "a steer", thread=ts)
     await scene.reacted("general", marker, "incoming_envelope")
     assert run.stops == []
+    await run.answer("ok")
+
+
+async def test_a_stop_that_is_older_than_the_run_does_nothing(scene):
+    root = await finished_run(scene)
+    old = {"type": "message", "user": scene.slack.person("ana").id, "text": "stop", "thread_ts": root}
+    old |= {"ts": f"{float(root) + 0.000001:.6f}", "channel": scene.slack.channel("general").id}
+    await scene.ana.say("general", "go on", thread=root)
+    run = await scene.sessions.next_run()
+    payload = {"type": "event_callback", "team_id": scene.slack.team_id, "event_id": "Ev1", "event": old}
+    scene.slack.socket_mode.delivery.offer(Envelope("late", "events_api", payload, 1, "timeout"))
+    await scene.slack.until(lambda _: not scene.slack.socket_mode.delivery.outstanding)
+    await scene.ana.say("general", "and this", thread=root)
+    await run.until(lambda r: [s.text for s in r.steers] == ["and this"])
+    assert run.stops == []
+    await run.read_steers()
     await run.answer("ok")

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from held_sessions import HeldSessions
+from stage import Hold
 
 from connector import Instance, Persona, RunFailed, SlackAccess, connected
-from local_slack import DropsAfterwards, Waits
+from local_slack import DropsAfterwards, Refuses, Waits
 from service.runs import Runs
 from service.store import open_run_store
 
@@ -66,9 +67,9 @@ def is_marked(slack: LocalSlack, ts: str, name: str = "hourglass_flowing_sand") 
     return slack.workspace.message("general", ts).reacted(name)
 
 
-async def over(slack: LocalSlack, root: str) -> list[str]:
+async def over(slack: LocalSlack, root: str, within_s: float = 10) -> list[str]:
     """What the bot has said when nothing runs any more."""
-    await slack.until(lambda _: not is_marked(slack, root))
+    await slack.until(lambda _: not is_marked(slack, root), within_s)
     return texts(slack, root)
 
 
@@ -244,3 +245,76 @@ async def test_a_run_of_which_nothing_is_left_is_not_run_again_and_says_so(slack
         assert (run.prompt, run.resumed) == ("and this", False)
         await run.answer("ok")
     assert sessions.prompts == ["look", "and this"]
+
+
+async def of_an_earlier_run(slack, sessions, process, ana) -> str:
+    """A thread in which something was read, and nothing runs."""
+    sessions.obedient = False
+    async with process():
+        root, run = await begun(slack, ana, sessions)
+        await run.answer("ok")
+        await over(slack, root)
+    return root
+
+
+async def test_a_message_begins_a_run_though_an_earlier_one_is_deleted_right_after_it(slack, sessions, process, ana):
+    root = await of_an_earlier_run(slack, sessions, process, ana)
+    await ana.say("general", "go on", thread=root)
+    await ana.edit("general", root, "@alpha look closely")
+    async with process():
+        run = await sessions.next_run()
+        assert run.prompt == "go on"
+        await run.until(lambda r: len(r.steers) == 1)
+        await run.answer("ok")
+
+
+async def test_what_was_edited_and_deleted_before_anybody_looked_is_never_read(slack, sessions, process, ana):
+    root = await of_an_earlier_run(slack, sessions, process, ana)
+    missed = await ana.say("general", "and this", thread=root)
+    await ana.edit("general", missed, "no, that")
+    await ana.delete("general", missed)
+    async with process():
+        await slack.until(lambda _: not slack.socket_mode.delivery.outstanding)
+        await ana.say("general", "go on", thread=root)
+        run = await sessions.next_run()
+        assert (run.prompt, run.steers) == ("go on", [])
+        await run.answer("ok")
+        await over(slack, root)
+    assert sessions.prompts == ["look", "go on"]
+
+
+async def test_what_was_stopped_before_anybody_looked_does_not_begin_and_the_thread_says_so(
+    slack, sessions, process, ana
+):
+    root = await of_an_earlier_run(slack, sessions, process, ana)
+    await ana.say("general", "and this", thread=root)
+    await ana.say("general", "stop", thread=root)
+    async with process():
+        await slack.until(lambda _: "🛑 Stopped by Ana." in texts(slack, root))
+        await ana.say("general", "go on", thread=root)
+        run = await sessions.next_run()
+        assert (run.prompt, run.steers) == ("go on", [])
+        await run.answer("ok")
+
+
+async def test_an_answer_waits_for_a_slack_that_is_away(slack, sessions, process, ana):
+    sessions.obedient = False
+    async with process():
+        root, run = await begun(slack, ana, sessions)
+        slack.faults.next("chat.postMessage", Refuses("service_unavailable"), times=5)
+        await run.answer("the answer", part=1)
+        assert await over(slack, root, within_s=30) == ["the answer"]
+
+
+async def test_a_run_that_has_failed_and_said_so_is_not_tried_again(slack, sessions, process, ana):
+    sessions.obedient = False
+    held = Hold()
+    async with process(grace_s=0.1):
+        root, run = await begun(slack, ana, sessions)
+        slack.faults.next("chat.delete", Waits(held))
+        await run.fail(RunFailed("The model is away."))
+        await held.reached.wait()
+    held.set()
+    async with process():
+        assert await over(slack, root) == ["⚠️ The model is away."]
+    assert sessions.prompts == ["look"]
