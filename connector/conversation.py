@@ -72,6 +72,11 @@ class Conversation:
         if self._owned.execution is not None:
             self._owned.execution.suspend()
 
+    def cut(self) -> None:
+        """Have a run that was suspended end at once."""
+        if self._owned.execution is not None:
+            self._owned.execution.cut()
+
     async def work(self) -> None:
         """Act until there is nothing left to do, and give the conversation up.
 
@@ -111,6 +116,8 @@ class Conversation:
         if self._is_closing:
             await self._lease.hand_over()
             self.is_over = True
+            return
+        if self._inbox.starts_a_run:  # it came while we waited for our turn
             return
         # What corrects a message, or takes it back, starts no run: it goes with the next message.
         held = max((each.seq for each in self._inbox.waiting), default=0)

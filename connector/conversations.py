@@ -47,15 +47,17 @@ class Conversations:
         """Let the runs come to a boundary, and hand over what is on."""
         self.suspend()
         last_s = min(_CUT_BEFORE_S, self._grace_s / 2)
-        for within_s in (self._grace_s - last_s, last_s / 2):
-            for conversation in self._owned.values():
-                conversation.suspend()
-            if self._working:
-                await asyncio.wait(self._working.values(), timeout=within_s)
+        await self._ended(self._grace_s - last_s)
+        for conversation in self._owned.values():
+            conversation.cut()
+        await self._ended(last_s / 2)
         for working in self._working.values():
             working.cancel()
+        await self._ended(last_s / 2)
+
+    async def _ended(self, within_s: float) -> None:
         if self._working:
-            await asyncio.wait(self._working.values(), timeout=last_s / 2)
+            await asyncio.wait(self._working.values(), timeout=within_s)
 
     def suspend(self) -> None:
         """Begin nothing any more, and have what is on come to a boundary."""

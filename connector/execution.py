@@ -102,11 +102,14 @@ class Execution:
         self._sessions.stop(*self._key, immediate=self._stops > 1)
 
     def suspend(self) -> None:
-        """End at the next boundary, for another process to go on; asked again, at once."""
-        if self._is_suspending:
-            self._sessions.stop(*self._key, immediate=True)
-        self._is_suspending = True
-        self._sessions.suspend(*self._key)
+        """End at the next boundary, for another process to go on."""
+        if not self._is_suspending:
+            self._is_suspending = True
+            self._sessions.suspend(*self._key)
+
+    def cut(self) -> None:
+        """End at once what did not come to a boundary in time."""
+        self._sessions.stop(*self._key, immediate=True)
 
     def edit(self, inbound: Inbound) -> bool:
         """Put a message in the place of the one with its id. False: the model has that already."""

@@ -31,8 +31,8 @@ _OVERTAKEN_WITHIN_S = 600.0
 _LOOK_WITHIN_S = 2.0
 
 
-class ShuttingDown(Exception):  # noqa: N818 - a fact about the service
-    """Nothing is taken any more: Slack delivers it again, to whoever is there then."""
+class NotNow(Exception):  # noqa: N818 - a fact about the service
+    """An event cannot be taken just now: Slack delivers it again, to whoever is there then."""
 
 
 class _Remembered:
@@ -68,7 +68,7 @@ class Intake:
         """Take a message in; the second event of one post changes nothing.
 
         Raises:
-            ShuttingDown: nothing is taken any more.
+            NotNow: the service is shutting down, or Slack does not answer.
         """
         self._refuse_when_closing()
         async with self._turn(message.place.conversation_id):
@@ -118,21 +118,23 @@ class Intake:
         """A message, as Slack has it; `None`: it cannot be had.
 
         Raises:
-            SlackCallFailed, TimeoutError: not just now.
+            NotNow: Slack does not answer.
         """
         try:
             async with asyncio.timeout(_LOOK_WITHIN_S):
                 return await self._desk.wire.message(channel, ts)
+        except TimeoutError as e:
+            raise NotNow from e
         except SlackCallFailed as e:
             if e.is_passing:
-                raise
+                raise NotNow from e
             return None
 
     async def on_edit(self, edit: Edit) -> None:
         """Take an edit in, where it is of a message to an agent.
 
         Raises:
-            ShuttingDown: nothing is taken any more.
+            NotNow: the service is shutting down, or Slack does not answer.
         """
         await self._on_change("edit", edit.id, edit.message, edit.before, edit.event_ts)
 
@@ -140,7 +142,7 @@ class Intake:
         """Take a deletion in, where it is of a message to an agent.
 
         Raises:
-            ShuttingDown: nothing is taken any more.
+            NotNow: the service is shutting down, or Slack does not answer.
         """
         await self._on_change("withdrawal", deletion.id, deletion.message, deletion.message, deletion.event_ts)
 
@@ -165,7 +167,7 @@ class Intake:
         """Stop the run whose status or starting message got an ❌.
 
         Raises:
-            ShuttingDown: nothing is taken any more.
+            NotNow: the service is shutting down, or Slack does not answer.
         """
         if reaction.name != _STOP_REACTION or reaction.user == self._bot_user:
             return
@@ -200,7 +202,7 @@ class Intake:
 
     def _refuse_when_closing(self) -> None:
         if self._conversations.is_closing:
-            raise ShuttingDown
+            raise NotNow
 
     @asynccontextmanager
     async def _turn(self, conversation_id: str) -> AsyncIterator[None]:

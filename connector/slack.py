@@ -18,7 +18,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from connector.conversations import Conversations
 from connector.desk import Desk, Workplace
-from connector.intake import Intake, ShuttingDown
+from connector.intake import Intake, NotNow
 from connector.messages import deletion_of, edit_of, message_of, reaction_of
 from connector.preflight import ConnectionRefused, preflight
 from connector.routing import Router
@@ -117,7 +117,7 @@ def _app(client: AsyncWebClient, access: SlackAccess, identity: Identity, intake
     async def on_event(event: dict[str, Any]) -> None:
         try:
             await _dispatch(event, identity.team, intake)
-        except ShuttingDown:
+        except NotNow:
             raise  # unacknowledged, it comes again
         except Exception:
             log.exception("event.failed", slack_event=event.get("type"))

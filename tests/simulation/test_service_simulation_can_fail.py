@@ -66,7 +66,10 @@ CASES = {
     "texts in another order": (Parts(wire=broken.service.PostsTheNewestFirst), "; the thread has"),
     "a status that stays": (Parts(wire=broken.service.LeavesStatuses), "is left."),
     "an hourglass that stays": (Parts(wire=broken.service.LeavesMarks), "An hourglass is left"),
-    "a message that is read in secret": (Parts(wire=broken.service.ReadsInSecret), "was delivered, and its marks are"),
+    "a message that is read in secret": (
+        Parts(wire=broken.service.ReadsInSecret, without=TROUBLES),
+        "was delivered, and its marks are",
+    ),
     "a tool that is executed again": (
         Parts(tool=broken.service.LooksHarmless, features=_with("kills")),
         "was executed 2 times",

@@ -152,3 +152,69 @@ def test_what_is_killed_does_nothing_any_more_not_even_its_clean_up() -> None:
     loop = SimulatedLoop(InOrder(random.Random(0)))  # noqa: S311
     assert loop.run_until_complete(main()) == []
     loop.close()
+
+
+def in_a_life(life: int, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    """Start it in this life."""
+    LIFE.set(life)
+    task = asyncio.create_task(work)
+    LIFE.set(0)
+    return task
+
+
+@pytest.mark.parametrize("kind", [InOrder, Shuffled, Lopsided])
+def test_what_is_held_does_nothing_until_it_is_let_go_and_then_goes_on_in_its_order(kind: type[InOrder]) -> None:
+    seen: list[tuple[float, int]] = []
+
+    async def counting() -> None:
+        for number in range(3):
+            await asyncio.sleep(1)
+            seen.append((loop.time(), number))
+
+    async def main() -> None:
+        task = in_a_life(1, counting())
+        await asyncio.sleep(1.5)
+        loop.hold(1)
+        await asyncio.sleep(10)
+        loop.let_go(1)
+        await task
+
+    loop = SimulatedLoop(kind(random.Random(0)))  # noqa: S311
+    loop.run_until_complete(main())
+    loop.close()
+    assert seen == [(1, 0), (11.5, 1), (12.5, 2)]
+
+
+def test_something_is_done_after_so_many_callbacks_of_a_life_and_of_no_other() -> None:
+    async def hopping() -> None:
+        for _ in range(100):
+            await asyncio.sleep(0)
+            hops[LIFE.get()] += 1
+
+    async def main() -> None:
+        tasks = [in_a_life(life, hopping()) for life in (1, 2)]
+        loop.after_callbacks(1, 10, lambda: loop.kill(1))
+        await tasks[1]
+
+    hops = {1: 0, 2: 0}
+    loop = SimulatedLoop(Shuffled(random.Random(0)))  # noqa: S311
+    loop.run_until_complete(main())
+    assert loop.is_dead(1)
+    loop.close()
+    assert hops == {1: 9, 2: 100}
+
+
+def test_what_is_killed_while_it_is_held_stays_dead() -> None:
+    async def main() -> None:
+        in_a_life(1, asyncio.sleep(1)).add_done_callback(seen.append)
+        loop.hold(1)
+        await asyncio.sleep(2)
+        loop.kill(1)
+        loop.let_go(1)
+        await asyncio.sleep(2)
+
+    seen: list[object] = []
+    loop = SimulatedLoop(InOrder(random.Random(0)))  # noqa: S311
+    loop.run_until_complete(main())
+    loop.close()
+    assert seen == []

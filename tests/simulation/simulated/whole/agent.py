@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
     from .witness import Witness
 
+# So long that two such texts are two messages in Slack.
+_FILLING = "and so on " * 250
+
 # In the context of every process: what its modules play with.
 CAST: contextvars.ContextVar[Cast] = contextvars.ContextVar("cast")
 
@@ -108,7 +111,7 @@ class Model:
         said = [self._text() for _ in range(scene.chance.choice([0, 1, 1]) if calls else scene.chance.choice([1, 2]))]
         for text in said:
             stream.text(text)
-            scene.tell("model", f"says {text!r}")
+            scene.tell("model", f"says {text[:20]!r}")
             await self._think(stream)
         if said:
             blocks.append(TextBlock(text="".join(said)))
@@ -124,7 +127,8 @@ class Model:
         return ChatResponse(content=blocks, tool_calls=tool_calls or None, finish_reason=reason)
 
     def _text(self) -> str:
-        return f"Text t{next(self._cast.texts)}. "
+        text = f"Text t{next(self._cast.texts)}. "
+        return f"{text}{_FILLING}\n\n" if self._cast.scene.happens("long answers", 0.4) else text
 
     async def _think(self, _stream: ResponseStream) -> None:
         scene = self._cast.scene

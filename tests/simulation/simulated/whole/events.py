@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from connector.intake import ShuttingDown
+from connector.intake import NotNow
 
 from .slack import CHANNEL
 
@@ -103,7 +103,7 @@ class Events:
             return not hearing.cancelled()
         self._scene.tell("Slack", f"hears of an error: {error!r}")
         self._scene.count("event refused")
-        if not isinstance(error, ShuttingDown):
+        if not isinstance(error, NotNow):
             self._scene.blame(f"An event failed: {error!r}.")
         return False
 

@@ -24,6 +24,7 @@ FEATURES = {
     "slow Slack": 0.4,
     "failing Slack": 0.4,
     "failing model": 0.2,
+    "long answers": 0.2,
     "doubled events": 0.4,
     "urgent steers": 0.3,
     "impatient people": 0.3,

@@ -15,14 +15,19 @@ if TYPE_CHECKING:
 
 
 class Ground:
-    """`lease_s` is how long a conversation stays with a process of which nothing is heard."""
+    """Processes are told these times, in seconds.
+
+    `lease_s` is how long a conversation stays with a process of which nothing is heard, `idle_evict_s` how long a
+    session stays in memory that rests.
+    """
 
     def __init__(self, scene: Scene, parts: Parts) -> None:
         self.scene = scene
         self.parts = parts
-        self.slack = Slack(scene.now)
+        self.slack = Slack(scene.now, page=scene.chance.choice([2, 200]))
         self.witness = Witness(scene)
         self.cast = Cast(scene, self.witness, parts.tool)
         self.lease_s = scene.chance.choice([3.0, 6.0, 12.0])
         self.shutdown_grace_s = scene.chance.choice([3.0, 8.0])
+        self.idle_evict_s = scene.chance.choice([0.5, 5.0, 900.0])
         self.stores = parts.stores(scene, parts, self.witness)

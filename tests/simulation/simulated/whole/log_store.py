@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from orchestrator_interactive.interactions.errors import StoreAway
+from orchestrator_interactive.interactions.errors import Fenced, StoreAway
 
 from .network import Unreachable
 
@@ -64,7 +64,11 @@ class SimulatedLogStore:
         """Nothing to let go of."""
 
     async def _commit(self, key: Key, change: Change) -> None:
-        await self._logs.commit(key, change)
+        try:
+            await self._logs.commit(key, change)
+        except Fenced:
+            self._witness.refused(key.conversation_id, self._process, "a row")
+            raise
         self._witness.committed(key, change, self._process)
 
     async def _ask(self, what: str, step: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> T:

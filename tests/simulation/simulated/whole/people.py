@@ -60,6 +60,7 @@ class Reacted:
 
     message: SlackMessage
     user: str
+    made_s: float
     told: Delivery
 
     @property
@@ -151,7 +152,7 @@ class Crowd:
         self._scene.tell(user, f"puts an x on {message.ts}")
         self._scene.count("stop reaction")
         told = self._tells.tell(events.reacted(message, user, self._slack.now_ts()))
-        self.reactions.append(Reacted(message, user, told))
+        self.reactions.append(Reacted(message, user, self._scene.now(), told))
 
     def _edit(self, written: Written) -> None:
         message = written.message

@@ -88,7 +88,11 @@ class Replica:
         async with (
             runs,
             parts.sessions(
-                INSTANCES, "staged", cast("Workspaces", _Nowhere()), PatientStore(log_store, patience)
+                INSTANCES,
+                "staged",
+                cast("Workspaces", _Nowhere()),
+                PatientStore(log_store, patience),
+                ground.idle_evict_s,
             ) as sessions,
             Desk(wire) as desk,
             Conversations(

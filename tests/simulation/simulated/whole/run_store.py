@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from connector.protocols import LeaseLost
 from orchestrator_interactive.interactions.errors import StoreAway
 
 from .network import Unreachable
@@ -97,7 +98,11 @@ class SimulatedRunStore:
         return claim
 
     def _write(self, conversation_id: str, token: int, changes: Changes) -> None:
-        self._table.write(conversation_id, token, changes)
+        try:
+            self._table.write(conversation_id, token, changes)
+        except LeaseLost:
+            self._witness.refused(conversation_id, self._process, "a change")
+            raise
         waiting = self._table.conversations[conversation_id].waiting
         self._witness.wrote(conversation_id, self._process, changes, waiting)
 

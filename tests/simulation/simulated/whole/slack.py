@@ -13,7 +13,6 @@ TEAM = "T1"
 CHANNEL = "C1"
 BOT = "UBOT"
 _BEGAN = 1_700_000_000
-PAGE = 200
 
 
 class Refusal(Exception):  # noqa: N818 - Slack's answer
@@ -53,11 +52,15 @@ class SlackMessage:
 
 
 class Slack:
-    """One channel with its threads. `messages` has all there ever were, in the order in which they were posted."""
+    """One channel with its threads. `messages` has all there ever were, in the order in which they were posted.
 
-    def __init__(self, now: Callable[[], float]) -> None:
+    `page` is how many of them it tells of at most in one answer.
+    """
+
+    def __init__(self, now: Callable[[], float], page: int) -> None:
         self.messages: dict[str, SlackMessage] = {}
         self._now = now
+        self._page = page
         self._micros = 0
 
     def now_ts(self) -> str:
@@ -103,7 +106,7 @@ class Slack:
 
     def _history(self, _given: dict[str, Any], _by: int) -> dict[str, Any]:
         roots = [each for each in self.messages.values() if each.ts == each.thread_ts and not each.is_deleted]
-        return {"messages": [each.told() for each in reversed(roots[-PAGE:])]}
+        return {"messages": [each.told() for each in reversed(roots[-self._page :])]}
 
     def _user(self, given: dict[str, Any], _by: int) -> dict[str, Any]:
         return {"user": {"profile": {"display_name": given["user"].lower()}}}
@@ -135,7 +138,7 @@ class Slack:
         if asked is None or asked.is_deleted:
             raise Refusal("thread_not_found")
         messages = self.thread(asked.ts) if asked.ts == asked.thread_ts else [asked]
-        start, limit = int(given.get("cursor") or 0), min(int(given.get("limit", PAGE)), PAGE)
+        start, limit = int(given.get("cursor") or 0), min(int(given.get("limit", self._page)), self._page)
         page = messages[start : start + limit]
         more = str(start + limit) if len(messages) > start + limit else ""
         return {

@@ -33,9 +33,14 @@ WANTED = (
     *("run taken up with a post pending", "run taken up with no post pending"),
     *("event redelivered", "event came again though acknowledged", "event given up", "run stopped"),
     *("Slack: dropped after", "Slack: 500 after", "Slack: ratelimited"),
+    *("post made, and its answer lost", "post sent again"),
+    *("a row of a stale owner refused", "a change of a stale owner refused"),
 )
 # One process at a time has a file, and asks nobody over a network.
-_NOT_WITH_A_FILE = ("pause", "store:", "run taken up by the same", "kill between runs", "term between runs")
+_NOT_WITH_A_FILE = (
+    *("pause", "store:", "run taken up by the same", "kill between runs", "term between runs"),
+    *("a row of a stale owner", "a change of a stale owner"),
+)
 WANTED_WITH_A_FILE = tuple(each for each in WANTED if not each.startswith(_NOT_WITH_A_FILE))
 # Fields of log entries that differ from one process to the next.
 _CHANGING = {"exc_info", "run_id"}

@@ -60,6 +60,7 @@ class Web:
         self._slack = slack
         self._process = process
         self._failed: Counter[object] = Counter()
+        self._sent: set[str] = set()
         self._there = contextvars.copy_context()
         self._there.run(LIFE.set, 0)
 
@@ -98,6 +99,8 @@ class Web:
         if fate != "answered":
             scene.count(f"Slack: {fate}")
         answer: _Response | BaseException
+        if method == "chat.postMessage":
+            self._count_post(given, fate)
         if fate in _BEFORE:
             answer = _failure(method, fate, scene.chance.choice([0, 1, 2]))
         else:
@@ -106,6 +109,13 @@ class Web:
                 answer = _failure(method, fate)
         scene.tell("Slack", f"{method} of {self._process}: {_said(given)}{'' if fate == 'answered' else f' ({fate})'}")
         scene.loop.call_later(self._travel_s(), _reach, call.reply, answer, context=call.home)
+
+    def _count_post(self, given: dict[str, Any], fate: str) -> None:
+        if fate in _AFTER:
+            self._scene.count("post made, and its answer lost")
+        if given["metadata"] in self._sent:
+            self._scene.count("post sent again")
+        self._sent.add(given["metadata"])
 
     def _answered(self, method: str, given: dict[str, Any]) -> _Response | BaseException:
         try:
@@ -134,5 +144,5 @@ def _reach(reply: asyncio.Future[_Response], answer: _Response | BaseException) 
 
 
 def _said(given: dict[str, Any]) -> str:
-    told = (given.get("text"), given.get("name"), given.get("ts"), given.get("timestamp"), given.get("user"))
+    told = (given.get("text", "")[:60], given.get("name"), given.get("ts"), given.get("timestamp"), given.get("user"))
     return " ".join(repr(each) if " " in each else each for each in told if each)

@@ -109,6 +109,11 @@ class Witness:
             self._see(conversation_id, process, changes.run, is_started=is_started)
         scene.tell("store", f"has from {process}: {_changes(changes)}")
 
+    def refused(self, conversation_id: str, process: int, what: str) -> None:
+        """A process has written that does not own the conversation any more."""
+        self._scene.count(f"{what} of a stale owner refused")
+        self._scene.tell("store", f"refuses {what} of {process}, which does not own {conversation_id} any more")
+
     def began(self, what: str, conversation_id: str, process: int) -> None:
         """A run has begun something: not one that was stopped."""
         standing = self._at(conversation_id)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from connector.protocols import Changes
 from simulated.whole.run_table import Conversation, RunTable
 
 if TYPE_CHECKING:
-    from connector.protocols import Changes, Claim, Entry
+    from connector.protocols import Claim, Entry
     from service.store.base import Admission
 
 
@@ -58,7 +59,11 @@ class LosesStops(RunTable):
     """Takes a stop for done without having told of it."""
 
     def fetch(self, conversation_id: str, token: int, after: int) -> tuple[Entry, ...]:
-        return tuple(each for each in super().fetch(conversation_id, token, after) if each.kind != "stop")
+        entries = super().fetch(conversation_id, token, after)
+        self.write(
+            conversation_id, token, Changes(closed={each.seq: "done" for each in entries if each.kind == "stop"})
+        )
+        return tuple(each for each in entries if each.kind != "stop")
 
 
 class ForgetsRuns(RunTable):

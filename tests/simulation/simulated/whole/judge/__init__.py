@@ -42,6 +42,7 @@ def _of_conversation(case: Evidence, scene: Scene, ground: Ground) -> Iterator[s
     runs = [run for run in ground.witness.runs.values() if run.conversation == case.id]
     is_held_up = not HOLDS_UP.isdisjoint(scene.features)
     yield from deliveries.conservation(case)
+    yield from deliveries.kept(case)
     yield from deliveries.order(case)
     yield from deliveries.latest(case)
     yield from thread.texts(case)
@@ -70,6 +71,7 @@ async def _evidence(conversation_id: str, ground: Ground, crowd: Crowd) -> Evide
         known=known,
         rows={agent: await rows_of(ground.stores.logs, conversation_id, agent) for agent in agents},
         written=[written for written in crowd.written if written.conversation == conversation_id],
+        accepted_s=ground.witness.admitted_s,
         reactions=[each for each in crowd.reactions if each.message.thread_ts == root],
         posts=[post for post in ground.slack.thread(root) if post.user == "UBOT"],
     )

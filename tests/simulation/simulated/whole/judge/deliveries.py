@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from simulated.whole.slack import CHANNEL, TEAM
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -23,6 +25,24 @@ def conservation(case: Evidence) -> Iterator[str]:
             yield f"{entry_id} stands in {times} rows."
         if case.known.ends.get(entry_id) == "" and not times:
             yield f"{entry_id} counts as delivered, and stands in no row."
+
+
+def kept(case: Evidence) -> Iterator[str]:
+    """What people did is kept once Slack was told that it is: not messages only."""
+    for written in case.written:
+        if written.is_stop and written.is_acked and written.id not in case.seqs:
+            yield f"The stop {written.id} was acknowledged and is lost."
+        if written.deletion is not None and written.deletion.is_acked and f"{written.id}:deleted" not in case.seqs:
+            yield f"The deletion of {written.word} was acknowledged and is lost."
+        for version, delivery in enumerate(written.edits, 2):
+            if delivery.is_acked and f"{written.id}:edit:{delivery.event['event_ts']}" not in case.seqs:
+                yield f"Version {version} of {written.word} was acknowledged and is lost."
+    for reaction in case.reactions:
+        # Of a message that nobody had accepted, nobody knows that it is to an agent; a status goes with its run.
+        accepted_s = case.accepted_s.get(f"{TEAM}:{CHANNEL}:{reaction.message.ts}", float("inf"))
+        is_known = not reaction.message.is_deleted and accepted_s < reaction.made_s
+        if is_known and reaction.told.is_acked and reaction.id not in case.seqs:
+            yield f"The ❌ {reaction.id} was acknowledged and is lost."
 
 
 def _of_message(case: Evidence, written: Written) -> Iterator[str]:
@@ -85,13 +105,15 @@ def _edits_of(case: Evidence, written: Written) -> list[tuple[int, str]]:
     found = []
     for number, delivery in enumerate(written.edits, 2):
         entry_id = f"{written.id}:edit:{delivery.event['event_ts']}"
-        if entry_id in case.seqs:
+        # A stop that met a correction has taken it along.
+        if entry_id in case.seqs and case.known.ends.get(entry_id) != "withdrawn":
             found.append((number, entry_id))
     return found
 
 
 def _heard_of(case: Evidence, entry_id: str) -> bool:
-    return bool(case.times_delivered(entry_id)) or entry_id in case.waiting
+    was_stopped = case.known.ends.get(entry_id) == "withdrawn"
+    return bool(case.times_delivered(entry_id)) or entry_id in case.waiting or was_stopped
 
 
 def _began_a_run(case: Evidence, written: Written) -> bool:

@@ -29,6 +29,7 @@ class Evidence:
         known: what its inbox says.
         rows: of each agent's log, on the current branch.
         written: what people wrote, in order; `reactions` of theirs.
+        accepted_s: when each entry was accepted, in seconds.
         posts: the bot's messages that were not deleted, in the order of the thread.
     """
 
@@ -37,6 +38,7 @@ class Evidence:
     rows: dict[str, list[dict[str, Any]]]
     written: list[Written]
     reactions: list[Reacted]
+    accepted_s: dict[str, float]
     posts: list[SlackMessage]
 
     @cached_property
