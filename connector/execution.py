@@ -210,9 +210,11 @@ class Execution:
     def comes_back(self) -> bool:
         """Whether the message that it begins with waits again, if it was not read.
 
-        Its author was told that it will be taken along; a fresh one is what was stopped.
+        Its author was told that it will be taken along, or it says what has become of another one; a fresh message is
+        what was stopped.
         """
-        return self.record.was_waiting and not self._was_read and self.record.stopped_by is not None
+        was_held = self.record.was_waiting and not self._was_read and self.record.stopped_by is not None
+        return was_held or self.first.is_about_another
 
     def _name_waiting(self) -> int:
         """How many messages a stop holds back, for the next run to take along; they count as named."""

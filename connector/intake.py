@@ -150,7 +150,7 @@ class Intake:
         self._refuse_when_closing()
         conversation_id = message.place.conversation_id
         async with self._turn(conversation_id):
-            routed, routed_before = await self._router.route(message), await self._router.route(before)
+            routed, routed_before = await self._routed(message), await self._router.route(before)
             if routed is None or routed_before is None:
                 return
             instance, prompt = routed

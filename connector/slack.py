@@ -14,6 +14,7 @@ import structlog
 from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
 from slack_bolt.async_app import AsyncApp
 from slack_bolt.authorization import AuthorizeResult
+from slack_bolt.response import BoltResponse
 from slack_sdk.web.async_client import AsyncWebClient
 
 from connector.conversations import Conversations
@@ -114,14 +115,15 @@ def _app(client: AsyncWebClient, access: SlackAccess, identity: Identity, intake
     )
 
     @app.event(_ANY_EVENT)
-    async def on_event(event: dict[str, Any]) -> None:
+    async def on_event(event: dict[str, Any]) -> BoltResponse | None:
         try:
             await _dispatch(event, identity.team, intake)
         except NotNow:
-            raise  # unacknowledged, it comes again
-        except Exception:
+            return BoltResponse(status=503)  # unacknowledged, it comes again
+        except Exception:  # a Slack handler's border
             log.exception("event.failed", slack_event=event.get("type"))
-            raise
+            return BoltResponse(status=500)
+        return None
 
     return app
 

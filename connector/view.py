@@ -105,10 +105,11 @@ class View:
             posts = tasks.create_task(self._outbox.work())
             yield
             await self.posted()
-            posts.cancel()
-            updates.cancel()
             self._is_over = True
             self._at_work.set()
+            self._changed.set()
+            posts.cancel()
+            updates.cancel()
             await asyncio.wait((hourglass, status, updates))
             await self._lease.confirm()
             await (self._pause() if self._is_suspended else self._take_away())
@@ -142,16 +143,18 @@ class View:
         return await self._wire.post(self._place, self._next_phrase(), key, confirm=self._lease.confirm)
 
     async def _update_status(self) -> None:
+        # It also looks whether the run is over: a call that times out as it is cancelled loses the cancellation.
         ts = await asyncio.shield(self._status_ts)
-        while ts is not None:
+        while ts is not None and not self._is_over:
             await asyncio.sleep(STATUS_SPACING_S)
-            while escape(self._activity.phrase()) == self._shown:
+            while escape(self._activity.phrase()) == self._shown and not self._is_over:
                 self._changed.clear()
                 self._activity.told()
                 if escape(self._activity.phrase()) == self._shown:
                     await self._changed.wait()
-            await self._lease.confirm()
-            await best_effort(self._wire.update(self._place.channel, ts, self._next_phrase()))
+            if not self._is_over:
+                await self._lease.confirm()
+                await best_effort(self._wire.update(self._place.channel, ts, self._next_phrase()))
 
     def _next_phrase(self) -> str:
         self._shown = escape(self._activity.phrase())
