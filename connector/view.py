@@ -134,10 +134,10 @@ class View:
     async def _status(self) -> str | None:
         """The ts of the status message, which is posted where there is none; `None`: the run was over before that."""
         key = f"{self._record.id}{STATUS_KEY}"
-        if self._goes_on:
+        if self._goes_on:  # a run that was complete needs none, and is over before it looks for one to take away
+            await self._at_work.wait()
             if (ts := await self._wire.find(self._place, key)) is not None:
                 return ts
-            await self._at_work.wait()
         if self._is_over:
             return None
         return await self._wire.post(self._place, self._next_phrase(), key, confirm=self._lease.confirm)

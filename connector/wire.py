@@ -91,7 +91,8 @@ class Wire:
         """Post a message exactly once and return its ts.
 
         `key` tells it from every other post. One that is `in_doubt` may have been posted already: it is looked for.
-        `confirm` is awaited right before each time that it is sent, and what it raises keeps it from that.
+        `confirm` is awaited right before each time that it is sent, and what it raises keeps it from that. It is asked
+        again afterwards: a process that stood still in between may not have been the only one to post.
         """
         arguments: dict[str, Any] = {
             "channel": place.channel,
@@ -111,7 +112,20 @@ class Wire:
         if place.thread_ts is not None and "thread_ts" not in response.get("message", {}):
             await self.delete(place.channel, ts)
             raise SlackCallFailed("chat.postMessage", "thread_not_found")
+        if confirm is not None:
+            try:
+                await confirm()
+            except Exception:
+                await self._take_back(place, key, ts)
+                raise
         return ts
+
+    async def _take_back(self, place: Place, key: str, ts: str) -> None:
+        """Delete a post if there is another one with its key."""
+        async for message in self.messages(place):
+            if key_of(message) == key and message["ts"] != ts:
+                await self.delete(place.channel, ts)
+                return
 
     @staticmethod
     async def insisting(call: Callable[[], Awaitable[T]]) -> T:
