@@ -156,8 +156,7 @@ class Intake:
             instance, prompt = routed
             if not prompt and not message.files:  # what is left is a bare mention
                 kind, prompt = "withdrawal", routed_before[1]
-            edited_ts = event_ts if kind == "edit" else ""
-            inbound = Inbound(message, instance.name, prompt or ", ".join(message.files), entry_id, edited_ts=edited_ts)
+            inbound = Inbound(message, instance.name, prompt or ", ".join(message.files), entry_id, edited_ts=event_ts)
             if float(event_ts) - float(message.ts) < _OVERTAKEN_WITHIN_S and not is_stop_word(prompt):
                 # The message may still be on its way: what comes of it then is known.
                 await self._runs.admit(conversation_id, Entry(message.id, "message", inbound.written()), instance.name)

@@ -60,6 +60,7 @@ class Revisions:
     async def on_deletion(self, entry: Entry, deletion: Inbound) -> None:
         """Take a message back that waits; the one that a run began with stops it, and the model is told of others."""
         inbox, execution = self._owned.inbox, self._owned.execution
+        self._edited[deletion.message.id] = deletion.edited_ts
         target = inbox.find(deletion.message.id)
         taken_back = replace(deletion, prompt=phrases.taken_back(deletion.prompt))
         if target is None:

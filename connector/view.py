@@ -115,8 +115,8 @@ class View:
             await (self._pause() if self._is_suspended else self._take_away())
 
     async def _mark(self) -> None:
-        await self._lease.confirm()
-        await best_effort(self._wire.react(self._place.channel, self._record.first.message.ts, HOURGLASS))
+        first_ts = self._record.first.message.ts
+        await best_effort(self._wire.react(self._place.channel, first_ts, HOURGLASS, self._lease.confirm))
 
     async def _open_status(self) -> None:
         ts, before = None, self._record.status_ts
@@ -178,6 +178,8 @@ async def best_effort(call: Coroutine[Any, Any, object]) -> None:
     """Await a call to Slack whose failure is logged and changes nothing else."""
     try:
         await call
+    except LeaseLost:
+        raise
     except SlackCallFailed as e:
         log.warning("slack.call_failed", error=str(e))
     except Exception:  # a Slack handler's border: what decorates a run may not end it

@@ -61,9 +61,12 @@ class SlackCallFailed(Exception):  # noqa: N818 - says what happened, as its sib
 
 @dataclass(frozen=True, slots=True)
 class _Sending:
-    """What makes a call happen once: `look` finds out whether it has, and `confirm` is asked before it is sent."""
+    """What is asked around a call: `look` finds out whether it has happened, and `confirm` whether to send it.
 
-    look: Look
+    One without `look` may happen twice.
+    """
+
+    look: Look | None
     in_doubt: bool
     confirm: Confirm | None
 
@@ -151,9 +154,11 @@ class Wire:
     async def delete(self, channel: str, ts: str) -> None:
         await self.call("chat.delete", {"channel": channel, "ts": ts}, done=("message_not_found",))
 
-    async def react(self, channel: str, ts: str, name: str) -> None:
+    async def react(self, channel: str, ts: str, name: str, confirm: Confirm | None = None) -> None:
+        """Put an emoji on a message; `confirm` as in `post`."""
         arguments = {"channel": channel, "timestamp": ts, "name": name}
-        await self.call("reactions.add", arguments, done=("already_reacted", "message_not_found"))
+        sending = _Sending(None, in_doubt=False, confirm=confirm)
+        await self.call("reactions.add", arguments, done=("already_reacted", "message_not_found"), once=sending)
 
     async def unreact(self, channel: str, ts: str, name: str) -> None:
         arguments = {"channel": channel, "timestamp": ts, "name": name}
@@ -185,7 +190,7 @@ class Wire:
                 in_doubt = in_doubt or e.error != _LIMITED
                 limited, failed = (limited + 1, failed) if e.error == _LIMITED else (limited, failed + 1)
                 # One round more than there are attempts: the last one may have happened, too.
-                last = _ATTEMPTS + (1 if once is not None else 0)
+                last = _ATTEMPTS + (1 if once is not None and once.look is not None else 0)
                 if e.error not in _TRANSIENT or failed >= last or limited > _RATE_LIMITS:
                     raise
                 delay_s = _BACKOFF_S * 2 ** max(failed - 1, 0) if e.retry_after_s is None else e.retry_after_s
@@ -196,7 +201,7 @@ class Wire:
         self, method: str, arguments: dict[str, Any], once: _Sending | None, *, in_doubt: bool, send: bool
     ) -> dict[str, Any]:
         """Look whether it has happened, where that is in doubt; else do it, if it may still be tried."""
-        if once is not None and in_doubt and (there := await once.look()):
+        if once is not None and once.look is not None and in_doubt and (there := await once.look()):
             return there
         if not send:
             raise SlackCallFailed(method, _NO_ANSWER)
