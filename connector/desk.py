@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from connector.names import Names
+from connector.protocols import LeaseLost
 from connector.view import best_effort
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ class Desk:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def spawn(self, coroutine: Coroutine[Any, Any, object]) -> asyncio.Task[None]:
-        task = asyncio.create_task(best_effort(coroutine))
+        task = asyncio.create_task(_beside(coroutine))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
@@ -80,6 +82,12 @@ class Desk:
     async def told(self, message: Message, text: str) -> None:
         """Answer such a message, unless a process that is dead has done so, and wait for Slack to have the answer."""
         await best_effort(self.wire.post(message.place, text, f"{message.id}:reply", in_doubt=True))
+
+
+async def _beside(call: Coroutine[Any, Any, object]) -> None:
+    """What is done beside the runs: that a conversation was lost concerns only those."""
+    with suppress(LeaseLost):
+        await best_effort(call)
 
 
 @dataclass(frozen=True, slots=True)
