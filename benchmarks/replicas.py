@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.harness import Benchmark, Row, Side
+from benchmarks.messages_api import HANGING
 from benchmarks.redis_process import redis_server
 from benchmarks.served import house
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from benchmarks.served import House
 
 CONVERSATIONS = 100
+STEERS = 20
 
 
 class Crowd:
@@ -49,6 +51,25 @@ class Crowd:
     async def busiest(self) -> float:
         return self._busiest_s
 
+    async def steer(self) -> float:
+        """Seconds from an urgent message until it is in a request, at the longest; the replicas get them in turn."""
+        with ExitStack() as closing:
+            folder = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix="benchmark-")))
+            url = closing.enter_context(redis_server(folder))
+            async with house(folder, url, self._replicas, HANGING) as (there, services):
+                for service in services:
+                    await service.start()
+                there.model_answers.set()
+                root = there.write(1)
+                await there.until_asked(1)
+                took_s = []
+                for number in range(STEERS):
+                    began = time.perf_counter()
+                    there.steer(root)
+                    await there.until_asked(number + 2)
+                    took_s.append(time.perf_counter() - began)
+        return max(took_s)
+
 
 async def _ask(there: House) -> None:
     done = len(there.answered)
@@ -59,7 +80,7 @@ async def _ask(there: House) -> None:
 @asynccontextmanager
 async def operations(replicas: int) -> AsyncIterator[Operations]:
     crowd = Crowd(replicas)
-    yield {"finish": crowd.finish, "busiest": crowd.busiest}
+    yield {"finish": crowd.finish, "busiest": crowd.busiest, "steer": crowd.steer}
 
 
 BENCHMARK = Benchmark(
@@ -67,6 +88,7 @@ BENCHMARK = Benchmark(
     rows=(
         Row("finish", f"a conversation of {CONVERSATIONS}", "ms", meter="itself", per=CONVERSATIONS, once=True),
         Row("busiest", "CPU of the busiest replica for it", "ms", meter="itself", per=CONVERSATIONS, once=True),
+        Row("steer", f"{STEERS} times `!` → in a request, the slowest", "ms", target=1000, meter="itself", once=True),
     ),
     sides=(Side("one replica", partial(operations, 1)), Side("two replicas", partial(operations, 2))),
     notes=(
@@ -74,7 +96,7 @@ BENCHMARK = Benchmark(
             f"{CONVERSATIONS} people ask at once; the time until the last answer is there and its status is gone, for "
             "each. Over Redis, with a model that answers at once. The local Slack, the model and Redis share the "
             "machine's cores with the replicas: where there are only two, what a second replica can add is seen in the "
-            "CPU time."
+            "CPU time. Slack gives its events to the replicas in turn: every other `!` goes to the one without the run."
         ),
     ),
 )

@@ -45,6 +45,7 @@ class House:
         self.slack = slack
         self.asked = 0
         self.answered: set[str] = set()
+        self._doubled: set[str] = set()
         self.model_answers = asyncio.Event()
         self._statuses: set[str] = set()
         self._news = asyncio.Event()
@@ -68,22 +69,28 @@ class House:
             RuntimeError: one has two.
         """
         await self.slack.until(lambda _: len(self.answered) >= count and not self._statuses, _WITHIN_S)
+        if self._doubled:
+            raise RuntimeError(f"{len(self._doubled)} threads have more than one answer.")
 
-    def write(self, count: int) -> None:
-        """Begin that many threads with the agent."""
-        words = Body(f"<@{self.slack.bot_user_id}> what is new?")
-        for _ in range(count):
-            self.slack.workspace.post(CHANNEL, self.slack.person("ana"), words)
+    def write(self, count: int) -> str:
+        """Begin that many threads with the agent; returns the last one."""
+        return [self._post(f"<@{self.slack.bot_user_id}> what is new?", None) for _ in range(count)][-1]
+
+    def steer(self, root: str) -> None:
+        """Write something that is to be read at once."""
+        self._post("!and now?", root)
+
+    def _post(self, words: str, root: str | None) -> str:
+        return self.slack.workspace.post(CHANNEL, self.slack.person("ana"), Body(words), thread_ts=root).ts
 
     def _hear(self, change: Change) -> None:
         match change:
             case Posted(message) if message.by_bot:
                 if str((message.metadata or {}).get("event_payload", {}).get("key", "")).endswith(_STATUS):
                     self._statuses.add(message.ts)
-                elif message.thread_ts in self.answered:
-                    raise RuntimeError(f"The thread {message.thread_ts} has two answers.")
                 else:
-                    self.answered.add(message.thread_ts or message.ts)
+                    root = message.thread_ts or message.ts
+                    (self._doubled if root in self.answered else self.answered).add(root)
             case Deleted(previous):
                 self._statuses.discard(previous.ts)
 
@@ -133,13 +140,15 @@ async def _read_on(stream: asyncio.StreamReader) -> None:
 
 
 @asynccontextmanager
-async def house(folder: Path, store: str, processes: int) -> AsyncIterator[tuple[House, list[Service]]]:
-    """Nothing is started yet; at the end whatever runs is killed."""
+async def house(
+    folder: Path, store: str, processes: int, manner: str = ALL_AT_ONCE
+) -> AsyncIterator[tuple[House, list[Service]]]:
+    """Nothing is started yet; at the end whatever runs is killed. `manner` is how the model answers."""
     async with AsyncExitStack() as closing:
         there = House(await closing.enter_async_context(LocalSlack()))
         url = await closing.enter_async_context(messages_api(there.on_request))
         config = folder / "agents.yaml"
-        config.write_text(_CONFIG.format(model_url=url, model=ALL_AT_ONCE, store=store, folder=folder))
+        config.write_text(_CONFIG.format(model_url=url, model=manner, store=store, folder=folder))
         tokens = {"SLACK_APP_TOKEN": there.slack.app_token, "SLACK_BOT_TOKEN": there.slack.bot_token}
         env = {**os.environ, **tokens, "SLACK_API_URL": there.slack.api_url, "HOME": str(folder)}
         env.pop("AMPLIFIER_SLACK_STORE", None)

@@ -241,7 +241,7 @@ class SessionManager(Protocol):
         """Those of the messages that the log has in a row. From here on, nobody with a lower `fence` writes there.
 
         Raises:
-            RunFailed: the log cannot be read.
+            RunFailed: the log cannot be read, and never will be; other errors may pass.
             LeaseLost: another process owns the conversation.
         """
         ...

@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import threading
+import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 from urllib.parse import urlsplit
@@ -34,9 +35,12 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _TOKEN = re.compile(r"[\w.-]+")
-# How long the end may take beside the grace that runs have; and of that, the closing of each store.
-_ENDED_WITHIN_S = 2.0
-_CLOSED_WITHIN_S = 0.5
+# Of the grace, what remains for sessions, leases and stores once the connector has ended, or half of a short one; of
+# that, the closing of each store.
+_AFTER_CONNECTOR_S = 1.5
+_CLOSED_WITHIN_S = 0.3
+# Python's own end takes a moment, however short the grace is.
+_SHORTEST_GRACE_S = 0.5
 
 
 class _Closable(Protocol):
@@ -47,7 +51,7 @@ C = TypeVar("C", bound=_Closable)
 
 
 async def serve(config: ServiceConfig, environment: Environment) -> None:
-    """Serve the workspace until SIGINT or SIGTERM.
+    """Serve the workspace until SIGINT or SIGTERM, and end within the grace after it.
 
     Raises:
         ConfigError: a token or a module is missing or wrong.
@@ -63,10 +67,11 @@ async def serve(config: ServiceConfig, environment: Environment) -> None:
     ]
     given = environment.amplifier_slack_store
     url = store_url("AMPLIFIER_SLACK_STORE", given) if given else config.store.get_secret_value()
+    grace_s = config.shutdown_grace_s
     async with (
-        _until_signalled(config.shutdown_grace_s + _ENDED_WITHIN_S) as ended,
+        _until_signalled(max(grace_s, _SHORTEST_GRACE_S)) as ended,
         _working(config, url, provider) as (sessions, runs),
-        connected(access, instances, sessions, runs, config.shutdown_grace_s),
+        connected(access, instances, sessions, runs, max(grace_s - _AFTER_CONNECTOR_S, grace_s / 2)),
     ):
         gc.collect()
         gc.freeze()  # looking at it again and again would hold up every run
@@ -85,12 +90,17 @@ async def _working(
     async with (
         _closing(await open_store(url)) as logs,
         _closing(await open_run_store(url)) as store,
-        Runs(store, owner, config.lease_s, patience) as runs,
+        Runs(store, owner, config.lease_s, patience, _passing_s) as runs,
         InProcessSessionManager(
             config.instances, provider, workspaces, PatientStore(logs, patience), config.idle_evict_s
         ) as sessions,
     ):
         yield sessions, runs
+
+
+def _passing_s() -> float:
+    """Seconds that pass by, also while the machine sleeps where that can be told."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 @asynccontextmanager

@@ -126,7 +126,7 @@ class ServiceConfig(_Part):
 
     Args:
         idle_evict_s: how long an agent's session stays in memory when nothing runs in it.
-        shutdown_grace_s: how long runs may take to come to a boundary when the service ends.
+        shutdown_grace_s: within how long the service ends; runs may come to a boundary for most of it.
         lease_s: how long a conversation stays with a service of which nothing is heard.
     """
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orchestrator_interactive.interactions.errors import Unreadable
 from orchestrator_interactive.interactions.serializers import decode
+from orchestrator_interactive.interactions.states import UserMessageState, UserResponseState
 from orchestrator_interactive.modules.context_stack.rows import row_of
+from orchestrator_interactive.modules.context_stack.states import RowState
 from orchestrator_interactive.rows import delivered_in
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from orchestrator_interactive.interactions.records import Key, Node
     from orchestrator_interactive.interactions.stores.base import LogStore
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
 
 # Of states that are read at a time.
 _PAGE = 500
+# The types of states that may hold the row of a message.
+_WITH_IDS = frozenset(kind.__name__ for kind in (UserMessageState, UserResponseState, RowState))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,31 @@ async def logged_ids(store: LogStore, key: Key) -> LoggedIds | None:
     return LoggedIds(every, branches, is_whole)
 
 
+async def delivered_of(store: LogStore, key: Key, ids: Collection[str]) -> frozenset[str]:
+    """Those of the messages that a log has in a row, on whatever branch; it is read from its end, while any is missing.
+
+    Raises:
+        DamagedLog: its branches cannot be read.
+        StoreError: the store cannot be used.
+    """
+    wanted = frozenset(ids)
+    log = await store.load(key) if wanted else None
+    found: frozenset[str] = frozenset()
+    if log is None:
+        return found
+    tree = log.tree
+    for number in sorted(tree.segments, key=lambda each: (each != tree.current, -each)):
+        start, stop = tree.segments[number].base, tree.segments[number].end
+        while start < stop and found != wanted:
+            page = max(stop - _PAGE, start)
+            for node in await store.read(key, number, page, stop):
+                if node.envelope["t"] in _WITH_IDS:
+                    with suppress(Unreadable):
+                        found |= wanted.intersection(_ids_in(node))
+            stop = page
+    return found
+
+
 async def _read(
     store: LogStore, key: Key, segment: int, base: int, end: int
 ) -> tuple[list[tuple[int, tuple[str, ...]]], int]:
@@ -78,6 +108,11 @@ async def _read(
 
 
 def _ids_in(node: Node) -> tuple[str, ...]:
+    """The ids of the messages in a state.
+
+    Raises:
+        Unreadable: it is damaged.
+    """
     row = row_of(decode(node.envelope))
     return tuple(delivered_in(row)) if row is not None else ()
 

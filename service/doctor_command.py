@@ -13,7 +13,7 @@ import click
 from orchestrator_interactive.interactions.stores import open_store
 from service.conservation import check
 from service.shelf import run_at
-from service.store import visit_run_store
+from service.store import refuse_unprepared, visit_run_store
 from service.tables import counted, table
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def doctor(context: click.Context, url: str, config_path: Path | None, as_json: 
 
 
 async def _examined(url: str) -> Conservation:
+    refuse_unprepared(url)
     async with aclosing(await open_store(url)) as logs, aclosing(await visit_run_store(url)) as runs:
         return await check(runs, logs)
 

@@ -27,7 +27,8 @@ class HeldLease:
 
     Args:
         lease_s: how long it lasts when it is renewed.
-        asked_at_s: by the loop's clock, when it was claimed: from then on nobody else has it for so long.
+        clock: seconds that pass by.
+        asked_at_s: by that clock, when it was claimed: from then on nobody else has it for so long.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what a lease consists of
@@ -37,6 +38,7 @@ class HeldLease:
         store: RunStore,
         patience: Patience,
         lease_s: float,
+        clock: Callable[[], float],
         asked_at_s: float,
     ) -> None:
         self.conversation_id = conversation_id
@@ -44,6 +46,7 @@ class HeldLease:
         self._store = store
         self._patience = patience
         self._lease_s = lease_s
+        self._clock = clock
         self._certain_until_s = asked_at_s + lease_s
         self._lost = asyncio.Event()
         self._given_back = False
@@ -92,7 +95,7 @@ class HeldLease:
 
     async def confirm(self) -> None:
         # A process that was frozen does not know it: what it did not renew in time may be somebody else's by now.
-        if self._certain_until_s - asyncio.get_running_loop().time() < self._lease_s / 4:
+        if self._certain_until_s - self._clock() < self._lease_s / 2:
             await self._renew()
 
     async def renewed(self) -> bool:
@@ -107,7 +110,7 @@ class HeldLease:
 
     async def _renew(self) -> int:
         async def renew() -> int:
-            asked_at_s = asyncio.get_running_loop().time()
+            asked_at_s = self._clock()
             last = await self._store.renew(self.conversation_id, self._claim.token, self._lease_s)
             self._certain_until_s = asked_at_s + self._lease_s
             return last

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-# How long one session may take over its end; and all of them, when the service ends.
+# How long one session may take over its end; and, when the service ends, whoever ends one just then, and all others.
 _END_WITHIN_S = 10.0
-_ALL_END_WITHIN_S = 0.5
+_ALL_END_WITHIN_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,10 @@ class LiveSessions:
         self._has_some = asyncio.Event()
         self._evicting: asyncio.Task[None] | None = None
 
-    def __contains__(self, key: Key) -> bool:
-        """Whether the session of this conversation rests here."""
-        return key in self._resting or key in self._staying
+    def resting(self, key: Key) -> AmplifierSession | None:
+        """The session of this conversation that rests here, where it goes on resting; `None`: none does."""
+        found = self._resting.get(key) or self._staying.get(key)
+        return found.session if found else None
 
     async def __aenter__(self) -> Self:
         self._evicting = asyncio.create_task(self._evict())

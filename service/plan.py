@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from orchestrator_interactive.interactions.records import Key
     from service.config import InstanceConfig, ModuleConfig
 
-_WITH_INSTRUCTIONS = ("context-simple", "context-stack")
+_WITH_LOG = "context-stack"
+_WITH_INSTRUCTIONS = ("context-simple", _WITH_LOG)
 
 
 def mount_plan(
@@ -30,6 +31,11 @@ def mount_plan(
     }
 
 
+def keeps_log(instance: InstanceConfig) -> bool:
+    """Whether what is said to this instance is in the store, so that it outlives the process."""
+    return instance.context.module == _WITH_LOG
+
+
 def _entry(module: ModuleConfig, defaults: dict[str, Any] | None = None) -> dict[str, Any]:
     return {"module": module.module, "source": module.source, "config": {**(defaults or {}), **module.config}}
 
@@ -37,7 +43,7 @@ def _entry(module: ModuleConfig, defaults: dict[str, Any] | None = None) -> dict
 def _of_context(instance: InstanceConfig, conversation: Key | None) -> dict[str, Any]:
     name = instance.context.module
     options: dict[str, Any] = {"system_prompt": instance.instructions} if name in _WITH_INSTRUCTIONS else {}
-    if name == "context-stack" and conversation is not None:
+    if keeps_log(instance) and conversation is not None:
         options |= {"conversation_id": conversation.conversation_id, "agent_id": conversation.agent_id}
     return options
 

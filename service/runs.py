@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 import structlog
 
 from connector.protocols import LeaseLost
-from orchestrator_interactive.interactions.errors import StoreError
+from orchestrator_interactive.interactions.errors import StoreAway, StoreError
 from service.leases import HeldLease, Leases
 from service.store.patience import Patience
 
@@ -32,8 +32,10 @@ _MOST_AT_A_TIME = 50
 _LOOK_AGAIN_S = 0.1
 # After a store has said that it cannot be used.
 _TRY_AGAIN_S = 1.0
+# Of entries that wait while the store is away: Slack delivers again what is not acknowledged.
+_MOST_WAITING = 1000
 # How long the end may take over leases that nobody has given back.
-_HAND_OVER_WITHIN_S = 1.0
+_HAND_OVER_WITHIN_S = 0.4
 
 
 class Runs:
@@ -44,16 +46,26 @@ class Runs:
         owner: what this process is called there; no two have the same name, not even one after the other.
         lease_s: how long a conversation stays with a process of which nothing is heard.
         patience: with the store; whoever uses the same one shares it.
+        clock: seconds that pass by, also while the machine sleeps: leases run out meanwhile. By default, the loop's.
     """
 
-    def __init__(self, store: RunStore, owner: str, lease_s: float, patience: Patience | None = None) -> None:
+    def __init__(
+        self,
+        store: RunStore,
+        owner: str,
+        lease_s: float,
+        patience: Patience | None = None,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
         self._store = store
         self._owner = owner
         self._lease_s = lease_s
         self._patience = patience or Patience()
+        self._clock = clock or (lambda: asyncio.get_running_loop().time())
         self._listeners: list[Callable[[str], None]] = []
         self._is_watched = asyncio.Event()
         self._orders: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._admitting = 0
         self._leases = Leases(lease_s, self._look_after)
         self._entered_by: asyncio.Task[object] | None = None
         self._life: asyncio.Task[None] | None = None
@@ -92,10 +104,17 @@ class Runs:
 
         Raises:
             StoreError: it cannot be kept, and waiting is no use.
+            StoreAway: the store is away, and very many wait for it already.
         """
+        if self._patience.is_away and self._admitting >= _MOST_WAITING:
+            raise StoreAway(f"{_MOST_WAITING} entries wait for the store already: Slack is to deliver this one again.")
         order = self._orders.setdefault(conversation_id, asyncio.Lock())
-        async with order:
-            admitted = await self._patience.through(lambda: self._store.admit(conversation_id, entry, agent))
+        self._admitting += 1
+        try:
+            async with order:
+                admitted = await self._patience.through(lambda: self._store.admit(conversation_id, entry, agent))
+        finally:
+            self._admitting -= 1
         if admitted.owner in (None, self._owner):
             self._look_after(conversation_id)
         return admitted.is_new
@@ -121,11 +140,11 @@ class Runs:
             known = await self._store.known(conversation_id)
             if known is not None and known.owner not in (None, self._owner):
                 return None
-        asked_at_s = asyncio.get_running_loop().time()
+        asked_at_s = self._clock()
         claim = await self._store.claim(conversation_id, self._owner, self._lease_s)
         if claim is None:
             return None
-        return HeldLease(conversation_id, claim, self._store, self._patience, self._lease_s, asked_at_s)
+        return HeldLease(conversation_id, claim, self._store, self._patience, self._lease_s, self._clock, asked_at_s)
 
     async def _live(self) -> None:
         async with asyncio.TaskGroup() as endless:
@@ -149,16 +168,14 @@ class Runs:
                 self._look_after(conversation_id)
 
     async def _look_for_due(self) -> None:
-        """Pass on what nobody looks after. After an outage those go first who owned it."""
+        """Pass on what nobody looks after; after an outage `_claimed` leaves it to those who owned it."""
         await self._is_watched.wait()
         while True:
             due = await self._insisting(lambda: self._store.due(_MOST_AT_A_TIME))
-            if unsettled_s := self._patience.unsettled_s(self._lease_s):
-                await asyncio.sleep(unsettled_s)
-                continue
             for conversation_id in due:
                 self._look_after(conversation_id)
-            wait_s = _LOOK_EVERY_S if len(due) < _MOST_AT_A_TIME else _LOOK_AGAIN_S
+            are_more = len(due) == _MOST_AT_A_TIME and not self._patience.unsettled_s(self._lease_s)
+            wait_s = _LOOK_AGAIN_S if are_more else _LOOK_EVERY_S
             await asyncio.sleep(wait_s * random.uniform(0.75, 1.25))  # noqa: S311 - so that replicas do not look at once
 
     async def _insisting(self, ask: Callable[[], Awaitable[T]]) -> T:

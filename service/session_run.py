@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from orchestrator_interactive.kernel.cancellation import CancellationToken
+from orchestrator_interactive.work import Work
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator
 
     from connector.protocols import ProgressCallback
     from orchestrator_interactive.kernel import AmplifierSession
@@ -89,6 +90,21 @@ class SessionRun:
             token.reset()
             self._give_up_unread()
             self.session = None
+
+    async def to_its_end(self, work: Coroutine[Any, Any, T]) -> T:
+        """What the session's work gives.
+
+        Where the caller is cancelled, nobody has stopped the run: it is suspended, its tools are cut, and once it has
+        ended the cancellation goes on.
+        """
+        working = Work(work)
+
+        def cut() -> None:
+            self.suspend()
+            working.task.cancel()
+
+        await working.end(cut)
+        return working.task.result()
 
     async def tell_cut(self, on_progress: ProgressCallback | None) -> str:
         """Tell the end of a run that was cut before its loop began, as that would."""

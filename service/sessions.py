@@ -10,20 +10,21 @@ import structlog
 
 from connector.protocols import LeaseLost, Refused, RunFailed, Steer
 from orchestrator_interactive import Injection, InjectionQueueFull, RunFinished
-from orchestrator_interactive.interactions.errors import Fenced
+from orchestrator_interactive.interactions.errors import DamagedLog, Fenced, StoreError
 from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.kernel import AmplifierSession, HookResult, events
 from orchestrator_interactive.rows import delivered_in
 from service.config import ConfigError
+from service.delivered import delivered_of
 from service.failures import Interrupted, sentence
-from service.live_sessions import LiveSessions, log_of
-from service.plan import mount_plan
+from service.live_sessions import LiveSessions
+from service.plan import keeps_log, mount_plan
 from service.preflight import find_problems
 from service.session_run import SessionRun
 from service.sources import LocalSources
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Coroutine, Mapping
     from types import TracebackType
 
     from connector.protocols import ProgressCallback
@@ -83,6 +84,7 @@ class InProcessSessionManager:
 
         Raises:
             RunFailed: there is no answer; the message says why, for the people in the thread.
+            CancelledError: the caller was cancelled. The run was suspended then: `resume` goes on with it.
             LeaseLost: somebody with a higher fence has been at the conversation's log.
         """
 
@@ -103,7 +105,7 @@ class InProcessSessionManager:
 
         Raises:
             RunFailed: as in `execute`; besides, nothing is left of what was said.
-            LeaseLost: as in `execute`.
+            CancelledError, LeaseLost: as in `execute`.
         """
 
         async def work(session: AmplifierSession) -> str:
@@ -118,30 +120,37 @@ class InProcessSessionManager:
     async def delivered(
         self, instance_name: str, conversation_id: str, ids: Collection[str], *, fence: int | None = None
     ) -> frozenset[str]:
-        """Those of the messages that the conversation's log has in a row.
+        """Those of the messages that the conversation's log has in a row. No session is set up for that.
 
         Raises:
-            RunFailed: it cannot be read, or its context keeps none and was not here before.
+            RunFailed: the log is damaged, or the context keeps none and has forgotten: that lasts.
+            StoreError: the log cannot be read now.
             LeaseLost: as in `execute`.
         """
         key = Key(conversation_id, instance_name)
-        run = self._runs.get(key)
         try:
-            session = run.session if run else None
-            if session is not None:
-                rows = await _rows(session)
-            else:
-                is_known = key in self._live
-                session = await self._set_up(key, fence)
-                try:
-                    if not is_known and log_of(session) is None:
-                        raise Interrupted
-                    rows = await _rows(session)
-                finally:
-                    await self._live.give_back(key, session)
+            if keeps_log(self._instances[instance_name]):
+                if fence is not None:
+                    await self._store.fence(key, fence)
+                return await delivered_of(self._store, key, ids)
+            rows = await _rows(self._here(key))
         except Exception as e:  # the border to the thread
+            if isinstance(e, StoreError) and not isinstance(e, DamagedLog):
+                raise
             raise _told(e, key) from e
         return frozenset(ids).intersection(each for row in rows for each in delivered_in(row))
+
+    def _here(self, key: Key) -> AmplifierSession:
+        """The session of a conversation that is in memory.
+
+        Raises:
+            Interrupted: there is none, and its context keeps no log.
+        """
+        run = self._runs.get(key)
+        session = (run.session if run else None) or self._live.resting(key)
+        if session is None:
+            raise Interrupted
+        return session
 
     def inject(self, instance_name: str, conversation_id: str, steer: Steer) -> bool:
         """Hand a steer to the running loop; whether it took it.
@@ -196,7 +205,7 @@ class InProcessSessionManager:
         key: Key,
         fence: int | None,
         run: SessionRun,
-        work: Callable[[AmplifierSession], Awaitable[str]],
+        work: Callable[[AmplifierSession], Coroutine[Any, Any, str]],
         on_progress: ProgressCallback | None,
     ) -> str:
         if key in self._runs:
@@ -210,7 +219,7 @@ class InProcessSessionManager:
                 if run.is_cut:
                     return await run.tell_cut(on_progress)
                 with run.on(session):
-                    return await work(session)
+                    return await run.to_its_end(work(session))
             finally:
                 await self._live.give_back(key, session)
         except Exception as e:  # the border to the thread: people read a sentence, the log has the rest

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 from orchestrator_interactive.interactions.errors import StoreError
 from orchestrator_interactive.interactions.stores import sqlite_path
 from service.store.redis import RedisRunStore
-from service.store.sqlite import SqliteRunStore
+from service.store.sqlite import SqliteRunStore, refuse_older
 
 if TYPE_CHECKING:
     from service.store.base import RunStore
 
 _KNOWN = "`sqlite:PATH`, `redis://HOST:PORT/DB` and `rediss://HOST:PORT/DB`"
 
-__all__ = ["open_run_store", "visit_run_store"]
+__all__ = ["open_run_store", "refuse_unprepared", "visit_run_store"]
 
 
 async def open_run_store(url: str) -> RunStore:
@@ -46,6 +46,12 @@ async def visit_run_store(url: str) -> RunStore:
             return await SqliteRunStore.visit(sqlite_path(url))
         case _:
             return await RedisRunStore.visit(url)
+
+
+def refuse_unprepared(url: str) -> None:
+    """Raise StoreError where to open the store of this URL would change it."""
+    if _scheme(url) == "sqlite":
+        refuse_older(sqlite_path(url))
 
 
 def _scheme(url: str) -> str:

@@ -20,8 +20,10 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
-# Between two tries: it doubles from the first to the second.
-_BACKOFF_S = (0.05, 1.0)
+# Of those who wait, so many ask at a time.
+_AT_A_TIME = 16
+# What each of them waits before it asks: longer, the longer nothing has answered.
+_PAUSE_S = (0.02, 1.0)
 # How often the log says that the store is still away.
 _TOLD_EVERY_S = 10.0
 
@@ -29,7 +31,8 @@ _TOLD_EVERY_S = 10.0
 class Patience:
     """What a process knows of its store's outages: one for all who use the same store.
 
-    An outage lasts from the first call that finds the store away until nobody waits for it any more.
+    An outage lasts from the first call that finds the store away until nobody waits for it any more. However many wait,
+    few of them ask at a time, each in its turn: of several servers one may be back before another.
     """
 
     def __init__(self) -> None:
@@ -37,6 +40,13 @@ class Patience:
         self._told_s = 0.0
         self._back_s: float | None = None
         self._waiting = 0
+        self._answers = True
+        self._turns = asyncio.Semaphore(_AT_A_TIME)
+
+    @property
+    def is_away(self) -> bool:
+        """Whether somebody waits for the store."""
+        return self._waiting > 0
 
     async def through(self, ask: Callable[[], Awaitable[T]]) -> T:
         """What the store answers, asked again for as long as it is away."""
@@ -64,16 +74,25 @@ class Patience:
         return max(self._back_s + settled_after_s - asyncio.get_running_loop().time(), 0.0)
 
     async def _asked_again(self, ask: Callable[[], Awaitable[T]]) -> T:
-        delay_s, longest_s = _BACKOFF_S
         while True:
-            await asyncio.sleep(delay_s * random.uniform(0.5, 1))  # noqa: S311 - spreads the crowd, guards nothing
-            try:
-                return await ask()
-            except StoreAway as e:
-                self._found_away(e)
-            delay_s = min(2 * delay_s, longest_s)
+            async with self._turns:
+                await asyncio.sleep(self._pause_s() * random.uniform(0.5, 1))  # noqa: S311 - spreads the crowd
+                try:
+                    answer = await ask()
+                except StoreAway as e:
+                    self._found_away(e)
+                else:
+                    self._answers = True  # so that those behind it hurry
+                    return answer
+
+    def _pause_s(self) -> float:
+        shortest_s, longest_s = _PAUSE_S
+        if self._answers or self._since_s is None:
+            return shortest_s
+        return min(max(asyncio.get_running_loop().time() - self._since_s, shortest_s), longest_s)
 
     def _found_away(self, error: StoreAway) -> None:
+        self._answers = False
         now_s = asyncio.get_running_loop().time()
         if self._since_s is None:
             self._since_s, self._told_s = now_s, now_s
@@ -83,6 +102,7 @@ class Patience:
             log.warning("store.away", problem=str(error), for_s=round(now_s - self._since_s, 1), waiting=self._waiting)
 
     def _found_there(self) -> None:
+        self._answers = True
         # Of several servers one may answer while another is away.
         if self._since_s is None or self._waiting:
             return

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import sqlite3
 import time
 from collections import defaultdict
+from contextlib import closing
 from typing import TYPE_CHECKING, Self
 
 from orchestrator_interactive.interactions.errors import StoreError
@@ -30,7 +32,8 @@ class SqliteRunStore:
     """The run store's contract in a file.
 
     A lock of the operating system lies on a file beside it, so that no other process runs what this one does; it goes
-    with the process, however that ends. Leases that are found in the file belong to nobody any more.
+    with the process, however that ends. Links lead to the same lock. Leases that are found in the file belong to
+    nobody any more.
 
     Args:
         lock: the open file that has the lock; `None`: this is a visitor.
@@ -130,14 +133,31 @@ class SqliteRunStore:
             self._lock = None
 
 
+def refuse_older(path: Path) -> None:
+    """Raise StoreError where the file would have to be changed before anybody can look at its runs."""
+    try:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as file:
+            ((version,),) = file.execute("PRAGMA user_version")
+            ((tables,),) = file.execute("SELECT count(*) FROM sqlite_master WHERE name = 'run_conversations'")
+    except sqlite3.Error:
+        return  # whoever opens it is told why
+    if not tables or version < sqlite_file.VERSION:
+        raise StoreError(
+            f"No service of this version has used {path} yet: start the service once, which brings it up to date."
+        )
+
+
 def _locked(path: Path) -> int:
     """The lock beside the file, taken.
 
     Raises:
         StoreError: another process has it, or there can be none.
     """
+    path = path.resolve()
     beside = path.with_name(f"{path.name}.lock")
     try:
+        if path.stat().st_nlink > 1:  # SQLite keeps its journal by name, too
+            raise StoreError(f"{path} has another name (a hard link): remove one of them, they would damage the file.")
         lock = os.open(beside, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     except OSError as e:
         raise StoreError(sqlite_file.problem(beside, e)) from e

@@ -59,7 +59,7 @@ async def test_the_benchmark_of_memory_measures_a_session_of_ours_and_one_of_the
     assert "langgraph: the messages alone is not installed; to compare: make bench" in output
 
 
-@pytest.mark.parametrize("name", ["loop", "streaming", "steering"])
+@pytest.mark.parametrize("name", ["loop", "run_store", "streaming", "steering"])
 async def test_what_a_benchmark_compares_without_other_packages_does_its_work(name):
     benchmark: Benchmark = import_module(f"benchmarks.{name}").BENCHMARK
     done = set()

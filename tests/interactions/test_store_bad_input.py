@@ -259,7 +259,7 @@ async def test_a_disk_that_is_full_takes_nothing_along(tmp_path):
     await _made(path, states(0, 3))
     store = await open_store(f"sqlite:{path}")
     change = Change(1, 4, 1000.0, nodes=[state(3, data="x" * 2_000_000)])
-    with _room_for(500_000), pytest.raises(StoreError, match=r"Look whether it is full|no room left"):
+    with _room_for(500_000), pytest.raises(StoreAway, match=r"Look whether it is full|no room left"):
         await store.commit(KEY, change)
     assert (await store.load(KEY)).version == 1
     assert await indices(store, KEY) == [0, 1, 2]

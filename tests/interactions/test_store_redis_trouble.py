@@ -8,6 +8,7 @@ import math
 import os
 import signal
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 from lossy_proxy import lossy_proxy
@@ -129,7 +130,7 @@ async def test_a_server_whose_memory_is_full_takes_nothing_but_lets_go(redis, re
                 plant(store, Key("new", "alpha")),
                 store.save_agent("a", "{}"),
             ):
-                with pytest.raises(StoreError, match=r"its memory is full\. Raise its `maxmemory`, or prune"):
+                with pytest.raises(StoreAway, match=r"its memory is full\. Raise its `maxmemory`, or prune"):
                     await refused
             await store.remove(OTHER, 1)
         finally:
@@ -248,14 +249,29 @@ async def test_a_change_whose_reply_was_lost_for_good_is_written_once_when_it_is
 async def test_what_does_not_pass_by_itself_is_not_away(redis, redis_url):
     async with _opened(redis_url) as store:
         redis.ask("SET", LOG, "theirs")
-        redis.ask("CONFIG", "SET", "maxmemory", "1")
+        with pytest.raises(StoreError) as refused:
+            await store.load(KEY)
+        assert not isinstance(refused.value, StoreAway)
+
+
+async def test_a_server_that_cannot_save_is_away_until_it_can(redis, redis_url):
+    (folder,) = redis.ask("CONFIG", "GET", "dir").values()
+    in_the_way = Path(os.fsdecode(folder)) / "dump.rdb"
+    in_the_way.mkdir()
+    redis.ask("CONFIG", "SET", "save", "3600 100000")
+    async with _opened(redis_url) as store:
         try:
-            for work in (store.load(KEY), store.save_agent("a", "{}")):
-                with pytest.raises(StoreError) as refused:
-                    await work
-                assert not isinstance(refused.value, StoreAway)
+            redis.ask("BGSAVE")
+            async with asyncio.timeout(10):
+                while redis.ask("INFO", "persistence")["rdb_last_bgsave_status"] == "ok":  # noqa: ASYNC110 - it tells nobody
+                    await asyncio.sleep(0.02)
+            with pytest.raises(StoreAway, match=r"it cannot save to its disk\. Make room there"):
+                await store.save_agent("a", "{}")
         finally:
-            redis.ask("CONFIG", "SET", "maxmemory", "0")
+            redis.ask("CONFIG", "SET", "save", "")
+            in_the_way.rmdir()
+        await store.save_agent("a", "{}")
+        await store.forget_agent("a")
 
 
 async def test_the_fence_of_a_log_that_is_not_there_is_kept_for_a_week(redis, redis_url):

@@ -89,14 +89,6 @@ def test_a_store_that_cannot_be_used_is_told(store):
     assert "hunter2" not in result.output
 
 
-def test_a_file_from_before_there_were_inboxes_is_well(tmp_path, url):
-    pushed(url)
-    with sqlite3.connect(tmp_path / "kept.db") as file:
-        tables = {name for (name,) in file.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    assert "logs" in tables
-    assert run("doctor", "--store", url).exit_code == 0
-
-
 @pytest.mark.parametrize("kind", ["sqlite", "redis"])
 async def test_it_looks_at_the_store_of_a_service_that_runs(slack, stage, tmp_path, kind):
     with redis_server() as server:
@@ -120,3 +112,16 @@ async def test_it_looks_at_the_store_of_a_service_that_runs(slack, stage, tmp_pa
                 await slack.until(lambda _: stage.found(ts, "fine"), 30)
                 await slack.until(lambda ws: not ws.message("general", ts).reacted("hourglass_flowing_sand"))
     assert (during["runs_on"], during["leases"], during["accepted"], during["delivered"]) == (1, 1, 1, 1)
+
+
+@pytest.mark.parametrize("spoilt", ["PRAGMA user_version = 1", "DROP TABLE run_conversations"])
+def test_a_file_of_an_earlier_version_is_left_as_it_is(url, spoilt):
+    kept(url)
+    path = url.removeprefix("sqlite:")
+    with sqlite3.connect(path) as file:
+        file.execute(spoilt)
+        before = [*file.execute("PRAGMA user_version"), *file.execute("SELECT sql FROM sqlite_master")]
+    result = run("doctor", "--store", url)
+    assert (result.exit_code, "start the service once" in result.output) == (2, True)
+    with sqlite3.connect(path) as file:
+        assert [*file.execute("PRAGMA user_version"), *file.execute("SELECT sql FROM sqlite_master")] == before

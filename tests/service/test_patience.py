@@ -66,6 +66,28 @@ async def test_an_outage_is_told_once_for_all_who_wait_then_every_ten_seconds_an
 
 
 @in_virtual_time
+async def test_however_many_wait_few_of_them_ask_and_when_it_is_back_all_are_soon_answered():
+    server, patience = Server(), Patience()
+    server.comes_back_in(60)
+    await asyncio.gather(*(patience.through(server.ask) for _ in range(10_000)))
+    began, last = server.asked[0], server.asked[-1]
+    in_a_minute = sum(began + 10 < at <= began + 59 for at in server.asked)
+    assert in_a_minute <= 50 * 32
+    assert last - began <= 60 + 1 + 10_000 * 0.02 / 16
+
+
+@in_virtual_time
+async def test_each_of_those_who_wait_has_its_turn_while_another_server_stays_away():
+    away, back, patience = Server(), Server(), Patience()
+    back.comes_back_in(5)
+    waiting = [asyncio.create_task(patience.through(away.ask)) for _ in range(100)]
+    assert await asyncio.wait_for(patience.through(back.ask), 20)
+    for each in waiting:
+        each.cancel()
+    await asyncio.wait(waiting)
+
+
+@in_virtual_time
 async def test_each_outage_is_told_anew():
     server, patience = Server(), Patience()
     with capture_logs() as lines:

@@ -14,6 +14,7 @@ from redis_server import redis_server
 from structlog.testing import capture_logs
 
 from connector.protocols import Changes, Entry
+from orchestrator_interactive.interactions.errors import StoreAway
 from service.runs import Runs
 from service.store import open_run_store
 
@@ -165,7 +166,7 @@ async def test_a_store_that_hangs_is_waited_for_as_one_that_is_gone(redis):
 
 
 async def test_after_an_outage_the_owner_keeps_its_conversation_though_its_lease_has_run_out_meanwhile(redis):
-    async with process(redis, "here", lease_s=1) as (one, _), process(redis, "there", lease_s=1) as (two, news):
+    async with process(redis, "here", lease_s=1) as (one, _), process(redis, "there", lease_s=1) as (two, _):
         lease = await _claimed(one)
         losing = asyncio.create_task(lease.lost())
         await lease.write(Changes(run={"id": "r"}))
@@ -177,8 +178,43 @@ async def test_after_an_outage_the_owner_keeps_its_conversation_though_its_lease
             assert await claiming is None
         await lease.write(Changes(run={"id": "r", "step": 2}))
         assert not losing.done()
-        assert news == []
         losing.cancel()
+
+
+async def test_after_an_outage_what_nobody_owned_is_looked_after_at_once(redis):
+    async with process(redis, "here", lease_s=30) as (one, _):
+        lease = await _claimed(one)
+        await one.admit(HERE, message(1))
+        await lease.hand_over()
+        async with process(redis, "there", lease_s=30) as (two, news):
+            redis.kill()
+            claiming = asyncio.create_task(two.claim("T:C:2.0"))
+            await asyncio.sleep(0.3)
+            redis.start()
+            async with asyncio.timeout(10):
+                await claiming
+                while HERE not in news:  # noqa: ASYNC110 - it is a list
+                    await asyncio.sleep(0.02)
+            assert await two.claim(HERE) is not None
+
+
+async def test_more_than_a_thousand_entries_do_not_wait_for_a_store_that_is_away(redis):
+    async with process(redis, "here") as (runs, _):
+        redis.kill()
+        waiting = [asyncio.create_task(runs.admit(f"T:C:{number}", message(number))) for number in range(1000)]
+        async with asyncio.timeout(30):
+            while True:
+                try:
+                    async with asyncio.timeout(0.5):
+                        await runs.admit(HERE, message(1))
+                except TimeoutError:
+                    continue  # none of them had found the store away by then
+                except StoreAway:
+                    break
+        redis.start()
+        async with asyncio.timeout(30):
+            assert all(await asyncio.gather(*waiting))
+        assert await runs.admit(HERE, message(1))
 
 
 async def test_the_end_does_not_wait_for_a_store_that_is_away(redis):

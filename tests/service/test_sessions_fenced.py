@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from anthropic_server import AnthropicServer, Gate, message, text, tool_call
+from tool_gate import GATED_TOOL, ToolGate
 
 from connector.protocols import LeaseLost, RunFailed, Steer
 from orchestrator_interactive.interactions.stores import open_store
@@ -135,6 +136,41 @@ async def test_a_suspended_run_goes_on_in_another_process_with_its_answer_once(m
     said = str(model.bodies[-1]["messages"])
     assert ("given up" in said, "and that" in said) == (False, False)
     assert len(model.requests) == 3, "what was complete is not asked for again"
+
+
+async def test_a_run_whose_caller_is_cancelled_was_stopped_by_nobody_and_goes_on_elsewhere(model, started):
+    half, heard, later = Gate(), Heard(), Heard()
+    model.reply(text("Half of ", half, "the answer"))
+    async with started() as one:
+        run = asyncio.create_task(one.execute("alpha", HERE, "one", heard.hear, message_id=FIRST, fence=1))
+        await half.reached.wait()
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        assert [data["status"] for data in heard.of("complete")] == ["suspended"]
+    async with started() as two:
+        run = asyncio.create_task(two.resume("alpha", HERE, later.hear, fence=2))
+        assert await run == "fine"
+    assert [data["status"] for data in later.of("complete")] == ["success"]
+    assert "Half of" not in str(model.bodies[-1])
+    assert len(model.requests) == 2
+
+
+async def test_a_tool_at_work_is_cut_where_the_caller_is_cancelled_and_the_model_knows_when_it_goes_on(model, started):
+    model.reply(tool_call("run_tests"))
+    async with ToolGate() as gate:
+        tools = (ModuleConfig(module="gated-tool", source=str(GATED_TOOL), config={"port": gate.port}),)
+        async with started(tools=tools) as one:
+            run = asyncio.create_task(one.execute("alpha", HERE, "one", message_id=FIRST, fence=1))
+            await gate.reached.wait()
+            run.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await run
+            await gate.left.wait()
+        async with started(tools=tools) as two:
+            assert await two.resume("alpha", HERE, fence=2) == "fine"
+        assert gate.calls == 1
+    assert "its outcome is unknown" in str(model.bodies[-1]["messages"][-1])
 
 
 async def test_a_run_that_is_suspended_in_its_set_up_says_so_and_has_written_nothing(model, started):

@@ -199,7 +199,7 @@ def test_something_is_done_after_so_many_callbacks_of_a_life_and_of_no_other() -
     hops = {1: 0, 2: 0}
     loop = SimulatedLoop(Shuffled(random.Random(0)))  # noqa: S311
     loop.run_until_complete(main())
-    assert loop.is_dead(1)
+    assert loop.died_s(1) == 0
     loop.close()
     assert hops == {1: 9, 2: 100}
 

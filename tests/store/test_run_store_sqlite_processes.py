@@ -106,6 +106,21 @@ async def test_one_service_at_a_time_uses_a_file_and_visitors_come_and_go(tmp_pa
     await (await open_run_store(sqlite_url)).aclose()
 
 
+async def test_a_file_is_the_same_one_whatever_it_is_called(tmp_path, sqlite_url):
+    store = await open_run_store(sqlite_url)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "linked.db").symlink_to(tmp_path / "logs.db")
+    with pytest.raises(StoreError, match=r"Another service uses .*logs\.db: stop it"):
+        await open_run_store(f"sqlite:{tmp_path}/elsewhere/linked.db")
+    await store.aclose()
+    (tmp_path / "twin.db").hardlink_to(tmp_path / "logs.db")
+    for name in ("logs.db", "twin.db"):
+        with pytest.raises(StoreError, match=r"has another name \(a hard link\): remove one of them"):
+            await open_run_store(f"sqlite:{tmp_path}/{name}")
+    (tmp_path / "twin.db").unlink()
+    await (await open_run_store(f"sqlite:{tmp_path}/elsewhere/linked.db")).aclose()
+
+
 async def test_runs_and_logs_share_a_file(sqlite_url):
     logs, runs = await open_store(sqlite_url), await open_run_store(sqlite_url)
     stack = InteractionStack(logs, C, "owl")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def serving_inside(slack: LocalSlack, config: ServiceConfig) -> AsyncIterator[None]:
-    """Serve a workspace with the agents of this configuration. The environment must lead their provider to the model."""
+    """Serve a workspace with the agents of this configuration. The environment leads their provider to the model."""
     access = SlackAccess(slack.app_token, slack.bot_token, slack.api_url)
     instances = [Instance(name, Persona(one.persona.name, one.persona.emoji)) for name, one in config.instances.items()]
     url, patience = config.store.get_secret_value(), Patience()

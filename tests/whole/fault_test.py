@@ -6,13 +6,14 @@ import asyncio
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import click
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
-from crowd.trial import Trial  # noqa: E402 - the path must be known first
+from crowd.trial import Trial
 
 
 @click.command()
@@ -22,22 +23,15 @@ from crowd.trial import Trial  # noqa: E402 - the path must be known first
 @click.option("--replicas", default=2, show_default=True, help="1 is over SQLite, more are over Redis.")
 @click.option("--pace-s", default=8.0, show_default=True, help="Between two things that people do in a conversation.")
 @click.option("--harm-s", default=4.0, show_default=True, help="Between two harms.")
-@click.option("--folder", type=click.Path(path_type=Path, file_okay=False), help="For the logs of the processes.")
-def main(  # noqa: PLR0913 - they are options
-    minutes: float,
-    conversations: int,
-    seed: int,
-    replicas: int,
-    pace_s: float,
-    harm_s: float,
-    folder: Path | None,
-) -> None:
+@click.option("--close-within-s", default=120.0, show_default=True, help="In which all must be answered at the end.")
+@click.option("--folder", type=click.Path(path_type=Path, file_okay=False), help="An empty one, for all that is kept.")
+def main(minutes: float, folder: Path | None, **given: Any) -> None:
     """Let a crowd write while processes are killed, and count everything at the end."""
     folder = folder or Path(tempfile.mkdtemp(prefix="fault-test-"))
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
-        raise click.BadParameter(f"{folder} is not empty: what lies there would be counted, too")
-    trial = Trial(seed, conversations, 60 * minutes, replicas, pace_s, harm_s, close_within_s=60)
+        raise click.BadParameter(f"{folder} is not empty: what lies there would be counted, too.")
+    trial = Trial(seconds=60 * minutes, **given)
     tally = asyncio.run(trial.run(folder))
     click.echo(f"{trial}\n\n{tally.table()}\n")
     for sentence, _ in tally.wrong[:30]:

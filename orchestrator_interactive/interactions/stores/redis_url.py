@@ -35,8 +35,10 @@ _REMEDIES = (
     ),
 )
 
-# These pass by themselves. The words are how an error begins that has no type of its own.
+# These pass by themselves, or once somebody has made room: until then nobody loses anything by waiting. The words are
+# how an error begins that has no type of its own.
 _PASSING = (
+    exceptions.OutOfMemoryError,
     exceptions.ConnectionError,
     exceptions.TimeoutError,
     exceptions.ReadOnlyError,
@@ -46,7 +48,8 @@ _PASSING = (
     exceptions.RedisClusterException,
     OSError,
 )
-_PASSING_WORDS = ("NOREPLICAS", "UNBLOCKED", "MASTERDOWN", "LOADING")
+_CANNOT_SAVE = "MISCONF"
+_PASSING_WORDS = (_CANNOT_SAVE, "NOREPLICAS", "UNBLOCKED", "MASTERDOWN", "LOADING")
 _LASTING = (
     exceptions.AuthenticationError,
     exceptions.AuthorizationError,
@@ -125,7 +128,7 @@ def cluster(server: Server) -> RedisCluster:
 
 
 def passes(error: Exception) -> bool:
-    """Whether the server may well do tomorrow what it did not do just now, without anybody's doing."""
+    """Whether the server may well do later what it did not do just now, asked for in the same way."""
     if isinstance(error, _LASTING):
         return False
     return isinstance(error, _PASSING) or str(error).startswith(_PASSING_WORDS)
@@ -134,6 +137,8 @@ def passes(error: Exception) -> bool:
 def problem(place: str, error: Exception) -> str:
     """Why the server cannot be used, and what to do."""
     remedy = next((text for kind, text in _REMEDIES if isinstance(error, kind)), "{error}")
+    if str(error).startswith(_CANNOT_SAVE):
+        remedy = "it takes no writes while it cannot save to its disk. Make room there, or see what its own log says"
     reason = remedy.format(error=f"{error}".rstrip(". "))
     return f"The conversation log in Redis at {place} cannot be used: {reason}."
 

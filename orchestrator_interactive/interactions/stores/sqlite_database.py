@@ -28,7 +28,8 @@ class Database:
     of the way to another thread and back. Whatever may have to wait (for somebody else's lock, or for the disk) is done
     in a thread of its own, one after the other.
 
-    All methods raise StoreError where the file cannot be used, and StoreAway where another process has it locked.
+    All methods raise StoreError where the file cannot be used; it is StoreAway where another process has it locked, or
+    its disk is full or away.
     """
 
     def __init__(
@@ -153,5 +154,5 @@ def writing(file: sqlite3.Connection) -> Iterator[None]:
 
 def _told(path: Path, error: sqlite3.Error | OSError) -> StoreError:
     """The error as a sentence."""
-    is_away = isinstance(error, sqlite3.Error) and sqlite_file.is_busy(error)
+    is_away = isinstance(error, sqlite3.Error) and sqlite_file.passes(error)
     return (StoreAway if is_away else StoreError)(sqlite_file.problem(path, error))

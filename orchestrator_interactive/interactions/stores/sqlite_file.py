@@ -97,8 +97,18 @@ def writer(path: Path) -> sqlite3.Connection:
 
 
 def is_busy(error: sqlite3.Error) -> bool:
-    """Whether somebody else is writing. Errors of Python's own module have no name."""
-    return str(getattr(error, "sqlite_errorname", "")).startswith("SQLITE_BUSY")
+    """Whether somebody else is writing."""
+    return _name(error).startswith("SQLITE_BUSY")
+
+
+def passes(error: sqlite3.Error) -> bool:
+    """Whether the same step may well succeed later: somebody else is writing, or the disk is full or away."""
+    return _name(error).startswith(("SQLITE_BUSY", "SQLITE_FULL", "SQLITE_IOERR"))
+
+
+def _name(error: sqlite3.Error) -> str:
+    # Errors of Python's own module have none.
+    return str(getattr(error, "sqlite_errorname", ""))
 
 
 def checkpoint(connection: sqlite3.Connection) -> None:

@@ -77,7 +77,7 @@ class Orders:
 
 
 class CrowdModel:
-    """Answers over HTTP; `asked` counts the requests by the mark of their prompt, `problems` are those it could not read."""
+    """Answers over HTTP. `asked` counts requests by the mark of their prompt; `problems` are those not understood."""
 
     def __init__(self) -> None:
         self.server = AnthropicServer()

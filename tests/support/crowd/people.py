@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 from local_slack import SlackRefused
 
 if TYPE_CHECKING:
-    from crowd.record import Record
     from switchboard import Switchboard
 
-    from local_slack import LocalSlack
+    from crowd.record import Record
+    from local_slack import LocalSlack, PersonClient
 
 CHANNEL = "general"
 PEOPLE = ("ana", "ben", "chloe")
-_HEARD_WITHIN_S = 60.0
 _WEIGHTS = {
     "task": 25,
     "steer": 30,
@@ -56,7 +55,6 @@ class Conversation:
         crowd = self.crowd
         await self._pause(over, crowd.pace_s)
         await self._write(f"@alpha {self._task()}")
-        await crowd.board.heard(("message", self.root), _HEARD_WITHIN_S)
         while not over.is_set():
             await self._pause(over, self.dice.expovariate(1 / crowd.pace_s))
             if over.is_set():
@@ -126,10 +124,8 @@ class Conversation:
         return f"#{self.crowd.mark()} do: think{dice.choice((0, 0.05, 0.2, 0.6))} {' '.join(calls)}"
 
     def _any(self) -> Written | None:
-        """One of the latest messages that the service has; people see that it has them before they change them."""
-        heard = self.crowd.board.acknowledged
-        known = [each for each in self.written[-3:] if ("message", each.ts) in heard]
-        return self.dice.choice(known) if known else None
+        """One of the latest messages."""
+        return self.dice.choice(self.written[-3:]) if self.written else None
 
     async def _write(self, words: str) -> None:
         person = self.dice.choice(PEOPLE)
@@ -137,7 +133,7 @@ class Conversation:
         self.root = self.root or ts
         self.written.append(Written(person, ts, words.removeprefix("@alpha ")))
 
-    def _person(self, name: str | None = None):
+    def _person(self, name: str | None = None) -> PersonClient:
         return self.crowd.slack.as_person(name or self.dice.choice(PEOPLE))
 
     @staticmethod
@@ -147,18 +143,21 @@ class Conversation:
                 await over.wait()
 
 
+@dataclass
 class Crowd:
     """People in many conversations; `pace_s` is how long they take between two things in one, in the mean."""
 
-    def __init__(
-        self, slack: LocalSlack, board: Switchboard, record: Record, seed: int, conversations: int, pace_s: float
-    ) -> None:
-        self.slack = slack
-        self.board = board
-        self.record = record
-        self.pace_s = pace_s
-        self._marks = count(1)
-        self.conversations = [Conversation(self, random.Random(f"{seed}:{number}")) for number in range(conversations)]  # noqa: S311
+    slack: LocalSlack
+    board: Switchboard
+    record: Record
+    pace_s: float
+    conversations: list[Conversation] = field(default_factory=list)
+    _marks: count[int] = field(default_factory=lambda: count(1))
+
+    def gather(self, seed: int, conversations: int) -> None:
+        """Have people for that many conversations."""
+        dice = [random.Random(f"{seed}:{number}") for number in range(conversations)]  # noqa: S311 - no secret
+        self.conversations += [Conversation(self, each) for each in dice]
 
     def mark(self) -> int:
         return next(self._marks)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from crowd.model import MARK, TAG
-
 from local_slack.changes import Changed, Deleted, Posted, Reacted
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ Kind = Literal["message", "edit", "deletion", "reaction"]
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """Something that a person did: to the message `ts`, in the thread `root`. `words` are the message's from then on."""
+    """What a person did to the message `ts` in the thread `root`; `words` are those of the message from then on."""
 
     kind: Kind
     root: str
@@ -68,7 +67,10 @@ class Post:
 
 @dataclass
 class Record:
-    """Hears every change of a workspace; `statuses` and `hourglasses` are those that are there now, with their threads."""
+    """Hears every change of a workspace; `statuses` and `hourglasses` are those there are now, with their threads.
+
+    `named` are the marks that the answers in a thread name.
+    """
 
     acts: dict[str, list[Act]] = field(default_factory=lambda: defaultdict(list))
     posts: dict[str, list[Post]] = field(default_factory=lambda: defaultdict(list))

@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING
 
 from crowd.model import MARK
 from crowd.told import told
-
 from service.conservation import check
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from switchboard import Switchboard
+
     from crowd.model import CrowdModel
     from crowd.record import Act, Post, Record
     from crowd.told import Told
-    from switchboard import Switchboard
-
     from orchestrator_interactive.interactions.stores.base import LogStore
     from service.store.base import RunStore
 
 NOTHING_RUNS = "Nothing is running here."
 _STOPPED, _REPLY = "🛑", ":reply"
+_TAKEN_BACK = "(I have taken back my earlier message:)"
 _VERSION = re.compile(r"#\d+ v\d+")
 _ENDS = ("delivered", "withdrawn", "refused", "waiting")
 
@@ -181,10 +181,16 @@ class _Conversation:
         end = self.told.end_of(self._id_of(act))
         if act is not latest or end != "delivered":
             return
+        if self.told.known.ends.get(f"{self._id_of(act)}:edit:{act.at}") == "withdrawn":
+            self.tally.counts["edits that were stopped with their run"] += 1
+            return
         if act.kind == "edit" and _VERSION.findall(act.words)[0] not in self.told.words:
             self._blame(f"the edit of #{act.mark} was not read: {act.words}", act)
         if act.kind == "deletion":
             self.tally.counts["deletions after the message was read"] += 1
+            is_told = f"{_TAKEN_BACK} #{act.mark} " in self.told.words.replace("!#", "#")
+            if not is_told and self._id_of(act) not in self.told.prompts:  # to delete a prompt is to stop its run
+                self._blame(f"nobody was told that #{act.mark} was deleted", act)
 
     def _count_answers(self, posts: list[Post]) -> None:
         """What the model said and what stands in the thread must be the same."""

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from crowd.model import TAG
-
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.modules.context_stack.rows import row_of
 from orchestrator_interactive.rows import call_ids, delivered_in, is_prompt, metadata_of, text_of
@@ -32,6 +31,11 @@ class Told:
     def delivered(self) -> list[str]:
         """The ids of messages, in the order in which the model was given them."""
         return [id_ for row in self.rows for id_ in delivered_in(row)]
+
+    @property
+    def prompts(self) -> set[str]:
+        """The messages that runs began with."""
+        return {id_ for row in self.rows if is_prompt(row) for id_ in delivered_in(row)}
 
     @property
     def answers(self) -> list[tuple[str, str]]:

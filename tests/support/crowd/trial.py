@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from marking_tools import MARKING_TOOLS
+from redis_server import redis_server
+from replicas import Replicas
+from switchboard import Switchboard
 
 from crowd.harm import Harm
 from crowd.model import CrowdModel
 from crowd.people import CHANNEL, Crowd
 from crowd.record import Record
 from crowd.tally import Sides, Tally
-from marking_tools import MARKING_TOOLS
-from redis_server import redis_server
-from replicas import Replicas
-from switchboard import Switchboard
-
 from local_slack import LocalSlack, RetrySchedule
 from orchestrator_interactive.interactions.stores import open_store
 from service.store import visit_run_store
@@ -25,7 +24,6 @@ from service.store import visit_run_store
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from redis_server import RedisServer
 
 LEASE_S = 2.0
 # Every write is on the disk before it is answered: what is killed has lost nothing that anybody was told.
@@ -82,7 +80,8 @@ class Trial:
                 Replicas.of(self.replicas, self._env(slack, model, store, folder), self._config(folder))
             )
             await asyncio.gather(*(replica.start() for replica in replicas.each))
-            crowd = Crowd(slack, board, record, self.seed, self.conversations, self.pace_s)
+            crowd = Crowd(slack, board, record, self.pace_s)
+            crowd.gather(self.seed, self.conversations)
             harm = Harm(slack, replicas, redis, self.seed, 1.6 * LEASE_S)
             unanswered = await self._live(crowd, harm)
             logs = await stack.enter_async_context(aclosing(await open_store(store)))
@@ -135,6 +134,6 @@ class Trial:
         lines = [tally.table(), ""]
         for sentence, words in tally.wrong:
             lines += [sentence, *(f"    {line}" for line in replicas.lines_about(*words))]
-            for place in tally.stories.keys() & set(words):
+            for place in [place for place in tally.stories if any(place.endswith(word) for word in words)]:
                 (folder / f"{place}.txt").write_text(tally.stories[place])
         (folder / "tally.txt").write_text("\n".join(lines) + "\n")

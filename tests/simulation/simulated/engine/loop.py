@@ -59,7 +59,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._making_a_task = False
         self._running = False
         self._closed = False
-        self._dead: set[int] = set()
+        self._dead: dict[int, float] = {}
         self._lives: dict[asyncio.Task[Any], int] = {}
         self._corpses: list[asyncio.Task[Any]] = []
         self._held: dict[int, list[Ready]] = {}
@@ -96,14 +96,15 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     def kill(self, life: int) -> None:
         """End a life as a killed process ends: none of its callbacks runs any more, no clean-up either."""
-        self._dead.add(life)
+        self._dead.setdefault(life, self._now)
         self._corpses += [task for task in self.pending() if self._lives[task] == life]
         self.tasks = [task for task in self.tasks if self._lives[task] != life]
         self._held.pop(life, None)
         self._countdowns.pop(life, None)
 
-    def is_dead(self, life: int) -> bool:
-        return life in self._dead
+    def died_s(self, life: int) -> float | None:
+        """When it was killed; `None`: it was not."""
+        return self._dead.get(life)
 
     def hold(self, life: int) -> None:
         """Run none of its callbacks until it is let go: a process that gets no processor, while time goes on."""

@@ -91,7 +91,7 @@ class Chaos:
         self._scene.spawn(self._start_later(), "a restart")
 
     async def _start_later(self) -> None:
-        await asyncio.sleep(self._scene.some_s(0.5, 3))
+        await asyncio.sleep(0.3 + self._scene.some_s(0.5, 3))
         self._scene.count("restart")
         self.start()
 

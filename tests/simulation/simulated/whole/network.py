@@ -77,7 +77,7 @@ class Server:
 
     def arrive(self, request: _Request) -> None:
         scene = self.scene
-        if not request.is_sent and scene.loop.is_dead(request.home.get(LIFE, 0)):
+        if not request.is_sent and scene.loop.died_s(request.home.get(LIFE, 0)) is not None:
             return
         if self.is_away or request.is_refused:
             scene.count(f"{self.name}: refused")

@@ -7,9 +7,11 @@ import shutil
 import sqlite3
 import tempfile
 from collections import deque
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from orchestrator_interactive.interactions.errors import StoreAway
 from orchestrator_interactive.interactions.stores import sqlite_file
 from orchestrator_interactive.interactions.stores.sqlite import SqliteStore
 from orchestrator_interactive.interactions.stores.sqlite_database import Database
@@ -85,15 +87,22 @@ class SqliteStores:
         self._lock: sqlite3.Connection | None = None
 
     async def doors(self, process: int) -> tuple[RunStore, LogStore]:
-        while self._lock is not None:  # noqa: ASYNC110 - a service does not start as long as somebody has the file
-            await asyncio.sleep(0.2)
-        database = self._database()
-        await database.run(steps.let_go, self._clock())
+        database = await self._begun()
         runs = WitnessedRunStore(database, None, self._clock)
         runs.seen_by(self._witness, process, self._looking)
         logs = WitnessedLogStore(self._database())
         logs.seen_by(self._witness, process)
         return runs, logs
+
+    async def _begun(self) -> Database:
+        """The file, once nobody else has it locked: a service that finds it so ends, and is started again."""
+        while True:
+            if self._lock is None:
+                database = self._database()
+                with suppress(StoreAway):
+                    await database.run(steps.let_go, self._clock())
+                    return database
+            await asyncio.sleep(0.2)
 
     def dead(self, process: int) -> None:
         """Its connections are not closed, and nobody uses them any more."""

@@ -25,6 +25,8 @@ _BEFORE = ("dropped before", "500 before", "ratelimited")
 _AFTER = ("dropped after", "500 after")
 _WAYS = (*_BEFORE, *_AFTER)
 _MOST_FAILURES = 2
+# How long what a process had sent may go on arriving after its death: its successor cannot know of more.
+_ON_ITS_WAY_S = 0.2
 
 
 class _Response:
@@ -94,7 +96,8 @@ class Web:
 
     def _arrive(self, call: _Call) -> None:
         scene, method, given, fate = self._scene, call.method, call.given, call.fate
-        if not call.is_sent and scene.loop.is_dead(self._process):
+        died_s = scene.loop.died_s(self._process)
+        if died_s is not None and (not call.is_sent or scene.now() > died_s + _ON_ITS_WAY_S):
             return
         if fate != "answered":
             scene.count(f"Slack: {fate}")

@@ -78,7 +78,8 @@ class Witness:
         self.admitted_s[entry.id] = scene.now()
         run = self.runs.get(self._at(conversation_id).run or "")
         if run is not None and entry.kind == "stop" and "message" in entry.data:
-            run.stop_words_s.append(scene.now())
+            is_older = entry.data["message"]["ts"] < run.first.split(":")[2]  # it was meant for another one
+            run.stop_words_s += [] if is_older else [scene.now()]
 
     def claimed(self, conversation_id: str, process: int, claim: Claim) -> None:
         scene, standing = self._scene, self._at(conversation_id)

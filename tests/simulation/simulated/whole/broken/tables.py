@@ -147,7 +147,8 @@ class StopsAnybody(RunTable):
 
     def admit(self, conversation_id: str, entry: Entry, agent: str | None) -> Admission:
         if entry.kind == "stop":
-            entry = replace(entry, data={"user": entry.data["user"]})
+            data = {name: value for name, value in entry.data.items() if name not in ("ts", "run")}
+            entry = replace(entry, data=data)
         return super().admit(conversation_id, entry, agent)
 
 

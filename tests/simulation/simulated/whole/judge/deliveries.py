@@ -90,11 +90,11 @@ def latest(case: Evidence) -> Iterator[str]:
     for written in case.written:
         if written.is_stop or not case.times_delivered(written.id):
             continue
-        deletion, edits = f"{written.id}:deleted", _edits_of(case, written)
-        version = max((version for version, entry_id in edits if entry_id not in case.waiting), default=1)
-        is_held = any(entry_id in case.waiting for _, entry_id in edits)
-        read = case.last_version(written.word)
-        if read != version and not is_held and deletion not in case.seqs:
+        deletion, read = f"{written.id}:deleted", case.last_version(written.word)
+        version, edit = max(_edits_of(case, written), default=(1, written.id))
+        # A stop that met a correction has held it, or taken it along.
+        is_stopped = edit in case.waiting or case.known.ends.get(edit) == "withdrawn"
+        if read != version and not is_stopped and deletion not in case.seqs:
             yield f"Of {written.word} the agent knows version {read}; {version} is the last that was accepted."
         if deletion in case.seqs and not _heard_of(case, deletion) and not _began_a_run(case, written):
             yield f"{written.word} was read, then taken back, and the agent does not know."
@@ -105,8 +105,7 @@ def _edits_of(case: Evidence, written: Written) -> list[tuple[int, str]]:
     found = []
     for number, delivery in enumerate(written.edits, 2):
         entry_id = f"{written.id}:edit:{delivery.event['event_ts']}"
-        # A stop that met a correction has taken it along.
-        if entry_id in case.seqs and case.known.ends.get(entry_id) != "withdrawn":
+        if entry_id in case.seqs:
             found.append((number, entry_id))
     return found
 

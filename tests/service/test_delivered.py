@@ -1,0 +1,113 @@
+"""What the log says of a message: it is read without a session, and no further than it must be."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import aclosing, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from connector.protocols import LeaseLost, RunFailed
+from orchestrator_interactive.interactions import InteractionStack
+from orchestrator_interactive.interactions.errors import DamagedLog, StoreAway, StoreError
+from orchestrator_interactive.interactions.records import Key
+from orchestrator_interactive.interactions.states import AssistantMessageState, UserMessageState
+from orchestrator_interactive.interactions.stores import open_store
+from orchestrator_interactive.interactions.stores.memory import MemoryStore
+from service.config import InstanceConfig, PersonaConfig, WorkspaceConfig
+from service.delivered import delivered_of
+from service.sessions import InProcessSessionManager
+from service.workspaces import Workspaces
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from orchestrator_interactive.interactions.records import Node
+    from orchestrator_interactive.interactions.stores.base import Log, LogStore
+
+HERE = Key("T:C:1.0", "alpha")
+
+
+class Watched(MemoryStore):
+    """A store that remembers what was read, and fails where it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads: list[tuple[int, int]] = []
+        self.problem: StoreError | None = None
+
+    async def load(self, key: Key) -> Log | None:
+        if self.problem is not None:
+            raise self.problem
+        return await super().load(key)
+
+    async def read(self, key: Key, segment: int, start: int, stop: int) -> list[Node]:
+        self.reads.append((start, stop))
+        return await super().read(key, segment, start, stop)
+
+
+@asynccontextmanager
+async def manager(store: LogStore, root: Any) -> AsyncIterator[InProcessSessionManager]:
+    instance = InstanceConfig(persona=PersonaConfig(name="Alpha", emoji=":owl:"))
+    workspaces = Workspaces(WorkspaceConfig(root=root))
+    async with InProcessSessionManager({"alpha": instance}, "provider-demo", workspaces, store) as sessions:
+        yield sessions
+
+
+async def _said(stack: InteractionStack, *ids: str) -> None:
+    for id_ in ids:
+        await stack.push(UserMessageState("hello", {"message": id_}), AssistantMessageState("fine"))
+
+
+@pytest.mark.parametrize(("ids", "pages"), [({"m699"}, 1), ({"m699", "m0"}, 3), ({"never"}, 3), (set(), 0)])
+async def test_a_log_is_read_from_its_end_and_no_further_than_until_all_are_found(ids, pages):
+    store = Watched()
+    await _said(InteractionStack(store, HERE.conversation_id, HERE.agent_id), *(f"m{n}" for n in range(700)))
+    store.reads.clear()
+    assert await delivered_of(store, HERE, ids) == ids - {"never"}
+    assert store.reads == [(900, 1400), (400, 900), (0, 400)][:pages]
+
+
+async def test_what_stands_on_a_branch_that_was_left_behind_was_delivered_too():
+    store = MemoryStore()
+    stack = InteractionStack(store, HERE.conversation_id, HERE.agent_id)
+    await _said(stack, "one", "two", "three")
+    await stack.rewind(1)
+    await _said(stack, "four")
+    assert await delivered_of(store, HERE, {"one", "two", "four", "five"}) == {"one", "two", "four"}
+
+
+async def test_to_be_asked_sets_no_session_up(tmp_path):
+    async with aclosing(await open_store(f"sqlite:{tmp_path}/kept.db")) as store:
+        root = tmp_path / "files"
+        async with manager(store, root) as sessions:
+            await sessions.execute("alpha", HERE.conversation_id, "hello", message_id="m1", fence=1)
+        shutil.rmtree(root)
+        async with manager(store, root) as sessions:
+            shutil.rmtree(root, ignore_errors=True)
+            assert await sessions.delivered("alpha", HERE.conversation_id, ["m1", "m2"], fence=2) == {"m1"}
+            assert not root.exists()
+            with pytest.raises(LeaseLost):
+                await sessions.delivered("alpha", HERE.conversation_id, ["m1"], fence=1)
+
+
+async def test_a_conversation_that_has_no_log_yet_is_kept_from_an_earlier_owner(tmp_path):
+    async with manager(MemoryStore(), tmp_path) as sessions:
+        assert await sessions.delivered("alpha", HERE.conversation_id, ["m1"], fence=2) == frozenset()
+        with pytest.raises(LeaseLost):
+            await sessions.execute("alpha", HERE.conversation_id, "late", fence=1)
+
+
+@pytest.mark.parametrize(
+    ("problem", "told"),
+    [(StoreError("Full."), StoreError), (StoreAway("Away."), StoreAway), (DamagedLog("X"), RunFailed)],
+)
+async def test_a_fault_that_may_pass_is_told_from_a_log_that_is_damaged(tmp_path, problem, told):
+    store = Watched()
+    async with manager(store, tmp_path) as sessions:
+        store.problem = problem
+        with pytest.raises(told):
+            await sessions.delivered("alpha", HERE.conversation_id, ["m1"], fence=1)
+        store.problem = None
+        assert await sessions.delivered("alpha", HERE.conversation_id, ["m1"], fence=1) == frozenset()
