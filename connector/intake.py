@@ -157,10 +157,12 @@ class Intake:
             if not prompt and not message.files:  # what is left is a bare mention
                 kind, prompt = "withdrawal", routed_before[1]
             inbound = Inbound(message, instance.name, prompt or ", ".join(message.files), entry_id, edited_ts=event_ts)
+            entry = Entry(entry_id, kind, inbound.written())
             if float(event_ts) - float(message.ts) < _OVERTAKEN_WITHIN_S and not is_stop_word(prompt):
-                # The message may still be on its way: what comes of it then is known.
-                await self._runs.admit(conversation_id, Entry(message.id, "message", inbound.written()), instance.name)
-            await self._runs.admit(conversation_id, Entry(entry_id, kind, inbound.written()))
+                # The message may still be on its way. Where it is, this is it: what comes of it then is known.
+                itself = Entry(message.id, "message" if kind == "edit" else kind, entry.data)
+                await self._runs.admit(conversation_id, itself, instance.name)
+            await self._runs.admit(conversation_id, entry)
 
     async def on_reaction(self, reaction: Reaction) -> None:
         """Stop the run whose status or starting message got an ❌.

@@ -60,7 +60,12 @@ def refused(text: str, why: str) -> str:
 
 def resumed(unknown: Sequence[str]) -> str:
     """What people must know of a run that goes on after its process died; nothing where there is nothing to know."""
-    return _said("🔁", f"I was interrupted at work. Outcome unknown: {_listed(unknown)}") if unknown else ""
+    if not unknown:
+        return ""
+    what = f"Outcome unknown: {_listed(unknown)}"
+    return _said(
+        "🔁", "I was interrupted at work, and went on.", what, "Look whether it is done before you ask for it again."
+    )
 
 
 def correction(text: str) -> str:

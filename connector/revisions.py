@@ -81,7 +81,8 @@ class Revisions:
             if await self._is_in_log(agent, change.message.id):
                 await self._tell(entry, replace(change, instance=agent))
                 return
-        await self._owned.close(entry)
+        # Under the id of the message stands what has overtaken it: it never comes any more.
+        await self._owned.close(entry, "withdrawn" if entry.id == change.message.id else "done")
 
     async def _is_in_log(self, agent: str, message_id: str) -> bool:
         try:

@@ -227,7 +227,10 @@ async def test_calls_of_which_nobody_knows_what_they_did_are_named_in_the_thread
         await run.progress("resumed", unknown=["Running the tests"], retried=[])
         await run.answer("the answer", part=1)
         assert await over(slack, root) == [
-            "🔁 I was interrupted at work. Outcome unknown: Running the tests.",
+            (
+                "🔁 I was interrupted at work, and went on. Outcome unknown: Running the tests. "
+                "Look whether it is done before you ask for it again."
+            ),
             "the answer",
         ]
 

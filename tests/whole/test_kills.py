@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
     Opened = Callable[..., AbstractAsyncContextManager[Scene]]
 
-UNKNOWN = "🔁 I was interrupted at work. Outcome unknown: Running the tests."
+UNKNOWN = (
+    "🔁 I was interrupted at work, and went on. Outcome unknown: Running the tests. "
+    "Look whether it is done before you ask for it again."
+)
 
 
 @pytest.fixture

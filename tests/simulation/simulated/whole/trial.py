@@ -65,7 +65,13 @@ def _played(seed: int, parts: Parts) -> Verdict:
     scene = Scene(seed, loop)
     scene.tell("seed", f"{seed}: callbacks {type(order).__name__}")
     world = World(scene, parts)
-    with heard_logs(lambda event, fields: scene.tell(f"service {LIFE.get()}", f"logs {event}{_told(fields)}")):
+
+    def hear(event: str, fields: dict[str, Any]) -> None:
+        scene.tell(f"service {LIFE.get()}", f"logs {event}{_told(fields)}")
+        if event.endswith(".crashed"):
+            scene.blame(f"The service says {event}.")
+
+    with heard_logs(hear):
         try:
             scene.tell("seed", f"with {', '.join(sorted(scene.features))}")
             loop.run_until_complete(scene.spawn(world.play(), "the world"))

@@ -44,9 +44,9 @@ class LeavesMarks(Wire):
 class ReadsInSecret(Wire):
     """Shows nobody that a message was read."""
 
-    async def react(self, channel: str, ts: str, name: str) -> None:
+    async def react(self, channel: str, ts: str, name: str, *more: Any) -> None:
         if name != "eyes":
-            await super().react(channel, ts, name)
+            await super().react(channel, ts, name, *more)
 
 
 class PostsNothing(Wire):
