@@ -18,7 +18,19 @@ from benchmarks.picture import OURS, drawn
 
 HERE = Path(__file__).parent
 DOCS = HERE.parents[1] / "docs"
-NAMES = ("loop", "compression", "interactions", "kernel", "memory", "steering", "streaming")
+NAMES = (
+    "loop",
+    "compression",
+    "intake",
+    "interactions",
+    "kernel",
+    "memory",
+    "recovery",
+    "replicas",
+    "run_store",
+    "steering",
+    "streaming",
+)
 EFFORT = Effort(processes=1, rounds=2, round_s=0.02)
 SVG = "{http://www.w3.org/2000/svg}"
 
