@@ -10,8 +10,6 @@ from redis_server import redis_server
 
 from service.store import open_run_store
 
-pytest.register_assert_rewrite("run_store_cases")
-
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path

@@ -217,12 +217,6 @@ BROKEN = {
         (rows.sends_prompt_and_results,),
         "The request after the tools lacks a result: 'In 1.txt are apples.'.",
     ),
-    "it sends the results in another order": Broken(
-        "        finally:\n            for call in calls:",
-        "        finally:\n            for call in reversed(calls):",
-        (rows.sends_whole_pairs, rows.keeps_whole_pairs, rows.leaves_whole_pairs),
-        "The result of call_2 stands before that of call_1, which was called first.",
-    ),
     "it forgets the result of a tool that is not there": Broken(
         _RESULTS,
         _RESULTS.replace("for call in calls:", "for call in [call for call in calls if call.name in self.tools]:"),

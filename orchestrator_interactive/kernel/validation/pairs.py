@@ -1,4 +1,4 @@
-"""Tool calls and their results in a conversation: every result right after its call, in order, none missing."""
+"""Tool calls and their results in a conversation: after each answer the results of its calls, none missing."""
 
 from __future__ import annotations
 
@@ -21,13 +21,10 @@ def pair_problems(rows: Sequence[Row]) -> Iterator[str]:
             yield f"Between the call {waiting[0]} and its result stands a row of the role '{row.get('role')}'."
             waiting = []
         for result in results:
-            if result not in waiting:
-                yield f"The result of {result} does not follow its call."
-            elif result != waiting[0]:
-                yield f"The result of {result} stands before that of {waiting[0]}, which was called first."
+            if result in waiting:
                 waiting.remove(result)
             else:
-                waiting.pop(0)
+                yield f"The result of {result} does not follow its call."
         waiting += call_ids(row)
     yield from (f"The call {call} has no result." for call in waiting)
 

@@ -90,8 +90,7 @@ def sends_prompt_and_results(recordings: Recordings) -> Problems:
     Check(
         rule="in every request each tool result follows its call",
         section=_CONTEXT,
-        fix="Add the assistant's row first, then one result for every call, in the order of the calls, and only then "
-        "anything else.",
+        fix="Add the assistant's row first, then one result for every call, and only then anything else.",
     )
 )
 def sends_whole_pairs(recordings: Recordings) -> Problems:
@@ -107,7 +106,7 @@ def sends_whole_pairs(recordings: Recordings) -> Problems:
     Check(
         rule="in the context each tool result follows its call",
         section=_CONTEXT,
-        fix="Add the assistant's row first, then one result for every call, in the order of the calls; a denied, "
+        fix="Add the assistant's row first, then one result for every call; a denied, "
         "unknown or failed call has a result, too.",
     )
 )
