@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from orchestrator_interactive.interactions.errors import StoreError
 from orchestrator_interactive.interactions.stores import sqlite_path
-from service.store.redis import RedisRunStore
 from service.store.sqlite import SqliteRunStore, refuse_older
 
 if TYPE_CHECKING:
     from service.store.base import RunStore
+    from service.store.redis import RedisRunStore
 
 _KNOWN = "`sqlite:PATH`, `redis://HOST:PORT/DB` and `rediss://HOST:PORT/DB`"
 
@@ -32,7 +32,7 @@ async def open_run_store(url: str) -> RunStore:
         case "sqlite":
             return await SqliteRunStore.open(sqlite_path(url))
         case _:
-            return await RedisRunStore.open(url)
+            return await _redis_store().open(url)
 
 
 async def visit_run_store(url: str) -> RunStore:
@@ -45,13 +45,19 @@ async def visit_run_store(url: str) -> RunStore:
         case "sqlite":
             return await SqliteRunStore.visit(sqlite_path(url))
         case _:
-            return await RedisRunStore.visit(url)
+            return await _redis_store().visit(url)
 
 
 def refuse_unprepared(url: str) -> None:
     """Raise StoreError where to open the store of this URL would change it."""
     if _scheme(url) == "sqlite":
         refuse_older(sqlite_path(url))
+
+
+def _redis_store() -> type[RedisRunStore]:
+    from service.store.redis import RedisRunStore  # noqa: PLC0415 - who has no Redis does not wait for its client
+
+    return RedisRunStore
 
 
 def _scheme(url: str) -> str:

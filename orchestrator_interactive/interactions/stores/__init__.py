@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from orchestrator_interactive.interactions.errors import StoreError
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
-from orchestrator_interactive.interactions.stores.redis import RedisStore
 from orchestrator_interactive.interactions.stores.sqlite import SqliteStore
 
 if TYPE_CHECKING:
@@ -37,6 +36,10 @@ async def open_store(url: str) -> LogStore:
         case "sqlite:":
             return await SqliteStore.open(sqlite_path(url))
         case "redis:" | "rediss:":
+            from orchestrator_interactive.interactions.stores.redis import (  # noqa: PLC0415 - who has none does not wait
+                RedisStore,
+            )
+
             return await RedisStore.open(url)
     # It is not repeated: it may hold a password.
     raise StoreError(f"The URL of the conversation log names no store that is known; known are {_KNOWN}.")
