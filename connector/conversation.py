@@ -277,7 +277,7 @@ class Conversation:
 
     def _beginning(self, stop: Mapping[str, Any]) -> Inbound | None:
         """The message that would begin a run, if the stop means that."""
-        fresh = next((each for each in self._inbox.waiting if each.seq > self._inbox.held), None)
+        fresh = self._inbox.beginning
         if fresh is None or float(stop["at"]) < float(fresh.message.ts):
             return None
         return fresh if stop.get("ts") in (None, fresh.message.ts) else None

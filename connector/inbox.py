@@ -95,8 +95,13 @@ class Inbox:
         return [each for each in self.waiting if each.seq > self._named and not each.is_about_another]
 
     @property
+    def beginning(self) -> Inbound | None:
+        """The message that starts a run; what says what has become of another one starts none."""
+        return next((each for each in self.waiting if each.seq > self.held and not each.is_about_another), None)
+
+    @property
     def starts_a_run(self) -> bool:
-        return any(each.seq > self.held and not each.is_about_another for each in self.waiting)
+        return self.beginning is not None
 
     def add(self, inbound: Inbound) -> None:
         self._messages.append(inbound)

@@ -300,6 +300,21 @@ async def test_what_was_stopped_before_anybody_looked_does_not_begin_and_the_thr
         await run.answer("ok")
 
 
+async def test_a_stop_before_anybody_looked_leaves_a_correction_for_the_next_run(slack, sessions, process, ana):
+    root = await of_an_earlier_run(slack, sessions, process, ana)
+    await ana.edit("general", root, "@alpha look closely")
+    await ana.say("general", "and this", thread=root)
+    await ana.say("general", "stop", thread=root)
+    async with process():
+        await slack.until(lambda _: "🛑 Stopped by Ana." in texts(slack, root))
+        await ana.say("general", "go on", thread=root)
+        run = await sessions.next_run()
+        await run.until(lambda r: len(r.steers) == 1)
+        assert "look closely" in run.prompt
+        assert run.steers[0].text == "go on"
+        await run.answer("ok")
+
+
 async def test_an_answer_waits_for_a_slack_that_is_away(slack, sessions, process, ana):
     sessions.obedient = False
     async with process():
