@@ -108,9 +108,10 @@ class Intake:
             self._others.add(place)
             return False
         instance, prompt = routed
-        if not prompt or is_stop_word(prompt):
+        text = prompt or ", ".join(first.files)
+        if not text or is_stop_word(prompt):
             return False
-        inbound = Inbound(first, instance.name, prompt, first.id)
+        inbound = Inbound(first, instance.name, text, first.id)
         await self._runs.admit(place, Entry(first.id, "message", inbound.written()), instance.name)
         return True
 
