@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from types import TracebackType
 
+    from connector.inbound.routing import Router
     from connector.messages import Message
+    from connector.outbound.wire import Wire
     from connector.protocols import SessionManager
-    from connector.routing import Router
-    from connector.wire import Wire
 
 ENVELOPE = "incoming_envelope"
 EYES = "eyes"

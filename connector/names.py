@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from connector.wire import SlackCallFailed
+from connector.outbound.wire import SlackCallFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from connector.wire import Wire
+    from connector.outbound.wire import Wire
 
 log = structlog.get_logger(__name__)
 

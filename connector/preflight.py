@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from connector.wire import SlackCallFailed
+from connector.outbound.wire import SlackCallFailed
 
 if TYPE_CHECKING:
-    from connector.wire import Wire
+    from connector.outbound.wire import Wire
 
 _TOKEN_ERRORS = frozenset(
     {

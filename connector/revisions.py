@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from connector import phrases
+from connector.outbound.wire import SlackCallFailed
 from connector.protocols import Changes, RunFailed
-from connector.wire import SlackCallFailed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -19,11 +19,11 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from connector.conversations import Conversations
 from connector.desk import Desk, Workplace
-from connector.intake import Intake, NotNow
+from connector.inbound.intake import Intake, NotNow
+from connector.inbound.routing import Router
 from connector.messages import deletion_of, edit_of, message_of, reaction_of
+from connector.outbound.wire import Wire
 from connector.preflight import ConnectionRefused, preflight
-from connector.routing import Router
-from connector.wire import Wire
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

@@ -10,18 +10,18 @@ import structlog
 
 from connector import phrases
 from connector.activity import Activity
-from connector.markdown import escape, markdown_to_slack, pieces
-from connector.outbox import Outbox
+from connector.outbound.markdown import escape, markdown_to_slack, pieces
+from connector.outbound.outbox import Outbox
+from connector.outbound.wire import SlackCallFailed
 from connector.protocols import LeaseLost
-from connector.wire import SlackCallFailed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
     from typing import Any
 
+    from connector.outbound.wire import Wire
     from connector.protocols import Lease, Persona
     from connector.run_record import RunRecord
-    from connector.wire import Wire
 
 log = structlog.get_logger(__name__)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connector.markdown import markdown_to_slack, pieces
+from connector.outbound.markdown import markdown_to_slack, pieces
 
 LIVE = re.compile(r"<[!@#]")
 

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from connector.intake import NotNow
+from connector.inbound.intake import NotNow
 
 from .slack import CHANNEL
 

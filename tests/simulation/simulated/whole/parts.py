@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from connector.wire import Wire
+from connector.outbound.wire import Wire
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
 
 from .agent import Tool

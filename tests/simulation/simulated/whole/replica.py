@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from connector.conversations import Conversations
 from connector.desk import Desk, Workplace
-from connector.intake import Intake
+from connector.inbound.intake import Intake
+from connector.inbound.routing import Router
 from connector.protocols import Instance, Persona
-from connector.routing import Router
 from connector.slack import _dispatch
 from service.config import InstanceConfig, ModuleConfig, PersonaConfig
 from service.runs import Runs

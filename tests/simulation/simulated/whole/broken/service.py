@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from connector.wire import Wire
+from connector.outbound.wire import Wire
 from orchestrator_interactive.kernel import HookResult, events
 from simulated.whole.agent import Cast, Tool
 from simulated.whole.sessions import Sessions

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from connector import phrases
 from connector.inbox import Inbound
 from connector.messages import Place, is_stop_word, message_of
+from connector.outbound.wire import SlackCallFailed, key_of
 from connector.protocols import Entry
 from connector.view import STATUS_KEY
-from connector.wire import SlackCallFailed, key_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, Self
 import structlog
 
 from connector import phrases
-from connector.markdown import pieces
+from connector.outbound.markdown import pieces
+from connector.outbound.wire import SlackCallFailed
 from connector.protocols import Changes, LeaseLost
-from connector.wire import SlackCallFailed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from connector.messages import Place
+    from connector.outbound.wire import Wire
     from connector.protocols import Lease, Persona
-    from connector.wire import Wire
 
 log = structlog.get_logger(__name__)
 
