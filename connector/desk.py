@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from connector.names import Names
+from connector.outbound.content import Content
+from connector.outbound.marks import Mark, Marks
 from connector.protocols import LeaseLost
 from connector.view import best_effort
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine
     from types import TracebackType
 
     from connector.inbound.routing import Router
@@ -22,7 +24,10 @@ if TYPE_CHECKING:
 
 ENVELOPE = "incoming_envelope"
 EYES = "eyes"
+HOURGLASS = "hourglass_flowing_sand"
 _CLOSE_WITHIN_S = 1.0
+# Slack lets twenty marks a minute be taken away: more hourglasses than half of that would stand long after their runs.
+_MOST_HOURGLASSES = 10
 
 
 class Desk:
@@ -31,8 +36,9 @@ class Desk:
     def __init__(self, wire: Wire) -> None:
         self.wire = wire
         self.names = Names(wire)
+        self._marks = Marks(wire)
+        self._hourglasses: set[Mark] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._accepting: dict[str, asyncio.Task[None]] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -55,33 +61,49 @@ class Desk:
 
     def mark_accepted(self, message: Message) -> None:
         """📨: the message is with us, and will be read."""
-        marking = self.spawn(self.wire.react(message.channel, message.ts, ENVELOPE))
-        self._accepting[message.id] = marking
-        marking.add_done_callback(lambda _: self._accepting.pop(message.id, None))
+        self.spawn(self._marks.put(Mark(message.channel, message.ts, ENVELOPE), message.place.conversation_id))
 
     def take_back(self, message: Message) -> None:
         """The message is not accepted after all."""
-        self.spawn(self._take_back(message, self._accepting.get(message.id)))
-
-    async def _take_back(self, message: Message, marking: asyncio.Task[None] | None) -> None:
-        # A mark that is still on its way would arrive after it had been taken away.
-        if marking is not None:
-            await asyncio.wait((marking,))
-        await self.wire.unreact(message.channel, message.ts, ENVELOPE)
+        self.spawn(self._marks.take(Mark(message.channel, message.ts, ENVELOPE)))
 
     def mark_read(self, message_id: str) -> None:
         """👀: the model has the message before it. What a module handed to the loop has an id of another form."""
         match message_id.split(":"):
             case [_team, channel, ts]:
-                self.spawn(self.wire.react(channel, ts, EYES))
+                self._marks.forget(Mark(channel, ts, ENVELOPE))  # to say that it will be read is too late
+                self.spawn(self._marks.put(Mark(channel, ts, EYES), message_id))
+
+    async def mark_working(self, message: Message, confirm: Callable[[], Awaitable[None]]) -> None:
+        """⏳: a run has begun with the message. Where there are many, the status message alone says so.
+
+        Raises:
+            SlackCallFailed: Slack did not take it.
+        """
+        mark = Mark(message.channel, message.ts, HOURGLASS)
+        if len(self._hourglasses) < _MOST_HOURGLASSES:
+            self._hourglasses.add(mark)
+            if not await self._marks.put(mark, message.place.conversation_id, confirm):
+                self._hourglasses.discard(mark)
+
+    async def unmark_working(self, message: Message, *, by_another: bool) -> None:
+        """The run that began with the message is over. One that began in another process may have been marked there.
+
+        Raises:
+            SlackCallFailed: Slack did not do it.
+        """
+        mark = Mark(message.channel, message.ts, HOURGLASS)
+        if by_another or mark in self._hourglasses:
+            await self.wire.insisting(lambda: self._marks.take(mark))
+            self._hourglasses.discard(mark)
 
     def tell(self, message: Message, text: str) -> None:
         """Answer a message that starts no run and goes into none."""
-        self.spawn(self.wire.post(message.place, text, f"{message.id}:reply"))
+        self.spawn(self.wire.post(message.place, Content(text), f"{message.id}:reply"))
 
     async def told(self, message: Message, text: str) -> None:
         """Answer such a message, unless a process that is dead has done so, and wait for Slack to have the answer."""
-        await best_effort(self.wire.post(message.place, text, f"{message.id}:reply", in_doubt=True))
+        await best_effort(self.wire.post(message.place, Content(text), f"{message.id}:reply", in_doubt=True))
 
 
 async def _beside(call: Coroutine[Any, Any, object]) -> None:

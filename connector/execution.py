@@ -45,7 +45,7 @@ class Execution:
         self.record = record
         self.instance = instance
         self.place: Place = record.first.message.place
-        self.view = View(desk.wire, lease, record, instance.persona, self._keep_status)
+        self.view = View(desk, lease, record, instance.persona, self._keep_status)
         self.ending: Ending | None = None
         self._lease = lease
         self._inbox = inbox

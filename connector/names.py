@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from connector.outbound.wire import SlackCallFailed
+from connector.outbound.errors import SlackCallFailed
+from connector.outbound.scheduler import Turn, Urgency
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -56,7 +57,7 @@ class Names:
 
     async def _ask(self, user: str) -> str | None:
         try:
-            profile = (await self._wire.call("users.info", {"user": user}))["user"]
+            profile = (await self._wire.call("users.info", {"user": user}, Turn(Urgency.STATUS)))["user"]
         except (SlackCallFailed, KeyError) as e:
             log.info("slack.no_name", user=user, error=str(e))
             asyncio.get_running_loop().call_later(_ASK_AGAIN_S, self._asked.pop, user, None)

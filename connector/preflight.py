@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from connector.outbound.wire import SlackCallFailed
+from connector.outbound.errors import SlackCallFailed
+from connector.outbound.scheduler import Turn
 
 if TYPE_CHECKING:
     from connector.outbound.wire import Wire
@@ -81,7 +82,7 @@ async def preflight(api_url: str, bot: Wire, app: Wire) -> Identity:
 
 async def _tried(wire: Wire, method: str, kind: _Token) -> dict[str, Any]:
     try:
-        return await wire.call(method, {})
+        return await wire.call(method, {}, Turn())
     except SlackCallFailed as e:
         if e.error not in _TOKEN_ERRORS:
             raise

@@ -149,6 +149,26 @@ class Lease(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """So many calls at once, and so many a second from then on; what is not used is saved up to the burst."""
+
+    burst: float
+    per_s: float
+
+
+class Budget(Protocol):
+    """What is left of the calls that Slack allows an app in one workspace; all its processes share one."""
+
+    async def take(self, bucket: str, limit: Limit) -> float:
+        """Take one call out of a bucket: 0; where there is none in it, after how many seconds there may be."""
+        ...
+
+    async def pause(self, bucket: str, for_s: float) -> None:
+        """Let nobody take anything out of a bucket for so long: Slack has said so."""
+        ...
+
+
 class Runs(Protocol):
     """Keeps what people write, and says who acts on it: over all processes, one at a time in a conversation."""
 

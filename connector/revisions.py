@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from connector import phrases
-from connector.outbound.wire import SlackCallFailed
+from connector.outbound.errors import SlackCallFailed
 from connector.protocols import Changes, RunFailed
 
 if TYPE_CHECKING:

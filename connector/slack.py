@@ -22,14 +22,16 @@ from connector.desk import Desk, Workplace
 from connector.inbound.intake import Intake, NotNow
 from connector.inbound.routing import Router
 from connector.messages import deletion_of, edit_of, message_of, reaction_of
+from connector.outbound.scheduler import Scheduler
 from connector.outbound.wire import Wire
 from connector.preflight import ConnectionRefused, preflight
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
+    from connector.outbound.errors import SlackCallFailed
     from connector.preflight import Identity, SlackAccess
-    from connector.protocols import Instance, Runs, SessionManager
+    from connector.protocols import Budget, Instance, Runs, SessionManager
 
 log = structlog.get_logger(__name__)
 
@@ -42,38 +44,77 @@ _ANY_EVENT = re.compile(".*")
 
 
 @asynccontextmanager
-async def connected(
+async def connected(  # noqa: PLR0913 - what it joins
     access: SlackAccess,
     instances: Sequence[Instance],
     sessions: SessionManager,
     runs: Runs,
+    *,
     shutdown_grace_s: float = 10.0,
+    budget: Budget | None = None,
+    rate_scale: float = 1.0,
 ) -> AsyncIterator[None]:
     """Answer people in the workspace for as long as the context lasts.
 
-    At its end nothing more is taken in, and runs that are on are handed over within `shutdown_grace_s`.
+    At its end nothing more is taken in, and runs that are on are handed over within `shutdown_grace_s`. `budget` is
+    what is left of the calls that Slack allows, where others use it, too; `rate_scale` a factor on Slack's limits.
 
     Raises:
-        ConnectionRefused: at entry, when a token is wrong or Slack is out of reach.
+        ConnectionRefused: at entry, when a token is wrong or Slack is out of reach; later, when Slack does not let us
+            do anything any more.
     """
     # Without a limit of ours, one call that is never answered could hold everything for minutes.
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_CALL_WITHIN_S)) as http:
         # The SDK's own retries would send a post twice after a dropped connection.
         open_client = partial(AsyncWebClient, base_url=access.api_url, session=http, retry_handlers=[])
         client = open_client(access.bot_token)
-        wire = Wire(client)
-        identity = await preflight(access.api_url, wire, Wire(open_client(access.app_token)))
+        async with Scheduler("") as scheduler:
+            app_wire = Wire(open_client(access.app_token), scheduler)
+            identity = await preflight(access.api_url, Wire(client, scheduler), app_wire)
         router = Router(instances, runs, identity.team, identity.user)
-        async with Desk(wire) as desk:
-            workplace = Workplace(sessions, desk, router)
-            async with Conversations(workplace, runs, shutdown_grace_s) as conversations:
-                intake = Intake(workplace, runs, conversations, identity.user)
-                async with _listening(_app(open_client(), access, identity, intake), access, client):
-                    log.info("slack.connected", team=identity.team, bot_user=identity.user)
-                    try:
-                        yield
-                    finally:
-                        conversations.suspend()
+        async with Scheduler(identity.team, budget, rate_scale) as scheduler:
+            wire = Wire(client, scheduler)
+            async with _open(wire), Desk(wire) as desk:
+                workplace = Workplace(sessions, desk, router)
+                async with Conversations(workplace, runs, shutdown_grace_s) as conversations:
+                    intake = Intake(workplace, runs, conversations, identity.user)
+                    async with _listening(_app(open_client(), access, identity, intake), access, client):
+                        log.info("slack.connected", team=identity.team, bot_user=identity.user)
+                        try:
+                            yield
+                        finally:
+                            conversations.suspend()
+
+
+@asynccontextmanager
+async def _open(wire: Wire) -> AsyncIterator[None]:
+    """Let the body run for as long as Slack lets us do anything.
+
+    Raises:
+        ConnectionRefused: it does not any more.
+    """
+    body = asyncio.current_task()
+    refused: list[SlackCallFailed] = []
+
+    async def watch() -> None:
+        refused.append(await wire.closed())
+        if body is not None:
+            body.cancel()
+
+    watching = asyncio.create_task(watch())
+    try:
+        yield
+    except asyncio.CancelledError:
+        if not refused or body is None or body.uncancel():
+            raise
+    finally:
+        watching.cancel()
+    if refused:
+        log.critical("slack.closed", error=str(refused[0]))
+        raise ConnectionRefused(
+            f"Slack does not let us do anything any more ({refused[0]}). Look at the app's tokens and scopes, and "
+            "start the service again: what was on goes on."
+        )
 
 
 @asynccontextmanager

@@ -10,25 +10,28 @@ import structlog
 
 from connector import phrases
 from connector.activity import Activity
+from connector.outbound.content import Content
+from connector.outbound.errors import SlackCallFailed
 from connector.outbound.markdown import escape, markdown_to_slack, pieces
 from connector.outbound.outbox import Outbox
-from connector.outbound.wire import SlackCallFailed
+from connector.outbound.scheduler import NotNeeded, Turn, Urgency
 from connector.protocols import LeaseLost
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
     from typing import Any
 
-    from connector.outbound.wire import Wire
+    from connector.desk import Desk
     from connector.protocols import Lease, Persona
     from connector.run_record import RunRecord
 
 log = structlog.get_logger(__name__)
 
-HOURGLASS = "hourglass_flowing_sand"
 # How the key of a status message ends; before it stands the id of the run.
 STATUS_KEY = ":status"
 STATUS_SPACING_S = 2.0
+# How long the next run may wait for the traces of this one to go; what takes longer goes on beside it.
+_TIDY_WITHIN_S = 5.0
 # A run that goes on is seen to do so by one of these; one that was complete only ends.
 _AT_WORK = frozenset({"thinking", "tool:start", "retrying", "fallback", "compacting"})
 
@@ -41,20 +44,21 @@ class View:
 
     def __init__(
         self,
-        wire: Wire,
+        desk: Desk,
         lease: Lease,
         record: RunRecord,
         persona: Persona,
         keep_status: Callable[[str], Awaitable[None]],
     ) -> None:
         """`keep_status` is given the ts of the status message when Slack has told it."""
-        self._wire = wire
+        self._desk, self._wire = desk, desk.wire
         self._record = record
         self._place = record.first.message.place
+        self._turn = Turn(Urgency.STATUS, self._place.conversation_id, lambda: not self._is_over)
         self._goes_on = lease.claim.run is not None and lease.claim.run.get("id") == record.id
         self._lease = lease
         self._keep_status = keep_status
-        self._outbox = Outbox(wire, lease, self._place, record.id, persona)
+        self._outbox = Outbox(desk.wire, lease, self._place, record.id, persona)
         self._activity = Activity()
         self._shown = ""
         self._changed = asyncio.Event()
@@ -115,8 +119,7 @@ class View:
             await (self._pause() if self._is_suspended else self._take_away())
 
     async def _mark(self) -> None:
-        first_ts = self._record.first.message.ts
-        await best_effort(self._wire.react(self._place.channel, first_ts, HOURGLASS, self._lease.confirm))
+        await best_effort(self._desk.mark_working(self._record.first.message, self._lease.confirm))
 
     async def _open_status(self) -> None:
         ts, before = None, self._record.status_ts
@@ -124,6 +127,8 @@ class View:
             ts = before or await self._status()
         except LeaseLost:
             raise
+        except NotNeeded:
+            log.debug("status.not_needed")
         except Exception:  # a Slack handler's border: a run goes on without its status
             log.exception("status.not_posted", conversation=self._place.conversation_id)
         finally:
@@ -140,7 +145,7 @@ class View:
                 return ts
         if self._is_over:
             return None
-        return await self._wire.post(self._place, self._next_phrase(), key, confirm=self._lease.confirm)
+        return await self._wire.post(self._place, self._content(), key, turn=self._turn, confirm=self._lease.confirm)
 
     async def _update_status(self) -> None:
         # It also looks whether the run is over: a call that times out as it is cancelled loses the cancellation.
@@ -154,24 +159,29 @@ class View:
                     await self._changed.wait()
             if not self._is_over:
                 await self._lease.confirm()
-                await best_effort(self._wire.update(self._place.channel, ts, self._next_phrase()))
+                await best_effort(self._wire.update(self._place.channel, ts, self._content, self._turn))
 
-    def _next_phrase(self) -> str:
+    def _content(self) -> Content:
         self._shown = escape(self._activity.phrase())
         self._activity.told()
-        return self._shown
+        return Content(self._shown)
 
     async def _pause(self) -> None:
         if (ts := self._status_ts.result()) is not None:
-            await best_effort(self._wire.update(self._place.channel, ts, phrases.SUSPENDED))
+            await best_effort(
+                self._wire.update(self._place.channel, ts, lambda: Content(phrases.SUSPENDED), Turn(run=self._turn.run))
+            )
 
     async def _take_away(self) -> None:
-        """Nobody else would do it later: where Slack is away, wait for it."""
+        """Nobody else would do it later: where Slack is away or has no room, it is waited for, beside the next run."""
+        tidying = self._desk.spawn(self._tidy())
+        await asyncio.wait((tidying,), timeout=_TIDY_WITHIN_S)
+
+    async def _tidy(self) -> None:
         channel, ts = self._place.channel, self._status_ts.result()
         if ts is not None:
             await best_effort(self._wire.insisting(lambda: self._wire.delete(channel, ts)))
-        first_ts = self._record.first.message.ts
-        await best_effort(self._wire.insisting(lambda: self._wire.unreact(channel, first_ts, HOURGLASS)))
+        await self._desk.unmark_working(self._record.first.message, by_another=self._goes_on)
 
 
 async def best_effort(call: Coroutine[Any, Any, object]) -> None:
@@ -180,6 +190,8 @@ async def best_effort(call: Coroutine[Any, Any, object]) -> None:
         await call
     except LeaseLost:
         raise
+    except NotNeeded:
+        return
     except SlackCallFailed as e:
         log.warning("slack.call_failed", error=str(e))
     except Exception:  # a Slack handler's border: what decorates a run may not end it

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from connector import phrases
 from connector.inbox import Inbound
 from connector.messages import Place, is_stop_word, message_of
-from connector.outbound.wire import SlackCallFailed, key_of
+from connector.outbound.errors import SlackCallFailed
+from connector.outbound.wire import key_of
 from connector.protocols import Entry
 from connector.view import STATUS_KEY
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Self
 import structlog
 
 from connector import phrases
+from connector.outbound.content import Content
+from connector.outbound.errors import SlackCallFailed
 from connector.outbound.markdown import pieces
-from connector.outbound.wire import SlackCallFailed
 from connector.protocols import Changes, LeaseLost
 
 if TYPE_CHECKING:
@@ -124,7 +125,8 @@ class Outbox:
             nonlocal in_doubt
             was_in_doubt, in_doubt = in_doubt, True  # where it fails, it may have come through all the same
             confirm = self._lease.confirm
-            await self._wire.post(self._place, text, key, persona, in_doubt=was_in_doubt, confirm=confirm)
+            content = Content(text)
+            await self._wire.post(self._place, content, key, persona, in_doubt=was_in_doubt, confirm=confirm)
 
         try:
             await self._wire.insisting(send)

@@ -1,15 +1,18 @@
-"""Calls to Slack's Web API, with what each of its errors means for us."""
+"""Calls to Slack's Web API: each in its turn, made again where that may help, and a post never twice."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import aiohttp
 import structlog
 from slack_sdk.errors import SlackApiError
+
+from connector.outbound.errors import LIMITED, NO_ANSWER, SlackCallFailed, Verdict, failure
+from connector.outbound.scheduler import Turn, Urgency
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -17,8 +20,11 @@ if TYPE_CHECKING:
     from slack_sdk.web.async_client import AsyncWebClient
 
     from connector.messages import Place
+    from connector.outbound.content import Content
+    from connector.outbound.scheduler import Scheduler
     from connector.protocols import Persona
 
+    Arguments = dict[str, Any]
     Look = Callable[[], Awaitable[dict[str, Any] | None]]
     Confirm = Callable[[], Awaitable[None]]
 
@@ -30,45 +36,23 @@ _ATTEMPTS = 4
 _BACKOFF_S = 0.5
 # Slack says how long to wait, so a rate limit is no failed attempt; but nobody waits for ever.
 _RATE_LIMITS = 30
-_LIMITED = "ratelimited"
-_NO_ANSWER = "no_answer"
-_TRANSIENT = frozenset({_LIMITED, _NO_ANSWER, "service_unavailable", "fatal_error", "internal_error"})
-_SERVER_ERROR = 500
+_PAUSE_AFTER_LIMIT_S = 1.0
 _PAGE = 200
 # Between two rounds of attempts, where a call must be made some time: it doubles from the first to the second.
 _PAUSE_S = (2.0, 30.0)
 POST_EVENT = "amplifier_post"
 
 
-class SlackCallFailed(Exception):  # noqa: N818 - says what happened, as its siblings do
-    """Slack did not do what it was asked to.
-
-    Attributes:
-        error: Slack's own word for why; `no_answer` where Slack did not answer, or something else did in its place.
-        retry_after_s: how long Slack asks us to wait.
-    """
-
-    def __init__(self, method: str, error: str, retry_after_s: float | None = None) -> None:
-        super().__init__(f"{method}: {error}")
-        self.error = error
-        self.retry_after_s = retry_after_s
-
-    @property
-    def is_passing(self) -> bool:
-        """Whether the same may be possible later: Slack was busy or away."""
-        return self.error in _TRANSIENT
-
-
 @dataclass(frozen=True, slots=True)
-class _Sending:
+class Sending:
     """What is asked around a call: `look` finds out whether it has happened, and `confirm` whether to send it.
 
-    One without `look` may happen twice.
+    One without `look` may happen twice. One that is `in_doubt` may have happened already.
     """
 
-    look: Look | None
-    in_doubt: bool
-    confirm: Confirm | None
+    look: Look | None = None
+    in_doubt: bool = False
+    confirm: Confirm | None = None
 
 
 class Wire:
@@ -76,18 +60,29 @@ class Wire:
 
     What is safe to repeat is repeated after a passing failure. A post is not: after a doubtful failure the thread is
     searched for it first, by the key in its metadata.
+
+    Args:
+        client: what speaks to Slack, without retries of its own.
+        scheduler: who says when.
     """
 
-    def __init__(self, client: AsyncWebClient) -> None:
+    def __init__(self, client: AsyncWebClient, scheduler: Scheduler) -> None:
         self._client = client
+        self._scheduler = scheduler
+        self._closed_by: asyncio.Future[SlackCallFailed] = asyncio.get_running_loop().create_future()
+
+    async def closed(self) -> SlackCallFailed:
+        """Why we may do nothing in this workspace any more, once that is so."""
+        return await asyncio.shield(self._closed_by)
 
     async def post(  # noqa: PLR0913 - what a post consists of
         self,
         place: Place,
-        text: str,
+        content: Content,
         key: str,
         persona: Persona | None = None,
         *,
+        turn: Turn | None = None,
         in_doubt: bool = False,
         confirm: Confirm | None = None,
     ) -> str:
@@ -97,9 +92,10 @@ class Wire:
         `confirm` is awaited right before each time that it is sent, and what it raises keeps it from that. It is asked
         again afterwards: a process that stood still in between may not have been the only one to post.
         """
-        arguments: dict[str, Any] = {
+        turn = turn or Turn(run=place.conversation_id)
+        arguments: Arguments = {
             "channel": place.channel,
-            "text": text,
+            **content.arguments(),
             "unfurl_links": False,
             "unfurl_media": False,
             "metadata": json.dumps({"event_type": POST_EVENT, "event_payload": {"key": key}}),
@@ -108,8 +104,8 @@ class Wire:
             arguments["thread_ts"] = place.thread_ts
         if persona is not None:
             arguments |= {"username": persona.name, "icon_emoji": persona.emoji}
-        sending = _Sending(lambda: self._find(place, key), in_doubt, confirm)
-        response = await self.call("chat.postMessage", arguments, once=sending)
+        once = Sending(lambda: self._find(place, key), in_doubt, confirm)
+        response = await self.call("chat.postMessage", arguments, turn, once=once)
         ts = str(response["ts"])
         # Where the thread's root is gone, Slack posts to the channel instead: that is undone.
         if place.thread_ts is not None and "thread_ts" not in response.get("message", {}):
@@ -134,6 +130,8 @@ class Wire:
     async def insisting(call: Callable[[], Awaitable[T]]) -> T:
         """What a call gives, made again for as long as Slack is away.
 
+        Where the workspace is closed to us the process is about to end: the call is for whoever comes after it.
+
         Raises:
             SlackCallFailed: Slack refused.
         """
@@ -142,85 +140,113 @@ class Wire:
             try:
                 return await call()
             except SlackCallFailed as e:
-                if not e.is_passing:
+                if e.verdict not in (Verdict.PASSING, Verdict.WORKSPACE_CLOSED):
                     raise
                 log.warning("slack.away", error=str(e), again_in_s=pause_s)
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, _PAUSE_S[1])
 
-    async def update(self, channel: str, ts: str, text: str) -> None:
-        await self.call("chat.update", {"channel": channel, "ts": ts, "text": text, "parse": "none"})
+    async def update(self, channel: str, ts: str, compose: Callable[[], Content], turn: Turn) -> None:
+        """Edit a message. What it says is composed when its turn has come: the latest wins."""
+        await self.call(
+            "chat.update",
+            lambda: {"channel": channel, "ts": ts, **compose().arguments(), "parse": "none"},
+            replace(turn, urgency=Urgency.STATUS),
+        )
 
     async def delete(self, channel: str, ts: str) -> None:
-        await self.call("chat.delete", {"channel": channel, "ts": ts}, done=("message_not_found",))
+        arguments = {"channel": channel, "ts": ts}
+        await self.call("chat.delete", arguments, Turn(Urgency.STATUS), done=("message_not_found",))
 
-    async def react(self, channel: str, ts: str, name: str, confirm: Confirm | None = None) -> None:
+    async def react(self, channel: str, ts: str, name: str, turn: Turn, confirm: Confirm | None = None) -> None:
         """Put an emoji on a message; `confirm` as in `post`."""
         arguments = {"channel": channel, "timestamp": ts, "name": name}
-        sending = _Sending(None, in_doubt=False, confirm=confirm)
-        await self.call("reactions.add", arguments, done=("already_reacted", "message_not_found"), once=sending)
+        done = ("already_reacted", "message_not_found")
+        turn = replace(turn, urgency=Urgency.MARK)
+        await self.call("reactions.add", arguments, turn, done=done, once=Sending(confirm=confirm))
 
     async def unreact(self, channel: str, ts: str, name: str) -> None:
         arguments = {"channel": channel, "timestamp": ts, "name": name}
-        await self.call("reactions.remove", arguments, done=("no_reaction", "message_not_found"))
+        done = ("no_reaction", "message_not_found")
+        await self.call("reactions.remove", arguments, Turn(Urgency.MARK), done=done)
 
     async def call(
         self,
         method: str,
-        arguments: dict[str, Any],
+        arguments: Arguments | Callable[[], Arguments],
+        turn: Turn,
         done: tuple[str, ...] = (),
-        once: _Sending | None = None,
+        once: Sending | None = None,
     ) -> dict[str, Any]:
-        """Call a method, again after a failure that may pass.
+        """Call a method when its turn has come, again after a failure that may pass.
 
         `done` are the errors that say that there is nothing left to do. Without `once` the call is one that may happen
         twice.
 
         Raises:
             SlackCallFailed: Slack refused, or did not answer several times.
+            NotNeeded: it was not wanted any more when its turn had come.
         """
         failed = limited = 0
-        in_doubt = once is not None and once.in_doubt
+        once = once or Sending()
         while True:
             try:
-                return await self._attempt(method, arguments, once, in_doubt=in_doubt, send=failed < _ATTEMPTS)
+                return await self._attempt(method, arguments, turn, once, send=failed < _ATTEMPTS)
             except SlackCallFailed as e:
                 if e.error in done:
                     return {}
-                in_doubt = in_doubt or e.error != _LIMITED
-                limited, failed = (limited + 1, failed) if e.error == _LIMITED else (limited, failed + 1)
+                once = replace(once, in_doubt=once.in_doubt or e.error != LIMITED)
+                limited, failed = (limited + 1, failed) if e.error == LIMITED else (limited, failed + 1)
                 # One round more than there are attempts: the last one may have happened, too.
-                last = _ATTEMPTS + (1 if once is not None and once.look is not None else 0)
-                if e.error not in _TRANSIENT or failed >= last or limited > _RATE_LIMITS:
+                last = _ATTEMPTS + (1 if once.look is not None else 0)
+                if not e.is_passing or failed >= last or limited > _RATE_LIMITS:
+                    self._note(e)
                     raise
-                delay_s = _BACKOFF_S * 2 ** max(failed - 1, 0) if e.retry_after_s is None else e.retry_after_s
-                log.info("slack.retry", method=method, error=e.error, delay_s=delay_s)
-            await asyncio.sleep(delay_s)
+                log.info("slack.retry", method=method, error=e.error, retry_after_s=e.retry_after_s)
+                if e.error != LIMITED:
+                    await asyncio.sleep(_BACKOFF_S * 2 ** (failed - 1))
 
     async def _attempt(
-        self, method: str, arguments: dict[str, Any], once: _Sending | None, *, in_doubt: bool, send: bool
+        self,
+        method: str,
+        arguments: Arguments | Callable[[], Arguments],
+        turn: Turn,
+        once: Sending,
+        *,
+        send: bool,
     ) -> dict[str, Any]:
         """Look whether it has happened, where that is in doubt; else do it, if it may still be tried."""
-        if once is not None and once.look is not None and in_doubt and (there := await once.look()):
+        if once.look is not None and once.in_doubt and (there := await once.look()):
             return there
         if not send:
-            raise SlackCallFailed(method, _NO_ANSWER)
-        if once is not None and once.confirm is not None:
+            raise SlackCallFailed(method, NO_ANSWER)
+        channel = "" if callable(arguments) else str(arguments.get("channel", ""))
+        await self._scheduler.wait(method, channel, turn)
+        if once.confirm is not None:
             await once.confirm()
-        return await self._once(method, arguments)
+        try:
+            return await self._once(method, arguments() if callable(arguments) else arguments)
+        except SlackCallFailed as e:
+            if e.error == LIMITED:
+                await self._scheduler.pause(method, channel, e.retry_after_s or _PAUSE_AFTER_LIMIT_S)
+            raise
 
-    async def _once(self, method: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    def _note(self, failed: SlackCallFailed) -> None:
+        if failed.verdict is Verdict.WORKSPACE_CLOSED and not self._closed_by.done():
+            self._closed_by.set_result(failed)
+
+    async def _once(self, method: str, arguments: Arguments) -> dict[str, Any]:
         try:
             response = await self._client.api_call(method, data=arguments)
         except SlackApiError as e:
-            raise _failure(method, e) from e
+            raise failure(method, e) from e
         except (aiohttp.ClientError, TimeoutError, OSError) as e:
-            raise SlackCallFailed(method, _NO_ANSWER) from e
+            raise SlackCallFailed(method, NO_ANSWER) from e
         except (AttributeError, TypeError, ValueError) as e:
             # How the SDK fails on an answer that is not Slack's: a gateway's page, or half a body.
-            raise SlackCallFailed(method, _NO_ANSWER) from e
+            raise SlackCallFailed(method, NO_ANSWER) from e
         if not isinstance(response.data, dict):
-            raise SlackCallFailed(method, _NO_ANSWER)
+            raise SlackCallFailed(method, NO_ANSWER)
         return response.data
 
     async def messages(self, place: Place) -> AsyncIterator[dict[str, Any]]:
@@ -230,7 +256,7 @@ class Wire:
         if place.thread_ts is not None:
             method, arguments["ts"] = "conversations.replies", place.thread_ts
         while True:
-            page = await self.call(method, arguments)
+            page = await self.call(method, arguments, Turn(run=place.conversation_id))
             for message in page["messages"]:
                 yield message
             arguments["cursor"] = (page.get("response_metadata") or {}).get("next_cursor")
@@ -245,7 +271,7 @@ class Wire:
     async def message(self, channel: str, ts: str) -> dict[str, Any] | None:
         """A message, with its metadata; `None` where it is gone."""
         arguments = {"channel": channel, "ts": ts, "include_all_metadata": True, "limit": 1}
-        page = await self.call("conversations.replies", arguments, done=("thread_not_found",))
+        page = await self.call("conversations.replies", arguments, Turn(), done=("thread_not_found",))
         return next((each for each in page.get("messages", ()) if each.get("ts") == ts), None)
 
     async def _find(self, place: Place, key: str) -> dict[str, Any] | None:
@@ -261,22 +287,3 @@ def key_of(message: dict[str, Any]) -> str:
     metadata = message.get("metadata") or {}
     is_ours = metadata.get("event_type") == POST_EVENT
     return str(metadata.get("event_payload", {}).get("key", "")) if is_ours else ""
-
-
-def _failure(method: str, error: SlackApiError) -> SlackCallFailed:
-    response: Any = error.response
-    data = getattr(response, "data", None)
-    status = getattr(response, "status_code", _SERVER_ERROR)
-    if not isinstance(data, dict) or status >= _SERVER_ERROR:
-        return SlackCallFailed(method, _NO_ANSWER)
-    word = str(data.get("error") or _NO_ANSWER)
-    if word != _LIMITED:
-        return SlackCallFailed(method, word)
-    return SlackCallFailed(method, word, _seconds(response.headers.get("Retry-After")))
-
-
-def _seconds(header: str | None) -> float | None:
-    try:
-        return float(header) if header is not None else None
-    except ValueError:
-        return None

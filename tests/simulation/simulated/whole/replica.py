@@ -11,6 +11,7 @@ from connector.conversations import Conversations
 from connector.desk import Desk, Workplace
 from connector.inbound.intake import Intake
 from connector.inbound.routing import Router
+from connector.outbound.scheduler import Scheduler
 from connector.protocols import Instance, Persona
 from connector.slack import _dispatch
 from service.config import InstanceConfig, ModuleConfig, PersonaConfig
@@ -83,7 +84,7 @@ class Replica:
         ground, parts = self._ground, self._ground.parts
         run_store, log_store = await ground.stores.doors(self.number)
         patience = Patience()
-        wire = parts.wire(cast("Any", Web(ground.scene, ground.slack, self.number)))
+        client = cast("Any", Web(ground.scene, ground.slack, self.number))
         router = Router(_NAMED, runs := Runs(run_store, f"process {self.number}", ground.lease_s, patience), TEAM, BOT)
         async with (
             runs,
@@ -94,7 +95,8 @@ class Replica:
                 PatientStore(log_store, patience),
                 ground.idle_evict_s,
             ) as sessions,
-            Desk(wire) as desk,
+            Scheduler(TEAM) as scheduler,
+            Desk(parts.wire(client, scheduler)) as desk,
             Conversations(
                 workplace := Workplace(sessions, desk, router), runs, ground.shutdown_grace_s
             ) as conversations,

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from connector.messages import Place
+    from connector.outbound.content import Content
     from connector.protocols import Persona
     from orchestrator_interactive.interactions.records import Key
     from orchestrator_interactive.kernel import AmplifierSession
@@ -52,22 +53,26 @@ class ReadsInSecret(Wire):
 class PostsNothing(Wire):
     """Takes texts for posted."""
 
-    async def post(self, place: Place, text: str, key: str, persona: Persona | None = None, **options: Any) -> str:
-        return "1.0" if persona else await super().post(place, text, key, persona, **options)
+    async def post(
+        self, place: Place, content: Content, key: str, persona: Persona | None = None, **options: Any
+    ) -> str:
+        return "1.0" if persona else await super().post(place, content, key, persona, **options)
 
 
 class PostsTheNewestFirst(Wire):
     """Lets a text wait until another one has been posted."""
 
-    async def post(self, place: Place, text: str, key: str, persona: Persona | None = None, **options: Any) -> str:
+    async def post(
+        self, place: Place, content: Content, key: str, persona: Persona | None = None, **options: Any
+    ) -> str:
         if persona is not None and ":1:" in key:
             key = f"{key}!"
-            asyncio.get_running_loop().call_later(8, self._post_later, place, text, key, persona)
+            asyncio.get_running_loop().call_later(8, self._post_later, place, content, key, persona)
             return "1.0"
-        return await super().post(place, text, key, persona, **options)
+        return await super().post(place, content, key, persona, **options)
 
-    def _post_later(self, place: Place, text: str, key: str, persona: Persona) -> None:
-        self._later = asyncio.ensure_future(super().post(place, text, key, persona))
+    def _post_later(self, place: Place, content: Content, key: str, persona: Persona) -> None:
+        self._later = asyncio.ensure_future(super().post(place, content, key, persona))
 
 
 class LooksHarmless(Tool):

@@ -1,0 +1,28 @@
+"""How long to wait before something is tried again."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_DOUBLINGS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Twice as long each time, up to a limit; between half of it and all of it, so that many do not come at once."""
+
+    first_s: float
+    longest_s: float
+    chance: Callable[[], float] = random.random
+
+    def delay_s(self, failures: int) -> float:
+        """Seconds to wait after so many failures in a row."""
+        if failures < 1:
+            return 0.0
+        full_s = min(self.first_s * 2 ** min(failures - 1, _DOUBLINGS), self.longest_s)
+        return full_s * (0.5 + self.chance() / 2)

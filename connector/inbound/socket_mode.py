@@ -1,0 +1,229 @@
+"""Socket Mode: several connections to Slack, of which some may come and go while events go on coming in."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any, Self
+
+import aiohttp
+import structlog
+
+from connector.access import ConnectionRefused
+from connector.inbound.connection import Connection, NotOpened, Pace
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from types import TracebackType
+
+    from connector.inbound.connection import Envelope
+    from connector.inbound.reception import Reply
+
+log = structlog.get_logger(__name__)
+
+_CONNECT_WITHIN_S = 20.0
+# The clocks that tell how long the machine has slept are not read at the same instant.
+_SLEPT_S = 1.0
+_SWITCHED_OFF = "link_disabled"
+_TOO_MANY = "too_many_websockets"
+# What says that Slack wants no connection: to ask again at once would not help.
+_REFUSALS = frozenset({_SWITCHED_OFF, _TOO_MANY, "socket_mode_not_enabled", "no_permission", "missing_scope"})
+_REFUSALS |= {"invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired"}
+_SENTENCES = {
+    _SWITCHED_OFF: "Socket Mode is switched off. Switch it on, on your app's page at api.slack.com/apps.",
+    _TOO_MANY: "The app has as many connections as Slack allows (10): others of its processes hold them.",
+}
+
+
+def slept_s() -> float:
+    """How long the machine has slept since it was started, where that can be told."""
+    boot = getattr(time, "CLOCK_BOOTTIME", None)
+    return 0.0 if boot is None else time.clock_gettime(boot) - time.clock_gettime(time.CLOCK_MONOTONIC)
+
+
+class SocketMode:
+    """Keeps connections open for as long as the context lasts, and has every envelope received.
+
+    One that is to be replaced is heard until after the next one has said hello. An envelope is acknowledged when it has
+    been received with status 200, and not before; if its connection is gone by then, on another one.
+
+    Args:
+        http: the session of all calls.
+        url: asks Slack where to connect to; an address is good for one connection.
+        receive: what is done with the payload of an envelope.
+        slots: as many as may be received at once. While there is none, nothing is read.
+    """
+
+    def __init__(  # noqa: PLR0913 - what it stands between
+        self,
+        http: aiohttp.ClientSession,
+        url: Callable[[], Awaitable[str]],
+        receive: Callable[[dict[str, Any]], Awaitable[Reply]],
+        slots: asyncio.Semaphore,
+        *,
+        pace: Pace | None = None,
+        proxy: str | None = None,
+        slept_s: Callable[[], float] = slept_s,
+    ) -> None:
+        self.opened = 0
+        self._http = http
+        self._url = url
+        self._receive = receive
+        self._slots = slots
+        self._pace = pace or Pace()
+        self._proxy = proxy
+        self._slept_s = slept_s
+        self._connections: list[Connection] = []
+        self._at_work: set[asyncio.Task[None]] = set()
+        self._is_reached = asyncio.Event()
+        self._why_not = ""
+        self._is_told: set[str] = set()
+        self._tasks = asyncio.TaskGroup()
+        self._working: asyncio.Task[None] | None = None
+
+    @property
+    def connections(self) -> int:
+        """How many are open just now."""
+        return len(self._connections)
+
+    async def __aenter__(self) -> Self:
+        """Return when the first connection has said hello.
+
+        Raises:
+            ConnectionRefused: none does.
+        """
+        self._working = asyncio.create_task(self._work())
+        try:
+            async with asyncio.timeout(_CONNECT_WITHIN_S):
+                await self._is_reached.wait()
+        except TimeoutError as e:
+            await self._end()
+            raise ConnectionRefused(self._refusal()) from e
+        except BaseException:
+            await self._end()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Let what is at work come to its end, for a moment: what is not acknowledged comes again, elsewhere."""
+        if self._at_work:
+            await asyncio.wait(self._at_work, timeout=self._pace.drain_within_s)
+        await self._end()
+
+    async def _end(self) -> None:
+        if self._working is not None:
+            self._working.cancel()
+            await asyncio.wait((self._working,))
+
+    def _refusal(self) -> str:
+        sentence = _SENTENCES.get(self._why_not)
+        if sentence is not None:
+            return f"Slack lets nobody connect. {sentence}"
+        return (
+            f"Slack answers, but its Socket Mode connection cannot be opened ({self._why_not or 'no answer'}). "
+            "Check that the network lets WebSockets (wss) through."
+        )
+
+    async def _work(self) -> None:
+        async with self._tasks:
+            for _ in range(self._pace.connections):
+                self._tasks.create_task(self._keep())
+            self._tasks.create_task(self._notice_sleep())
+
+    async def _keep(self) -> None:
+        """Keep one connection open, and another one in its place when it leaves."""
+        failures, old = 0, None
+        while True:
+            try:
+                connection = await self._reach()
+            except NotOpened as e:
+                failures += 1
+                await self._pause(e.why, failures, e.retry_after_s)
+                continue
+            if old is not None:
+                self._tasks.create_task(self._retire(old))
+            self._tasks.create_task(self._serve(connection))
+            await connection.leaving.wait()
+            old = connection
+            failures = 0 if connection.has_lived and connection.why not in _REFUSALS else failures + 1
+            await self._pause(connection.why, failures)
+
+    async def _reach(self) -> Connection:
+        """A connection that Slack has greeted.
+
+        Raises:
+            NotOpened: Slack cannot be reached, or does not want one.
+        """
+        try:
+            async with asyncio.timeout(self._pace.hello_within_s):
+                connection = await Connection.opened(self._http, await self._url(), self._proxy, self._pace)
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as e:
+            raise NotOpened(str(e) or type(e).__name__) from e
+        self.opened += 1
+        self._connections.append(connection)
+        self._is_told.clear()
+        self._is_reached.set()
+        log.info("socket.opened", connections=self.connections)
+        return connection
+
+    async def _pause(self, why: str, failures: int, retry_after_s: float | None = None) -> None:
+        """Say why there is no connection, or another one, and wait as long as is good for that."""
+        self._why_not = why
+        backoff = self._pace.refused if why in _REFUSALS else self._pace.retry
+        delay_s = max(backoff.delay_s(failures), retry_after_s or 0.0)
+        if why in _SENTENCES:
+            if why not in self._is_told:
+                log.error("socket.refused", why=why, hint=_SENTENCES[why], connections=self.connections)
+            self._is_told.add(why)
+        else:
+            log.info("socket.reconnects", why=why, in_s=round(delay_s, 2), connections=self.connections)
+        await asyncio.sleep(delay_s)
+
+    async def _serve(self, connection: Connection) -> None:
+        try:
+            await connection.listen(lambda envelope: self._take(connection, envelope))
+        finally:
+            self._connections.remove(connection)
+            await connection.close()
+
+    async def _retire(self, connection: Connection) -> None:
+        """Hear out one that another has taken the place of."""
+        await asyncio.wait((ended := asyncio.ensure_future(connection.ended.wait()),), timeout=self._pace.linger_s)
+        ended.cancel()
+        await connection.close()
+
+    async def _notice_sleep(self) -> None:
+        """After the machine has slept, the other side of every connection may have gone without a word."""
+        before_s = self._slept_s()
+        while True:
+            await asyncio.sleep(self._pace.look_s)
+            now_s = self._slept_s()
+            if now_s - before_s > _SLEPT_S:
+                log.info("socket.machine_slept", for_s=round(now_s - before_s))
+                for connection in self._connections:
+                    connection.leave("suspended")
+            before_s = now_s
+
+    async def _take(self, connection: Connection, envelope: Envelope) -> None:
+        await self._slots.acquire()
+        working = self._tasks.create_task(self._handle(connection, envelope))
+        self._at_work.add(working)
+        working.add_done_callback(self._at_work.discard)
+        working.add_done_callback(lambda _: self._slots.release())
+
+    async def _handle(self, connection: Connection, envelope: Envelope) -> None:
+        if not isinstance(envelope.payload, dict):
+            log.warning("socket.no_payload", envelope=envelope.id)
+            await self._send(connection, envelope.ack(None))
+            return
+        reply = await self._receive(envelope.payload)
+        if reply.status == 200:
+            await self._send(connection, envelope.ack(reply.payload))
+
+    async def _send(self, connection: Connection, text: str) -> None:
+        """Where the connection is gone, another one will do: Slack knows an envelope by its id."""
+        for each in (connection, *reversed(self._connections)):
+            if await each.send(text):
+                return

@@ -1,0 +1,126 @@
+"""What Slack's errors mean for us: by what is to be done about them."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from slack_sdk.errors import SlackApiError
+
+LIMITED = "ratelimited"
+NO_ANSWER = "no_answer"
+_SERVER_ERROR = 500
+
+
+class Verdict(Enum):
+    """What an error says about trying on."""
+
+    PASSING = "it may be possible later: Slack is busy or away"
+    GONE = "this message cannot be changed (any more)"
+    TOO_MUCH = "Slack takes it in another form: shorter, or as plain text"
+    CONVERSATION_CLOSED = "we may not write here"
+    WORKSPACE_CLOSED = "we may do nothing at all"
+    UNAVAILABLE = "this workspace has not got that, or has not allowed it to us"
+    REFUSED = "anything else"
+
+
+# https://docs.slack.dev/reference/methods, each method's page.
+_VERDICTS = {
+    Verdict.PASSING: (LIMITED, NO_ANSWER, "service_unavailable", "fatal_error", "internal_error", "request_timeout"),
+    Verdict.GONE: (
+        "message_not_found",
+        "cant_update_message",
+        "cant_delete_message",
+        "edit_window_closed",
+        "message_not_in_streaming_state",
+        "streaming_state_conflict",
+        "thread_locked",
+        "too_many_reactions",
+    ),
+    Verdict.TOO_MUCH: (
+        "invalid_blocks",
+        "invalid_blocks_format",
+        "markdown_text_conflict",
+        "msg_blocks_too_long",
+        "msg_too_long",
+    ),
+    Verdict.CONVERSATION_CLOSED: (
+        "cannot_reply_to_message",
+        "channel_not_found",
+        "is_archived",
+        "messages_tab_disabled",
+        "not_in_channel",
+        "restricted_action",
+        "restricted_action_non_threadable_channel",
+        "restricted_action_read_only_channel",
+        "restricted_action_thread_locked",
+        "restricted_action_thread_only_channel",
+    ),
+    Verdict.WORKSPACE_CLOSED: (
+        "account_inactive",
+        "invalid_auth",
+        "not_authed",
+        "token_expired",
+        "token_revoked",
+    ),
+    Verdict.UNAVAILABLE: (
+        "access_denied",
+        "feature_disabled",
+        "feature_not_enabled",
+        "missing_scope",
+        "no_permission",
+        "not_allowed_token_type",
+        "not_authorized",
+        "unknown_method",
+    ),
+}
+_BY_WORD = {word: verdict for verdict, words in _VERDICTS.items() for word in words}
+
+
+class SlackCallFailed(Exception):  # noqa: N818 - says what happened, as its siblings do
+    """Slack did not do what it was asked to.
+
+    Attributes:
+        method: what was called.
+        error: Slack's own word for why; `no_answer` where Slack did not answer, or something else did in its place.
+        retry_after_s: how long Slack asks us to wait.
+    """
+
+    def __init__(self, method: str, error: str, retry_after_s: float | None = None) -> None:
+        super().__init__(f"{method}: {error}")
+        self.method = method
+        self.error = error
+        self.retry_after_s = retry_after_s
+
+    @property
+    def verdict(self) -> Verdict:
+        """What it says about trying on. Who may not even post is of no use in a workspace."""
+        if self.error == "missing_scope" and self.method == "chat.postMessage":
+            return Verdict.WORKSPACE_CLOSED
+        return _BY_WORD.get(self.error, Verdict.REFUSED)
+
+    @property
+    def is_passing(self) -> bool:
+        """Whether the same may be possible later: Slack was busy or away."""
+        return self.verdict is Verdict.PASSING
+
+
+def failure(method: str, error: SlackApiError) -> SlackCallFailed:
+    """What an error of the SDK says."""
+    response: Any = error.response
+    data = getattr(response, "data", None)
+    status = getattr(response, "status_code", _SERVER_ERROR)
+    if not isinstance(data, dict) or status >= _SERVER_ERROR:
+        return SlackCallFailed(method, NO_ANSWER)
+    word = str(data.get("error") or NO_ANSWER)
+    if word != LIMITED:
+        return SlackCallFailed(method, word)
+    return SlackCallFailed(method, word, _seconds(response.headers.get("Retry-After")))
+
+
+def _seconds(header: str | None) -> float | None:
+    try:
+        return float(header) if header is not None else None
+    except ValueError:
+        return None

@@ -1,0 +1,56 @@
+"""How often Slack lets an app call each of its methods in one workspace, and how much of that we use."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from connector.protocols import Limit
+
+# Of what Slack allows in a minute: calls that left evenly may arrive closer together.
+_USED: Final = 0.94
+# What may come at once. A status is edited for as long as its run is on: it gets a steady share rather than a burst.
+_IN_BURSTS: Final = 0.5
+_STEADY: Final = 0.2
+
+
+def _per_minute(calls: float, at_once: float = _IN_BURSTS) -> Limit:
+    """In no minute are there more than the burst and what is added in that minute: together, less than `calls`."""
+    return Limit(calls * at_once, calls * (_USED - at_once) / 60)
+
+
+_SPECIAL = _per_minute(600)
+_TIER_4 = _per_minute(100)
+_TIER_3 = _per_minute(50)
+_TIER_2 = _per_minute(20)
+
+# Slack's tiers, https://docs.slack.dev/apis/web-api/rate-limits; a method that is not here is called as one of tier 2.
+_BY_METHOD: Final = {
+    "agents.sessions.rename": _TIER_3,
+    "agents.sessions.setStatus": _TIER_3,
+    "apps.connections.open": _SPECIAL,
+    "apps.manifest.export": _TIER_3,
+    "assistant.threads.setStatus": _SPECIAL,
+    "assistant.threads.setTitle": _TIER_4,
+    "auth.test": _SPECIAL,
+    "chat.delete": _TIER_3,
+    "chat.postEphemeral": _TIER_4,
+    "chat.postMessage": _per_minute(300, _STEADY),
+    "chat.update": _per_minute(50, _STEADY),
+    "conversations.history": _TIER_3,
+    "conversations.replies": _TIER_3,
+    "files.completeUploadExternal": _TIER_4,
+    "files.getUploadURLExternal": _TIER_4,
+    "reactions.add": _TIER_3,
+    "reactions.remove": _TIER_2,
+    "users.info": _TIER_4,
+}
+# About one message a second in a channel, and some at once.
+_POSTS_IN_A_CHANNEL: Final = Limit(4, 0.94)
+
+
+def limits_of(method: str, channel: str, scale: float) -> dict[str, Limit]:
+    """What a call needs room in: buckets with their limits, the narrowest first."""
+    buckets = {method: _BY_METHOD.get(method, _TIER_2)}
+    if method == "chat.postMessage":
+        buckets = {f"{method}:{channel}": _POSTS_IN_A_CHANNEL, **buckets}
+    return {name: Limit(limit.burst * scale, limit.per_s * scale) for name, limit in buckets.items()}
