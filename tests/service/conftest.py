@@ -1,8 +1,7 @@
-"""The stage of these tests, and the event loop in virtual time, which lies beside the simulation."""
+"""The stage of these tests."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -10,8 +9,6 @@ import pytest
 from stage import Stage
 
 from local_slack import LocalSlack
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "simulation"))
 
 
 @pytest.fixture

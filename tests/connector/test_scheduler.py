@@ -1,0 +1,155 @@
+"""Who may call Slack next, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from virtual_time import in_virtual_time
+
+from connector.outbound.limits import limits_of
+from connector.outbound.scheduler import NotNeeded, Scheduler, Turn, Urgency
+
+# What Slack allows in a minute.
+_TIERS = {"reactions.remove": 20, "chat.update": 50, "reactions.add": 50, "users.info": 100, "chat.postMessage": 300}
+_MINUTE_S = 60.0
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()
+
+
+class _Calls:
+    """Calls over one scheduler, and when their turns came."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.scheduler = scheduler
+        self.order: list[str] = []
+        self.at_s: defaultdict[str, list[float]] = defaultdict(list)
+
+    async def call(self, name: str, method: str, turn: Turn, channel: str = "C1") -> None:
+        await self.scheduler.wait(method, channel, turn)
+        self.order.append(name)
+        self.at_s[method].append(_now_s())
+
+
+async def _exhausted(calls: _Calls, method: str) -> None:
+    """Use up all that may go at once."""
+    for limit in limits_of(method, "C1", 1).values():
+        for _ in range(int(limit.burst)):
+            await calls.call("", method, Turn(), "C1")
+    calls.order.clear()
+
+
+def _most_in_a_minute(times_s: list[float]) -> int:
+    return max(sum(begin <= at_s < begin + _MINUTE_S for at_s in times_s) for begin in times_s)
+
+
+@pytest.mark.parametrize("method", _TIERS)
+@settings(max_examples=8, deadline=None)
+@given(gaps_s=st.lists(st.sampled_from([0.0, 0.0, 0.1, 1.0, 7.0]), min_size=1, max_size=150))
+def test_no_minute_has_more_calls_than_slack_allows(method, gaps_s):
+    @in_virtual_time
+    async def go():
+        async with Scheduler("T") as scheduler, asyncio.TaskGroup() as tasks:
+            calls = _Calls(scheduler)
+            for number, gap_s in enumerate(gaps_s):
+                tasks.create_task(calls.call("", method, Turn(run=str(number)), f"C{number}"))
+                await asyncio.sleep(gap_s)
+        assert len(calls.at_s[method]) == len(gaps_s)
+        assert _most_in_a_minute(calls.at_s[method]) <= _TIERS[method]
+
+    go()
+
+
+@in_virtual_time
+async def test_posts_in_one_channel_come_at_one_a_second_and_hold_no_other_channel_up():
+    async with Scheduler("T") as scheduler, asyncio.TaskGroup() as tasks:
+        calls = _Calls(scheduler)
+        for _ in range(24):
+            tasks.create_task(calls.call("busy", "chat.postMessage", Turn(), "C1"))
+        await asyncio.sleep(1)
+        await calls.call("other", "chat.postMessage", Turn(), "C2")
+        assert _now_s() == pytest.approx(1, abs=0.01)
+    assert 20 <= _now_s() < 24
+
+
+@in_virtual_time
+async def test_answers_go_before_statuses_and_those_before_marks_and_what_came_first_goes_first():
+    async with Scheduler("T") as scheduler:
+        calls = _Calls(scheduler)
+        await _exhausted(calls, "reactions.remove")
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(2):
+                for urgency in reversed(Urgency):
+                    turn = Turn(urgency, f"run {number}")
+                    tasks.create_task(calls.call(f"{urgency.name} {number}", "reactions.remove", turn))
+    assert calls.order == ["ANSWER 0", "ANSWER 1", "STATUS 0", "STATUS 1", "MARK 0", "MARK 1"]
+
+
+@in_virtual_time
+async def test_a_run_with_much_to_say_does_not_keep_the_others_waiting():
+    async with Scheduler("T") as scheduler:
+        calls = _Calls(scheduler)
+        await _exhausted(calls, "chat.update")
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(6):
+                tasks.create_task(calls.call("much", "chat.update", Turn(run="much")))
+            await asyncio.sleep(0.1)
+            for name in ("one", "two"):
+                tasks.create_task(calls.call(name, "chat.update", Turn(run=name)))
+    assert set(calls.order[:3]) == {"much", "one", "two"}
+
+
+@in_virtual_time
+async def test_what_is_not_needed_any_more_takes_no_turn():
+    needed = True
+    async with Scheduler("T") as scheduler:
+        calls = _Calls(scheduler)
+        await _exhausted(calls, "chat.update")
+        turn = Turn(Urgency.STATUS, "over", lambda: needed)
+        waiting = asyncio.create_task(calls.call("over", "chat.update", turn))
+        next_one = asyncio.create_task(calls.call("next", "chat.update", Turn(Urgency.STATUS, "next")))
+        await asyncio.sleep(0.1)
+        needed = False
+        with pytest.raises(NotNeeded):
+            await waiting
+        await next_one
+        assert calls.order == ["next"]
+        assert _now_s() < 2
+
+
+@in_virtual_time
+async def test_who_is_cancelled_while_he_waits_leaves_his_turn_to_the_next():
+    async with Scheduler("T") as scheduler:
+        calls = _Calls(scheduler)
+        await _exhausted(calls, "chat.update")
+        waiting = asyncio.create_task(calls.call("gone", "chat.update", Turn()))
+        next_one = asyncio.create_task(calls.call("next", "chat.update", Turn()))
+        await asyncio.sleep(0.1)
+        waiting.cancel()
+        await next_one
+        assert _now_s() < 2
+
+
+@in_virtual_time
+async def test_what_slack_asks_us_to_leave_alone_is_left_alone_for_so_long():
+    async with Scheduler("T") as scheduler:
+        calls = _Calls(scheduler)
+        await scheduler.pause("users.info", "", 30)
+        await calls.call("", "chat.update", Turn())
+        assert _now_s() == 0
+        await calls.call("", "users.info", Turn())
+        assert _now_s() == pytest.approx(30, abs=0.1)
+
+
+@in_virtual_time
+async def test_where_slack_has_granted_more_more_is_used():
+    async with Scheduler("T", scale=1000) as scheduler:
+        calls = _Calls(scheduler)
+        for _ in range(1000):
+            await calls.call("", "reactions.remove", Turn())
+        assert _now_s() == 0

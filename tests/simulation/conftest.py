@@ -1,8 +1,0 @@
-"""Puts what lies beside the tests within their reach."""
-
-from __future__ import annotations
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))
