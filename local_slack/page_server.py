@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from aiohttp import web
 
@@ -15,8 +16,10 @@ from .people import PersonToken
 from .wire import other_member
 
 if TYPE_CHECKING:
+    from .files import File
     from .messages import Channel
     from .people import Person
+    from .sessions import Session
     from .wire import Json
     from .workspace import Workspace
 
@@ -25,10 +28,11 @@ _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "X
 
 
 class PageServer:
-    """Serve the page of the workspace; owns the page's open event sockets."""
+    """Serve the page of the workspaces, of which the first is the default; owns the page's open event sockets."""
 
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
+    def __init__(self, *workspaces: Workspace) -> None:
+        self._workspaces = {workspace.directory.team.id: workspace for workspace in workspaces}
+        self._default = workspaces[0]
         self._sockets: set[web.WebSocketResponse] = set()
 
     def routes(self) -> list[web.RouteDef]:
@@ -36,6 +40,7 @@ class PageServer:
             web.get("/", self.index),
             web.get("/page/state.json", self.state),
             web.get("/page/events", self.events),
+            web.get("/page/files/{id}", self.download),
             web.get(r"/page/{path:[\w][\w./-]*}", self.file),
         ]
 
@@ -45,18 +50,29 @@ class PageServer:
     async def file(self, request: web.Request) -> web.StreamResponse:
         return _file(request.match_info["path"])
 
-    async def state(self, _request: web.Request) -> web.StreamResponse:
-        return web.json_response(state_json(self._workspace), headers=_HEADERS)
+    async def state(self, request: web.Request) -> web.StreamResponse:
+        """Show the workspace that the query names as ``team``."""
+        workspace = self._workspaces.get(request.query.get("team", ""), self._default)
+        teams = [_team_state(each) for each in self._workspaces.values()]
+        return web.json_response(state_json(workspace) | {"teams": teams}, headers=_HEADERS)
+
+    async def download(self, request: web.Request) -> web.StreamResponse:
+        """Give a file to a person who is in a channel where it was shared; a link cannot send the header of the API."""
+        workspace, person = self._seat(request)
+        file = workspace.file(request.match_info["id"])
+        if file is None or file.content is None or not _is_shown(file, person, workspace):
+            raise web.HTTPNotFound(text="there is no such file here\n", headers=_HEADERS)
+        disposition = f"attachment; filename*=UTF-8''{quote(file.name, safe='')}"
+        headers = {**_HEADERS, "Content-Disposition": disposition, "Content-Type": file.mimetype}
+        return web.Response(body=file.content, headers=headers)
 
     async def events(self, request: web.Request) -> web.StreamResponse:
-        credential = self._workspace.directory.credential(request.query.get("token", ""))
-        if not isinstance(credential, PersonToken):
-            return web.Response(status=401, text="a person's token is needed")
+        workspace, person = self._seat(request)
         socket = web.WebSocketResponse(heartbeat=30, timeout=1.0)
         await socket.prepare(request)
         self._sockets.add(socket)
         try:
-            await self._stream(socket, credential.member)
+            await self._stream(socket, workspace, person)
         finally:
             self._sockets.discard(socket)
         return socket
@@ -65,15 +81,23 @@ class PageServer:
         for socket in tuple(self._sockets):
             await socket.close()
 
-    async def _stream(self, socket: web.WebSocketResponse, person: Person) -> None:
+    def _seat(self, request: web.Request) -> tuple[Workspace, Person]:
+        """Tell by the token in the query who asks, and in which workspace."""
+        for workspace in self._workspaces.values():
+            credential = workspace.directory.credential(request.query.get("token", ""))
+            if isinstance(credential, PersonToken):
+                return workspace, credential.member
+        raise web.HTTPUnauthorized(text="a person's token is needed\n", headers=_HEADERS)
+
+    async def _stream(self, socket: web.WebSocketResponse, workspace: Workspace, person: Person) -> None:
         events: asyncio.Queue[Json] = asyncio.Queue()
 
         def heard(change: Change) -> None:
-            if sees(person, change, self._workspace):
-                events.put_nowait(event_of(change, self._workspace))
+            if sees(person, change, workspace):
+                events.put_nowait(event_of(change, workspace))
 
         events.put_nowait({"type": "hello"})
-        end = self._workspace.listen(heard)
+        end = workspace.listen(heard)
         try:
             async with asyncio.TaskGroup() as tasks:
                 writer = tasks.create_task(_write(socket, events))
@@ -108,11 +132,33 @@ def state_json(workspace: Workspace) -> Json:
         "online": workspace.bot_online,
     }
     return {
-        "team": {"id": directory.team.id, "name": directory.team.name},
+        "team": _team_state(workspace),
         "people": people,
         "bots": [bot_state],
         "channels": [_channel_state(channel, workspace) for channel in workspace.channels],
+        "sessions": [_session_state(session) for session in workspace.sessions],
     }
+
+
+def _team_state(workspace: Workspace) -> Json:
+    team = workspace.directory.team
+    return {"id": team.id, "name": team.name}
+
+
+def _session_state(session: Session) -> Json:
+    return {
+        "channel": session.channel,
+        "thread_ts": session.thread_ts,
+        "status": session.status,
+        "title": session.title,
+        "text": session.says,
+    }
+
+
+def _is_shown(file: File, person: Person, workspace: Workspace) -> bool:
+    seen = (channel for channel in workspace.channels if person.id in channel.members)
+    messages = (message for channel in seen for message in workspace.messages(channel.id))
+    return any(shared.id == file.id for message in messages for shared in message.files)
 
 
 def _channel_state(channel: Channel, workspace: Workspace) -> Json:

@@ -2,6 +2,7 @@
 export class Directory {
   constructor(state, me) {
     this.team = state.team;
+    this.teams = state.teams ?? [state.team];
     this.people = state.people;
     this.bots = state.bots.map((bot) => ({ ...bot, is_bot: true }));
     this.channels = state.channels;

@@ -7,6 +7,7 @@ const KEYS = [
   ["↑", "edit your last message (in an empty field)"],
   ["@", "mention; Tab or Enter takes the suggestion"],
   ["Ctrl K", "jump to a channel or a person (⌘K on a Mac)"],
+  ["Ctrl .", "faults and limits: what shall go wrong next"],
   ["↑ ↓", "walk through messages; Tab reaches their actions"],
   ["Esc", "close what is open"],
   ["?", "this sheet"],

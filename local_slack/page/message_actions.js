@@ -37,6 +37,11 @@ export class MessageActions {
     this.#showNotice("alert", h("span", {}, error.message), close);
   }
 
+  /** A new attempt makes the old failure untrue. */
+  forgetFailure() {
+    if (this.#notice.getAttribute("role") === "alert") this.#hideNotice();
+  }
+
   get canEdit() {
     return this.#isMine(this.#view.message) && this.#view.message.subtype !== "tombstone";
   }

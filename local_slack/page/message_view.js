@@ -1,7 +1,9 @@
 import { authorAvatar, userAvatar } from "./avatar.js";
+import { BlocksView } from "./blocks.js";
 import { ago, fullTime, timeOfDay } from "./clock.js";
 import { authorOf } from "./directory.js";
 import { calmMotion, h } from "./dom.js";
+import { fileRow } from "./file_row.js";
 import { MessageActions } from "./message_actions.js";
 import { render } from "./mrkdwn.js";
 import { Reactions } from "./reactions.js";
@@ -21,18 +23,21 @@ export class MessageView {
   #shownAuthor = null;
   #shownText = null;
   #shownSummary = null;
+  #blocks;
 
   constructor(session, channelId, inThread) {
     this.#session = session;
     this.#inThread = inThread;
     this.text = h("div", { class: "text", testid: "message-text" });
+    this.files = h("div", { class: "files" });
     this.gutter = h("div", { class: "gutter" });
     this.heading = h("div", { class: "heading" });
     this.below = h("div", { class: "below" });
     this.reactions = new Reactions(session, channelId, (error) => this.actions.fail(error));
-    this.body = h("div", { class: "body" }, this.heading, this.text, this.reactions.element, this.below);
+    this.body = h("div", { class: "body" }, this.heading, this.text, this.files, this.reactions.element, this.below);
     this.element = h("li", { class: "message", testid: "message", tabindex: "-1" }, this.gutter, this.body);
     this.actions = new MessageActions(session, channelId, this, inThread);
+    this.#blocks = new BlocksView(session, (action, control) => this.#press(channelId, action, control));
   }
 
   get message() {
@@ -74,13 +79,40 @@ export class MessageView {
 
   #showText(message, first) {
     const text = message.subtype === "tombstone" ? "This message was deleted." : textOf(message);
-    const key = `${text}\n${Boolean(message.edited)}`;
+    const blocks = message.subtype === "tombstone" ? [] : (message.blocks ?? []);
+    const key = JSON.stringify([text, Boolean(message.edited), blocks, message.files]);
     if (key === this.#shownText) return;
     this.#shownText = key;
-    this.text.replaceChildren(...render(text, this.#session.directory), ...files(message));
+    const fresh = blocks.length ? this.#showBlocks(blocks) : this.#showPlain(message, text);
+    this.files.replaceChildren(...(message.files ?? []).map((file) => fileRow(file, this.#session)));
+    if (!first && !calmMotion()) for (const each of fresh) each.animate([{ opacity: 0.6 }, { opacity: 1 }], { duration: 320, easing: "ease-out" });
+  }
+
+  #showBlocks(blocks) {
+    if (this.#blocks.element.parentElement !== this.text) this.text.replaceChildren(this.#blocks.element);
+    this.text.classList.remove("jumbo");
+    return this.#blocks.update(blocks);
+  }
+
+  #showPlain(message, text) {
+    this.text.replaceChildren(...render(text, this.#session.directory));
     this.text.classList.toggle("jumbo", isOnlyEmoji(this.text));
     if (message.edited && !authorOf(message, this.#session.directory).isApp) markEdited(this.text);
-    if (!first && !calmMotion()) this.text.animate([{ opacity: 0.35 }, { opacity: 1 }], { duration: 320, easing: "ease-out" });
+    return [this.text];
+  }
+
+  /** Tell the app; the control looks pressed until it has answered. */
+  async #press(channelId, action, control) {
+    if (control.ariaBusy === "true") return;
+    control.ariaBusy = "true";
+    this.actions.forgetFailure();
+    try {
+      await this.#session.press(channelId, this.#message.ts, action);
+    } catch (error) {
+      this.actions.fail(error);
+    } finally {
+      control.ariaBusy = null;
+    }
   }
 
   /** "3 replies · last reply 2 min ago" under a thread's root, in the channel. */
@@ -112,10 +144,6 @@ function markEdited(text) {
   const last = line.lastChild;
   if (last?.nodeType === Node.TEXT_NODE) last.textContent = last.textContent.trimEnd();
   line.append(h("span", { class: "edited", title: "This message was edited" }, " (edited)"));
-}
-
-function files(message) {
-  return (message.files ?? []).map((file) => h("div", { class: "file" }, file.title || file.name || "File"));
 }
 
 function isOnlyEmoji(element) {

@@ -38,7 +38,7 @@ export function plain(text, directory) {
   return holder.textContent.replace(/\s+/g, " ").trim();
 }
 
-function fence(code) {
+export function fence(code) {
   const text = unescaped(code.replace(/^\n/, "").replace(/\n$/, ""));
   const copy = async (event) => {
     const button = event.currentTarget;
@@ -107,11 +107,17 @@ function token({ 0: whole, groups }, directory) {
   if (groups.italic) return h("em", {}, inline(groups.italic, directory));
   if (groups.strike) return h("s", {}, inline(groups.strike, directory));
   if (groups.url) return link(unescaped(groups.url), unescaped(groups.url));
-  const emoji = emojiFor(groups.emoji);
-  return emoji ? h("span", { class: "emoji", role: "img", "aria-label": groups.emoji, title: `:${groups.emoji}:` }, emoji) : whole;
+  return emoji(groups.emoji) ?? whole;
 }
 
-function reference(inside, directory) {
+/** The picture of this name, or null. */
+export function emoji(name) {
+  const char = emojiFor(name);
+  return char && h("span", { class: "emoji", role: "img", "aria-label": name, title: `:${name}:` }, char);
+}
+
+/** What stands between angle brackets: a mention, a channel or a link. */
+export function reference(inside, directory) {
   const bar = inside.indexOf("|");
   const target = bar < 0 ? inside : inside.slice(0, bar);
   const label = bar < 0 ? null : unescaped(inside.slice(bar + 1));
@@ -129,18 +135,18 @@ function special(target, label) {
   return label ?? `@${kind}`;
 }
 
-function userMention(id, label, directory) {
+export function userMention(id, label, directory) {
   const user = directory.user(id);
   const mine = id === directory.me.id ? " mine" : "";
   return h("span", { class: `mention${mine}`, dataset: { user: id } }, `@${user?.name ?? label ?? id}`);
 }
 
-function channelMention(id, label, directory) {
+export function channelMention(id, label, directory) {
   return h("span", { class: "mention", dataset: { channel: id } }, `#${directory.channel(id)?.name ?? label ?? id}`);
 }
 
-/** Only web and mail addresses become links; anything else stays text. */
-function link(url, label) {
-  if (!/^(https?:\/\/|mailto:)/i.test(url)) return label === url ? `<${url}>` : `${label} (${url})`;
+/** Only web and mail addresses become links; anything else stays text. `label` is text or nodes. */
+export function link(url, label) {
+  if (!/^(https?:\/\/|mailto:)/i.test(url)) return label === url ? `<${url}>` : h("span", {}, label, ` (${url})`);
   return h("a", { href: url, target: "_blank", rel: "noopener noreferrer nofollow", title: url }, label);
 }

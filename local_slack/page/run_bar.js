@@ -1,9 +1,11 @@
+import { hasAction } from "./blocks.js";
 import { authorOf, displayName } from "./directory.js";
 import { h } from "./dom.js";
 import { textOf } from "./message_view.js";
 
 const WORKING = "hourglass_flowing_sand";
 const STOP = "x";
+const STOP_ACTION = "stop";
 const STATUS = /^\s*(?:⚙|:gear:)/u;
 
 /**
@@ -50,17 +52,21 @@ export class RunBar {
     this.element = h("div", { class: "hint", testid: "run-bar", hidden: true }, this.text, this.button);
   }
 
-  /** `bot` is who would work here, null for nobody; `run` comes from `runIn`. */
-  update(channelId, bot, run) {
+  /**
+   * `bot` is who would work here, null for nobody; `run` comes from `runIn`. Where the status has a Stop of its own,
+   * or Slack shows one (`stoppable`), another one here would only ask which to press.
+   */
+  update(channelId, bot, run, stoppable = false) {
     this.#channelId = channelId;
     this.#run = run;
     const asked = this.#asked.length > 0;
-    const key = JSON.stringify([channelId, bot?.id, run?.start.ts, run?.status?.ts, asked]);
+    const hasStop = stoppable || hasAction(run?.status, STOP_ACTION);
+    const key = JSON.stringify([channelId, bot?.id, run?.start.ts, run?.status?.ts, asked, hasStop]);
     if (key === this.#shown) return;
     this.#shown = key;
     this.element.hidden = !bot && !run;
     this.element.classList.toggle("on", Boolean(run));
-    this.button.hidden = !run;
+    this.button.hidden = !run || hasStop;
     this.button.title = `Reacts with ❌ to the ${run?.status ? "status message" : "message that it works on"}`;
     this.label.textContent = asked ? "Stop now" : "Stop";
     this.text.replaceChildren(...sentence(run?.bot ?? bot, Boolean(run)));
@@ -91,6 +97,6 @@ export class RunBar {
 function sentence(bot, on) {
   if (!bot) return [];
   const name = displayName(bot);
-  if (!on) return [`While ${name} works you can just write on. ❌ on its status stops it.`];
+  if (!on) return [`While ${name} works you can just write on. Stop or ❌ on its status stops it.`];
   return [h("strong", {}, `${name} is working. `), "Just write on: it reads along."];
 }

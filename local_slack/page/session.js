@@ -1,3 +1,4 @@
+import { AgentSessions } from "./agent_sessions.js";
 import { Conversation, inTimeline } from "./conversation.js";
 import { Directory } from "./directory.js";
 import { encode } from "./encode.js";
@@ -7,8 +8,9 @@ import { WebApi } from "./web_api.js";
 
 const PAGE_SIZE = 60;
 
+/** What there is in the workspace that the address names as `?team=`, else in the first one. */
 export async function fetchState() {
-  const response = await fetch("/page/state.json", { cache: "no-store" });
+  const response = await fetch(`/page/state.json${location.search}`, { cache: "no-store" });
   if (!response.ok) throw new Error(`state.json answered ${response.status}`);
   return response.json();
 }
@@ -30,6 +32,7 @@ export class Session extends EventTarget {
     super();
     this.me = person;
     this.directory = new Directory(state, person);
+    this.agents = new AgentSessions(state.sessions);
     this.marks = new ReadMarks(person.id);
     this.#api = new WebApi(person.token);
     this.socket = new EventSocket(person.token);
@@ -58,6 +61,7 @@ export class Session extends EventTarget {
     this.threadTs = threadTs;
     this.markRead();
     if (moved) this.dispatchEvent(new Event("place"));
+    if (moved && this.directory.partnerOf(this.channel)?.is_bot) this.#openHome();
     this.changed();
     const loads = [];
     if (!this.conversation(channelId).loaded) loads.push(this.#loadHistory(channelId));
@@ -92,6 +96,20 @@ export class Session extends EventTarget {
 
   delete(channelId, ts) {
     return this.#api.call("chat.delete", { channel: channelId, ts });
+  }
+
+  /** Press a button of a message, or choose in a menu of it: the app hears of it and answers. */
+  press(channelId, ts, action) {
+    return this.#api.act("click", { channel: channelId, ts, ...action });
+  }
+
+  /** Slack's own Stop of an agent's session. */
+  stopSession(channelId, threadTs) {
+    return this.#api.act("stop_session", { channel: channelId, thread_ts: threadTs });
+  }
+
+  fileUrl(file) {
+    return `/page/files/${encodeURIComponent(file.id)}?token=${encodeURIComponent(this.me.token)}`;
   }
 
   hasMyReaction(channelId, ts, name) {
@@ -132,6 +150,11 @@ export class Session extends EventTarget {
     });
   }
 
+  /** The app hears who looks at its messages; nobody needs its answer. */
+  #openHome() {
+    this.#api.act("open_home", { tab: "messages" }).catch(() => {});
+  }
+
   async #loadHistory(channelId, cursor = null) {
     const conversation = this.conversation(channelId);
     const since = conversation.now;
@@ -168,7 +191,9 @@ export class Session extends EventTarget {
   }
 
   async #refreshDirectory() {
-    this.directory = new Directory(await fetchState(), this.me);
+    const state = await fetchState();
+    this.directory = new Directory(state, this.me);
+    this.agents = new AgentSessions(state.sessions);
     this.changed();
   }
 
@@ -196,6 +221,7 @@ export class Session extends EventTarget {
         break;
       case "im_created":
       case "channel_created": this.#refreshDirectory(); break;
+      case "agent_session_changed": this.agents.keep(event); break;
       case "bot_presence": this.directory.setPresence(event.online, event.bot_id ?? event.user); break;
       default: return;
     }

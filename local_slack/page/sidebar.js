@@ -2,6 +2,7 @@ import { presenceDot, userAvatar } from "./avatar.js";
 import { displayName } from "./directory.js";
 import { h, icon, iconButton } from "./dom.js";
 import { personMenu } from "./person_menu.js";
+import { teamMenu } from "./team_menu.js";
 
 /** Workspace name, conversations, and who one is. */
 export class Sidebar {
@@ -9,17 +10,18 @@ export class Sidebar {
   #actions;
   #key = null;
 
-  /** `actions`: openChannel(channel), openDirect(user), become(person), jump(), keys(). */
+  /** `actions`: openChannel(channel), openDirect(user), become(person), jump(), keys(), faults(). */
   constructor(session, actions) {
     this.#session = session;
     this.#actions = actions;
+    this.faults = iconButton("bolt", "Faults and limits (Ctrl .)", () => actions.faults(), { "data-testid": "open-faults", "aria-expanded": "false" });
     this.sections = h("nav", { class: "places", "aria-label": "Conversations" });
     this.problem = h("p", { class: "problem", role: "alert", hidden: true });
     this.element = h(
       "div",
       { class: "sidebar" },
       this.#header(),
-      h("button", { type: "button", class: "jump", onclick: () => actions.jump() }, icon("search"), h("span", {}, "Jump to…"), h("kbd", {}, /Mac|iPhone|iPad/.test(navigator.platform) ? "⌘K" : "Ctrl K")),
+      h("div", { class: "jump-row" }, jumpButton(actions.jump), this.faults),
       this.sections,
       this.problem,
       personMenu(session.me, session.directory.people, actions.become),
@@ -48,12 +50,17 @@ export class Sidebar {
     this.problem.hidden = !error;
   }
 
+  /** `any`: whether a fault is on, as far as is known. */
+  showFaults(open, any = this.faults.classList.contains("armed")) {
+    this.faults.setAttribute("aria-expanded", String(open));
+    this.faults.classList.toggle("armed", any);
+  }
+
   #header() {
     return h(
       "header",
       { class: "workspace" },
-      h("span", { class: "workspace-mark", "aria-hidden": "true" }),
-      h("div", {}, h("strong", {}, this.#session.directory.team.name), h("span", {}, "on this machine")),
+      teamMenu(this.#session.directory.team, this.#session.directory.teams),
       iconButton("keys", "Keyboard shortcuts (?)", () => this.#actions.keys()),
     );
   }
@@ -77,5 +84,8 @@ export class Sidebar {
     return h("li", {}, h("button", props, content, unread ? h("span", { class: "unread-dot", role: "img", "aria-label": "unread" }) : null));
   }
 }
+
+const jumpButton = (jump) =>
+  h("button", { type: "button", class: "jump", onclick: () => jump() }, icon("search"), h("span", {}, "Jump to…"), h("kbd", {}, /Mac|iPhone|iPad/.test(navigator.platform) ? "⌘K" : "Ctrl K"));
 
 const section = (title, items) => h("section", {}, h("h2", {}, title), h("ul", {}, items));

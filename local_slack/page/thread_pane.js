@@ -1,3 +1,4 @@
+import { canStop } from "./agent_sessions.js";
 import { Composer } from "./composer.js";
 import { isReply } from "./conversation.js";
 import { authorOf, displayName } from "./directory.js";
@@ -5,6 +6,7 @@ import { h, iconButton } from "./dom.js";
 import { Drafts } from "./drafts.js";
 import { MessageList } from "./message_list.js";
 import { RunBar, runIn } from "./run_bar.js";
+import { SessionChip } from "./session_chip.js";
 
 /** One thread beside its channel: root, replies, a hint on how to steer, and a composer of its own. */
 export class ThreadPane {
@@ -15,7 +17,10 @@ export class ThreadPane {
     this.list = new MessageList(session, { inThread: true, label: "Thread" });
     this.runBar = new RunBar(session, (error) => this.fail(error));
     this.drafts = new Drafts(session.me.id);
+    this.chip = new SessionChip(() => this.#stopSession());
+    this.title = h("h2", { testid: "thread-title" }, "Thread");
     this.place = h("p", { class: "topic" });
+    this.says = h("p", { class: "says", testid: "session-text", role: "status", hidden: true });
     this.problem = h("p", { class: "problem", role: "alert", hidden: true });
     this.composer = new Composer(session, {
       label: "Reply",
@@ -29,7 +34,7 @@ export class ThreadPane {
       this.#header(onClose),
       this.problem,
       this.list.element,
-      h("div", { class: "pane-composer" }, this.runBar.element, this.composer.element),
+      h("div", { class: "pane-composer" }, this.says, this.runBar.element, this.composer.element),
     );
   }
 
@@ -54,7 +59,10 @@ export class ThreadPane {
     if (!threadTs) return;
     const messages = this.#session.conversation(channelId).thread(threadTs);
     const run = this.#runOf(messages);
-    this.runBar.update(channelId, this.#botOf(messages), run);
+    const agent = this.#session.agents.of(channelId, threadTs);
+    const bot = this.#botOf(messages);
+    this.#showAgent(agent, bot);
+    this.runBar.update(channelId, bot, run, canStop(agent));
     this.list.show(threadTs, channelId, messages, run?.status?.ts);
   }
 
@@ -68,9 +76,30 @@ export class ThreadPane {
       "header",
       { class: "pane-header" },
       iconButton("back", "Back to the channel", onClose, { class: "icon-button back" }),
-      h("div", { class: "pane-title" }, h("h2", {}, "Thread"), this.place),
+      h("div", { class: "pane-title" }, this.title, this.place),
+      this.chip.element,
       iconButton("close", "Close thread (Esc)", onClose, { "data-testid": "close-thread", class: "icon-button close" }),
     );
+  }
+
+  #showAgent(agent, bot) {
+    this.chip.update(agent);
+    const title = agent?.title || "Thread";
+    if (this.title.textContent !== title) this.title.textContent = title;
+    this.title.title = title;
+    this.title.parentElement.classList.toggle("named", Boolean(agent?.title));
+    const says = agent?.text ? `${displayName(bot)} ${agent.text}` : "";
+    if (this.says.textContent !== says) this.says.textContent = says;
+    this.says.hidden = !says;
+  }
+
+  async #stopSession() {
+    const { channelId, threadTs } = this.#session;
+    try {
+      await this.#session.stopSession(channelId, threadTs);
+    } catch (error) {
+      this.fail(error);
+    }
   }
 
   /** Who answers in this thread: the bot that wrote in it, else the one it is a conversation with or that its root calls. */

@@ -14,6 +14,9 @@ const SENTENCES = {
   invalid_name: "This emoji is not known here.",
   too_many_reactions: "This message has too many reactions.",
   ratelimited: "The workspace asks for a short pause. Try again in a moment.",
+  not_connected: "The app is not connected: nobody hears this.",
+  no_such_action: "This button is gone.",
+  no_answer: "The app did not answer within three seconds.",
   unreachable: "The workspace does not answer. Is it still running?",
 };
 
@@ -41,12 +44,21 @@ export class WebApi {
     return this.#read(await this.#post(method, args));
   }
 
+  /** What a person does besides calling methods: it goes to the app, and the app's silence is an error. */
+  async act(path, body) {
+    const headers = { Authorization: `Bearer ${this.#token}`, "Content-Type": "application/json" };
+    return this.#read(await this.#fetch(`/page/${path}`, headers, JSON.stringify(body)));
+  }
+
   /** Form bodies, because Slack's reading methods take no JSON. */
   async #post(method, args) {
     const given = Object.entries(args).filter(([, value]) => value !== undefined && value !== null);
-    const headers = { Authorization: `Bearer ${this.#token}` };
+    return this.#fetch(`/api/${method}`, { Authorization: `Bearer ${this.#token}` }, new URLSearchParams(given));
+  }
+
+  async #fetch(url, headers, body) {
     try {
-      return await fetch(`/api/${method}`, { method: "POST", headers, body: new URLSearchParams(given) });
+      return await fetch(url, { method: "POST", headers, body });
     } catch {
       throw new ApiError("unreachable");
     }

@@ -52,7 +52,7 @@ function steps(bot, isDirect) {
     { class: "steps" },
     step("⏳", `${name} is on it`, `A status message ${there} shows what it is doing.`),
     step("📨", "Write on while it works", `Whatever you add ${there}, it takes into account as it goes.`),
-    step("❌", "Stop it", "React with ❌ to the status message, or press Stop above the field you write in."),
+    step("❌", "Stop it", "Press Stop under its status message, or react to it with ❌."),
   );
 }
 

@@ -2,6 +2,7 @@ import { addressOf, readAddress, writeAddress } from "./address.js";
 import { ChannelPane } from "./channel_pane.js";
 import { authorOf } from "./directory.js";
 import { announce, h, narrow } from "./dom.js";
+import { FaultPanel } from "./fault_panel.js";
 import { openKeySheet } from "./key_sheet.js";
 import { plain } from "./mrkdwn.js";
 import { openQuickSwitcher } from "./quick_switcher.js";
@@ -25,12 +26,14 @@ export class WorkspacePage {
     this.#app = app;
     this.#session = session;
     const jump = () => openQuickSwitcher(session, this.actions);
-    this.actions = { openChannel: (channel) => this.#go(channel), openDirect: (user) => this.#goDirect(user), become, jump, keys: openKeySheet };
+    this.actions = { openChannel: (channel) => this.#go(channel), openDirect: (user) => this.#goDirect(user), become, jump, keys: openKeySheet, faults: () => this.faultPanel.toggle() };
     this.sidebar = new Sidebar(session, this.actions);
     this.channelPane = new ChannelPane(session, { onBack: () => this.#view("sidebar"), onSent: (ts) => this.#sent.add(ts) });
     this.threadPane = new ThreadPane(session, { onClose: () => this.#closeThread() });
+    this.faultPanel = new FaultPanel({ teamId: session.directory.team.id, channelName: (id) => this.#channelName(id), toggled: (open, any) => this.#faultsToggled(open, any) });
     this.banner = h("div", { class: "banner", role: "status", hidden: true, testid: "connection-banner" }, "Reconnecting…");
-    app.replaceChildren(this.sidebar.element, this.channelPane.element, this.threadPane.element, this.banner);
+    app.replaceChildren(this.sidebar.element, this.channelPane.element, this.threadPane.element, this.faultPanel.element, this.banner);
+    if (app.classList.contains("with-faults")) this.faultPanel.toggle();
     this.#listen();
   }
 
@@ -50,6 +53,7 @@ export class WorkspacePage {
     this.#ending.abort();
     clearTimeout(this.#bannerTimer);
     clearInterval(this.clock);
+    this.faultPanel.end();
     this.#session.close();
   }
 
@@ -132,6 +136,17 @@ export class WorkspacePage {
     this.channelPane.composer.focus();
   }
 
+  #faultsToggled(open, any) {
+    this.#app.classList.toggle("with-faults", open);
+    this.sidebar.showFaults(open, any);
+  }
+
+  #channelName(channelId) {
+    const channel = this.#session.directory.channel(channelId);
+    if (!channel) return channelId;
+    return channel.is_im ? "direct message" : `#${channel.name}`;
+  }
+
   #view(name) {
     this.#app.dataset.view = name;
   }
@@ -180,6 +195,9 @@ export class WorkspacePage {
     if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
       event.preventDefault();
       this.actions.jump();
+    } else if ((event.ctrlKey || event.metaKey) && event.key === ".") {
+      event.preventDefault();
+      this.actions.faults();
     } else if (event.key === "?" && !typing) {
       openKeySheet();
     } else if (event.key === "Escape" && this.#session.threadTs && !document.querySelector("dialog[open]")) {

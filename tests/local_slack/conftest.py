@@ -3,12 +3,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import shutil
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
+from playwright.async_api import Page, async_playwright
 from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
 from slack_bolt.async_app import AsyncApp
 from slack_sdk.web.async_client import AsyncWebClient
@@ -142,3 +144,19 @@ async def connect() -> AsyncIterator[Callable[..., Any]]:
 async def bot(slack: LocalSlack) -> AsyncIterator[Bot]:
     async with connected_bot(slack) as listening:
         yield listening
+
+
+@pytest.fixture
+async def page() -> AsyncIterator[Page]:
+    """A window in which no script fails and the page's own policy forbids nothing that it does."""
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    assert chromium, "Chromium is missing: apt-get install chromium (make test does it where it may)"
+    complaints: list[str] = []
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        page = await browser.new_page(viewport={"width": 1280, "height": 800})
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
+        yield page
+        await browser.close()
+    assert not complaints

@@ -1,0 +1,156 @@
+"""What bots build of blocks, on the page: shown, pressed, and never more than text."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from playwright.async_api import Page, expect
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from slack_sdk.web.async_client import AsyncWebClient
+
+    from local_slack import LocalSlack
+
+pytestmark = pytest.mark.browser
+
+Json = dict[str, Any]
+
+GENERAL = "C0GENERAL"
+HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script> [go](javascript:alert(3)) <javascript:alert(4)|go>"
+MARKDOWN = f"""## Findings
+**Two** of _three_, see [the notes](https://example.org/notes), `a *star*` and <@U0ANA>
+
+| Part | Count |
+|:--|--:|
+| store | 3 |
+
+1. first
+   - inside
+2. second
+
+```
+**code**
+```
+{HOSTILE}"""
+
+
+def plain(text: str) -> Json:
+    return {"type": "plain_text", "text": text}
+
+
+def button(action_id: str, text: str, **more: Any) -> Json:
+    return {"type": "button", "action_id": action_id, "text": plain(text), **more}
+
+
+def mrkdwn(text: str) -> Json:
+    return {"type": "mrkdwn", "text": text}
+
+
+def section(text: str, **more: Any) -> Json:
+    return {"type": "section", "text": mrkdwn(text), **more}
+
+
+ALL = [
+    {"type": "header", "text": plain("Deployment")},
+    section(f"*Approval* {HOSTILE}", fields=[mrkdwn("*Risk*\nlow")], accessory=button("details", "Details")),
+    {"type": "divider"},
+    {"type": "context", "elements": [mrkdwn("took `3 s`"), plain(HOSTILE)]},
+    {"type": "image", "image_url": "https://example.org/chart.png", "alt_text": "A chart of the latency"},
+    {"type": "markdown", "text": MARKDOWN},
+    {
+        "type": "rich_text",
+        "elements": [
+            {
+                "type": "rich_text_list",
+                "style": "bullet",
+                "elements": [
+                    {
+                        "type": "rich_text_section",
+                        "elements": [{"type": "text", "text": HOSTILE, "style": {"bold": True}}],
+                    }
+                ],
+            }
+        ],
+    },
+]
+
+
+async def test_blocks_are_shown_instead_of_the_text_hostile_ones_stay_text_and_unknown_ones_say_so(
+    slack: LocalSlack, client: AsyncWebClient, page: Page
+) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    await client.chat_postMessage(channel=GENERAL, text="only for notifications", blocks=ALL)
+    await page.goto(f"{slack.url}#/ana/general")
+    shown = page.get_by_test_id("blocks")
+
+    await expect(shown.get_by_role("heading", name="Deployment")).to_be_visible()
+    await expect(shown.get_by_role("heading", name="Findings")).to_be_visible()
+    await expect(shown.get_by_role("cell", name="3", exact=True)).to_have_css("text-align", "right")
+    await expect(shown.locator("ol > li ul > li")).to_have_text("inside")
+    await expect(shown.locator("pre")).to_have_text("**code**")
+    await expect(shown.get_by_role("link", name="the notes")).to_have_attribute("href", "https://example.org/notes")
+    await expect(shown.get_by_role("img", name="A chart of the latency")).to_be_visible()
+    await expect(shown.get_by_text("only for notifications")).to_have_count(0)
+    await expect(shown.get_by_text("<script>alert(2)</script>")).to_have_count(4)
+    assert await shown.locator("script, img, [onerror], [href^='javascript']").count() == 0
+    assert [url for url in asked if not url.startswith(slack.url)] == []
+
+    texts = await page.evaluate(
+        """async () => {
+            const { BlocksView } = await import("/page/blocks.js");
+            const view = new BlocksView({ directory: { user: () => null } });
+            view.update([{ type: "video" }, { type: "constructor" }, { type: "section", fields: 3 },
+                { type: "actions", elements: [{ type: "datepicker" }] }]);
+            return [...view.element.children].map((block) => block.textContent);
+        }"""
+    )
+    assert texts == [
+        "A block that is not shown here: video",
+        "A block that is not shown here: constructor",
+        "A section block that Slack would not take",
+        "A control that is not shown here: datepicker",
+    ]
+
+
+async def test_a_button_asks_the_app_looks_pressed_meanwhile_and_survives_an_edit_of_the_rest(
+    slack: LocalSlack, connect: Callable[..., Awaitable[Any]], page: Page
+) -> None:
+    bot = await connect(slack)
+    pressed: asyncio.Queue[Json] = asyncio.Queue()
+    may_answer = asyncio.Event()
+
+    @bot.app.action("stop")
+    async def heard(ack: Any, action: Json) -> None:
+        pressed.put_nowait(action)
+        await may_answer.wait()
+        await ack()
+
+    words = {"title": "Stop it?", "text": "The work so far stays.", "confirm": "Do stop", "deny": "Go on"}
+    question = {name: plain(text) for name, text in words.items()}
+    actions = {"type": "actions", "elements": [button("stop", "Stop", value="run-1", confirm=question)]}
+    posted = await bot.client.chat_postMessage(channel=GENERAL, text="⚙️", blocks=[section("Reading"), actions])
+    await page.goto(f"{slack.url}#/ana/general")
+    stop = page.get_by_test_id("action-stop")
+    await stop.focus()
+    await bot.client.chat_update(channel=GENERAL, ts=posted["ts"], text="⚙️", blocks=[section("Writing"), actions])
+    await expect(page.get_by_text("Writing")).to_be_visible()
+    await expect(stop).to_be_focused()
+
+    await stop.click()
+    await page.get_by_test_id("confirm-action").click()
+    async with asyncio.timeout(5):
+        assert (await pressed.get())["value"] == "run-1"
+    await expect(stop).to_have_attribute("aria-busy", "true")
+    may_answer.set()
+    await expect(stop).not_to_have_attribute("aria-busy", "true")
+
+    slack.socket_mode.disconnect("link_disabled")
+    await slack.until(lambda workspace: not workspace.bot_online)
+    await stop.click()
+    await page.get_by_test_id("confirm-action").click()
+    await expect(page.get_by_text("The app is not connected: nobody hears this.")).to_be_visible()
