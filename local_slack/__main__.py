@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -12,10 +14,11 @@ import click
 from .child import child, exit_code
 from .errors import LocalSlackError
 from .loopback import is_loopback
+from .rate_limits import SLACK_LIMITS
 from .server import LocalSlack
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 _CANNOT_START = 127
 
@@ -38,6 +41,12 @@ def _names(_context: click.Context, _option: click.Parameter, names: str) -> tup
     "--people", default="ana,ben,chloe", show_default=True, callback=_names, help="Names, with commas between."
 )
 @click.option("--channels", default="general,random", show_default=True, callback=_names, help="The same.")
+@click.option(
+    "--teams", default="Playground", show_default=True, callback=_names, help="Workspaces, with commas between."
+)
+@click.option("--deliver-to", metavar="URL", help="Send events to this request URL, not over Socket Mode.")
+@click.option("--record", type=click.Path(dir_okay=False, path_type=Path), help="Write what happens, as JSON lines.")
+@click.option("--no-limits", is_flag=True, help="Without Slack's rate limits.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def main(  # noqa: PLR0913, PLR0917 - one argument per option
     host: str,
@@ -45,22 +54,51 @@ def main(  # noqa: PLR0913, PLR0917 - one argument per option
     bot: str,
     people: tuple[str, ...],
     channels: tuple[str, ...],
+    teams: tuple[str, ...],
+    deliver_to: str | None,
+    record: Path | None,
+    no_limits: bool,
     command: tuple[str, ...],
 ) -> None:
     """Run a Slack workspace on this machine.
 
-    COMMAND, given after --, is started with SLACK_API_URL, SLACK_APP_TOKEN and SLACK_BOT_TOKEN set, and ends
-    together with the workspace.
+    COMMAND, given after --, is started with SLACK_API_URL, SLACK_APP_TOKEN, SLACK_BOT_TOKEN and
+    SLACK_SIGNING_SECRET set, and ends together with the workspace.
     """
     try:
-        slack = LocalSlack(host=host, port=port, bot=bot, people=people, channels=channels)
+        slack = LocalSlack(
+            host=host,
+            port=port,
+            bot=bot,
+            people=people,
+            channels=channels,
+            teams=teams,
+            request_url=deliver_to,
+            limits=None if no_limits else SLACK_LIMITS,
+        )
     except ValueError as e:
         raise click.UsageError(str(e)) from e
     try:
-        code = asyncio.run(_run(slack, command))
+        with _written(slack, record):
+            code = asyncio.run(_run(slack, command))
     except LocalSlackError as e:
         raise click.ClickException(str(e)) from e
     sys.exit(code)
+
+
+@contextmanager
+def _written(slack: LocalSlack, path: Path | None) -> Iterator[None]:
+    """Write the record to a file as it goes."""
+    if path is None:
+        yield
+        return
+    try:
+        file = path.open("w", encoding="utf-8", buffering=1)
+    except OSError as e:
+        raise LocalSlackError(f"cannot write to {path}: {e.strerror or e}") from e
+    with file:
+        slack.record.write_to = file
+        yield
 
 
 async def _run(slack: LocalSlack, command: Sequence[str]) -> int:
@@ -79,7 +117,7 @@ async def _run(slack: LocalSlack, command: Sequence[str]) -> int:
 
 async def _run_beside(slack: LocalSlack, command: Sequence[str], stop: asyncio.Event) -> int:
     try:
-        async with child(command, _variables(slack)) as process:
+        async with child(command, slack.variables) as process:
             ended = asyncio.create_task(exit_code(process))
             stopped = asyncio.create_task(stop.wait())
             await asyncio.wait((ended, stopped), return_when=asyncio.FIRST_COMPLETED)
@@ -93,19 +131,12 @@ async def _run_beside(slack: LocalSlack, command: Sequence[str], stop: asyncio.E
     return 0
 
 
-def _variables(slack: LocalSlack) -> dict[str, str]:
-    return {
-        "SLACK_API_URL": slack.api_url,
-        "SLACK_APP_TOKEN": slack.app_token,
-        "SLACK_BOT_TOKEN": slack.bot_token,
-    }
-
-
 def _block(slack: LocalSlack) -> str:
-    variables = "\n".join(f"  {name}={value}" for name, value in _variables(slack).items())
+    variables = "\n".join(f"  {name}={value}" for name, value in slack.variables.items())
+    others = "".join(f"\nIts bot token in {team.name}: {team.bot_token}\n" for team in slack.teams[1:])
     return (
         f"local_slack is running. Open its page in a browser:\n\n  {slack.url}\n\n"
-        f"Point a bot at it with these variables:\n\n{variables}\n"
+        f"Point a bot at it with these variables:\n\n{variables}\n{others}"
     )
 
 

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .errors import SlackRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from aiohttp import web
 
 _TRUE = {"1", "true", "t", "yes"}
 _MAX_LIMIT = 999
+Word = TypeVar("Word", bound=str)
 
 
 async def read_arguments(request: web.Request) -> Mapping[str, Any]:
-    """Merge query and body; the body wins."""
-    values: dict[str, Any] = dict(request.query)
+    """Merge query and body; the body wins. A token counts in a form only, as with Slack, or in its header."""
+    values: dict[str, Any] = {name: value for name, value in request.query.items() if name != "token"}
     if request.method != "POST":
         return values
     if request.content_type == "application/json":
@@ -33,11 +34,11 @@ async def _json_body(request: web.Request) -> dict[str, Any]:
         return {}
     try:
         body = json.loads(raw)
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         raise SlackRefused("invalid_json") from e
     if not isinstance(body, dict):
         raise SlackRefused("json_not_object")
-    return body
+    return {name: value for name, value in body.items() if name != "token"}
 
 
 class Arguments:
@@ -70,8 +71,35 @@ class Arguments:
             return str(value)
         raise invalid(f"[ERROR] must provide a string [json-pointer:/{name}]")
 
+    def integer(self, name: str) -> int:
+        """Return a whole number, given as such or as its digits; raises KeyError if it is not given."""
+        value = self._values[name]
+        digits = isinstance(value, str) and value.strip().lstrip("-").isdecimal()
+        if isinstance(value, bool) or not (digits or isinstance(value, int)):
+            raise invalid(f"[ERROR] must provide an integer [json-pointer:/{name}]")
+        return int(value)
+
+    def one_of(self, name: str, values: Sequence[Word]) -> Word:
+        """Return the one of ``values`` that is given."""
+        given = self.required(name)
+        for value in values:
+            if value == given:
+                return value
+        raise invalid(f"[ERROR] must be a valid enum value [json-pointer:/{name}]")
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """Return a list of strings, given as such, as its JSON text, or with commas between."""
+        value = self._values.get(name)
+        if isinstance(value, str):
+            value = self._decoded(name, "invalid_arguments") if value.startswith("[") else value.split(",")
+        if not isinstance(value, list | None) or not all(isinstance(item, str) for item in value or ()):
+            raise invalid(f"[ERROR] must provide a list of strings [json-pointer:/{name}]")
+        return tuple(value or ())
+
     def flag(self, name: str, default: bool = False) -> bool:
         value = self._values.get(name, default)
+        if isinstance(value, dict | list):
+            raise invalid(f"[ERROR] must provide a boolean [json-pointer:/{name}]")
         return value if isinstance(value, bool) else str(value).lower() in _TRUE
 
     def limit(self, default: int) -> int:
@@ -104,7 +132,7 @@ class Arguments:
             return value
         try:
             return json.loads(value) if value else None
-        except ValueError as e:
+        except (ValueError, RecursionError) as e:
             raise SlackRefused(refusal) from e
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from .errors import SlackRefused
 
 if TYPE_CHECKING:
+    from .app import App
     from .arguments import Arguments
     from .people import Member
     from .workspace import Workspace
@@ -21,9 +22,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Call:
+    """``base_url`` is the server's as the caller knows it."""
+
     workspace: Workspace
     member: Member
     args: Arguments
+    app: App
+    base_url: str
 
 
 Method = Callable[[Call], Json]

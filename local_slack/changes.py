@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .messages import Channel, Message
+    from .sessions import Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +63,14 @@ class Joined:
 
 
 @dataclass(frozen=True, slots=True)
+class SessionChanged:
+    session: Session
+    at: str
+
+
+@dataclass(frozen=True, slots=True)
 class BotPresence:
     online: bool
 
 
-Change = Posted | Whispered | Changed | Deleted | Reacted | ChannelOpened | Joined | BotPresence
+Change = Posted | Whispered | Changed | Deleted | Reacted | ChannelOpened | Joined | SessionChanged | BotPresence

@@ -5,15 +5,27 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from .changes import BotPresence, Change, Changed, ChannelOpened, Deleted, Joined, Posted, Reacted, Whispered
+from .changes import (
+    BotPresence,
+    Change,
+    Changed,
+    ChannelOpened,
+    Deleted,
+    Joined,
+    Posted,
+    Reacted,
+    SessionChanged,
+    Whispered,
+)
 from .wire import message_json, other_member
 
 if TYPE_CHECKING:
     from .messages import Channel, Message
+    from .sessions import Session
     from .wire import Json
     from .workspace import Workspace
 
-_MENTION_FIELDS = ("client_msg_id", "user", "text", "ts", "team", "blocks", "thread_ts", "parent_user_id")
+_MENTION_FIELDS = ("client_msg_id", "user", "text", "ts", "team", "blocks", "files", "thread_ts", "parent_user_id")
 
 
 def event_of(change: Change, workspace: Workspace) -> Json:  # noqa: PLR0911 - one per kind of change
@@ -37,8 +49,10 @@ def event_of(change: Change, workspace: Workspace) -> Json:  # noqa: PLR0911 - o
             return _reacted(message, user, name, at, "reaction_added" if added else "reaction_removed")
         case ChannelOpened(channel, creator, at):
             return _opened(channel, creator, at)
-        case Joined(channel, user, at, inviter):
-            return _joined(channel, user, at, inviter)
+        case Joined():
+            return _joined(change, workspace.directory.team.id)
+        case SessionChanged(session, at):
+            return _session_changed(session, at)
         case BotPresence(online):
             return {"type": "bot_presence", "online": online}
 
@@ -67,6 +81,8 @@ def channel_of(change: Change) -> str | None:
             return channel.id
         case ChannelOpened(channel=channel):
             return channel.id if channel.is_im else None
+        case SessionChanged(session=session):
+            return session.channel
         case BotPresence():
             return None
 
@@ -111,12 +127,26 @@ def _opened(channel: Channel, creator: str, at: str) -> Json:
     return {"type": "channel_created", "channel": body, "event_ts": at}
 
 
-def _joined(channel: Channel, user: str, at: str, inviter: str | None) -> Json:
+def _joined(joined: Joined, team_id: str) -> Json:
     event = {
         "type": "member_joined_channel",
-        "user": user,
-        "channel": channel.id,
+        "user": joined.user,
+        "channel": joined.channel.id,
         "channel_type": "C",
+        "team": team_id,
+        "event_ts": joined.at,
+    }
+    return event | ({"inviter": joined.inviter} if joined.inviter else {})
+
+
+def _session_changed(session: Session, at: str) -> Json:
+    """Tell the page; Slack sends apps nothing of this."""
+    return {
+        "type": "agent_session_changed",
+        "channel": session.channel,
+        "thread_ts": session.thread_ts,
+        "status": session.status,
+        "title": session.title,
+        "text": session.says,
         "event_ts": at,
     }
-    return event | ({"inviter": inviter} if inviter else {})

@@ -42,6 +42,13 @@ class Waits:
 
 
 @dataclass(frozen=True, slots=True)
+class Slow:
+    """The call takes effect at once and is answered after ``delay_s``."""
+
+    delay_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class DropsAfterwards:
     """The call takes effect, then the connection is cut: the caller cannot know."""
 
@@ -51,7 +58,7 @@ class DropsBefore:
     """The connection is cut and the call has no effect: to the caller the same as the other."""
 
 
-Fault = Refuses | RateLimits | Breaks | Waits | DropsAfterwards | DropsBefore
+Fault = Refuses | RateLimits | Breaks | Waits | Slow | DropsAfterwards | DropsBefore
 
 
 class Faults:
@@ -66,6 +73,11 @@ class Faults:
 
     def clear(self) -> None:
         self._coming.clear()
+
+    @property
+    def coming(self) -> dict[str, tuple[Fault, ...]]:
+        """Return the announced faults that no call has met yet, by method."""
+        return {method: tuple(faults) for method, faults in self._coming.items() if faults}
 
     def pending(self, method: str) -> int:
         """Return how many announced faults no call has met yet."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from .files import File
     from .people import Bot
 
 
@@ -21,6 +22,7 @@ class Channel:
     created: int
     is_im: bool = False
     topic: str = ""
+    is_archived: bool = False
 
     @property
     def type(self) -> str:
@@ -67,6 +69,7 @@ class Body:
     blocks: tuple[dict[str, Any], ...] = ()
     attachments: tuple[dict[str, Any], ...] = ()
     metadata: Mapping[str, Any] | None = None
+    files: tuple[File, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +106,10 @@ class Message:
     @property
     def metadata(self) -> Mapping[str, Any] | None:
         return self.body.metadata
+
+    @property
+    def files(self) -> tuple[File, ...]:
+        return self.body.files
 
     @property
     def username(self) -> str | None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from .blocks import TEXT_OF_A_POST, TEXT_OF_AN_UPDATE, check_blocks, check_text
+from .blocks import TEXT_OF_A_POST, TEXT_OF_AN_UPDATE, check_blocks, check_text, with_ids
 from .errors import SlackRefused
-from .messages import Body, Persona
-from .methods_conversations import visible_channel
+from .message_arguments import metadata_of, persona_of, thread_ts_of
+from .messages import Body
+from .methods_conversations import channel_named, visible_channel
 from .people import Bot
-from .timestamps import is_timestamp
 from .wire import message_json
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .messages import Message
 
 _MARKDOWN_TEXT = 12_000
+_ATTACHMENTS = 100
 
 
 def post_message(call: Call) -> Json:
@@ -28,10 +29,13 @@ def post_message(call: Call) -> Json:
         channel,
         call.member,
         body,
-        thread_ts=_thread_ts(call),
+        thread_ts=thread_ts_of(call),
         broadcast=call.args.flag("reply_broadcast"),
-        persona=_persona(call),
+        persona=persona_of(call),
     )
+    session = call.workspace.session(message.channel, message.thread_ts or "")
+    if session and isinstance(call.member, Bot):
+        call.workspace.keep_session(session.silent())
     answer = _wire(call, message)
     if body.metadata:
         answer["metadata"] = body.metadata
@@ -42,12 +46,12 @@ def post_ephemeral(call: Call) -> Json:
     call.args.need("channel", "user")
     body = _body(call, TEXT_OF_A_POST)
     message = call.workspace.whisper(
-        call.args.required("channel"),
+        channel_named(call),
         call.member,
         body,
         to=call.args.required("user"),
-        thread_ts=_thread_ts(call),
-        persona=_persona(call),
+        thread_ts=thread_ts_of(call),
+        persona=persona_of(call),
     )
     return {"message_ts": message.ts}
 
@@ -55,8 +59,10 @@ def post_ephemeral(call: Call) -> Json:
 def update(call: Call) -> Json:
     """Replace what is given; blocks, attachments and metadata that are not given stay."""
     call.args.need("channel", "ts")
-    channel, ts = call.args.required("channel"), call.args.required("ts")
+    channel, ts = channel_named(call), call.args.required("ts")
     fresh = _body(call, TEXT_OF_AN_UPDATE)
+    if call.workspace.streams.is_open(channel, ts):
+        raise SlackRefused("streaming_state_conflict")
     previous = call.workspace.message(channel, ts)
     old = previous.body if previous else fresh
     body = replace(
@@ -72,7 +78,7 @@ def update(call: Call) -> Json:
 
 def delete(call: Call) -> Json:
     call.args.need("channel", "ts")
-    channel, ts = call.args.required("channel"), call.args.required("ts")
+    channel, ts = channel_named(call), call.args.required("ts")
     call.workspace.delete(channel, ts, call.member)
     return {"channel": call.workspace.channel(channel).id, "ts": ts}
 
@@ -99,7 +105,9 @@ def _body(call: Call, longest: int) -> Body:
     args = call.args
     text, markdown = args.text("text") or "", args.text("markdown_text") or ""
     blocks = args.objects("blocks", "invalid_blocks_format") or ()
-    attachments = args.objects("attachments", "invalid_attachments") or ()
+    attachments = _attachments(call)
+    if args.has("parse"):
+        args.one_of("parse", ("full", "none"))
     if markdown and (text or blocks):
         raise SlackRefused("markdown_text_conflict")
     if not (text.strip() or markdown.strip() or blocks or attachments):
@@ -107,37 +115,20 @@ def _body(call: Call, longest: int) -> Body:
     check_text(text, longest)
     check_text(markdown, _MARKDOWN_TEXT)
     check_blocks(blocks)
-    return Body(text or markdown, blocks, attachments, _metadata(call))
+    return Body(text or markdown, with_ids(blocks), attachments, metadata_of(call))
+
+
+def _attachments(call: Call) -> tuple[dict[str, Any], ...]:
+    attachments = call.args.objects("attachments", "invalid_attachments") or ()
+    if len(attachments) > _ATTACHMENTS:
+        raise SlackRefused("too_many_attachments")
+    for number, attachment in enumerate(attachments):
+        check_blocks(attachment.get("blocks") or (), f"/attachments/{number}/blocks")
+    return attachments
 
 
 def _has_text(call: Call) -> bool:
     return call.args.has("text") or call.args.has("markdown_text")
-
-
-def _metadata(call: Call) -> dict[str, Any] | None:
-    metadata = call.args.object("metadata", "invalid_metadata_format")
-    if not metadata:
-        return None
-    if not isinstance(call.member, Bot):
-        raise SlackRefused("metadata_must_be_sent_from_app")
-    if not isinstance(metadata.get("event_type"), str):
-        raise SlackRefused("invalid_metadata_format")
-    if not isinstance(metadata.get("event_payload"), dict):
-        raise SlackRefused("invalid_metadata_format")
-    return metadata
-
-
-def _persona(call: Call) -> Persona | None:
-    """Only an app can lend its message another name; what a person sends along is ignored."""
-    persona = Persona(call.args.text("username"), call.args.text("icon_emoji"), call.args.text("icon_url"))
-    return persona if isinstance(call.member, Bot) and persona != Persona() else None
-
-
-def _thread_ts(call: Call) -> str | None:
-    thread_ts = call.args.text("thread_ts")
-    if thread_ts and not is_timestamp(thread_ts):
-        raise SlackRefused("invalid_thread_ts")
-    return thread_ts or None
 
 
 def _wire(call: Call, message: Message) -> Json:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from .arguments import invalid
 from .calls import page_of
 from .errors import SlackRefused
+from .people import Bot
 from .wire import channel_json
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ def open_(call: Call) -> Json:
 
 def join(call: Call) -> Json:
     channel = visible_channel(call)
+    _open_one(channel)
     already = call.member.id in channel.members
     wire = channel_json(call.workspace.join(channel.id, call.member), call.member)
     return {"channel": wire} | ({"warning": "already_in_channel"} if already else {})
@@ -69,6 +71,7 @@ def invite(call: Call) -> Json:
     channel = visible_channel(call)
     if call.member.id not in channel.members:
         raise SlackRefused("not_in_channel")
+    _open_one(channel)
     for user in call.args.required("users").split(","):
         invited = _member(call, user.strip())
         if invited.id in channel.members:
@@ -87,20 +90,44 @@ def leave(call: Call) -> Json:
     return {}
 
 
+def _open_one(channel: Channel) -> None:
+    if channel.is_archived:
+        raise SlackRefused("is_archived")
+
+
+def archive(call: Call) -> Json:
+    channel = visible_channel(call)
+    if channel.is_archived:
+        raise SlackRefused("already_archived")
+    if call.member.id not in channel.members:
+        raise SlackRefused("not_in_channel")
+    call.workspace.archive(channel.id)
+    return {}
+
+
 def create(call: Call) -> Json:
     name = call.args.required("name")
-    if not re.fullmatch(r"[a-z0-9_-]{1,80}", name) or not re.search(r"[a-z0-9]", name):
+    if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,79}", name):
         raise SlackRefused("invalid_name_specials" if name else "invalid_name_required")
     return {"channel": channel_json(call.workspace.create(name, call.member), call.member)}
 
 
 def visible_channel(call: Call) -> Channel:
     """Return the channel with the id that the call names; others' direct messages do not exist for it."""
-    channel_id = call.args.required("channel")
+    return call.workspace.channel(visible_channel_id(call, call.args.required("channel")))
+
+
+def visible_channel_id(call: Call, channel_id: str) -> str:
+    """Return the id if the caller can see a channel by it; a name is no id."""
     channel = call.workspace.channel(channel_id)
     if channel.id != channel_id or not may_see(call.member, channel):
         raise SlackRefused("channel_not_found")
-    return channel
+    return channel_id
+
+
+def channel_named(call: Call) -> str:
+    """Return the channel that the call names. Apps must name it by its id; people may use its name."""
+    return visible_channel(call).id if isinstance(call.member, Bot) else call.args.required("channel")
 
 
 def may_see(member: Member, channel: Channel) -> bool:
@@ -148,6 +175,7 @@ METHODS: Methods = {
     "conversations.join": join,
     "conversations.invite": invite,
     "conversations.leave": leave,
+    "conversations.archive": archive,
     "conversations.create": create,
     "users.conversations": users_conversations,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .errors import SlackRefused
-from .methods_conversations import visible_channel
+from .methods_conversations import channel_named, visible_channel
 from .timestamps import is_timestamp
 from .wire import message_json
 
@@ -42,7 +42,7 @@ def _item(call: Call) -> tuple[str, str]:
     if not call.args.has("channel") and not call.args.has("timestamp"):
         raise SlackRefused("no_item_specified")
     call.args.need("channel", "timestamp")
-    channel, ts = call.args.required("channel"), call.args.required("timestamp")
+    channel, ts = channel_named(call), call.args.required("timestamp")
     if not is_timestamp(ts):
         raise SlackRefused("bad_timestamp")
     return channel, ts

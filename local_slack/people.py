@@ -7,16 +7,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 _COLORS = ("9f69e7", "4bbe2e", "e7392d", "3c989f", "674b1b", "e96699", "e0a729", "684b6c")
 
 
 @dataclass(frozen=True, slots=True)
 class Team:
+    """``number`` counts the workspaces from 0; it makes all ids differ between them."""
+
     id: str = "T0LOCAL"
     name: str = "Playground"
     domain: str = "local"
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,18 +66,34 @@ class AppToken:
 Credential = PersonToken | BotToken | AppToken
 
 
-def channel_id(name: str) -> str:
+def channel_id(name: str, team: Team) -> str:
     """Return the id of the channel with this name; raises ValueError for what is no name."""
-    return f"C0{_readable(name)}"
+    return f"C{team.number}{_readable(name)}"
+
+
+def teams(names: Sequence[str]) -> tuple[Team, ...]:
+    """Return a team for each name; the first one has the id and the domain that a single one has."""
+    first, *others = names or ("",)
+    if not first.strip():
+        raise ValueError("there must be at least one workspace")
+    found = [Team(name=first)]
+    for number, name in enumerate(others, 1):
+        domain = re.sub(r"[^a-z0-9]", "", name.lower())
+        if not domain:
+            raise ValueError(f"a workspace's name has letters or digits in it: {name!r}")
+        found.append(Team(f"T{number}{domain.upper()}", name, domain, number))
+    if len({team.domain for team in found}) != len(found) or len({team.name for team in found}) != len(found):
+        raise ValueError(f"two workspaces give the same id: {', '.join(team.name for team in found)}")
+    return tuple(found)
 
 
 class Directory:
     """Look members up by id, by name and by token. Never changes."""
 
-    def __init__(self, bot: str, people: Iterable[str]) -> None:
-        self.team = Team()
-        self.bot = _bot(bot)
-        self.people = tuple(_person(name, number) for number, name in enumerate(people))
+    def __init__(self, bot: str, people: Iterable[str], team: Team | None = None) -> None:
+        self.team = team or Team()
+        self.bot = _bot(bot, self.team)
+        self.people = tuple(_person(name, number, self.team) for number, name in enumerate(people))
         everyone: tuple[Member, ...] = (*self.people, self.bot)
         self.members = {member.id: member for member in everyone}
         if len(self.members) != len(self.people) + 1:
@@ -106,27 +125,28 @@ class Directory:
         return ", ".join(member.name for member in self.members.values())
 
 
-def _person(name: str, number: int) -> Person:
+def _person(name: str, number: int, team: Team) -> Person:
     return Person(
-        id=f"U0{_readable(name)}",
+        id=f"U{team.number}{_readable(name)}",
         name=name,
         real_name=name.capitalize(),
         color=_COLORS[number % len(_COLORS)],
-        token=f"xoxp-local-{name}",
+        token=f"xoxp-{team.domain}-{name}",
     )
 
 
-def _bot(name: str) -> Bot:
+def _bot(name: str, team: Team) -> Bot:
+    """Return the bot in this team; its app, and the app's token, are the same in all of them."""
     part = _readable(name)
     return Bot(
-        id=f"U0{part}",
-        bot_id=f"B0{part}",
+        id=f"U{team.number}{part}",
+        bot_id=f"B{team.number}{part}",
         app_id=f"A0{part}",
         name=name,
         real_name=name.capitalize(),
         color="2b5797",
-        token=f"xoxb-local-{name}",
-        app_token=f"xapp-local-{name}",
+        token=f"xoxb-{team.domain}-{name}",
+        app_token=f"xapp-1-A0{part}-local-{name}",
     )
 
 

@@ -4,28 +4,42 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import itertools
+import time
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Self, TypeVar
 
 import aiohttp
 from aiohttp import web
 
+from .app import App
+from .control import Control
 from .delivery import Delivery, RetrySchedule
+from .delivery_faults import DeliveryFaults
 from .dump import dump
 from .errors import LocalSlackError, NotLoopback, PortInUse
 from .faults import Faults
+from .interactivity import Interactivity
 from .loopback import is_loopback, only_this_machine
 from .page_server import PageServer
 from .people import Directory
+from .people import teams as teams_named
 from .person_client import PersonClient
+from .rate_limits import SLACK_LIMITS, Limit, RateLimiter
+from .recorder import Recorder
+from .request_url import RequestUrl
+from .scopes import EVERY_SCOPE
+from .signature import Signer
 from .socket_mode import SocketMode
 from .subscription import EVENTS, Subscription
+from .team import InstalledTeam
 from .web_api import WebApi
 from .workspace import Workspace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from types import TracebackType
+    from typing import Any
 
     from .changes import Change
     from .messages import Channel
@@ -39,8 +53,11 @@ _LARGEST_REQUEST_BYTES = 4 * 1024 * 1024
 class LocalSlack:
     """A Slack workspace on this machine; listens while the ``async with`` block runs.
 
-    ``port=0`` takes a free port. The bot is a member of ``bot_channels``, of all channels by default; its app
-    is subscribed to ``events``. Raises PortInUse and NotLoopback when entered.
+    ``port=0`` takes a free port. The bot is a member of ``bot_channels``, of all channels by default; its app is
+    installed in all ``teams``, subscribed to ``events`` and has the ``scopes``. With a ``request_url`` it hears over
+    HTTP, signed with the ``signing_secret``; the challenge goes there before the first request. Only the app is held
+    to ``limits``, Slack's own by default; None is for none. ``clock`` gives the time of messages and limits. Raises
+    PortInUse and NotLoopback when entered.
     """
 
     def __init__(  # noqa: PLR0913 - every one has a default that fits
@@ -52,18 +69,54 @@ class LocalSlack:
         people: Iterable[str] = ("ana", "ben", "chloe"),
         channels: Sequence[str] = ("general", "random"),
         bot_channels: Sequence[str] | None = None,
+        teams: Sequence[str] = ("Playground",),
         events: Collection[str] = EVENTS,
         retries: RetrySchedule | None = None,
         refresh_grace_s: float = 10.0,
+        request_url: str | None = None,
+        signing_secret: str = "local-signing-secret",  # noqa: S107 - everybody may know it
+        limits: Mapping[str, tuple[Limit, ...]] | None = SLACK_LIMITS,
+        scopes: Collection[str] = EVERY_SCOPE,
+        agent_view: bool = True,
+        manifest: Mapping[str, Any] | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
-        directory = Directory(bot, people)
-        self.workspace = Workspace(directory, channels, bot_channels)
-        self.faults = Faults()
-        delivery = Delivery(retries or RetrySchedule(), self._wake)
-        self.socket_mode = SocketMode(self.workspace, delivery, self._wake, refresh_grace_s=refresh_grace_s)
-        self._subscription = Subscription(self.workspace, delivery, events)
-        self._page = PageServer(self.workspace)
-        self._web_api = WebApi(self.workspace, self.faults, self._socket_url)
+        people = tuple(people)
+        directories = [Directory(bot, people, team) for team in teams_named(teams)]
+        workspaces = [Workspace(directory, channels, bot_channels, clock) for directory in directories]
+        self.workspace = workspaces[0]
+        self.record = Recorder()
+        self.faults, self.deliveries = Faults(), DeliveryFaults()
+        self.rate_limits = RateLimiter(limits, clock)
+        self._delivery = Delivery(retries or RetrySchedule(), self._wake, self.deliveries, self.record)
+        self.socket_mode = SocketMode(
+            workspaces, self._delivery, self._wake, self.record, refresh_grace_s=refresh_grace_s
+        )
+        self.signing_secret = signing_secret
+        self._request_url = RequestUrl(self._delivery, self.socket_mode, Signer(signing_secret), self.record)
+        self._first_request_url = request_url
+        self._slack_app = App(
+            directories[0].bot,
+            frozenset(events),
+            frozenset(scopes),
+            agent_view,
+            manifest,
+            lambda: self._request_url.url,
+        )
+        numbers = itertools.count(1)
+        self._subscriptions = [Subscription(w, self._delivery, self.record, events, numbers) for w in workspaces]
+        self._teams = [InstalledTeam(workspace, self._client) for workspace in workspaces]
+        self._interactivity = Interactivity(self._subscriptions, self._delivery, numbers)
+        self._page = PageServer(*workspaces)
+        self._web_api = WebApi(
+            workspaces,
+            self.faults,
+            self.rate_limits,
+            self._slack_app,
+            self._socket_url,
+            heard=self.record.call,
+        )
+        self._control = Control(self)
         # Bound to both of its addresses, `localhost` and port 0 would give two different ports.
         self._host = "127.0.0.1" if host == "localhost" else host
         self._port = port
@@ -89,34 +142,77 @@ class LocalSlack:
 
     @property
     def bot_token(self) -> str:
-        return self.workspace.directory.bot.token
+        return self._teams[0].bot_token
+
+    @property
+    def config_token(self) -> str:
+        """Return the token for ``apps.manifest.export``."""
+        return self._slack_app.config_token
 
     @property
     def bot_user_id(self) -> str:
-        return self.workspace.directory.bot.id
+        return self._teams[0].bot_user_id
 
     @property
     def team_id(self) -> str:
-        return self.workspace.directory.team.id
+        return self._teams[0].team_id
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Return the environment variables that point an app here."""
+        return {
+            "SLACK_API_URL": self.api_url,
+            "SLACK_APP_TOKEN": self.app_token,
+            "SLACK_BOT_TOKEN": self.bot_token,
+            "SLACK_SIGNING_SECRET": self.signing_secret,
+        }
+
+    @property
+    def teams(self) -> tuple[InstalledTeam, ...]:
+        """Return all workspaces; what this object itself names is the first one's."""
+        return tuple(self._teams)
+
+    def team(self, name: str) -> InstalledTeam:
+        """Find a workspace by its name or id; raises KeyError."""
+        for team in self._teams:
+            if name in (team.name, team.team_id):
+                return team
+        raise KeyError(f"no workspace is called {name!r}; there are {', '.join(team.name for team in self._teams)}")
 
     def person(self, name: str) -> Person:
-        return self.workspace.directory.person(name)
+        return self._teams[0].person(name)
 
     def channel(self, name: str) -> Channel:
-        return self.workspace.channel(name)
+        return self._teams[0].channel(name)
 
     def as_person(self, name: str) -> PersonClient:
         """Return a client that acts as this person over HTTP."""
+        return self._teams[0].as_person(name)
+
+    def _client(self, person: Person, workspace: Workspace) -> PersonClient:
         if self._session is None:
             raise RuntimeError("enter the LocalSlack first: `async with LocalSlack() as slack:`")
-        return PersonClient(self.person(name), self.workspace.directory, self.api_url, self._session)
+        return PersonClient(person, workspace.directory, self.url, self._session)
+
+    # The way to the app
+
+    async def deliver_to(self, request_url: str | None) -> None:
+        """Send events and clicks to this request URL from now on; None: over Socket Mode.
+
+        Raises LocalSlackError, and changes nothing, unless the URL echoes the challenge.
+        """
+        await self._request_url.set(request_url)
+
+    def notify_rate_limited(self) -> None:
+        """Tell the app ``app_rate_limited``: there were more events within the hour than Slack delivers."""
+        self._subscriptions[0].notify_rate_limited()
 
     # Waiting
 
     async def until(self, predicate: Callable[[Workspace], T], timeout_s: float = 10) -> T:
         """Return the first truthy value of ``predicate``, looked at now and after every change.
 
-        A change is one of the workspace, an ack, or a connection of the app that comes or goes.
+        A change is one of the workspace, an ack or its absence, or a connection of the app that comes or goes.
 
         Raises TimeoutError, whose text shows all channels as they stand.
         """
@@ -150,8 +246,11 @@ class LocalSlack:
             self._session = await stack.enter_async_context(aiohttp.ClientSession())
             stack.push_async_callback(self._page.close)
             stack.callback(self.socket_mode.close)
-            stack.callback(self._subscription.end)
-            stack.callback(self.workspace.listen(self._wake))
+            stack.push_async_callback(self._request_url.close)
+            for subscription, team in zip(self._subscriptions, self._teams, strict=True):
+                stack.callback(subscription.end)
+                stack.callback(team.workspace.listen(self._wake))
+            await self._request_url.set(self._first_request_url, verify=False)
             self._exit = stack.pop_all()
         return self
 
@@ -172,8 +271,9 @@ class LocalSlack:
     def _app(self) -> web.Application:
         app = web.Application(middlewares=[only_this_machine], client_max_size=_LARGEST_REQUEST_BYTES)
         app.router.add_routes(self._page.routes())
-        app.router.add_get("/api/{method}", self._web_api.handle)
-        app.router.add_post("/api/{method}", self._web_api.handle)
+        app.router.add_routes(self._web_api.routes())
+        app.router.add_routes(self._interactivity.routes())
+        app.router.add_routes(self._control.routes())
         app.router.add_get("/link/", self.socket_mode.handle)
         return app
 

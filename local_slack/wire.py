@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import uuid
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from .people import Bot
 
 if TYPE_CHECKING:
+    from .files import File
     from .messages import Channel, Message
     from .people import Member, Team
 
 Json = dict[str, Any]
+
+VERIFICATION_TOKEN = "local-verification-token"  # noqa: S105 - everybody may know it
 
 
 def message_json(message: Message, team: Team) -> Json:
@@ -30,6 +34,7 @@ def message_json(message: Message, team: Team) -> Json:
         "parent_user_id": message.parent_user,
         "blocks": list(message.blocks) or None,
         "attachments": list(message.body.attachments) or None,
+        "files": [file_json(file) for file in message.files] or None,
         "is_ephemeral": True if message.only_for else None,
         **_author_json(message, team),
         **_thread_json(message),
@@ -67,7 +72,7 @@ def channel_json(channel: Channel, member: Member) -> Json:
         "is_im": False,
         "is_mpim": False,
         "is_private": False,
-        "is_archived": False,
+        "is_archived": channel.is_archived,
         "is_general": channel.name == "general",
         "is_member": member.id in channel.members,
         "topic": {"value": channel.topic, "creator": "", "last_set": 0},
@@ -114,11 +119,43 @@ def bot_json(bot: Bot) -> Json:
     }
 
 
+def file_json(file: File) -> Json:
+    """Return a file as messages carry it; of one that is deleted, only that."""
+    if file.deleted:
+        return {"id": file.id, "mode": "tombstone"}
+    filetype, mimetype, pretty_type = file.kind
+    private = f"{file.base_url}files-pri/{file.team}-{file.id}"
+    name = quote(file.name.lower(), safe="")
+    return {
+        "id": file.id,
+        "created": file.created,
+        "timestamp": file.created,
+        "name": file.name,
+        "title": file.title,
+        "mimetype": mimetype,
+        "filetype": filetype,
+        "pretty_type": pretty_type,
+        "user": file.user,
+        "user_team": file.team,
+        "size": file.size,
+        "mode": "hosted",
+        "editable": False,
+        "is_external": False,
+        "is_public": True,
+        "file_access": "visible",
+        "url_private": f"{private}/{name}",
+        "url_private_download": f"{private}/download/{name}",
+        "permalink": f"{file.base_url}files/{file.user}/{file.id}/{name}",
+    }
+
+
 def _subtype(message: Message) -> str | None:
     if message.only_for:
         return "ephemeral"
     if message.broadcast:
         return "thread_broadcast"
+    if message.files:
+        return "file_share"
     return "bot_message" if message.persona else None
 
 

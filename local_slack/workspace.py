@@ -3,34 +3,38 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from . import reactions, threads
-from .changes import BotPresence, Change, Changed, ChannelOpened, Deleted, Joined, Posted, Reacted, Whispered
+from .changes import (
+    BotPresence,
+    Change,
+    Changed,
+    ChannelOpened,
+    Deleted,
+    Joined,
+    Posted,
+    Reacted,
+    SessionChanged,
+    Whispered,
+)
 from .errors import SlackRefused
+from .files import File, Files
 from .messages import Body, Channel, Edit, Message, Persona
 from .people import Bot, Directory, channel_id
+from .rooms import Room, Rooms
+from .rules import Rules
+from .streams import Streams
 from .timestamps import Timestamps
+from .triggers import Triggers
+from .views import Views
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from .people import Member
-
-
-@dataclass(slots=True)
-class _Room:
-    """A channel and its messages, oldest first; ``threads`` has the replies' ts under each root's ts.
-
-    Ephemeral messages are kept apart, for tests to see; Slack keeps none.
-    """
-
-    channel: Channel
-    messages: dict[str, Message] = field(default_factory=dict)
-    threads: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
-    whispers: list[Message] = field(default_factory=list)
+    from .sessions import Session
 
 
 class Workspace:
@@ -46,48 +50,59 @@ class Workspace:
         """Seed the channels with all people; with the bot too, unless ``bot_channels`` leaves one out."""
         self.directory = directory
         self.bot_online = False
+        self.rules = Rules()
+        self.files = Files(directory.team.id, clock)
+        self.streams = Streams(clock)
+        self.triggers = Triggers(directory.team.id, clock)
+        self.views = Views()
         self._timestamps = Timestamps(clock)
         self._clock = clock
-        self._rooms: dict[str, _Room] = {}
+        self._rooms = Rooms()
+        self._sessions: dict[tuple[str, str], Session] = {}
         self._listeners: list[Callable[[Change], None]] = []
         people = tuple(person.id for person in directory.people)
-        if len({channel_id(name) for name in channels}) != len(channels):
+        if len({channel_id(name, directory.team) for name in channels}) != len(channels):
             raise ValueError(f"two channels give the same id: {', '.join(channels)}")
         if unknown := set(bot_channels or ()) - set(channels):
             raise ValueError(f"the bot cannot join what is not there: {', '.join(sorted(unknown))}")
         for name in channels:
             joined = bot_channels is None or name in bot_channels
             members = (*people, directory.bot.id) if joined else people
-            self._add(Channel(channel_id(name), name, members, int(clock())))
+            self._rooms.add(Channel(channel_id(name, directory.team), name, members, int(clock())))
 
     # Reading
 
     @property
     def channels(self) -> tuple[Channel, ...]:
-        return tuple(room.channel for room in self._rooms.values())
+        return tuple(room.channel for room in self._rooms)
 
     def channel(self, name_or_id: str) -> Channel:
         """Find a channel; raises ``channel_not_found``."""
-        return self._room(name_or_id).channel
+        return self._rooms.get(name_or_id).channel
 
     def messages(self, channel: str) -> tuple[Message, ...]:
         """Return all messages of a channel, replies too, oldest first; none if it does not exist (yet)."""
-        return tuple(self._messages(channel).values())
+        room = self._rooms.find(channel)
+        return tuple(room.messages.values()) if room else ()
 
     def thread(self, channel: str, ts: str) -> tuple[Message, ...]:
         """Return the root ``ts`` and its replies, oldest first; empty if there is no such message."""
-        room = self._find(channel)
+        room = self._rooms.find(channel)
         if room is None or ts not in room.messages:
             return ()
         return tuple(room.messages[each] for each in (ts, *room.threads.get(ts, ())))
 
     def message(self, channel: str, ts: str) -> Message | None:
-        return self._messages(channel).get(ts)
+        room = self._rooms.find(channel)
+        return room.messages.get(ts) if room else None
 
     def whispers(self, channel: str) -> tuple[Message, ...]:
         """Return the ephemeral messages of a channel, oldest first."""
-        room = self._find(channel)
+        room = self._rooms.find(channel)
         return tuple(room.whispers) if room else ()
+
+    def now(self) -> float:
+        return self._clock()
 
     def listen(self, listener: Callable[[Change], None]) -> Callable[[], None]:
         """Call ``listener`` upon every change, in order; returns a function that ends this."""
@@ -111,9 +126,7 @@ class Workspace:
         A ``thread_ts`` that names no message is dropped in silence and the message lands in the channel: so
         does Slack when the root was deleted; the answer then has no ``thread_ts``.
         """
-        room = self._room(channel)
-        self._must_be_in(room, author)
-        root = self._root_of(room, thread_ts)
+        room, root = self._postable(channel, author, thread_ts)
         message = Message(
             channel=room.channel.id,
             ts=self._timestamps.next(),
@@ -128,7 +141,7 @@ class Workspace:
         room.messages[message.ts] = message
         if root:
             room.threads[root.ts].append(message.ts)
-            root = self._recount(room, root.ts)
+            root = room.recount(root.ts)
         self._tell(Posted(message, root if message.broadcast else None))
         return message
 
@@ -142,8 +155,7 @@ class Workspace:
         thread_ts: str | None = None,
         persona: Persona | None = None,
     ) -> Message:
-        room = self._room(channel)
-        self._must_be_in(room, author)
+        room, _ = self._postable(channel, author, thread_ts)
         if to not in room.channel.members:
             raise SlackRefused("user_not_in_channel")
         message = Message(
@@ -161,9 +173,11 @@ class Workspace:
         return message
 
     def edit(self, channel: str, ts: str, author: Member, body: Body) -> Message:
-        room, previous = self._existing(channel, ts, author)
+        room = self._rooms.get(channel)
+        previous = room.existing(ts, author)
         if previous.user != author.id or previous.tombstone or previous.persona:
             raise SlackRefused("cant_update_message")
+        self.rules.check_edit(room.channel, previous, self._clock())
         at = self._timestamps.next()
         message = replace(previous, body=body, edited=Edit(author.id, at))
         room.messages[ts] = message
@@ -172,7 +186,8 @@ class Workspace:
 
     def delete(self, channel: str, ts: str, author: Member) -> None:
         """Delete a message; a root with replies leaves a tombstone, which goes with its last reply."""
-        room, previous = self._existing(channel, ts, author)
+        room = self._rooms.get(channel)
+        previous = room.existing(ts, author)
         if previous.tombstone:
             raise SlackRefused("message_not_found")
         if previous.user != author.id:
@@ -185,14 +200,16 @@ class Workspace:
         self._remove(room, previous)
         if previous.thread_ts and previous.is_reply:
             room.threads[previous.thread_ts].remove(previous.ts)
-            root = self._recount(room, previous.thread_ts)
+            root = room.recount(previous.thread_ts)
             if root.tombstone and root.reply_count == 0:
                 self._remove(room, root)
 
     def react(self, channel: str, ts: str, member: Member, name: str, *, add: bool) -> None:
-        room, message = self._existing(channel, ts, member)
+        room = self._rooms.get(channel)
+        message = room.existing(ts, member)
         if message.tombstone:
             raise SlackRefused("message_not_found")
+        self.rules.check_reaction(room.channel, message)
         change = reactions.added if add else reactions.removed
         message = replace(message, reactions=change(message.reactions, name, member.id))
         room.messages[ts] = message
@@ -201,10 +218,10 @@ class Workspace:
     # Channels
 
     def create(self, name: str, creator: Member) -> Channel:
-        channel = Channel(channel_id(name), name, (creator.id,), int(self._clock()))
-        if channel.id in self._rooms:
+        channel = Channel(channel_id(name, self.directory.team), name, (creator.id,), int(self._clock()))
+        if self._rooms.find(channel.id):
             raise SlackRefused("name_taken")
-        self._add(channel)
+        self._rooms.add(channel)
         self._tell(ChannelOpened(channel, creator.id, self._timestamps.next()))
         return channel
 
@@ -212,16 +229,18 @@ class Workspace:
         """Return the direct message of the two, and whether it was there before."""
         members = tuple(sorted({opener.id, other.id}, key=list(self.directory.members).index))
         bot = self.directory.bot.id
-        im_id = "D0" + "".join(member[2:] for member in members if member != bot or len(members) == 1)
-        if room := self._rooms.get(im_id):
+        im_id = f"D{self.directory.team.number}" + "".join(
+            member[2:] for member in members if member != bot or len(members) == 1
+        )
+        if room := self._rooms.find(im_id):
             return room.channel, True
         channel = Channel(im_id, "", members, int(self._clock()), is_im=True)
-        self._add(channel)
+        self._rooms.add(channel)
         self._tell(ChannelOpened(channel, opener.id, self._timestamps.next()))
         return channel, False
 
     def join(self, channel: str, member: Member, inviter: str | None = None) -> Channel:
-        room = self._room(channel)
+        room = self._rooms.get(channel)
         if room.channel.is_im:
             raise SlackRefused("method_not_supported_for_channel_type")
         if member.id not in room.channel.members:
@@ -230,58 +249,76 @@ class Workspace:
         return room.channel
 
     def leave(self, channel: str, member: Member) -> None:
-        room = self._room(channel)
+        room = self._rooms.get(channel)
         remaining = tuple(user for user in room.channel.members if user != member.id)
         room.channel = replace(room.channel, members=remaining)
+
+    def archive(self, channel: str, archived: bool = True) -> Channel:
+        """Close a channel to all writing, or open it again."""
+        room = self._rooms.get(channel)
+        room.channel = replace(room.channel, is_archived=archived)
+        return room.channel
 
     def set_bot_online(self, online: bool) -> None:
         if online is not self.bot_online:
             self.bot_online = online
             self._tell(BotPresence(online))
 
+    # Files, streams and agent sessions
+
+    def fill(self, channel: str, ts: str, body: Body) -> None:
+        """Show what a stream has brought; that is no edit."""
+        room = self._rooms.get(channel)
+        previous = room.messages[ts]
+        room.messages[ts] = message = replace(previous, body=body)
+        self._tell(Changed(message, previous, self._timestamps.next()))
+
+    def file(self, file_id: str) -> File | None:
+        return self.files.get(file_id)
+
+    def check_member(self, channel: str, member: Member) -> None:
+        self._rooms.get(channel).must_have(member)
+
+    def check_post(self, channel: str, author: Member, thread_ts: str | None = None) -> None:
+        """Refuse what ``post`` would refuse."""
+        self._postable(channel, author, thread_ts)
+
+    def withdraw(self, file: File) -> None:
+        """Show in every message that this file was deleted."""
+        for room in self._rooms:
+            for previous in [m for m in room.messages.values() if any(f.id == file.id for f in m.files)]:
+                files = tuple(file if f.id == file.id else f for f in previous.files)
+                message = replace(previous, body=replace(previous.body, files=files))
+                room.messages[message.ts] = message
+                self._tell(Changed(message, previous, self._timestamps.next()))
+
+    @property
+    def sessions(self) -> tuple[Session, ...]:
+        return tuple(session.at(self._clock()) for session in self._sessions.values())
+
+    def session(self, channel: str, thread_ts: str) -> Session | None:
+        """Return what the app's agent shows in this thread, None if it never showed anything."""
+        room = self._rooms.find(channel)
+        session = self._sessions.get((room.channel.id, thread_ts)) if room else None
+        return session.at(self._clock()) if session else None
+
+    def keep_session(self, session: Session) -> None:
+        """Show this from now on in its thread."""
+        key = (session.channel, session.thread_ts)
+        if self._sessions.get(key) != session:
+            self._sessions[key] = session
+            self._tell(SessionChanged(session, self._timestamps.next()))
+
     # Inside
 
-    def _add(self, channel: Channel) -> None:
-        self._rooms[channel.id] = _Room(channel)
+    def _postable(self, channel: str, author: Member, thread_ts: str | None) -> tuple[Room, Message | None]:
+        room = self._rooms.get(channel)
+        room.must_have(author)
+        root = room.root_of(thread_ts)
+        self.rules.check_post(room.channel, author, root)
+        return room, root
 
-    def _find(self, name_or_id: str) -> _Room | None:
-        if room := self._rooms.get(name_or_id):
-            return room
-        name = name_or_id.removeprefix("#")
-        return next((room for room in self._rooms.values() if name and room.channel.name == name), None)
-
-    def _room(self, name_or_id: str) -> _Room:
-        if room := self._find(name_or_id):
-            return room
-        raise SlackRefused("channel_not_found")
-
-    def _messages(self, channel: str) -> dict[str, Message]:
-        room = self._find(channel)
-        return room.messages if room else {}
-
-    def _must_be_in(self, room: _Room, member: Member) -> None:
-        if member.id not in room.channel.members:
-            raise SlackRefused("channel_not_found" if room.channel.is_im else "not_in_channel")
-
-    def _existing(self, channel: str, ts: str, member: Member) -> tuple[_Room, Message]:
-        room = self._room(channel)
-        self._must_be_in(room, member)
-        message = room.messages.get(ts)
-        if message is None:
-            raise SlackRefused("message_not_found")
-        return room, message
-
-    def _root_of(self, room: _Room, thread_ts: str | None) -> Message | None:
-        named = room.messages.get(thread_ts) if thread_ts else None
-        return room.messages.get(named.thread_ts) if named and named.thread_ts else named
-
-    def _recount(self, room: _Room, root_ts: str) -> Message:
-        replies = [room.messages[ts] for ts in room.threads[root_ts]]
-        root = threads.counted(room.messages[root_ts], replies)
-        room.messages[root_ts] = root
-        return root
-
-    def _remove(self, room: _Room, message: Message) -> None:
+    def _remove(self, room: Room, message: Message) -> None:
         del room.messages[message.ts]
         self._tell(Deleted(message, self._timestamps.next()))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import signal
 import socket
@@ -10,9 +11,11 @@ import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from endpoint import endpoint
 
 if TYPE_CHECKING:
     import aiohttp
@@ -69,10 +72,12 @@ async def test_it_prints_its_address_serves_and_ends_quietly(
 
 
 async def test_a_command_gets_the_variables_and_gives_the_exit_code(start: Start) -> None:
-    script = 'echo "child $SLACK_API_URL $SLACK_APP_TOKEN $SLACK_BOT_TOKEN"; exit 7'
+    names = ("SLACK_API_URL", "SLACK_APP_TOKEN", "SLACK_BOT_TOKEN", "SLACK_SIGNING_SECRET")
+    script = f'echo "child {" ".join(f"${name}" for name in names)}"; exit 7'
     code, out, _ = await ended(await start("--port", "0", "--", "sh", "-c", script))
     assert code == 7
-    assert re.search(r"child http://127\.0\.0\.1:\d+/api/ xapp-local-alpha xoxb-local-alpha", out)
+    secrets = "xapp-1-A0ALPHA-local-alpha xoxb-local-alpha local-signing-secret"
+    assert re.search(rf"child http://127\.0\.0\.1:\d+/api/ {secrets}", out)
 
 
 async def test_a_signal_ends_the_command_too(start: Start) -> None:
@@ -115,3 +120,44 @@ async def test_wrong_usage_is_explained(start: Start, arguments: tuple[str, ...]
     assert code == 2
     assert says in err
     assert "Traceback" not in err
+
+
+async def test_it_writes_the_record_as_it_goes(start: Start, session: aiohttp.ClientSession, tmp_path: Path) -> None:
+    file = tmp_path / "record.jsonl"
+    url = await url_of(await start("--port", "0", "--record", str(file)))
+    headers = {"Authorization": "Bearer xoxb-local-alpha"}
+    async with session.post(url + "api/auth.test", headers=headers) as response:
+        assert response.status == 200
+    (entry,) = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    assert (entry["what"], entry["method"], entry["ok"]) == ("call", "auth.test", True)
+
+
+async def test_a_record_that_cannot_be_written_is_one_clear_line(start: Start, tmp_path: Path) -> None:
+    code, _, err = await ended(await start("--port", "0", "--record", str(tmp_path / "no" / "where")))
+    assert code == 1
+    assert err == f"Error: cannot write to {tmp_path / 'no' / 'where'}: No such file or directory\n"
+
+
+async def test_events_go_to_a_request_url_from_all_workspaces(start: Start, session: aiohttp.ClientSession) -> None:
+    async with endpoint() as there:
+        arguments = ("--deliver-to", there.url, "--teams", "Playground,Second", "--no-limits")
+        process = await start("--port", "0", *arguments)
+        url = await url_of(process)
+        headers = {"Authorization": "Bearer xoxp-second-ana"}
+        for number in range(2):
+            body = {"channel": "C1GENERAL", "text": str(number)}
+            async with session.post(url + "api/chat.postMessage", json=body, headers=headers) as response:
+                assert (await response.json())["ok"]
+        requests = await there.received(2)
+        assert {request.json["team_id"] for request in requests} == {"T1SECOND"}
+        async with session.get(url + "limits") as response:
+            assert await response.json() == []
+        process.terminate()
+        _, out, _ = await ended(process)
+        assert "Its bot token in Second: xoxb-second-alpha" in out
+
+
+async def test_a_request_url_that_is_none_is_explained(start: Start) -> None:
+    code, _, err = await ended(await start("--port", "0", "--deliver-to", "localhost:3000"))
+    assert code == 1
+    assert err.startswith("Error: 'localhost:3000' is no request URL; give one such as http://127.0.0.1:3000/")

@@ -98,6 +98,12 @@ async def test_a_bot_outside_a_channel_can_not_write_until_it_joins() -> None:
         assert slack.bot_user_id in (await client.conversations_members(channel=secret))["members"]
 
 
+@pytest.mark.parametrize("name", ["-", "_a", "A", "a b", "x" * 81, ""])
+async def test_a_channel_has_a_plain_name(client: AsyncWebClient, name: str) -> None:
+    with pytest.raises(SlackApiError, match="invalid_name"):
+        await client.conversations_create(name=name)
+
+
 async def test_channels_are_listed_by_kind(slack: LocalSlack, client: AsyncWebClient) -> None:
     await slack.as_person("ana").open_dm("alpha")
     await slack.as_person("ana").open_dm("ben")
@@ -130,7 +136,7 @@ async def test_each_token_says_who_it_is(slack: LocalSlack, client: AsyncWebClie
     [
         ("auth.test", "", "not_authed"),
         ("auth.test", "xoxb-wrong", "invalid_auth"),
-        ("chat.postMessage", "xapp-local-alpha", "not_allowed_token_type"),
+        ("chat.postMessage", "xapp-1-A0ALPHA-local-alpha", "not_allowed_token_type"),
         ("apps.connections.open", "xoxb-local-alpha", "not_allowed_token_type"),
         ("apps.connections.open", "xapp-wrong", "invalid_auth"),
         ("chat.unheardOf", "xoxb-local-alpha", "unknown_method"),

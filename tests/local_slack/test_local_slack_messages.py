@@ -39,9 +39,9 @@ async def test_a_persona_gives_name_and_icon_and_can_not_be_edited(slack: LocalS
     await client.chat_delete(channel="C0GENERAL", ts=posted["ts"])
 
 
-async def test_timestamps_are_unique_and_rise(slack: LocalSlack, client: AsyncWebClient) -> None:
+async def test_timestamps_are_unique_and_rise(slack: LocalSlack) -> None:
     for number in range(20):
-        await client.chat_postMessage(channel="C0GENERAL", text=str(number))
+        await slack.as_person("ana").say("general", str(number))
     stamps = [message.ts for message in slack.workspace.messages("general")]
     assert stamps == sorted(set(stamps))
     assert all(len(ts.partition(".")[2]) == 6 for ts in stamps)
@@ -107,7 +107,7 @@ async def test_a_message_can_be_edited_and_deleted_by_its_author_only(
 
 
 async def test_an_update_keeps_what_it_does_not_name(slack: LocalSlack, client: AsyncWebClient) -> None:
-    block = {"type": "section", "text": {"type": "mrkdwn", "text": "*hi*"}}
+    block = {"type": "section", "block_id": "one", "text": {"type": "mrkdwn", "text": "*hi*"}}
     metadata = {"event_type": "run", "event_payload": {"id": "1"}}
     ts = (await client.chat_postMessage(channel="C0GENERAL", text="a", blocks=[block], metadata=metadata))["ts"]
     await client.chat_update(channel="C0GENERAL", ts=ts, text="b")

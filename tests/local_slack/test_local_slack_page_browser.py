@@ -3,40 +3,21 @@
 from __future__ import annotations
 
 import re
-import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from playwright.async_api import Locator, Page, async_playwright, expect
-
-from local_slack import LocalSlack
+from playwright.async_api import Locator, Page, expect
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from slack_sdk.web.async_client import AsyncWebClient
+
+    from local_slack import LocalSlack
 
 pytestmark = pytest.mark.browser
 
 HOURGLASS = "hourglass_flowing_sand"
 PERSONA = {"username": "Alpha · Researcher", "icon_emoji": ":mag:"}
 LONG = "every word of this line matters to whoever reads it, and the next one is no shorter than this"
-
-
-@pytest.fixture
-async def page(slack: LocalSlack) -> AsyncIterator[Page]:
-    """A window in which no script fails and the page's own policy forbids nothing that it does."""
-    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    assert chromium, "Chromium is missing: apt-get install chromium (make test does it where it may)"
-    complaints: list[str] = []
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
-        page = await browser.new_page(viewport={"width": 1280, "height": 800})
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
-        yield page
-        await browser.close()
-    assert not complaints
 
 
 async def sit_down(page: Page, slack: LocalSlack, place: str) -> None:

@@ -203,7 +203,7 @@ async def test_a_refreshed_connection_gets_no_more_events_but_may_still_ack(raw_
         assert (await new.acked_event())["ts"] == later
 
 
-@pytest.mark.parametrize("reason", ["warning", "refresh_requested", "link_disabled"])
+@pytest.mark.parametrize("reason", ["warning", "refresh_requested", "too_many_websockets"])
 async def test_bolt_comes_back_after_a_disconnect(connect: Callable[..., Any], slack: LocalSlack, reason: Any) -> None:
     bot = await connect(slack)
     slack.socket_mode.disconnect(reason)
