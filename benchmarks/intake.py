@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from benchmarks.harness import Benchmark, Row, Side
 from benchmarks.redis_process import redis_server
 from benchmarks.slack_process import slack_elsewhere
-from connector import Instance, Persona, SlackAccess, connected
+from connector import Instance, Persona, SlackAccess, SocketDoor, connected
 from service.runs import Runs
 from service.store import open_run_store
 
@@ -125,9 +125,12 @@ async def connector_over(store: str) -> AsyncIterator[SlackProcess]:
         inboxes = await closing.enter_async_context(aclosing(await open_run_store(url)))
         runs = await closing.enter_async_context(Runs(inboxes, "this process", LEASE_S))
         slack = await closing.enter_async_context(slack_elsewhere())
-        access = SlackAccess(**await slack.begun())
+        begun = await slack.begun()
+        access = SlackAccess(begun["bot_token"], begun["api_url"], SocketDoor(begun["app_token"]))
         instances = [Instance("alpha", Persona("Alpha", ":owl:"))]
-        await closing.enter_async_context(connected(access, instances, BusySessions(), runs, shutdown_grace_s=0))
+        await closing.enter_async_context(
+            connected(access, instances, BusySessions(), runs, shutdown_grace_s=0, rate_scale=1000)
+        )
         yield slack
 
 

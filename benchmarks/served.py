@@ -35,6 +35,7 @@ instances:
 store: "{store}"
 workspace: {{root: "{folder}/files"}}
 lease_s: 2
+slack: {{rate_scale: 1000}}
 """
 
 
@@ -145,7 +146,7 @@ async def house(
 ) -> AsyncIterator[tuple[House, list[Service]]]:
     """Nothing is started yet; at the end whatever runs is killed. `manner` is how the model answers."""
     async with AsyncExitStack() as closing:
-        there = House(await closing.enter_async_context(LocalSlack()))
+        there = House(await closing.enter_async_context(LocalSlack(limits=None)))
         url = await closing.enter_async_context(messages_api(there.on_request))
         config = folder / "agents.yaml"
         config.write_text(_CONFIG.format(model_url=url, model=manner, store=store, folder=folder))

@@ -155,7 +155,7 @@ class People:
 
 
 async def _main() -> None:
-    async with LocalSlack() as slack:
+    async with LocalSlack(limits=None) as slack:
         people = People(slack)
         address = {"api_url": slack.api_url, "app_token": slack.app_token, "bot_token": slack.bot_token}
         print(json.dumps(address), flush=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from connector import phrases
+from connector.aftermath import Aftermath
 from connector.ending import Ending
 from connector.execution import Execution
 from connector.inbox import Inbound, Inbox
@@ -43,10 +44,13 @@ class Conversation:
         self._inbox = Inbox(workplace.desk.names, lease.claim.held)
         self._owned = Owned(lease, workplace, self._inbox)
         self._revisions = Revisions(self._owned, self._stop)
+        self._aftermath = Aftermath(lease, workplace.desk)
         # Messages whose authors know that they wait.
         self._told: set[str] = set()
         self._seen = 0
         self._news = asyncio.Event()
+        # Something has come in, or the end has.
+        self._stirred = asyncio.Event()
         self._one_at_a_time = asyncio.Lock()
         self._is_closing = False
         # Whether it was given up: what is new from here on is for the next owner.
@@ -69,6 +73,7 @@ class Conversation:
     def suspend(self) -> None:
         """Have the run that is on end at its next boundary, and hand the conversation over."""
         self._is_closing = True
+        self._stirred.set()
         if self._owned.execution is not None:
             self._owned.execution.suspend()
 
@@ -93,8 +98,11 @@ class Conversation:
         async with self._one_at_a_time:
             await self._take_in(await self._taken_up())
         while not self.is_over:
+            self._stirred.clear()
             while not self._is_closing and (execution := self._next()) is not None:
                 await self._run(execution)
+            if not self._is_closing:
+                await self._aftermath.done(self._stirred)
             async with self._one_at_a_time:
                 await self._give_up()
 
@@ -110,6 +118,7 @@ class Conversation:
                     return
                 self._news.clear()
                 await self._take_in(await self._lease.fetch(self._seen))
+                self._stirred.set()
 
     async def _give_up(self) -> None:
         """Give the conversation up, unless there is news."""
@@ -117,8 +126,9 @@ class Conversation:
             await self._lease.hand_over()
             self.is_over = True
             return
-        if self._inbox.starts_a_run:  # it came while we waited for our turn
+        if self._inbox.starts_a_run or not self._aftermath.is_done:  # it came while we waited for our turn
             return
+        await self._aftermath.keep()
         # What corrects a message, or takes it back, starts no run: it goes with the next message.
         held = max((each.seq for each in self._inbox.waiting), default=0)
         if held > self._inbox.held:
@@ -168,7 +178,9 @@ class Conversation:
         first, *others = self._inbox.waiting
         was_waiting = first.id in self._told or first.seq <= self._inbox.held
         newest_ts = max((each.message.ts for each in (first, *others)), key=float)
-        execution = self._start(RunRecord.begun_with(first, was_waiting=was_waiting, newest_ts=newest_ts))
+        traces = tuple(self._aftermath.kept().get("traces", ()))
+        record = RunRecord.begun_with(first, was_waiting=was_waiting, newest_ts=newest_ts, traces=traces)
+        execution = self._start(record)
         for inbound in others:
             self._add(execution, inbound)
         return execution
@@ -177,6 +189,9 @@ class Conversation:
         """Take up the run whose process died, or handed it over; returns the entries that it has not read."""
         entries, run = self._lease.claim.entries, self._lease.claim.run
         if not run:
+            return entries
+        self._aftermath.go_on(run)
+        if "id" not in run:  # none was on any more
             return entries
         try:
             record = RunRecord.read(run)
@@ -223,6 +238,7 @@ class Conversation:
             log.info("run.suspended", **where)
             self._is_closing = True
             return
+        await self._aftermath.tidy(execution.view.traces)
         async with self._one_at_a_time:
             await self._settle(execution)
         if (ending := execution.ending) is not None:
@@ -236,6 +252,7 @@ class Conversation:
         if first.id not in read and not execution.comes_back:
             closed[first.seq] = "withdrawn" if execution.record.stopped_by else "refused"
         await self._lease.write(Changes(run={}, closed=closed))
+        await self._aftermath.keep()
         for message_id in read - execution.read - {first.id}:  # the loop was cut before it could tell
             self._desk.mark_read(message_id)
         self._inbox.remove([each for each in given if each.seq in closed])
@@ -256,14 +273,20 @@ class Conversation:
     async def _on_stop(self, entry: Entry) -> None:
         """Stop the run that is on, or about to begin; what was written before the stop starts none by itself."""
         execution, data = self._owned.execution, entry.data
-        is_meant = execution is not None and execution.is_meant(data["at"], data.get("ts"), data.get("run"))
+        # One that was accepted before the run's first message found another run, or none, and was told so.
+        is_meant = (
+            execution is not None
+            and entry.seq > execution.first.seq
+            and execution.is_meant(data["at"], data.get("ts"), data.get("run"))
+        )
         if execution is not None and is_meant and execution.can_be_stopped:
             await self._stop(entry, data["user"])
         elif execution is None and (fresh := self._beginning(data)) is not None:
             await self._stop_beginning(entry, fresh)
+        elif (word := data.get("message")) is not None and (execution is None or is_meant):
+            said = Message(**{**word, "files": tuple(word["files"])})
+            self._aftermath.tell(entry, said, phrases.NOTHING_RUNS)
         else:
-            if (word := data.get("message")) is not None and (execution is None or is_meant):
-                await self._desk.told(Message(**{**word, "files": tuple(word["files"])}), phrases.NOTHING_RUNS)
             await self._owned.close(entry)
 
     async def _stop(self, entry: Entry, user: str) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from connector.names import Names
 from connector.outbound.content import Content
 from connector.outbound.marks import Mark, Marks
+from connector.outbound.native import NativeSessions
 from connector.protocols import LeaseLost
 from connector.view import best_effort
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
     from types import TracebackType
 
+    from connector.aftermath import Traces
     from connector.inbound.routing import Router
     from connector.messages import Message
     from connector.outbound.wire import Wire
@@ -37,8 +40,9 @@ class Desk:
         self.wire = wire
         self.names = Names(wire)
         self._marks = Marks(wire)
-        self._hourglasses: set[Mark] = set()
+        self._hourglasses: list[Mark] = []
         self._tasks: set[asyncio.Task[None]] = set()
+        self.native = NativeSessions(wire, self.spawn)
 
     async def __aenter__(self) -> Self:
         return self
@@ -74,28 +78,32 @@ class Desk:
                 self._marks.forget(Mark(channel, ts, ENVELOPE))  # to say that it will be read is too late
                 self.spawn(self._marks.put(Mark(channel, ts, EYES), message_id))
 
-    async def mark_working(self, message: Message, confirm: Callable[[], Awaitable[None]]) -> None:
+    async def mark_working(self, message: Message, confirm: Callable[[], Awaitable[None]]) -> bool:
         """⏳: a run has begun with the message. Where there are many, the status message alone says so.
+
+        Returns whether the mark may be there; where this fails, it may be.
 
         Raises:
             SlackCallFailed: Slack did not take it.
         """
+        if len(self._hourglasses) >= _MOST_HOURGLASSES:
+            return False
         mark = Mark(message.channel, message.ts, HOURGLASS)
-        if len(self._hourglasses) < _MOST_HOURGLASSES:
-            self._hourglasses.add(mark)
-            if not await self._marks.put(mark, message.place.conversation_id, confirm):
-                self._hourglasses.discard(mark)
+        self._hourglasses.append(mark)
+        is_there = await self._marks.put(mark, message.place.conversation_id, confirm)
+        if not is_there:
+            self._hourglasses.remove(mark)
+        return is_there
 
-    async def unmark_working(self, message: Message, *, by_another: bool) -> None:
-        """The run that began with the message is over. One that began in another process may have been marked there.
-
-        Raises:
-            SlackCallFailed: Slack did not do it.
-        """
-        mark = Mark(message.channel, message.ts, HOURGLASS)
-        if by_another or mark in self._hourglasses:
-            await self.wire.insisting(lambda: self._marks.take(mark))
-            self._hourglasses.discard(mark)
+    async def take_away(self, traces: Traces) -> None:
+        """Take away what a run has left. Nobody else would do it later: where Slack is away, it is waited for."""
+        for ts in traces.statuses:
+            await best_effort(self.wire.insisting(partial(self.wire.delete, traces.channel, ts)))
+        if traces.is_marked:
+            mark = Mark(traces.channel, traces.first_ts, HOURGLASS)
+            await best_effort(self.wire.insisting(lambda: self._marks.take(mark)))
+            if mark in self._hourglasses:  # else another process has put it there
+                self._hourglasses.remove(mark)
 
     def tell(self, message: Message, text: str) -> None:
         """Answer a message that starts no run and goes into none."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from connector.lines import use_of
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -23,7 +25,7 @@ class ToolEnd:
 
     @classmethod
     def of(cls, told: dict[str, Any]) -> ToolEnd:
-        return cls(told.get("label") or f"Using {told['tool']}", told["outcome"])
+        return cls(told.get("label") or use_of(told["tool"]), told["outcome"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,15 @@ import structlog
 
 from connector import phrases
 from connector.ending import Ending
+from connector.messages import Place
 from connector.names import mentioned_in
+from connector.outbound.content import Content
 from connector.protocols import Changes, LeaseLost, Refused, RunFailed, Steer
 from connector.view import View
 
 if TYPE_CHECKING:
     from connector.desk import Workplace
     from connector.inbox import Inbound, Inbox
-    from connector.messages import Place
     from connector.protocols import Lease
     from connector.run_record import RunRecord
 
@@ -45,7 +46,7 @@ class Execution:
         self.record = record
         self.instance = instance
         self.place: Place = record.first.message.place
-        self.view = View(desk, lease, record, instance.persona, self._keep_status)
+        self.view = View(desk, lease, record, instance.persona, self)
         self.ending: Ending | None = None
         self._lease = lease
         self._inbox = inbox
@@ -59,6 +60,9 @@ class Execution:
         self._listening = self._was_read = self._over = False
         self._is_suspending = self.was_suspended = False
         self._stops = 0 if record.stopped_by is None else 1
+        self._is_closed = False
+        if self._stops:
+            self.view.stop()
 
     @property
     def first(self) -> Inbound:
@@ -97,6 +101,7 @@ class Execution:
         if self._over:
             return
         self._stops += 1
+        self.view.stop()
         self.record = replace(self.record, stopped_by=self.record.stopped_by or user)
         # Where the session has not begun yet, it hears of it when it does, or does not begin: see `_execute`.
         self._sessions.stop(*self._key, immediate=self._stops > 1)
@@ -126,6 +131,25 @@ class Execution:
     def withdraw(self, inbound: Inbound) -> bool:
         """Take back what the loop was given. False: the model has it already."""
         return self._sessions.withdraw(*self._key, inbound.id)
+
+    async def keep_status(self, ts: str) -> None:
+        """Remember which message is the status."""
+        self.record = replace(self.record, status_ts=ts)
+        await self._lease.write(Changes(run=self.record.written()))
+
+    def on_closed(self, error: str) -> None:
+        """Slack does not let us write here (any more): nobody would read what the run says, so it ends."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        log.error("conversation.closed", conversation=self.place.conversation_id, error=error)
+        self._stops += 1
+        self.cut()
+        message = self.first.message
+        if not message.direct:
+            elsewhere = Place(message.team, message.user, None)
+            text = Content(phrases.closed(message.channel, error))
+            self._desk.spawn(self._desk.wire.post(elsewhere, text, f"{self.record.id}:closed"))
 
     async def go(self) -> None:
         """Run to the end, telling the thread how it ended; where the process is to end, as far as that.
@@ -266,10 +290,6 @@ class Execution:
         self._desk.take_back(inbound.message)
         self.view.notice(f"refused:{inbound.id}", phrases.refused(inbound.prompt, why))
         await self._lease.write(Changes(closed={inbound.seq: "refused"}))
-
-    async def _keep_status(self, ts: str) -> None:
-        self.record = replace(self.record, status_ts=ts)
-        await self._lease.write(Changes(run=self.record.written()))
 
     async def _on_progress(self, event: str, data: dict[str, Any]) -> None:
         match event:

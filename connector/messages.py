@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import html
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 # A share of a file and a reply "also sent to the channel" are posts of a person; every other subtype is not.
 _SUBTYPES_OF_PEOPLE = (None, "file_share", "thread_broadcast")
 _ENTITY = re.compile(r"<([^<>|]+)(?:\|([^<>]*))?>")
 _STOP_WORDS = frozenset({"stop", "halt", "cancel", "abort"})
+# Slack's own voice: it reminds, and answers what it takes for a question.
+_SLACKBOT = "USLACKBOT"
+STOP_ACTION = "stop"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +98,34 @@ class Reaction:
         return f"{self.channel}:{self.ts}:{self.user}:{self.name}:{self.event_ts}"
 
 
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Somebody wants a run of a conversation stopped, whichever way they said so.
+
+    Args:
+        at: when: a run that began later is not meant.
+        ts: the message on which they said it: only the run is meant whose status it is, or which it began.
+        run: the id of the run that is meant, where it is known.
+        message: the word as they wrote it: it wants an answer where nothing runs.
+    """
+
+    id: str
+    user: str
+    at: str
+    ts: str | None = None
+    run: str | None = None
+    message: Message | None = None
+
+    def written(self) -> dict[str, Any]:
+        """As an inbox keeps it."""
+        message = None if self.message is None else asdict(self.message)
+        data = {"user": self.user, "at": self.at, "ts": self.ts, "run": self.run, "message": message}
+        return {name: value for name, value in data.items() if value is not None}
+
+
 def message_of(event: dict[str, Any], team: str) -> Message | None:
     """The message that an event tells of, or `None` where no person wrote anything new."""
-    if event.get("subtype") not in _SUBTYPES_OF_PEOPLE or event.get("bot_id") or not event.get("user"):
+    if event.get("subtype") not in _SUBTYPES_OF_PEOPLE or not _is_of_a_person(event):
         return None
     files = tuple(str(file.get("name") or file.get("id")) for file in event.get("files") or ())
     if not (event.get("text") or "").strip() and not files:
@@ -112,6 +140,17 @@ def message_of(event: dict[str, Any], team: str) -> Message | None:
         files=files,
         direct=event.get("channel_type") == "im" or event["channel"].startswith("D"),
     )
+
+
+def _is_of_a_person(message: dict[str, Any]) -> bool:
+    is_of_a_bot = message.get("bot_id") or message.get("bot_profile")
+    return bool(message.get("user")) and not is_of_a_bot and message["user"] != _SLACKBOT
+
+
+def home_of(message: dict[str, Any]) -> str | None:
+    """The workspace that the author of a message belongs to, where Slack says it; it may name an organisation, too."""
+    homes = (message.get(name) for name in ("user_team", "source_team", "team"))
+    return next((home for home in homes if isinstance(home, str) and home.startswith("T")), None)
 
 
 def edit_of(event: dict[str, Any], team: str) -> Edit | None:
@@ -153,6 +192,29 @@ def reaction_of(event: dict[str, Any]) -> Reaction | None:
         ts=item["ts"],
         event_ts=event.get("event_ts", ""),
     )
+
+
+def session_stop_of(event: dict[str, Any], team: str) -> tuple[Place, Stop] | None:
+    """The stop that Slack's own button asks for, and where, or `None` where it does not say that."""
+    user, channel, at = event.get("user"), event.get("channel"), event.get("event_ts")
+    if not user or not channel or not at:
+        return None
+    place = Place(team, channel, event.get("thread_ts"))
+    return place, Stop(f"{place.conversation_id}:{user}:session_stopped:{at}", user, at)
+
+
+def clicked_stop_of(body: dict[str, Any], team: str) -> tuple[Place, Stop] | None:
+    """The stop that a click on the button of a status asks for, and where, or `None` where it was another button."""
+    action = next((each for each in body.get("actions") or () if each.get("action_id") == STOP_ACTION), None)
+    container, message = body.get("container") or {}, body.get("message") or {}
+    channel = (body.get("channel") or {}).get("id") or container.get("channel_id")
+    user, ts = (body.get("user") or {}).get("id"), message.get("ts") or container.get("message_ts")
+    if action is None or not channel or not user or not ts or not action.get("action_ts"):
+        return None
+    thread_ts = message.get("thread_ts") or container.get("thread_ts")
+    place = Place(team, channel, thread_ts or (None if channel.startswith("D") else ts))
+    at = str(action["action_ts"])
+    return place, Stop(f"{channel}:{ts}:{user}:clicked:{at}", user, at, run=action.get("value") or None)
 
 
 def plain_text(text: str, bot: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from connector.activity import one_line
+from connector.lines import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +24,14 @@ _INCOMPLETE = {
     "length": f"My answer ends here because it became too long. {_GO_ON}",
     "refusal": "The model declined to go on with this. Put it differently, or start a new thread.",
     "denied": "",  # the answer says it
+}
+
+_CLOSED = {
+    "is_archived": "the channel is archived. Write to me in another one.",
+    "not_in_channel": "I am not in that channel. Invite me, then write again.",
+    "channel_not_found": "I am not in that channel. Invite me, then write again.",
+    "cannot_reply_to_message": "that message takes no replies. Write to me in a new one.",
+    "restricted_action_thread_locked": "the thread is locked. Write to me in a new one.",
 }
 
 NO_ANSWER = "I finished without anything to say."
@@ -82,6 +90,12 @@ def not_posted(error: str) -> str:
     return (
         f"⚠️ I have an answer, but Slack does not take it ({error}). Whoever runs this bot finds the reason in its log."
     )
+
+
+def closed(channel: str, error: str) -> str:
+    """What a person reads in a direct message, in Slack's markup, whom we may not answer where they asked."""
+    why = _CLOSED.get(error, f"Slack does not let me write there ({error}).")
+    return f"⚠️ I could not go on in <#{channel}>: {why}"
 
 
 def _said(*parts: str) -> str:

@@ -1,13 +1,11 @@
-"""Whether Slack lets us in: both tokens are tried before anything else is done.
-
-The Socket Mode client would retry a wrong one silently for ever.
-"""
+"""Whether Slack lets us in: the tokens are tried before anything else is done."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from connector.access import ConnectionRefused
 from connector.outbound.errors import SlackCallFailed
 from connector.outbound.scheduler import Turn
 
@@ -28,26 +26,16 @@ _TOKEN_ERRORS = frozenset(
 )
 
 
-class ConnectionRefused(Exception):  # noqa: N818 - what Slack did
-    """Slack cannot be reached or does not let us in; the message says what to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class SlackAccess:
-    """The way into a workspace. `api_url` ends with a slash, as in `https://slack.com/api/`."""
-
-    app_token: str = field(repr=False)
-    bot_token: str = field(repr=False)
-    api_url: str
-
-
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who the bot is in its workspace, resolved once."""
+    """Who the bot is in its workspace, resolved once; what is called so by people may be blank."""
 
     team: str
     user: str
     bot_id: str
+    team_name: str = ""
+    user_name: str = ""
+    url: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,31 +49,37 @@ _BOT_TOKEN = _Token("SLACK_BOT_TOKEN", "xoxb-", "OAuth & Permissions")
 _APP_TOKEN = _Token("SLACK_APP_TOKEN", "xapp-", "Basic Information → App-Level Tokens, scope connections:write")
 
 
-async def preflight(api_url: str, bot: Wire, app: Wire) -> Identity:
-    """Try both tokens, each on a wire of its own, and learn who we are.
+async def preflight(api_url: str, bot: Wire) -> Identity:
+    """Try the bot's token, and learn who we are.
 
     Raises:
-        ConnectionRefused: Slack is out of reach, or does not accept a token.
+        ConnectionRefused: Slack is out of reach, or does not accept the token.
     """
+    who = await _tried(api_url, bot, "auth.test", _BOT_TOKEN)
     try:
-        who = await _tried(bot, "auth.test", _BOT_TOKEN)
-        await _tried(app, "apps.connections.open", _APP_TOKEN)
-    except SlackCallFailed as e:
-        raise ConnectionRefused(
-            f"Slack cannot be reached at {api_url} ({e}). Check the network, and SLACK_API_URL if you set it."
-        ) from e
-    try:
-        return Identity(team=who["team_id"], user=who["user_id"], bot_id=who["bot_id"])
+        names = {"team_name": who.get("team", ""), "user_name": who.get("user", ""), "url": who.get("url", "")}
+        return Identity(who["team_id"], who["user_id"], who["bot_id"], **names)
     except KeyError as e:
         raise ConnectionRefused(f"SLACK_BOT_TOKEN is not a bot's token: auth.test tells no {e}.") from e
 
 
-async def _tried(wire: Wire, method: str, kind: _Token) -> dict[str, Any]:
+async def first_address(api_url: str, app: Wire) -> str:
+    """Try the app's token, and return the address that it gives for one connection.
+
+    Raises:
+        ConnectionRefused: Slack is out of reach, or does not accept the token.
+    """
+    return str((await _tried(api_url, app, "apps.connections.open", _APP_TOKEN)).get("url", ""))
+
+
+async def _tried(api_url: str, wire: Wire, method: str, kind: _Token) -> dict[str, Any]:
     try:
         return await wire.call(method, {}, Turn())
     except SlackCallFailed as e:
         if e.error not in _TOKEN_ERRORS:
-            raise
+            raise ConnectionRefused(
+                f"Slack cannot be reached at {api_url} ({e}). Check the network, and SLACK_API_URL if you set it."
+            ) from e
         raise ConnectionRefused(
             f"Slack does not accept {kind.variable} ({e.error}). "
             f"It begins with {kind.prefix} and stands on your app's page at api.slack.com/apps under {kind.page}."

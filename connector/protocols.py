@@ -204,7 +204,9 @@ class SessionManager(Protocol):
 
     - `executing`: from now on steers are read; `thinking`: the model is asked, and has the prompt before it
     - `tool:start`, `tool:progress`, `tool:end`: by the `id` of the call; what it is called (`label`), how far it says
-      that it has come (`text`)
+      that it has come (`text`), at its end whether it did what it was to (`success`). A tool `todo` has in its `args`
+      the agent's whole to-do list, which people see once it has succeeded: `items`, each with a `text` and a `status`
+      (pending, in_progress, done); with an `action` other than `set`, it only looks at the list
     - `injection:applied`: the model has the steers of these `ids` before it
     - `text`: an interim answer. `part` is its number among the texts of the run, from 1; a run that goes on after its
       process was killed tells those again that were told before, with the same numbers.

@@ -23,6 +23,7 @@ class RunRecord:
         stopped_by: who stopped it; `None`: nobody did.
         status_ts: the ts of its status message; `None`: Slack has not told it yet.
         failed: what the thread was told, where it failed.
+        traces: what runs before it have left and is not away yet.
     """
 
     id: str
@@ -32,10 +33,13 @@ class RunRecord:
     stopped_by: str | None = None
     status_ts: str | None = None
     failed: str | None = None
+    traces: tuple[Mapping[str, Any], ...] = ()
 
     @classmethod
-    def begun_with(cls, first: Inbound, *, was_waiting: bool, newest_ts: str) -> Self:
-        return cls(uuid4().hex, first, was_waiting, newest_ts)
+    def begun_with(
+        cls, first: Inbound, *, was_waiting: bool, newest_ts: str, traces: tuple[Mapping[str, Any], ...] = ()
+    ) -> Self:
+        return cls(uuid4().hex, first, was_waiting, newest_ts, traces=traces)
 
     def written(self) -> dict[str, Any]:
         first = {**self.first.written(), "id": self.first.id, "seq": self.first.seq}

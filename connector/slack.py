@@ -1,46 +1,48 @@
-"""The connection to one Slack workspace: Bolt over Socket Mode on the way in, the Web API on the way out."""
+"""The connection to one Slack workspace: a door on the way in, the Web API on the way out."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import re
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import aiohttp
 import structlog
-from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
-from slack_bolt.async_app import AsyncApp
-from slack_bolt.authorization import AuthorizeResult
-from slack_bolt.response import BoltResponse
 from slack_sdk.web.async_client import AsyncWebClient
 
+from connector.access import ConnectionRefused, HttpDoor, SocketDoor
 from connector.conversations import Conversations
 from connector.desk import Desk, Workplace
-from connector.inbound.intake import Intake, NotNow
+from connector.inbound.addresses import Addresses
+from connector.inbound.http_door import HttpServer
+from connector.inbound.intake import Intake
+from connector.inbound.reception import Reception
 from connector.inbound.routing import Router
-from connector.messages import deletion_of, edit_of, message_of, reaction_of
+from connector.inbound.socket_mode import SocketMode
 from connector.outbound.scheduler import Scheduler
 from connector.outbound.wire import Wire
-from connector.preflight import ConnectionRefused, preflight
+from connector.preflight import first_address, preflight
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
+    from contextlib import AbstractAsyncContextManager
+    from typing import Any
 
+    from connector.access import SlackAccess
+    from connector.inbound.gate import Policy
+    from connector.inbound.reception import Receive
     from connector.outbound.errors import SlackCallFailed
-    from connector.preflight import Identity, SlackAccess
     from connector.protocols import Budget, Instance, Runs, SessionManager
+
+    OpenClient = Callable[[str | None], AsyncWebClient]
+    OpenDoor = Callable[[Receive], AbstractAsyncContextManager[Any]]
 
 log = structlog.get_logger(__name__)
 
-# The SDK looks after a lost connection once per interval: this is how long people may wait for it.
-_PING_INTERVAL_S = 2
-_CONNECT_WITHIN_S = 20.0
 _CALL_WITHIN_S = 15.0
-_CLOSE_WITHIN_S = 1.0
-_ANY_EVENT = re.compile(".*")
+# So many of Slack's events are at work at once; others wait on their way to us.
+_AT_ONCE = 100
 
 
 @asynccontextmanager
@@ -51,13 +53,15 @@ async def connected(  # noqa: PLR0913 - what it joins
     runs: Runs,
     *,
     shutdown_grace_s: float = 10.0,
+    policy: Policy | None = None,
     budget: Budget | None = None,
     rate_scale: float = 1.0,
 ) -> AsyncIterator[None]:
     """Answer people in the workspace for as long as the context lasts.
 
-    At its end nothing more is taken in, and runs that are on are handed over within `shutdown_grace_s`. `budget` is
-    what is left of the calls that Slack allows, where others use it, too; `rate_scale` a factor on Slack's limits.
+    At its end nothing more is taken in, and runs that are on are handed over within `shutdown_grace_s`. `policy` says
+    who may use the bot, and where. `budget` is what is left of the calls that Slack allows, where others use it, too;
+    `rate_scale` a factor on Slack's limits.
 
     Raises:
         ConnectionRefused: at entry, when a token is wrong or Slack is out of reach; later, when Slack does not let us
@@ -69,21 +73,40 @@ async def connected(  # noqa: PLR0913 - what it joins
         open_client = partial(AsyncWebClient, base_url=access.api_url, session=http, retry_handlers=[])
         client = open_client(access.bot_token)
         async with Scheduler("") as scheduler:
-            app_wire = Wire(open_client(access.app_token), scheduler)
-            identity = await preflight(access.api_url, Wire(client, scheduler), app_wire)
+            identity = await preflight(access.api_url, Wire(client, scheduler))
         router = Router(instances, runs, identity.team, identity.user)
         async with Scheduler(identity.team, budget, rate_scale) as scheduler:
-            wire = Wire(client, scheduler)
+            wire, open_door = Wire(client, scheduler), await _door(access, http, open_client, scheduler)
             async with _open(wire), Desk(wire) as desk:
                 workplace = Workplace(sessions, desk, router)
                 async with Conversations(workplace, runs, shutdown_grace_s) as conversations:
-                    intake = Intake(workplace, runs, conversations, identity.user)
-                    async with _listening(_app(open_client(), access, identity, intake), access, client):
+                    intake = Intake(workplace, runs, conversations, identity.user, policy)
+                    reception = Reception(open_client(None), access.bot_token, identity, intake)
+                    async with open_door(reception.receive):
                         log.info("slack.connected", team=identity.team, bot_user=identity.user)
                         try:
                             yield
                         finally:
                             conversations.suspend()
+
+
+async def _door(
+    access: SlackAccess, http: aiohttp.ClientSession, open_client: OpenClient, scheduler: Scheduler
+) -> OpenDoor:
+    """The door, tried as far as that can be done while it is closed.
+
+    Raises:
+        ConnectionRefused: the app's token is wrong, or Slack is out of reach.
+    """
+    slots = asyncio.Semaphore(_AT_ONCE)
+    match access.door:
+        case HttpDoor() as door:
+            return lambda receive: HttpServer(door, receive, slots)
+        case SocketDoor(app_token):
+            app_client = open_client(app_token)
+            wire = Wire(app_client, scheduler)
+            addresses = Addresses(wire, await first_address(access.api_url, wire))
+            return lambda receive: SocketMode(http, addresses.next, receive, slots, proxy=app_client.proxy)
 
 
 @asynccontextmanager
@@ -115,71 +138,3 @@ async def _open(wire: Wire) -> AsyncIterator[None]:
             f"Slack does not let us do anything any more ({refused[0]}). Look at the app's tokens and scopes, and "
             "start the service again: what was on goes on."
         )
-
-
-@asynccontextmanager
-async def _listening(app: AsyncApp, access: SlackAccess, client: AsyncWebClient) -> AsyncIterator[None]:
-    handler = AsyncSocketModeHandler(app, access.app_token, web_client=client, ping_interval=_PING_INTERVAL_S)
-    try:
-        try:
-            async with asyncio.timeout(_CONNECT_WITHIN_S):
-                await handler.connect_async()  # type: ignore[no-untyped-call]  # as Bolt has it
-        except TimeoutError as e:
-            raise ConnectionRefused(
-                "Slack answers, but its Socket Mode connection cannot be opened. "
-                "Check that the network lets WebSockets (wss) through."
-            ) from e
-        yield
-    finally:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_CLOSE_WITHIN_S):
-                await handler.close_async()  # type: ignore[no-untyped-call]  # as Bolt has it
-
-
-def _app(client: AsyncWebClient, access: SlackAccess, identity: Identity, intake: Intake) -> AsyncApp:
-    async def authorize() -> AuthorizeResult:
-        # Resolved once: Bolt would ask Slack again for every event of a cold burst.
-        return AuthorizeResult(
-            enterprise_id=None,
-            team_id=identity.team,
-            bot_token=access.bot_token,
-            bot_id=identity.bot_id,
-            bot_user_id=identity.user,
-        )
-
-    # Slack hears that we have an event when its listener has ended: when it is kept, that is.
-    app = AsyncApp(
-        client=client,
-        authorize=authorize,
-        logger=logging.getLogger("connector.bolt"),
-        process_before_response=True,
-    )
-
-    @app.event(_ANY_EVENT)
-    async def on_event(event: dict[str, Any]) -> BoltResponse | None:
-        try:
-            await _dispatch(event, identity.team, intake)
-        except NotNow:
-            return BoltResponse(status=503)  # unacknowledged, it comes again
-        except Exception:  # a Slack handler's border
-            log.exception("event.failed", slack_event=event.get("type"))
-            return BoltResponse(status=500)
-        return None
-
-    return app
-
-
-async def _dispatch(event: dict[str, Any], team: str, intake: Intake) -> None:
-    """Every event has a listener, so that every event is acknowledged; few mean anything to us."""
-    match event:
-        case {"type": "message", "subtype": "message_changed" | "message_deleted"}:
-            if (deletion := deletion_of(event, team)) is not None:
-                await intake.on_deletion(deletion)
-            elif (edit := edit_of(event, team)) is not None:
-                await intake.on_edit(edit)
-        case {"type": "message" | "app_mention"}:
-            if (message := message_of(event, team)) is not None:
-                await intake.on_message(message)
-        case {"type": "reaction_added"}:
-            if (reaction := reaction_of(event)) is not None:
-                await intake.on_reaction(reaction)

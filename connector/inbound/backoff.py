@@ -24,5 +24,5 @@ class Backoff:
         """Seconds to wait after so many failures in a row."""
         if failures < 1:
             return 0.0
-        full_s = min(self.first_s * 2 ** min(failures - 1, _DOUBLINGS), self.longest_s)
+        full_s = min(self.first_s * 2.0 ** min(failures - 1, _DOUBLINGS), self.longest_s)
         return full_s * (0.5 + self.chance() / 2)

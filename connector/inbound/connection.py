@@ -43,6 +43,7 @@ class Pace:
     """How many connections there are, and their intervals in seconds.
 
     Args:
+        reached_within_s: from the start to the first hello of all.
         hello_within_s: from the request for a connection to Slack's hello.
         silent_for_s: a connection of which nothing was heard for so long, not even an answer to a ping, is dead.
         linger_s: how long an old connection is heard, once the one in its place has said hello.
@@ -53,6 +54,7 @@ class Pace:
     """
 
     connections: int = 2
+    reached_within_s: float = 20.0
     hello_within_s: float = 10.0
     ping_every_s: float = 8.0
     silent_for_s: float = 20.0

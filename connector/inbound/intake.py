@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from contextlib import asynccontextmanager
-from dataclasses import asdict
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import structlog
+
 from connector import phrases
+from connector.inbound.gate import Gate, Policy
 from connector.inbox import Inbound
-from connector.messages import Place, is_stop_word, message_of
+from connector.messages import Place, Stop, home_of, is_stop_word, message_of
 from connector.outbound.errors import SlackCallFailed
+from connector.outbound.scheduler import Turn
 from connector.outbound.wire import key_of
 from connector.protocols import Entry
 from connector.view import STATUS_KEY
@@ -21,8 +25,11 @@ if TYPE_CHECKING:
 
     from connector.conversations import Conversations
     from connector.desk import Workplace
+    from connector.inbound.gate import Visitor
     from connector.messages import Deletion, Edit, Message, Reaction
     from connector.protocols import Instance, Kind, Runs
+
+log = structlog.get_logger(__name__)
 
 _REMEMBERED = 10_000
 _STOP_REACTION = "x"
@@ -54,7 +61,15 @@ class _Remembered:
 class Intake:
     """Takes in what people do, in each conversation in the order in which it comes."""
 
-    def __init__(self, workplace: Workplace, runs: Runs, conversations: Conversations, bot_user: str) -> None:
+    def __init__(
+        self,
+        workplace: Workplace,
+        runs: Runs,
+        conversations: Conversations,
+        bot_user: str,
+        policy: Policy | None = None,
+    ) -> None:
+        self._gate = Gate(policy or Policy(), workplace.router.team, workplace.desk.wire)
         self._desk = workplace.desk
         self._router = workplace.router
         self._runs = runs
@@ -65,39 +80,52 @@ class Intake:
         # Threads that have not begun with an agent.
         self._others = _Remembered()
 
-    async def on_message(self, message: Message) -> None:
+    async def on_message(self, message: Message, visitor: Visitor) -> None:
         """Take a message in; the second event of one post changes nothing.
 
         Raises:
             NotNow: the service is shutting down, or Slack does not answer.
         """
         self._refuse_when_closing()
-        async with self._turn(message.place.conversation_id):
-            routed = await self._routed(message)
+        conversation_id = message.place.conversation_id
+        async with self._turn(conversation_id):
+            if not await self._may(visitor, message):
+                return
+            routed = await self._routed(message, visitor)
             if routed is None:
                 return
             instance, prompt = routed
             if is_stop_word(prompt):
-                data = {"user": message.user, "at": message.ts, "message": asdict(message)}
-                await self._runs.admit(message.place.conversation_id, Entry(message.id, "stop", data))
-                return
-            if prompt or message.files:
+                await self._stop(conversation_id, Stop(message.id, message.user, message.ts, message=message))
+            elif prompt or message.files:
                 inbound = Inbound(message, instance.name, prompt or ", ".join(message.files), message.id)
-                entry = Entry(message.id, "message", inbound.written())
+                await self._runs.admit(conversation_id, Entry(message.id, "message", inbound.written()), instance.name)
             else:
                 self._answer_once(message)
-                return
-            await self._runs.admit(message.place.conversation_id, entry, instance.name)
 
-    async def _routed(self, message: Message) -> tuple[Instance, str] | None:
+    async def _may(self, visitor: Visitor, message: Message | None = None) -> bool:
+        """Whether somebody may use the bot here. Where they may not and have addressed it, they hear why."""
+        refusal = await self._gate.refusal(visitor)
+        if refusal is None:
+            return True
+        log.info("gate.refused", user=visitor.user, channel=visitor.channel)
+        is_addressed = message is not None and (message.direct or message.mentions(self._bot_user))
+        if message is not None and is_addressed and self._gate.is_to_be_told(visitor):
+            arguments = {"channel": message.channel, "user": message.user, "text": refusal}
+            if message.thread_ts is not None:
+                arguments["thread_ts"] = message.thread_ts
+            self._desk.spawn(self._desk.wire.call("chat.postEphemeral", arguments, Turn()))
+        return False
+
+    async def _routed(self, message: Message, visitor: Visitor) -> tuple[Instance, str] | None:
         """What the gate says, once the first message of the thread is in, if this one has overtaken it."""
         routed = await self._router.route(message)
         is_reply = message.thread_ts is not None and not message.direct
         if routed is not None or not is_reply or message.mentions_anyone():
             return routed
-        return await self._router.route(message) if await self._take_in_first(message) else None
+        return await self._router.route(message) if await self._take_in_first(message, visitor) else None
 
-    async def _take_in_first(self, reply: Message) -> bool:
+    async def _take_in_first(self, reply: Message, visitor: Visitor) -> bool:
         """Take in the first message of a thread, whose event is still on its way to us; whether it is for us."""
         place, thread_ts = reply.place.conversation_id, reply.thread_ts or reply.ts
         if float(reply.ts) - float(thread_ts) > _OVERTAKEN_WITHIN_S or place in self._others:
@@ -105,8 +133,10 @@ class Intake:
         found = await self._found(reply.channel, thread_ts)
         first = message_of({**found, "channel": reply.channel}, reply.team) if found else None
         routed = await self._router.route(first) if first else None
-        if first is None or routed is None:
+        if found is None or first is None or routed is None:
             self._others.add(place)
+            return False
+        if not await self._may(replace(visitor, user=first.user, home=home_of(found))):
             return False
         instance, prompt = routed
         text = prompt or ", ".join(first.files)
@@ -132,41 +162,44 @@ class Intake:
                 raise NotNow from e
             return None
 
-    async def on_edit(self, edit: Edit) -> None:
+    async def on_edit(self, edit: Edit, visitor: Visitor) -> None:
         """Take an edit in, where it is of a message to an agent.
 
         Raises:
             NotNow: the service is shutting down, or Slack does not answer.
         """
-        await self._on_change("edit", edit.id, edit.message, edit.before, edit.event_ts)
+        await self._on_change("edit", edit, edit.before, visitor)
 
-    async def on_deletion(self, deletion: Deletion) -> None:
+    async def on_deletion(self, deletion: Deletion, visitor: Visitor) -> None:
         """Take a deletion in, where it is of a message to an agent.
 
         Raises:
             NotNow: the service is shutting down, or Slack does not answer.
         """
-        await self._on_change("withdrawal", deletion.id, deletion.message, deletion.message, deletion.event_ts)
+        await self._on_change("withdrawal", deletion, deletion.message, visitor)
 
-    async def _on_change(self, kind: Kind, entry_id: str, message: Message, before: Message, event_ts: str) -> None:
+    async def _on_change(self, kind: Kind, change: Edit | Deletion, before: Message, visitor: Visitor) -> None:
         self._refuse_when_closing()
+        message, event_ts = change.message, change.event_ts
         conversation_id = message.place.conversation_id
         async with self._turn(conversation_id):
-            routed, routed_before = await self._routed(message), await self._router.route(before)
+            if not await self._may(visitor):
+                return
+            routed, routed_before = await self._routed(message, visitor), await self._router.route(before)
             if routed is None or routed_before is None:
                 return
             instance, prompt = routed
             if not prompt and not message.files:  # what is left is a bare mention
                 kind, prompt = "withdrawal", routed_before[1]
-            inbound = Inbound(message, instance.name, prompt or ", ".join(message.files), entry_id, edited_ts=event_ts)
-            entry = Entry(entry_id, kind, inbound.written())
+            inbound = Inbound(message, instance.name, prompt or ", ".join(message.files), change.id, edited_ts=event_ts)
+            entry = Entry(change.id, kind, inbound.written())
             if float(event_ts) - float(message.ts) < _OVERTAKEN_WITHIN_S and not is_stop_word(prompt):
                 # The message may still be on its way. Where it is, this is it: what comes of it then is known.
                 itself = Entry(message.id, "message" if kind == "edit" else kind, entry.data)
                 await self._runs.admit(conversation_id, itself, instance.name)
             await self._runs.admit(conversation_id, entry)
 
-    async def on_reaction(self, reaction: Reaction) -> None:
+    async def on_reaction(self, reaction: Reaction, visitor: Visitor) -> None:
         """Stop the run whose status or starting message got an ❌.
 
         Raises:
@@ -175,13 +208,33 @@ class Intake:
         if reaction.name != _STOP_REACTION or reaction.user == self._bot_user:
             return
         self._refuse_when_closing()
+        if not await self._may(visitor):
+            return
         found = self._conversations.running_at(reaction.channel, reaction.ts) or await self._look_up(reaction)
         if found is None:
             return
         conversation_id, run_id = found
+        stop = Stop(reaction.id, reaction.user, reaction.event_ts, reaction.ts, run_id)
         async with self._turn(conversation_id):
-            data = {"user": reaction.user, "at": reaction.event_ts, "ts": reaction.ts, "run": run_id}
-            await self._runs.admit(conversation_id, Entry(reaction.id, "stop", data))
+            await self._stop(conversation_id, stop)
+
+    async def on_stop(self, place: Place, stop: Stop, visitor: Visitor) -> None:
+        """Stop what runs in a conversation, where an agent takes part in it.
+
+        Raises:
+            NotNow: the service is shutting down.
+        """
+        self._refuse_when_closing()
+        if not await self._may(visitor):
+            return
+        conversation_id = place.conversation_id
+        async with self._turn(conversation_id):
+            if await self._runs.agent_of(conversation_id) is not None:
+                await self._stop(conversation_id, stop)
+
+    async def _stop(self, conversation_id: str, stop: Stop) -> None:
+        """What every stop comes to, whichever way it was asked for: an entry like others, of which each counts once."""
+        await self._runs.admit(conversation_id, Entry(stop.id, "stop", stop.written()))
 
     async def _look_up(self, reaction: Reaction) -> tuple[str, str | None] | None:
         """The conversation of a message, and the run whose status it is; `None`: no agent takes part in it."""

@@ -13,15 +13,19 @@ _SIGNATURE = re.compile(r"v0=[0-9a-f]{64}")
 
 
 def signature_of(secret: str, timestamp: str, body: bytes) -> str:
-    """How Slack signs the bytes of a body: https://docs.slack.dev/authentication/verifying-requests-from-slack"""
+    """How Slack signs the bytes of a body: docs.slack.dev/authentication/verifying-requests-from-slack."""
     signed = b"v0:" + timestamp.encode() + b":" + body
     return "v0=" + hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
 
 
-def is_signed(secret: str, timestamp: str | None, signature: str | None, body: bytes, now_s: float) -> bool:
-    """Whether the headers' timestamp and signature fit the body, and are of these minutes."""
-    if not _TIMESTAMP.fullmatch(timestamp or "") or not _SIGNATURE.fullmatch(signature or ""):
-        return False
-    if timestamp is None or signature is None or abs(now_s - int(timestamp)) > _WINDOW_S:
-        return False
-    return hmac.compare_digest(signature_of(secret, timestamp, body), signature)
+def flaw_of(secret: str, timestamp: str | None, signature: str | None, body: bytes, now_s: float) -> str | None:
+    """Why a request is not taken for Slack's, for the log; `None`: it is, and it is of these minutes."""
+    if timestamp is None or signature is None:
+        return "It has no signature."
+    if not _TIMESTAMP.fullmatch(timestamp) or not _SIGNATURE.fullmatch(signature):
+        return "Its signature has not the form of Slack's."
+    if not hmac.compare_digest(signature_of(secret, timestamp, body), signature):
+        return "Its signature does not fit: look whether the signing secret is this app's."
+    if abs(now_s - int(timestamp)) > _WINDOW_S:
+        return "It is of another time: look whether the clock of this machine is right."
+    return None

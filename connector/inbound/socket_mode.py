@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import aiohttp
 import structlog
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from connector.inbound.connection import Envelope
-    from connector.inbound.reception import Reply
+    from connector.inbound.reception import Receive
 
 log = structlog.get_logger(__name__)
 
-_CONNECT_WITHIN_S = 20.0
 # The clocks that tell how long the machine has slept are not read at the same instant.
 _SLEPT_S = 1.0
 _SWITCHED_OFF = "link_disabled"
 _TOO_MANY = "too_many_websockets"
 # What says that Slack wants no connection: to ask again at once would not help.
-_REFUSALS = frozenset({_SWITCHED_OFF, _TOO_MANY, "socket_mode_not_enabled", "no_permission", "missing_scope"})
+_REFUSALS = frozenset({_SWITCHED_OFF, _TOO_MANY, "access_denied", "no_permission", "missing_scope"})
 _REFUSALS |= {"invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired"}
 _SENTENCES = {
     _SWITCHED_OFF: "Socket Mode is switched off. Switch it on, on your app's page at api.slack.com/apps.",
+    "": "Look at the app's token (xapp-…), and whether Socket Mode is on, on your app's page at api.slack.com/apps.",
     _TOO_MANY: "The app has as many connections as Slack allows (10): others of its processes hold them.",
 }
 
@@ -58,7 +58,7 @@ class SocketMode:
         self,
         http: aiohttp.ClientSession,
         url: Callable[[], Awaitable[str]],
-        receive: Callable[[dict[str, Any]], Awaitable[Reply]],
+        receive: Receive,
         slots: asyncio.Semaphore,
         *,
         pace: Pace | None = None,
@@ -94,7 +94,7 @@ class SocketMode:
         """
         self._working = asyncio.create_task(self._work())
         try:
-            async with asyncio.timeout(_CONNECT_WITHIN_S):
+            async with asyncio.timeout(self._pace.reached_within_s):
                 await self._is_reached.wait()
         except TimeoutError as e:
             await self._end()
@@ -116,11 +116,12 @@ class SocketMode:
         if self._working is not None:
             self._working.cancel()
             await asyncio.wait((self._working,))
+        for connection in self._connections:  # one that was opened at the last moment
+            await connection.close()
 
     def _refusal(self) -> str:
-        sentence = _SENTENCES.get(self._why_not)
-        if sentence is not None:
-            return f"Slack lets nobody connect. {sentence}"
+        if self._why_not in _REFUSALS:
+            return f"Slack lets us not connect ({self._why_not}). {_SENTENCES.get(self._why_not, _SENTENCES[''])}"
         return (
             f"Slack answers, but its Socket Mode connection cannot be opened ({self._why_not or 'no answer'}). "
             "Check that the network lets WebSockets (wss) through."
@@ -161,6 +162,11 @@ class SocketMode:
                 connection = await Connection.opened(self._http, await self._url(), self._proxy, self._pace)
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as e:
             raise NotOpened(str(e) or type(e).__name__) from e
+        except NotOpened:
+            raise
+        except Exception as e:  # a Slack handler's border: whatever happens, it is tried again
+            log.exception("socket.crashed")
+            raise NotOpened(type(e).__name__) from e
         self.opened += 1
         self._connections.append(connection)
         self._is_told.clear()
@@ -173,17 +179,18 @@ class SocketMode:
         self._why_not = why
         backoff = self._pace.refused if why in _REFUSALS else self._pace.retry
         delay_s = max(backoff.delay_s(failures), retry_after_s or 0.0)
-        if why in _SENTENCES:
-            if why not in self._is_told:
-                log.error("socket.refused", why=why, hint=_SENTENCES[why], connections=self.connections)
-            self._is_told.add(why)
-        else:
+        if why not in _REFUSALS:
             log.info("socket.reconnects", why=why, in_s=round(delay_s, 2), connections=self.connections)
+        elif why not in self._is_told:
+            self._is_told.add(why)
+            log.error("socket.refused", why=why, hint=_SENTENCES.get(why, _SENTENCES[""]), connections=self.connections)
         await asyncio.sleep(delay_s)
 
     async def _serve(self, connection: Connection) -> None:
         try:
             await connection.listen(lambda envelope: self._take(connection, envelope))
+        except* Exception:  # a Slack handler's border: another connection takes the place of this one
+            log.exception("socket.crashed")
         finally:
             self._connections.remove(connection)
             await connection.close()

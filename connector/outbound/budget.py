@@ -38,4 +38,6 @@ class OwnBudget:
     async def pause(self, bucket: str, for_s: float) -> None:
         """Let nobody take anything out of a bucket for so long, and begin it with one call then."""
         until_s = asyncio.get_running_loop().time() + for_s
-        self._buckets[bucket] = _Bucket(1.0, until_s)
+        known = self._buckets.get(bucket)
+        if known is None or known.at_s < until_s:
+            self._buckets[bucket] = _Bucket(1.0, until_s)

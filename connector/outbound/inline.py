@@ -18,8 +18,8 @@ BOLD = "*"
 NO_SPACE = "\u200b"
 _CODE = "`"
 _MARKS = {"strong": BOLD, "em": "_", "s": "~"}
-_BEFORE_A_MARK = frozenset("([{\"'-,.:!?=/—–")
-_AFTER_A_MARK = frozenset(")]}\"'-,.:;!?=/—–…")
+_BEFORE_A_MARK = frozenset("([{\"'-,.:!?=/—")
+_AFTER_A_MARK = frozenset(")]}\"'-,.:;!?=/—…")
 _SPACED = re.compile(r"(\s*)(.*?)(\s*)", re.DOTALL)
 # Slack has no way to write a backtick into code; between letters, it does not end the code.
 _ENDS_CODE = re.compile(r"(?<!\w)`|`(?!\w)")
@@ -75,11 +75,18 @@ def _run(token: Token, marks: Marks) -> tuple[str, Marks]:
 
 
 def _end_of_link(tokens: Sequence[Token], at: int) -> int:
-    return next((end for end in range(at + 1, len(tokens)) if tokens[end].type == "link_close"), len(tokens))
+    """Where the link that begins here ends; an address in its label is a link, too."""
+    depth = 0
+    for end in range(at, len(tokens)):
+        depth += tokens[end].nesting
+        if depth == 0:
+            return end
+    return len(tokens)
 
 
 def _linked(href: str, inside: Sequence[Token], marks: Marks) -> tuple[str, Marks]:
     """A link. Slack shows no marks in a label: what is around all of it goes around the link."""
+    inside = [token for token in inside if token.content or token.type != "text"]
     while len(inside) > 1 and inside[0].nesting > 0 and _closes(inside):
         marks = _with(marks, _MARKS.get(inside[0].type.removesuffix("_open"), ""))
         inside = inside[1:-1]

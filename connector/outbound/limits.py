@@ -10,7 +10,7 @@ from connector.protocols import Limit
 _USED: Final = 0.94
 # What may come at once. A status is edited for as long as its run is on: it gets a steady share rather than a burst.
 _IN_BURSTS: Final = 0.5
-_STEADY: Final = 0.2
+_STEADY: Final = 0.1
 
 
 def _per_minute(calls: float, at_once: float = _IN_BURSTS) -> Limit:
@@ -27,7 +27,7 @@ _TIER_2 = _per_minute(20)
 _BY_METHOD: Final = {
     "agents.sessions.rename": _TIER_3,
     "agents.sessions.setStatus": _TIER_3,
-    "apps.connections.open": _SPECIAL,
+    "apps.connections.open": _TIER_3,
     "apps.manifest.export": _TIER_3,
     "assistant.threads.setStatus": _SPECIAL,
     "assistant.threads.setTitle": _TIER_4,
@@ -53,4 +53,4 @@ def limits_of(method: str, channel: str, scale: float) -> dict[str, Limit]:
     buckets = {method: _BY_METHOD.get(method, _TIER_2)}
     if method == "chat.postMessage":
         buckets = {f"{method}:{channel}": _POSTS_IN_A_CHANNEL, **buckets}
-    return {name: Limit(limit.burst * scale, limit.per_s * scale) for name, limit in buckets.items()}
+    return {name: Limit(max(1.0, limit.burst * scale), limit.per_s * scale) for name, limit in buckets.items()}

@@ -6,7 +6,7 @@ import re
 import unicodedata
 
 # A link may not be cut: one that is longer than this is written as text.
-LONGEST = 3000
+LONGEST = 1400
 _LIVE = ("https://", "http://", "mailto:")
 _TELLS_NOTHING = ("#", "data:")
 _HOST = re.compile(r"(?:[\w-]+\.)+(?:[^\W\d_]{2,}|xn--[\w-]+)|\d+(?:\.\d+){3}")

@@ -1,169 +1,134 @@
-"""Markdown as models write it to the text that Slack shows, and pieces of a size that Slack takes."""
+"""Markdown as models write it to the text that Slack shows."""
 
 from __future__ import annotations
 
 import re
-import unicodedata
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from markdown_it import MarkdownIt
 
+from connector.outbound.inline import BOLD, NO_SPACE, inline
+from connector.outbound.links import escape
+from connector.outbound.tables import table
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from markdown_it.token import Token
 
-PIECE_CHARS = 3900
-_FENCE = "```"
-_OPENING, _CLOSING = f"{_FENCE}\n", f"\n{_FENCE}"
-_BEGINNING, _ENDING = re.compile(rf"{_FENCE}\s*\Z"), re.compile(rf"\s*{_FENCE}")
-_START, _WITHIN = "\x01", "\x00"
-_ATOM = re.compile(rf"{_FENCE}|&#?\w{{1,8}};")
-_WHOLE = re.compile(rf"{_FENCE}.*?(?:{_FENCE}|\Z)|<[^<>\n]*>|{_ATOM.pattern}", re.DOTALL)
-# A link may not be cut: one that is longer than this is written as text.
-_LINK_CHARS = 3000
-_HOST = re.compile(r"(?:[\w-]+\.)+(?:[^\W\d_]{2,}|xn--[\w-]+)|\d+(?:\.\d+){3}")
-_BETWEEN_WORDS = re.compile(r"[\s()\[\]{}<>\"'|,;]+")
-_parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
+FENCE = "```"
+_RULE = "──────────"
+_BULLETS = "•◦▪"
+_INDENT = "    "
+_TASK = re.compile(r"\[([ xX])\][ \t]+(?=\S)")
+_DONE = {" ": "☐", "x": "☑", "X": "☑"}
+# At the start of a line it would quote, and three of them all that follows.
+_WOULD_QUOTE = re.compile(r"^&gt;", re.MULTILINE)
+# What is nested deeper than this the parser would leave out; it counts a list twice.
+_DEEPEST = 60
+_parser = MarkdownIt("commonmark", {"html": False, "maxNesting": _DEEPEST}).enable(["strikethrough", "table"])
 
 
 def markdown_to_slack(markdown: str) -> str:
     """Slack's markup for a Markdown text.
 
-    Everything that Slack would act on is escaped: no text of a model can mention anyone or call a channel.
+    Everything that Slack would act on is escaped: no text of a model can mention anyone or call a channel. What is
+    nested deeper than anyone reads is shown as it was written.
     """
-    return "\n\n".join(_blocks(_parser.parse(markdown))).strip()
+    try:
+        tokens = _parser.parse(markdown)
+        if all(token.level < _DEEPEST - 1 for token in tokens):
+            return _joined(_blocks(tokens, _Place())).strip()
+    except RecursionError:
+        pass
+    return _WOULD_QUOTE.sub(f"{NO_SPACE}&gt;", _without_fences(escape(markdown))).strip()
 
 
-def pieces(text: str, limit: int = PIECE_CHARS) -> list[str]:
-    """Cut a text into messages of at most `limit` characters (40 or more).
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a block stands: how many lists are around it, and whether a quote is."""
 
-    A cut goes between paragraphs, else lines, else words, as long as the piece gets half full; never through an escaped
-    character, a link or a code block, unless that is longer than a piece. A code block is then closed at the cut and
-    opened again after it; anything else is cut wherever the piece is full.
+    lists: int = 0
+    is_quoted: bool = False
+
+    @property
+    def is_top(self) -> bool:
+        return not (self.lists or self.is_quoted)
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Lines that stay together.
+
+    Args:
+        is_code: nothing may stand before its lines.
+        follows: in the line after the block before it.
     """
-    out: list[str] = []
-    while len(text) > limit:
-        piece, text = _first_piece(text, limit - len(_CLOSING))
-        out.append(piece)
-    return [piece.strip("\n") for piece in [*out, text] if piece.strip()]
+
+    text: str
+    is_code: bool = False
+    follows: bool = False
 
 
-def escape(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+def _joined(blocks: Sequence[_Block]) -> str:
+    return "".join(f"{_gap(block) if number else ''}{block.text}" for number, block in enumerate(blocks))
 
 
-def _first_piece(text: str, room: int) -> tuple[str, str]:
-    """A piece of at most `room` characters, or `room` and a closing fence; and the text after it."""
-    at, gap = _cut(text, room)
-    piece, rest = text[:at], text[at + gap :]
-    if piece.count(_FENCE) % 2 == 0:
-        return piece, rest
-    if begun := _BEGINNING.search(piece):  # nothing of the code is in this piece: it begins in the next one
-        return piece[: begun.start()], f"{_OPENING}{rest}"
-    if ended := _ENDING.match(rest):
-        return f"{piece}{_CLOSING}", rest[ended.end() :]
-    return f"{piece}{_CLOSING}", f"{_OPENING}{rest}"
+def _gap(block: _Block) -> str:
+    return "\n" if block.follows else "\n\n"
 
 
-def _cut(text: str, room: int) -> tuple[int, int]:
-    """Where to cut a text that is too long, and how many characters of separation are there."""
-    # Twice the room shows the whole of everything that begins inside and fits.
-    masked = _masked(text[: 2 * room + 1], room)
-    # After a fence it takes more than the fence, so that every cut comes forward.
-    lowest = len(_OPENING) + 1 if text.startswith(_FENCE) else 1
-    for least in (room // 2, lowest):
-        for separation in ("\n\n", "\n", " "):
-            at = masked.rfind(separation, least, room + len(separation))
-            if at >= 0:
-                return at, len(separation)
-    at = room
-    while at > lowest and masked[at] == _WITHIN:
-        at -= 1
-    return at, 0
+def _blocks(tokens: Sequence[Token], place: _Place) -> list[_Block]:
+    """The blocks on this level."""
+    out: list[_Block] = []
+    for token, inside in _spans(tokens):
+        out += _block(token, inside, place)
+    return [block for block in out if block.text]
 
 
-def _masked(text: str, room: int) -> str:
-    """The text, as long as before, with marks in the place of what is to stay in one piece."""
-
-    def mask(match: re.Match[str]) -> str:
-        return _START + _WITHIN * (len(match[0]) - 1)
-
-    def mask_if_it_fits(match: re.Match[str]) -> str:
-        return mask(match) if len(match[0]) <= room else _ATOM.sub(mask, match[0])
-
-    return _WHOLE.sub(mask_if_it_fits, text.replace(_WITHIN, _START))
-
-
-def _blocks(tokens: Sequence[Token]) -> list[str]:
-    """One string per block on this level."""
-    out: list[str] = []
+def _spans(tokens: Sequence[Token]) -> Iterator[tuple[Token, Sequence[Token]]]:
+    """The tokens on this level, each with what is inside it."""
     at = 0
     while at < len(tokens):
-        end = _end_of(tokens, at)
-        out.append(_block(tokens[at], tokens[at + 1 : end]))
+        end = at
+        depth: int = tokens[at].nesting
+        while depth and end + 1 < len(tokens):
+            end += 1
+            depth += tokens[end].nesting
+        yield tokens[at], tokens[at + 1 : end]
         at = end + 1
-    return [block for block in out if block]
 
 
-def _end_of(tokens: Sequence[Token], at: int) -> int:
-    """Where the block that begins here ends: its closing token, or itself."""
-    depth = 0
-    for index in range(at, len(tokens)):
-        depth += tokens[index].nesting
-        if depth == 0:
-            return index
-    return len(tokens) - 1
-
-
-def _block(token: Token, inside: Sequence[Token]) -> str:  # noqa: PLR0911 - one for each kind of block
+def _block(token: Token, inside: Sequence[Token], place: _Place) -> list[_Block]:  # noqa: PLR0911 - one for each kind
     match token.type:
         case "heading_open":
-            return f"*{_plain(inside[0])}*"
+            return [_Block(_text(inside[0], place, (BOLD,)))]
         case "bullet_list_open" | "ordered_list_open":
-            return _list(token, inside)
+            return _list(token, inside, place)
         case "blockquote_open":
-            return "\n".join(f"> {line}" for line in "\n\n".join(_blocks(inside)).split("\n"))
+            return _quote(_blocks(inside, replace(place, is_quoted=True)), place)
         case "fence" | "code_block":
-            return _code_block(token.content.rstrip())
+            return [_code(escape(token.content))]
         case "table_open":
-            return _table(inside)
+            text, is_code = table(inside)
+            return [_code(text) if is_code else _Block(_without_fences(text))]
         case "hr":
-            return "──────────"
+            return [_Block(_RULE)]
         case "inline":
-            return _without_fences(_inline(token.children or []))
+            return [_Block(_text(token, place))]
         case _:
-            return "\n\n".join(_blocks(inside))
+            return _blocks(inside, place)
 
 
-def _list(token: Token, inside: Sequence[Token]) -> str:
-    number = int(token.attrs.get("start", 1)) if token.type == "ordered_list_open" else None
-    lines: list[str] = []
-    at = 0
-    while at < len(inside):
-        end = _end_of(inside, at)
-        mark = "•" if number is None else f"{number}."
-        body = "\n".join(_blocks(inside[at + 1 : end])).split("\n")
-        lines += [f"{mark} {body[0]}", *(f"    {line}" for line in body[1:])]
-        number = None if number is None else number + 1
-        at = end + 1
-    return "\n".join(lines)
+def _text(token: Token, place: _Place, marks: tuple[str, ...] = ()) -> str:
+    text = _without_fences(inline(token.children or [], marks))
+    return _WOULD_QUOTE.sub(f"{NO_SPACE}&gt;", text) if place.is_top else text
 
 
-def _table(inside: Sequence[Token]) -> str:
-    rows: list[list[str]] = []
-    for token in inside:
-        if token.type == "tr_open":
-            rows.append([])
-        elif token.type == "inline":
-            rows[-1].append(token.content)
-    widths = [max(len(row[i]) for row in rows if i < len(row)) for i in range(len(rows[0]))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip() for row in rows]
-    return _code_block("\n".join(lines))
-
-
-def _code_block(code: str) -> str:
-    return f"{_OPENING}{_without_fences(escape(code))}{_CLOSING}"
+def _code(text: str) -> _Block:
+    code = _without_fences(text).rstrip()
+    return _Block(f"{FENCE}\n{code}\n{FENCE}" if code.strip() else "", is_code=True)
 
 
 def _without_fences(text: str) -> str:
@@ -171,72 +136,54 @@ def _without_fences(text: str) -> str:
     return re.sub(r"`{3,}", lambda run: " ".join(run[0]), text)
 
 
-_MARKS = {"strong_open": "*", "em_open": "_", "s_open": "~"}
+def _quote(blocks: Sequence[_Block], place: _Place) -> list[_Block]:
+    """Slack quotes what begins a line, and once: deeper inside, people see the sign; code stands between the quotes."""
+    sign = "> " if place.is_top else "&gt; "
+    out: list[_Block] = []
+    for block in blocks:
+        if block.is_code:
+            out.append(replace(block, follows=bool(out)))
+            continue
+        text = "\n".join(f"{sign}{line}" for line in block.text.split("\n"))
+        if out and not out[-1].is_code and not block.follows:
+            text = f"{sign}\n{text}"
+        out.append(_Block(text, follows=bool(out)))
+    return out
 
 
-def _inline(tokens: Sequence[Token]) -> str:
-    out: list[str] = []
-    at = 0
-    while at < len(tokens):
-        end = _end_of(tokens, at)
-        out.append(_span(tokens[at], tokens[at + 1 : end]))
-        at = end + 1
-    return "".join(out)
+def _list(token: Token, inside: Sequence[Token], place: _Place) -> list[_Block]:
+    """Items stand in lines of their own; code in them starts at the left, so that it is what was written."""
+    number = int(token.attrs.get("start", 1))
+    bullet = _BULLETS[min(place.lists, len(_BULLETS) - 1)]
+    within = replace(place, lists=place.lists + 1)
+    out: list[_Block] = []
+    for _, item in _spans(inside):
+        mark = f"{number}." if token.type == "ordered_list_open" else bullet
+        if box := _box(item):
+            mark = box if mark == bullet else f"{mark} {box}"
+        out += _item(mark, _blocks(item, within), follows=bool(out))
+        number += 1
+    return out
 
 
-def _span(token: Token, inside: Sequence[Token]) -> str:
-    match token.type:
-        case "code_inline":
-            return f"`{escape(token.content)}`"
-        case "softbreak" | "hardbreak":
-            return "\n"
-        case "link_open":
-            return _link(str(token.attrs.get("href", "")), inside)
-        case "image":
-            return escape(token.content or str(token.attrs.get("src", "")))
-        case kind if kind in _MARKS:
-            return f"{_MARKS[kind]}{_inline(inside)}{_MARKS[kind]}"
-        case _:
-            return escape(token.content)
+def _item(mark: str, blocks: list[_Block], *, follows: bool) -> Iterator[_Block]:
+    if not blocks or blocks[0].is_code:
+        yield _Block(mark, follows=follows)
+        mark, follows = "", True
+    for block in blocks:
+        if block.is_code:
+            yield replace(block, follows=True)
+            continue
+        first, *others = block.text.split("\n")
+        lines = [f"{mark} {first}" if mark else f"{_INDENT}{first}", *(f"{_INDENT}{line}" for line in others)]
+        yield _Block("\n".join(lines), follows=follows)
+        mark, follows = "", True
 
 
-def _link(href: str, inside: Sequence[Token]) -> str:
-    """A live link to the web or a mail address; any other stays text.
-
-    Where the label looks like an address that is not the target's, people see the target too.
-    """
-    label = _inline(inside).replace("\n", " ")
-    if not href.startswith(("https://", "http://", "mailto:")):
-        return label
-    target = escape(href.replace("|", "%7C").replace("<", "%3C").replace(">", "%3E"))
-    if len(target) + len(label) > _LINK_CHARS:
-        return f"{label} ({target})"
-    if _misleads(_words(inside), href):
-        return f"{label} (<{target}>)"
-    return f"<{target}|{label}>" if label.strip() else f"<{target}>"
-
-
-def _misleads(label: str, href: str) -> bool:
-    """Whether a label names a host that the link does not lead to."""
-    # What looks like a dot is one, and what cannot be seen is not there.
-    shown = "".join(c for c in unicodedata.normalize("NFKC", label) if c.isprintable())
-    named = [host for word in _BETWEEN_WORDS.split(shown) for host in _hosts(word)]
-    return shown != href.removeprefix("mailto:") and not set(named) <= set(_hosts(href)[-1:])
-
-
-def _hosts(word: str) -> list[str]:
-    """The hosts in a word that may be an address. The last one counts; those before an @ may be there to mislead."""
-    address = word.removeprefix("mailto:")
-    authority = re.split(r"[/?#\\]", address.split("://", 1)[-1].lstrip("/"), maxsplit=1)[0]
-    whole = "://" in address
-    found = [match[0] if (match := _HOST.search(part)) else part * whole for part in authority.split("@")]
-    return [host.lower().removeprefix("www.") for host in found if host]
-
-
-def _words(tokens: Sequence[Token]) -> str:
-    return "".join(token.content or (" " if token.type.endswith("break") else "") for token in tokens)
-
-
-def _plain(token: Token) -> str:
-    """A heading's text: it is bold as a whole, so marks inside it go."""
-    return _without_fences(escape(_words(token.children or [])))
+def _box(item: Sequence[Token]) -> str:
+    """The box of a task, taken off its text; blank where the item is none."""
+    children = item[1].children if len(item) > 1 and item[1].type == "inline" else None
+    if not children or (box := _TASK.match(children[0].content)) is None or children[0].type != "text":
+        return ""
+    children[0].content = children[0].content[box.end() :]
+    return _DONE[box[1]]

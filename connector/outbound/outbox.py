@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import structlog
 
 from connector import phrases
+from connector.outbound import files
 from connector.outbound.content import Content
-from connector.outbound.errors import SlackCallFailed
-from connector.outbound.markdown import pieces
+from connector.outbound.errors import SlackCallFailed, Verdict
+from connector.outbound.markdown import markdown_to_slack
+from connector.outbound.pieces import pieces
 from connector.protocols import Changes, LeaseLost
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from connector.messages import Place
     from connector.outbound.wire import Wire
@@ -25,7 +28,15 @@ log = structlog.get_logger(__name__)
 
 # In the place of a post that Slack has.
 _POSTED = ""
+# The part under which it is written down that people have been told that the conversation is closed to us.
+_CLOSED = "closed"
 _SHORT_CHARS = 1500
+
+
+class Send(Protocol):
+    """Sends something exactly once, told whether it may have been sent before."""
+
+    async def __call__(self, *, in_doubt: bool) -> object: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +48,7 @@ class _Post:
         number: its place in their order.
         texts: the messages that it becomes.
         by_agent: under the agent's persona, rather than the service's own name.
+        file: what comes before them as a file, in Markdown; blank: nothing does.
         in_doubt: a process that is dead may have posted it.
     """
 
@@ -44,29 +56,47 @@ class _Post:
     number: int
     texts: tuple[str, ...]
     by_agent: bool
+    file: str = ""
     in_doubt: bool = False
 
     def written(self) -> dict[str, Any]:
-        return {"number": self.number, "texts": self.texts, "by_agent": self.by_agent}
+        post = {"number": self.number, "texts": self.texts, "by_agent": self.by_agent}
+        return {**post, "file": self.file} if self.file else post
+
+    def without_file(self) -> Self:
+        """The same as messages alone, where Slack does not take the file."""
+        return replace(self, texts=tuple(pieces(markdown_to_slack(self.file))), file="")
 
     @classmethod
     def read(cls, part: str, data: Mapping[str, Any]) -> Self:
-        return cls(part, data["number"], tuple(data["texts"]), data["by_agent"], in_doubt=True)
+        return cls(part, data["number"], tuple(data["texts"]), data["by_agent"], data.get("file", ""), in_doubt=True)
 
 
 class Outbox:
     """The posts of one run.
 
     `posts` are those that the run had when it was claimed: what is pending of them is looked up in the thread before it
-    is posted, and what is known is not taken again.
+    is posted, and what is known is not taken again. `on_closed` is called, once, where Slack does not let us write in
+    the conversation (any more): what is still to be posted then is given up.
     """
 
-    def __init__(self, wire: Wire, lease: Lease, place: Place, run_id: str, persona: Persona) -> None:
+    def __init__(  # noqa: PLR0913 - what the posts of a run have in common
+        self,
+        wire: Wire,
+        lease: Lease,
+        place: Place,
+        run_id: str,
+        persona: Persona,
+        *,
+        on_closed: Callable[[str], None],
+    ) -> None:
         self._wire = wire
         self._lease = lease
         self._place = place
         self._run_id = run_id
         self._persona = persona
+        self._on_closed = on_closed
+        self._is_closed = False
         posts = lease.claim.posts if (lease.claim.run or {}).get("id") == run_id else {}
         self._known = set(posts)
         self._waiting: asyncio.Queue[_Post] = asyncio.Queue()
@@ -74,11 +104,14 @@ class Outbox:
         for post in sorted(pending, key=lambda post: post.number):
             self._waiting.put_nowait(post)
 
-    def add(self, part: str, texts: tuple[str, ...], *, by_agent: bool) -> None:
-        """Post a text after those before it, unless one with this part is known."""
+    def add(self, part: str, texts: tuple[str, ...], *, by_agent: bool, file: str = "") -> None:
+        """Post a text after those before it, unless one with this part is known; the file, if there is one, before it.
+
+        Where Slack does not take the file, what it says is posted in messages instead.
+        """
         if part not in self._known:
             self._known.add(part)
-            self._waiting.put_nowait(_Post(part, len(self._known), texts, by_agent))
+            self._waiting.put_nowait(_Post(part, len(self._known), texts, by_agent, file))
 
     async def empty(self) -> None:
         """Return once all that was added is with Slack, or has been given up."""
@@ -94,26 +127,44 @@ class Outbox:
             post = await self._waiting.get()
             if not post.in_doubt:
                 await self._lease.write(Changes(posts={post.part: post.written()}))
-            await self._post(post)
+            await self._post(await self._with_its_file(post))
             await self._lease.write(Changes(posts={post.part: _POSTED}))
             self._waiting.task_done()
+
+    async def _with_its_file(self, post: _Post) -> _Post:
+        """Share the file of a post; what is left to be posted then."""
+        if not post.file or self._is_closed:
+            return post
+        key, confirm = f"{self._run_id}:{post.part}", self._lease.confirm
+        share = partial(files.share, self._wire, self._place, key, post.file, confirm=confirm)
+        if await self._refused(post, share) is None or self._is_closed:
+            return post
+        # Written down before anything of it is posted: whoever goes on with it goes on with the messages.
+        post = post.without_file()
+        await self._lease.write(Changes(posts={post.part: post.written()}))
+        return post
 
     async def _post(self, post: _Post) -> None:
         """Post each of its messages; where Slack does not take one, say so instead."""
         for number, text in enumerate(post.texts):
             key = f"{self._run_id}:{post.part}:{number}"
-            if (error := await self._refused(post, text, key, self._as(post))) is not None:
-                await self._post_instead(post, text, key, error)
+            failed = await self._refused(post, self._sending(text, key, self._as(post)))
+            if failed is not None:
+                await self._post_instead(post, text, key, failed)
 
-    async def _post_instead(self, post: _Post, text: str, key: str, error: str) -> None:
+    async def _post_instead(self, post: _Post, text: str, key: str, failed: SlackCallFailed) -> None:
         """Shorter pieces of a text that Slack calls too long; else a sentence, so that nobody waits for nothing."""
-        too_long = error == "msg_too_long"
-        texts = pieces(text, _SHORT_CHARS) if too_long else [phrases.not_posted(error)]
+        too_long = failed.verdict is Verdict.TOO_MUCH
+        texts = pieces(text, _SHORT_CHARS) if too_long else [phrases.not_posted(failed.error)]
         for number, piece in enumerate(texts):
-            await self._refused(post, piece, f"{key}.{number}", self._as(post) if too_long else None)
+            persona = self._as(post) if too_long else None
+            await self._refused(post, self._sending(piece, f"{key}.{number}", persona))
 
-    async def _refused(self, post: _Post, text: str, key: str, persona: Persona | None) -> str | None:
-        """Post a message; Slack's word for why it did not take it, if it did not.
+    def _sending(self, text: str, key: str, persona: Persona | None) -> Send:
+        return partial(self._wire.post, self._place, Content(text), key, persona, confirm=self._lease.confirm)
+
+    async def _refused(self, post: _Post, send: Send) -> SlackCallFailed | None:
+        """Send something, told whether that is in doubt; why Slack did not take it, if it did not.
 
         Raises:
             LeaseLost: another process owns the conversation.
@@ -121,23 +172,34 @@ class Outbox:
         where = {"conversation": self._place.conversation_id, "part": post.part}
         in_doubt = post.in_doubt
 
-        async def send() -> None:
+        async def attempt() -> None:
             nonlocal in_doubt
             was_in_doubt, in_doubt = in_doubt, True  # where it fails, it may have come through all the same
-            confirm = self._lease.confirm
-            content = Content(text)
-            await self._wire.post(self._place, content, key, persona, in_doubt=was_in_doubt, confirm=confirm)
+            await send(in_doubt=was_in_doubt)
 
+        if self._is_closed:
+            return None
         try:
-            await self._wire.insisting(send)
+            await self._wire.insisting(attempt)
         except LeaseLost:
             raise
         except SlackCallFailed as e:
             log.exception("answer.not_posted", **where, error=e.error)
-            return e.error
+            return await self._seen(e)
         except Exception:  # a Slack handler's border: the texts after it are posted all the same
             log.exception("answer.not_posted", **where)
-            return "an unexpected error"
+            return SlackCallFailed("chat.postMessage", "an unexpected error")
+        return None
+
+    async def _seen(self, failed: SlackCallFailed) -> SlackCallFailed | None:
+        """A refusal that is about one message; one that is about the conversation is told elsewhere, and only once."""
+        if failed.verdict is not Verdict.CONVERSATION_CLOSED:
+            return failed
+        self._is_closed = True
+        if _CLOSED not in self._known:
+            self._known.add(_CLOSED)
+            await self._lease.write(Changes(posts={_CLOSED: _POSTED}))
+            self._on_closed(failed.error)
         return None
 
     def _as(self, post: _Post) -> Persona | None:

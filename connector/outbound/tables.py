@@ -89,6 +89,6 @@ def _record(headings: list[_Cell], cells: list[_Cell]) -> str:
     for heading, cell in zip_longest(headings, cells):
         marks = () if lines else (BOLD,)
         parts = [inline(each.inside, marks) for each in (heading, cell) if each]
-        line = (f"{NO_SPACE}: " if not marks else ": ").join(part for part in parts if part)
-        lines.append(line if marks else f"• {line}")
-    return "\n".join(line for line in lines if line.strip("• "))
+        line = ": ".join(part for part in parts if part)
+        lines.append(line if marks or not line else f"• {line}")
+    return "\n".join(line for line in lines if line)

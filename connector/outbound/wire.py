@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import aiohttp
@@ -150,9 +151,27 @@ class Wire:
         """Edit a message. What it says is composed when its turn has come: the latest wins."""
         await self.call(
             "chat.update",
-            lambda: {"channel": channel, "ts": ts, **compose().arguments(), "parse": "none"},
+            # Without `blocks`, those that it had would stay.
+            lambda: {"channel": channel, "ts": ts, "blocks": "[]", **compose().arguments(), "parse": "none"},
             replace(turn, urgency=Urgency.STATUS),
         )
+
+    async def upload(self, address: str, content: bytes) -> None:
+        """Send a file to the address that Slack has given for it. Nobody sees it before it is shared.
+
+        Raises:
+            SlackCallFailed: it did not get there.
+        """
+        session = self._client.session
+        if session is None:
+            raise SlackCallFailed("upload", "no_session")
+        try:
+            async with session.post(address, data=content, allow_redirects=False) as response:
+                status = response.status
+        except (aiohttp.ClientError, TimeoutError, OSError) as e:
+            raise SlackCallFailed("upload", NO_ANSWER) from e
+        if status != HTTPStatus.OK:
+            raise SlackCallFailed("upload", NO_ANSWER if status >= HTTPStatus.INTERNAL_SERVER_ERROR else str(status))
 
     async def delete(self, channel: str, ts: str) -> None:
         arguments = {"channel": channel, "ts": ts}

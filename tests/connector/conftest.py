@@ -10,7 +10,7 @@ from typing import Literal
 import pytest
 from held_sessions import HeldSessions
 
-from connector import Instance, Persona, SlackAccess, connected
+from connector import Instance, Persona, SlackAccess, SocketDoor, connected
 from local_slack import LocalSlack, Message, PersonClient, Waits, Workspace
 from service.runs import Runs
 from service.store import open_run_store
@@ -70,7 +70,7 @@ def find(ws: Workspace, channel: str, root: str, text: str) -> Message | None:
 
 
 def access(slack: LocalSlack) -> SlackAccess:
-    return SlackAccess(slack.app_token, slack.bot_token, slack.api_url)
+    return SlackAccess(slack.bot_token, slack.api_url, SocketDoor(slack.app_token))
 
 
 @pytest.fixture
@@ -89,6 +89,12 @@ async def store(tmp_path: Path) -> AsyncIterator[RunStore]:
 async def runs(store: RunStore) -> AsyncIterator[Runs]:
     async with Runs(store, "this process", 10) as runs:
         yield runs
+
+
+@pytest.fixture
+def scene_of() -> type[Scene]:
+    """For a scene with another workspace, or another way in."""
+    return Scene
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from held_sessions import HeldRun, HeldSessions
 
-from connector import Instance, Persona, SlackAccess, connected
+from connector import Instance, Persona, SlackAccess, SocketDoor, connected
 from local_slack.delivery import Envelope
 from service.runs import Runs
 from service.store import open_run_store
@@ -29,7 +29,7 @@ def started(slack: LocalSlack, tmp_path):
     @asynccontextmanager
     async def started(*instances: Instance) -> AsyncIterator[HeldSessions]:
         sessions = HeldSessions()
-        access = SlackAccess(slack.app_token, slack.bot_token, slack.api_url)
+        access = SlackAccess(slack.bot_token, slack.api_url, SocketDoor(slack.app_token))
         async with (
             aclosing(await open_run_store(f"sqlite:{tmp_path}/runs.db")) as store,
             Runs(store, "a process", 10) as runs,

@@ -4,10 +4,12 @@ import html
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 
-from connector.outbound.markdown import markdown_to_slack, pieces
+from connector.outbound.markdown import markdown_to_slack
+from connector.outbound.pieces import pieces
 
 LIVE = re.compile(r"<[!@#]")
 
@@ -17,15 +19,48 @@ LIVE = re.compile(r"<[!@#]")
     [
         ("**bold** and *slanted* and ~~gone~~ and `code`", "*bold* and _slanted_ and ~gone~ and `code`"),
         ("# A heading with **bold**", "*A heading with bold*"),
-        ("- one\n- two\n  - three", "• one\n• two\n    • three"),
+        ("## A [link](https://a.b) and `code`", "*A <https://a.b|link> and `code`*"),
+        (
+            "- one\n- two\n  - three\n    - four\n      - five",
+            "• one\n• two\n    ◦ three\n        ▪ four\n            ▪ five",
+        ),
+        ("1. one\n   - two\n     7. three\n2. four", "1. one\n    ◦ two\n        7. three\n2. four"),
+        ("- one\n\n  more\n- two", "• one\n    more\n• two"),
+        (
+            "1. run\n   ```\n   a\n     b\n   ```\n   then\n2. ```\n   c\n   ```",
+            "1. run\n```\na\n  b\n```\n    then\n2.\n```\nc\n```",
+        ),
+        ("- [ ] to *do*\n- [x] done\n\n1. [X] first\n- [x]", "☐ to _do_\n☑ done\n\n1. ☑ first\n\n• [x]"),
         ("3. three\n4. four", "3. three\n4. four"),
         ("> quoted\n> twice", "> quoted\n> twice"),
+        ("> a\n>\n> b", "> a\n> \n> b"),
+        ("> a\n> > b", "> a\n> \n> &gt; b"),
+        ("> - a\n>   - b\n> ```\n> c\n> ```\n> d", "> • a\n>     ◦ b\n```\nc\n```\n> d"),
+        ("- > a\n  > b", "• &gt; a\n    &gt; b"),
+        ("\\> a\n\\>>> b", "\u200b&gt; a\n\u200b&gt;&gt;&gt; b"),
         ("```python\nif a < b:\n    pass\n```", "```\nif a &lt; b:\n    pass\n```"),
+        ("wo**r**d, **a**b, **漢**字", "wo\u200b*r*\u200bd, *a*\u200bb, *漢*\u200b字"),
+        ("**a**~~b~~ ***c*** **d *e* f**", "*a*\u200b~b~ _*c*_ *d _e_ f*"),
+        ('(**a**), "*b*". **c:** d', '(*a*), "_b_". *c:* d'),
+        ("**a\nb**", "*a*\n*b*"),
+        ("**&nbsp;a&nbsp;** b", "*a*\xa0 b"),
+        ("the `x`s and ``a`b`` and `` `c ``", "the `x`\u200bs and `a`b` and `c"),
+        (":white_check_mark: :a_b: snake_case_name", ":white_check_mark: :a_b: snake_case_name"),
+        ("[a](https://a.b/c_(d)) [e]\n\n[e]: https://e.f", "<https://a.b/c_(d)|a> <https://e.f|e>"),
+        (
+            "[**a** b](https://a.b) [**c**](https://a.b) [`d`](https://a.b)",
+            "<https://a.b|a b> *<https://a.b|c>* <https://a.b|d>",
+        ),
+        ("(see https://a.b/c_d_e.) <ana@a.b>", "(see <https://a.b/c_d_e>.) <mailto:ana@a.b|ana@a.b>"),
+        ("[a](docs/b.md) [c](#d) [e](HTTPS://f.g)", "a (docs/b.md) c <HTTPS://f.g|e>"),
+        ("![a](https://a.b/c.png) [![d](https://e.f)](https://g.h)", "<https://a.b/c.png|a> <https://g.h|d>"),
+        ("one  \ntwo\nthree", "one\ntwo\nthree"),
+        ("a<br>b &copy; &amp;lt;", "a&lt;br&gt;b © &amp;lt;"),
         ("see [the docs](https://a.b/c?d=1&e=2)", "see <https://a.b/c?d=1&amp;e=2|the docs>"),
         ("[call all](javascript:alert)", "[call all](javascript:alert)"),
         ("<!channel> <@U1> & <b>", "&lt;!channel&gt; &lt;@U1&gt; &amp; &lt;b&gt;"),
-        ("| a | b |\n|---|---|\n| 1 | 22 |", "```\na  b\n1  22\n```"),
-        ("| a |\n|---|\n| ```x <b> |", "```\na\n` ` `x &lt;b&gt;\n```"),
+        ("| a | b |\n|---|---|\n| 1 | 22 |", "```\na  b\n-  --\n1  22\n```"),
+        ("| a |\n|---|\n| ```x <b> |", "```\na\n--------\n` ` `x &lt;b&gt;\n```"),
         ("~~~\n`````\n~~~", "```\n` ` ` ` `\n```"),
         ("not \\`\\`\\` a border", "not ` ` ` a border"),
         ("[one\ntwo](https://a.b)", "<https://a.b|one two>"),
@@ -43,7 +78,7 @@ def test_markdown_becomes_what_slack_shows(markdown, slack):
         ("[https://bank.com](https://evil.com)", "https://bank.com (<https://evil.com>)"),
         ("[bank.com](https://evil.com/bank.com)", "bank.com (<https://evil.com/bank.com>)"),
         ("[sign in at Bank.com now](https://evil.com)", "sign in at Bank.com now (<https://evil.com>)"),
-        ("[**bank.com**](https://evil.com)", "*bank.com* (<https://evil.com>)"),
+        ("[**bank.com**](https://evil.com)", "*bank.com (<https://evil.com>)*"),
         ("[bank.com](https://bank.com.evil.com)", "bank.com (<https://bank.com.evil.com>)"),
         ("[bank.com](https://bank.com@evil.com)", "bank.com (<https://bank.com@evil.com>)"),
         ("[bank.com@evil.com](https://evil.com)", "bank.com@evil.com (<https://evil.com>)"),
@@ -55,7 +90,7 @@ def test_markdown_becomes_what_slack_shows(markdown, slack):
         ("[www.a.com/docs](https://a.com/other)", "<https://a.com/other|www.a.com/docs>"),
         ("[https://a.com](https://www.a.com/)", "<https://www.a.com/|https://a.com>"),
         ("[ana.b@a.com](mailto:ana.b@a.com)", "<mailto:ana.b@a.com|ana.b@a.com>"),
-        ("<https://a.com/see/bank.com>", "<https://a.com/see/bank.com|https://a.com/see/bank.com>"),
+        ("<https://a.com/see/bank.com>", "<https://a.com/see/bank.com>"),
         ("[version 1.2.3, e.g.](https://a.com)", "<https://a.com|version 1.2.3, e.g.>"),
     ],
 )
@@ -63,22 +98,105 @@ def test_a_label_that_names_another_address_does_not_hide_the_target(markdown, s
     assert markdown_to_slack(markdown) == slack
 
 
-DANGEROUS = st.sampled_from(
-    ["<!channel>", "<@U0ANA>", "<#C1>", "<https://a.b|c>", "](", "[x](", "<", ">", "|", "&lt;", "```", "`"]
+def test_columns_stand_under_each_other_also_where_letters_are_wide():
+    rows = ["| Name | Kind | Count |", "|:--|:-:|--:|", "| **a** | `b` | 1 |", "| 漢字e\u0301 | c | 22 |"]
+    lines = ["Name   Kind  Count", "-----  ----  -----", "a       b        1", "漢字e\u0301   c       22"]
+    assert markdown_to_slack("\n".join(rows)) == "\n".join(["```", *lines, "```"])
+
+
+def test_a_table_that_is_too_wide_or_leads_somewhere_becomes_a_list_for_each_row():
+    wide = f"| Name | What |\n|---|---|\n| a | {'long ' * 20}|\n| b | |"
+    assert markdown_to_slack(wide) == f"*Name*: *a*\n• What: {('long ' * 20).strip()}\n\n*Name*: *b*\n• What"
+    assert markdown_to_slack("| Name |\n|---|\n| [a](https://a.b) |") == "*Name*: *<https://a.b|a>*"
+
+
+@pytest.mark.parametrize(
+    "deep", ["> " * 200 + "word", "".join(f"{'  ' * n}- word\n" for n in range(200)), f"{'![' * 900}word{'](u)' * 900}"]
 )
-TEXTS = st.lists(st.one_of(st.text(max_size=20), DANGEROUS), max_size=20).map("".join)
+def test_what_is_nested_too_deeply_is_not_lost(deep):
+    assert markdown_to_slack(deep).count("word") == deep.count("word")
 
 
+MARKUP = [
+    *"*_~`#>|-[]()!&<\n ",
+    "**",
+    "~~",
+    "```",
+    "\n```\n",
+    "\n\n",
+    "> ",
+    "- ",
+    "1. ",
+    "- [x] ",
+    "    ",
+    "|---|\n",
+    "\\",
+    "<br>",
+]
+ENTITIES = [
+    "<!channel>",
+    "<@U0ANA>",
+    "<#C1>",
+    "<!subteam^S1>",
+    "<https://a.b|c>",
+    "[x](",
+    "](https://a.b)",
+    "&lt;!here&gt;",
+]
+PARTS = st.one_of(st.text(max_size=8), st.sampled_from(MARKUP), st.sampled_from(ENTITIES))
+TEXTS = st.lists(PARTS, max_size=40).map("".join)
+quickly = settings(max_examples=150, deadline=None)
+
+
+@quickly
 @given(TEXTS)
-def test_no_text_makes_a_live_mention(text):
-    assert not LIVE.search(markdown_to_slack(text))
+def test_nothing_that_a_model_writes_is_live_but_links_to_the_web_and_to_mail(text):
+    assert not re.search(r"<(?!https?://|mailto:)", markdown_to_slack(text), re.IGNORECASE)
 
 
+@quickly
+@given(TEXTS, st.integers(min_value=40, max_value=200))
+def test_in_no_piece_anything_else_is_live(text, limit):
+    assert not any(LIVE.search(piece) for piece in pieces(markdown_to_slack(text), limit))
+
+
+@quickly
+@given(TEXTS, st.integers(min_value=40, max_value=200))
+def test_every_letter_of_a_markdown_text_is_in_its_pieces_in_order(text, limit):
+    assert is_within(said(text), shown("".join(pieces(markdown_to_slack(text), limit))))
+
+
+@quickly
 @given(TEXTS, st.integers(min_value=40, max_value=200))
 def test_pieces_keep_to_the_limit_and_lose_nothing(text, limit):
     cut = pieces(text, limit)
     assert all(len(piece) <= limit for piece in cut)
-    assert letters("".join(cut)) == letters(text)
+    assert is_within(letters(text), letters("".join(cut)))
+
+
+def said(markdown: str) -> str:
+    """The characters of a Markdown text that are no markup, without spaces; a task's box is markup."""
+    parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
+    tokens = parser.parse(markdown)
+    text = "".join(_text_of(token) for token in tokens)
+    return re.sub(r"\s", "", text)
+
+
+def _text_of(token) -> str:
+    if token.children is not None:
+        text = "".join(_text_of(child) for child in token.children)
+        return re.sub(r"^\[[ xX]\][ \t]+", "", text)
+    return token.content
+
+
+def shown(text: str) -> str:
+    return html.unescape(text)
+
+
+def is_within(part: str, whole: str) -> bool:
+    """Whether these characters are in the other text in this order."""
+    rest = iter(whole)
+    return all(character in rest for character in part)
 
 
 def letters(text: str) -> str:
@@ -133,3 +251,32 @@ def test_a_cut_goes_through_no_character_no_link_and_no_border_of_a_code_block(m
         assert not HALF_ENTITY.search(piece)
         assert piece.count("```") % 2 == 0
         assert "```\n```" not in piece, "an empty block is left of a cut"
+
+
+def test_a_heading_and_a_line_that_announces_stay_with_what_follows():
+    above, below = "word " * 11 + "word", "more " * 11 + "more"
+    assert pieces(f"{above}\n\n*A heading*\n\n{below}", 110) == [above, f"*A heading*\n\n{below}"]
+    assert pieces(f"{above}\n\nWhat to do:\n\n{below}", 110) == [above, f"What to do:\n\n{below}"]
+
+
+def test_what_belongs_to_an_item_of_a_list_stays_with_it():
+    item = "• item\n    ◦ inside\n    and more"
+    assert pieces("\n".join([item] * 4), 90) == ["\n".join([item] * 2)] * 2
+
+
+def test_a_quote_that_is_cut_within_a_line_goes_on_as_a_quote():
+    cut = pieces("> " + "word " * 30, 60)
+    assert len(cut) > 2
+    assert all(piece.startswith("> word") for piece in cut)
+
+
+@quickly
+@given(
+    st.lists(st.text(st.sampled_from("ab{} \t"), max_size=30), min_size=1, max_size=30),
+    st.integers(min_value=40, max_value=99),
+)
+def test_no_space_of_a_long_code_block_is_lost(lines, limit):
+    code = "\n".join(["begin", *lines, "end"])
+    cut = pieces(markdown_to_slack(f"```\n{code}\n```"), limit)
+    whole = "\n".join(piece.removeprefix("```\n").removesuffix("\n```") for piece in cut)
+    assert whole.replace("\n", "") == code.replace("\n", "")

@@ -7,7 +7,7 @@ import html
 import pytest
 from held_sessions import HeldSessions
 
-from connector import ConnectionRefused, Instance, Persona, SlackAccess, connected
+from connector import ConnectionRefused, Instance, Persona, SlackAccess, SocketDoor, connected
 from local_slack import Breaks, DropsAfterwards, DropsBefore, RateLimits, Refuses, Waits
 
 ALPHA = Instance("alpha", Persona("Alpha", ":owl:"))
@@ -27,7 +27,7 @@ async def begun(scene, text="@alpha look"):
 @pytest.mark.parametrize("fault", GATEWAY_ERRORS)
 async def test_a_gateway_error_on_the_mark_of_a_steer_does_not_end_the_service(slack, runs, fault):
     sessions = HeldSessions()
-    access = SlackAccess(slack.app_token, slack.bot_token, slack.api_url)
+    access = SlackAccess(slack.bot_token, slack.api_url, SocketDoor(slack.app_token))
     async with asyncio.timeout(20), connected(access, [ALPHA], sessions, runs, shutdown_grace_s=0.5):
         ana = slack.as_person("ana")
         ts = await ana.say("general", "@alpha look")
@@ -119,13 +119,37 @@ async def test_an_answer_outlasts_a_longer_row_of_rate_limits(scene, of_bot):
     await scene.posted("general", ts, "the answer", 3)
 
 
-@pytest.mark.parametrize("error", ["msg_too_long", "restricted_action", "invalid_arguments"])
+@pytest.mark.parametrize("error", ["msg_too_long", "msg_blocks_too_long", "invalid_arguments"])
 async def test_an_answer_that_slack_refuses_is_not_followed_by_silence(scene, of_bot, error):
     ts, run = await begun(scene)
     scene.slack.faults.next("chat.postMessage", Refuses(error))
     await run.answer("the answer")
     await scene.reacted("general", ts, "hourglass_flowing_sand", gone=True)
     assert of_bot(scene.slack.workspace.thread(scene.slack.channel("general").id, ts)), "nobody hears of it"
+
+
+@pytest.mark.parametrize(
+    ("error", "why"), [("is_archived", "the channel is archived"), ("not_in_channel", "Invite me")]
+)
+async def test_who_asked_where_we_may_not_write_any_more_is_told_in_a_direct_message(scene, error, why):
+    ts, run = await begun(scene)
+    scene.slack.faults.next("chat.postMessage", Refuses(error))
+    await run.answer("the answer")
+    dm = await scene.ana.open_dm("alpha")
+    told = await scene.slack.until(lambda ws: ws.messages(dm))
+    assert why in told[0].text
+    assert f"<#{scene.slack.channel('general').id}>" in told[0].text
+    assert scene.slack.workspace.thread(scene.slack.channel("general").id, ts)[0].text
+
+
+async def test_a_run_that_may_not_even_show_its_status_is_stopped(scene):
+    scene.slack.faults.next("chat.postMessage", Refuses("is_archived"))
+    await scene.ana.say("general", "@alpha look")
+    run = await scene.sessions.next_run()
+    await run.until(lambda r: r.stops == [True])
+    await run.answer("", status="cancelled")
+    dm = await scene.ana.open_dm("alpha")
+    assert len(await scene.slack.until(lambda ws: ws.messages(dm))) == 1
 
 
 async def test_the_label_of_a_tool_cannot_call_a_channel(scene):
@@ -142,7 +166,7 @@ async def test_the_label_of_a_tool_cannot_call_a_channel(scene):
 @pytest.mark.parametrize("method", ["auth.test", "apps.connections.open"])
 async def test_a_slack_that_fails_at_the_start_is_not_blamed_on_a_token(slack, runs, method, fault):
     slack.faults.next(method, fault, times=4)
-    access = SlackAccess(slack.app_token, slack.bot_token, slack.api_url)
+    access = SlackAccess(slack.bot_token, slack.api_url, SocketDoor(slack.app_token))
     with pytest.raises(ConnectionRefused) as refusal:
         async with connected(access, [ALPHA], HeldSessions(), runs):
             pass
@@ -151,7 +175,9 @@ async def test_a_slack_that_fails_at_the_start_is_not_blamed_on_a_token(slack, r
 
 async def test_an_address_that_is_no_web_api_is_not_blamed_on_a_token(slack, runs):
     with pytest.raises(ConnectionRefused) as refusal:
-        async with connected(SlackAccess(slack.app_token, slack.bot_token, slack.url), [ALPHA], HeldSessions(), runs):
+        async with connected(
+            SlackAccess(slack.bot_token, slack.url, SocketDoor(slack.app_token)), [ALPHA], HeldSessions(), runs
+        ):
             pass
     assert "does not accept" not in str(refusal.value)
     assert "SLACK_API_URL" in str(refusal.value)
@@ -160,7 +186,9 @@ async def test_an_address_that_is_no_web_api_is_not_blamed_on_a_token(slack, run
 async def test_a_rate_limit_at_the_start_is_waited_for(slack, runs):
     slack.faults.next("auth.test", RateLimits(0))
     slack.faults.next("apps.connections.open", RateLimits(0))
-    async with connected(SlackAccess(slack.app_token, slack.bot_token, slack.api_url), [ALPHA], HeldSessions(), runs):
+    async with connected(
+        SlackAccess(slack.bot_token, slack.api_url, SocketDoor(slack.app_token)), [ALPHA], HeldSessions(), runs
+    ):
         await slack.until(lambda ws: ws.bot_online)
 
 
@@ -180,7 +208,7 @@ async def test_a_socket_that_slack_refreshes_over_and_over_loses_and_doubles_not
 
 async def test_leaving_does_not_wait_for_a_run_that_would_begin_only_then(slack, runs):
     sessions, posts, lookup = HeldSessions(), asyncio.Event(), asyncio.Event()
-    access = SlackAccess(slack.app_token, slack.bot_token, slack.api_url)
+    access = SlackAccess(slack.bot_token, slack.api_url, SocketDoor(slack.app_token))
 
     async def let_go() -> None:
         await slack.until(lambda ws: not ws.bot_online)

@@ -1,8 +1,16 @@
 from __future__ import annotations
 
+import json
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from connector.activity import Activity
+from connector.status_blocks import plain_status, status_content, until_next_step
+from connector.todo import lines
+from local_slack.blocks import check_blocks
+from orchestrator_interactive.modules.tool_todo import TodoTool
 
 SEARCH = {"tool": "search_files", "id": "1", "label": "Searching for “x”"}
 TESTS = {"tool": "bash", "id": "2", "label": "Running the tests"}
@@ -114,3 +122,109 @@ def test_a_tool_cannot_flood_the_status():
     phrase = after(("tool:start", {**TESTS, "label": "very " * 500}), ("tool:progress", words)).phrase()
     assert len(phrase) < 260
     assert "\n" not in phrase
+
+
+def todo(*items: tuple[str, str]) -> dict:
+    return {"tool": "todo", "id": "t", "args": {"items": [{"text": text, "status": status} for text, status in items]}}
+
+
+def test_the_to_do_list_is_shown_when_its_tool_has_taken_it():
+    activity = after(("tool:start", todo(("look", "done"), ("write", "pending"))))
+    assert activity.todo == ()
+    activity.hear("tool:end", {"tool": "todo", "id": "t", "success": True})
+    assert lines(activity.todo) == ["To do: 1 of 2 done", "☑ look", "☐ write"]
+    activity.hear("tool:start", todo(("look", "in_progress")))
+    activity.hear("tool:end", {"tool": "todo", "id": "t", "success": False})
+    assert lines(activity.todo)[0] == "To do: 1 of 2 done", "the tool has not taken it"
+
+
+def test_of_a_long_to_do_list_people_see_what_is_around_the_item_at_work():
+    given = [(f"step {n}", "done" if n < 10 else "in_progress" if n == 10 else "pending") for n in range(20)]
+    activity = after(("tool:start", todo(*given)), ("tool:end", todo()))
+    shown = lines(activity.todo)
+    assert shown[:4] == ["To do: 10 of 20 done", "… 8 before", "☑ step 8", "☑ step 9"]
+    assert shown[-2:] == ["☐ step 15", "… 4 more"]
+
+
+@pytest.mark.parametrize(
+    "args",
+    [None, {}, {"items": None}, {"items": "one"}, {"action": "show", "items": []}, {"items": [{"text": 3}, "x", None]}],
+)
+def test_what_a_model_gives_the_to_do_tool_may_be_anything(args):
+    call = {"tool": "todo", "id": "t", "args": args}
+    assert after(("tool:start", call), ("tool:end", call)).todo == ()
+
+
+async def test_the_list_that_the_to_do_tool_takes_is_the_one_that_people_see():
+    args = {"items": [{"text": "look", "status": "done"}, {"text": "write", "status": "in_progress"}, {"text": "rest"}]}
+    tool = TodoTool()
+    await tool.execute(args)
+    activity = after(
+        ("tool:start", {"tool": tool.name, "id": "1", "args": args}), ("tool:end", {"tool": "x", "id": "1"})
+    )
+    assert [(item.text, item.status) for item in activity.todo] == [(item.text, item.status) for item in tool.items()]
+
+
+@pytest.mark.parametrize(
+    ("minutes", "words"),
+    [(0.9, ""), (1, "for 1 min"), (4.5, "for 3 min"), (59, "for 45 min"), (60, "for 1 h"), (200, "for 3 h")],
+)
+def test_the_elapsed_time_is_told_in_steps(minutes, words):
+    blocks = status_content(Activity(), "run", minutes * 60).blocks
+    assert [block["elements"][0]["text"] for block in blocks if block["type"] == "context"] == [words][: bool(words)]
+
+
+@pytest.mark.parametrize(("minutes", "until"), [(0, 1), (1, 1), (4, 1), (45, 15), (60, 60), (190, 50)])
+def test_the_status_wakes_for_the_next_step_and_not_before(minutes, until):
+    assert until_next_step(minutes * 60) == until * 60
+
+
+def test_what_was_done_so_far_is_counted():
+    end = {"tool": "bash", "id": "1"}
+    activity = after(
+        *[("tool:end", {**end, "success": success}) for success in (True, True, False)],
+        ("injection:applied", {"ids": ["1"]}),
+        ("retrying", retrying()),
+        ("retrying", retrying()),
+    )
+    assert activity.account() == ["3 steps done, 1 of them with an error", "1 message read on the way", "2 retries"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "words"),
+    [
+        ("read_file", "Reading file"),
+        ("searchIssues", "Searching issues"),
+        ("web.fetch_page", "Using web fetch page"),
+        ("bash", "Using bash"),
+        ("", "Using a tool"),
+    ],
+)
+def test_a_tool_that_says_nothing_of_itself_is_told_in_plain_words(tool, words):
+    assert after(("tool:start", {"tool": tool, "id": "1"})).phrase() == f"⚙️ {words}…"
+
+
+ODD = ["<!channel>", "&" * 700, "x" * 5000, "\n\n* ", "💥" * 400]
+ANY_TEXT = st.one_of(st.text(max_size=200), st.sampled_from(ODD))
+TODOS = st.lists(st.builds(dict, text=ANY_TEXT, status=st.sampled_from(["pending", "done", "odd"])), max_size=30)
+HEARD = st.one_of(
+    st.tuples(st.just("tool:start"), st.builds(dict, tool=ANY_TEXT, id=ANY_TEXT, label=ANY_TEXT, args=st.just({}))),
+    st.tuples(st.just("tool:progress"), st.builds(dict, tool=ANY_TEXT, id=ANY_TEXT, text=ANY_TEXT)),
+    st.tuples(st.just("tool:end"), st.builds(dict, tool=ANY_TEXT, id=st.just("t"), success=st.booleans())),
+    TODOS.map(lambda items: ("tool:start", {"tool": "todo", "id": "t", "args": {"items": items}})),
+    st.tuples(st.just("fallback"), st.builds(dict, to=ANY_TEXT)),
+    st.tuples(st.just("injection:applied"), st.builds(dict, ids=st.lists(ANY_TEXT, max_size=5))),
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(HEARD, max_size=20), st.floats(min_value=0, max_value=1e6))
+def test_whatever_tools_say_the_status_is_one_that_slack_takes(heard, elapsed_s):
+    activity = after(*heard)
+    content = status_content(activity, "run", elapsed_s)
+    check_blocks(json.loads(json.dumps(content.blocks)))
+    for text in (content.text, plain_status(activity, elapsed_s).text):
+        assert len(text) <= 4000
+        assert text.startswith("⚙️")
+        assert "<" not in text
+    assert "<" not in json.dumps(content.blocks)

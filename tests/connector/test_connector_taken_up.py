@@ -10,7 +10,7 @@ import pytest
 from held_sessions import HeldSessions
 from stage import Hold
 
-from connector import Instance, Persona, RunFailed, SlackAccess, connected
+from connector import Instance, Persona, RunFailed, SlackAccess, SocketDoor, connected
 from local_slack import DropsAfterwards, Refuses, Waits
 from service.runs import Runs
 from service.store import open_run_store
@@ -38,7 +38,7 @@ def process(slack: LocalSlack, sessions: HeldSessions, tmp_path):
 
     @asynccontextmanager
     async def process(grace_s: float = 5) -> AsyncIterator[None]:
-        access = SlackAccess(slack.app_token, slack.bot_token, slack.api_url)
+        access = SlackAccess(slack.bot_token, slack.api_url, SocketDoor(slack.app_token))
         async with (
             aclosing(await open_run_store(f"sqlite:{tmp_path}/runs.db")) as store,
             Runs(store, "a process", 10) as runs,

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connector.outbound.markdown import markdown_to_slack, pieces
+from connector.outbound.markdown import markdown_to_slack
+from connector.outbound.pieces import pieces
 
 
 @pytest.mark.parametrize(

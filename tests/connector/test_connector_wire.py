@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from held_sessions import HeldSessions
 
-from connector import ConnectionRefused, Instance, Persona, SlackAccess, connected
+from connector import ConnectionRefused, Instance, Persona, SlackAccess, SocketDoor, connected
 from local_slack import Breaks, DropsAfterwards, DropsBefore, LocalSlack, RateLimits, Refuses
 from service.runs import Runs
 
@@ -33,7 +33,7 @@ async def test_a_decoration_that_fails_for_good_does_not_keep_the_answer_from_th
 
 
 async def test_a_run_without_a_status_message_still_answers(scene, of_bot):
-    scene.slack.faults.next("chat.postMessage", Refuses("restricted_action"))
+    scene.slack.faults.next("chat.postMessage", Refuses("invalid_arguments"))
     ts = await scene.ana.say("general", "@alpha look")
     run = await scene.sessions.next_run()
     await scene.slack.until(lambda _: not scene.slack.faults.pending("chat.postMessage"))
@@ -51,17 +51,21 @@ async def test_what_is_written_while_the_socket_is_down_arrives_once_it_is_back(
 
 
 async def test_a_wrong_bot_token_is_one_clear_sentence(slack, runs):
-    await _refused(runs, SlackAccess(slack.app_token, "xoxb-wrong", slack.api_url), "SLACK_BOT_TOKEN (invalid_auth)")
+    await _refused(
+        runs, SlackAccess("xoxb-wrong", slack.api_url, SocketDoor(slack.app_token)), "SLACK_BOT_TOKEN (invalid_auth)"
+    )
 
 
 async def test_a_wrong_app_token_is_one_clear_sentence(slack, runs):
-    await _refused(runs, SlackAccess("xapp-wrong", slack.bot_token, slack.api_url), "SLACK_APP_TOKEN (invalid_auth)")
+    await _refused(
+        runs, SlackAccess(slack.bot_token, slack.api_url, SocketDoor("xapp-wrong")), "SLACK_APP_TOKEN (invalid_auth)"
+    )
 
 
 async def test_an_unreachable_slack_is_one_clear_sentence(runs):
     async with LocalSlack() as gone:
         url = gone.api_url
-    await _refused(runs, SlackAccess("xapp-a", "xoxb-b", url), f"Slack cannot be reached at {url}")
+    await _refused(runs, SlackAccess("xoxb-b", url, SocketDoor("xapp-a")), f"Slack cannot be reached at {url}")
 
 
 async def _refused(runs: Runs, access: SlackAccess, sentence: str) -> None:

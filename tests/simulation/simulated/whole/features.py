@@ -31,6 +31,7 @@ FEATURES = {
     "stops": 0.5,
     "edits": 0.4,
     "deletions": 0.4,
+    "little room": 0.2,
 }
 
 

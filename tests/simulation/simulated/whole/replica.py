@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 from connector.conversations import Conversations
 from connector.desk import Desk, Workplace
+from connector.inbound.dispatch import dispatch
 from connector.inbound.intake import Intake
 from connector.inbound.routing import Router
 from connector.outbound.scheduler import Scheduler
 from connector.protocols import Instance, Persona
-from connector.slack import _dispatch
 from service.config import InstanceConfig, ModuleConfig, PersonaConfig
 from service.runs import Runs
 from service.store.patience import Patience, PatientStore
@@ -34,6 +34,10 @@ INSTANCES = {
     for name in ("alpha", "beta")
 }
 _NAMED = [Instance(name, Persona(config.persona.name, config.persona.emoji)) for name, config in INSTANCES.items()]
+
+
+# Of what Slack allows: calls have to wait for each other then, which they do not otherwise.
+_LITTLE_ROOM = 0.4
 
 
 class _Nowhere:
@@ -74,17 +78,18 @@ class Replica:
 
     async def hear(self, event: dict[str, Any]) -> None:
         assert self.intake is not None
-        hearing = _dispatch(event, TEAM, self.intake)
+        hearing = dispatch(event, TEAM, self.intake)
         if self._ground.parts.is_hasty:
             self._ground.scene.spawn(hearing, "an event that is acknowledged", self.number)
         else:
             await hearing
 
     async def _serve(self) -> None:
-        ground, parts = self._ground, self._ground.parts
+        ground, parts, scene = self._ground, self._ground.parts, self._ground.scene
         run_store, log_store = await ground.stores.doors(self.number)
         patience = Patience()
-        client = cast("Any", Web(ground.scene, ground.slack, self.number))
+        scale = _LITTLE_ROOM if scene.happens("little room", 1) else 1.0
+        client = cast("Any", Web(scene, ground.slack, self.number))
         router = Router(_NAMED, runs := Runs(run_store, f"process {self.number}", ground.lease_s, patience), TEAM, BOT)
         async with (
             runs,
@@ -95,7 +100,7 @@ class Replica:
                 PatientStore(log_store, patience),
                 ground.idle_evict_s,
             ) as sessions,
-            Scheduler(TEAM) as scheduler,
+            Scheduler(TEAM, scale=scale) as scheduler,
             Desk(parts.wire(client, scheduler)) as desk,
             Conversations(
                 workplace := Workplace(sessions, desk, router), runs, ground.shutdown_grace_s

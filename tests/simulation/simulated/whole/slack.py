@@ -108,6 +108,9 @@ class Slack:
         roots = [each for each in self.messages.values() if each.ts == each.thread_ts and not each.is_deleted]
         return {"messages": [each.told() for each in reversed(roots[-self._page :])]}
 
+    def _agent(self, given: dict[str, Any], _by: int) -> dict[str, Any]:
+        raise Refusal("feature_disabled")
+
     def _user(self, given: dict[str, Any], _by: int) -> dict[str, Any]:
         return {"user": {"profile": {"display_name": given["user"].lower()}}}
 
@@ -162,4 +165,6 @@ _METHODS = {
     "conversations.replies": Slack._replies,
     "conversations.history": Slack._history,
     "users.info": Slack._user,
+    "agents.sessions.setStatus": Slack._agent,
+    "agents.sessions.rename": Slack._agent,
 }

@@ -85,7 +85,7 @@ class Witness:
         scene, standing = self._scene, self._at(conversation_id)
         is_another = standing.last_owner not in (None, process)
         standing.owner = standing.last_owner = process
-        if claim.run is not None:
+        if claim.run is not None and "first" in claim.run:
             scene.count(f"run taken up by {'another' if is_another else 'the same'} process")
             scene.count(f"run taken up with {'a post' if any(claim.posts.values()) else 'no post'} pending")
         scene.tell("store", f"gives {conversation_id} to {process}, token {claim.token}{_told(claim.run)}")
@@ -106,7 +106,7 @@ class Witness:
             run.ended_s = scene.now()
             scene.count(f"run {'stopped' if run.stopped_s is not None else 'ended'}")
             standing.run, standing.posts = None, {}
-        if changes.run:
+        if changes.run and "first" in changes.run:  # else it only tells of traces
             self._see(conversation_id, process, changes.run, is_started=is_started)
         scene.tell("store", f"has from {process}: {_changes(changes)}")
 
@@ -151,14 +151,18 @@ class Witness:
 
 
 def _told(run: Mapping[str, Any] | None) -> str:
-    return "" if run is None else f", with the run of {run['first']['id']}"
+    return "" if run is None else f", with {_named(run)}"
+
+
+def _named(run: Mapping[str, Any]) -> str:
+    stopped = ", stopped" if run.get("stopped_by") else ""
+    return f"the run of {run['first']['id']}{stopped}" if "first" in run else "traces of a run"
 
 
 def _changes(changes: Changes) -> str:
     parts = []
     if changes.run is not None:
-        stopped = ", stopped" if changes.run and changes.run.get("stopped_by") else ""
-        parts.append(f"run of {changes.run['first']['id']}{stopped}" if changes.run else "no run")
+        parts.append(_named(changes.run) if changes.run else "no run")
     parts += [f"post {part} {'is there' if not post else 'to be made'}" for part, post in changes.posts.items()]
     if changes.held is not None:
         parts.append(f"held to {changes.held}")

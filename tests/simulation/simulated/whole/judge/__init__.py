@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # What holds a process or its marks up: where it may happen, a mark can be missing, and a stop takes its time.
 HOLDS_UP = frozenset(
-    {"kills", "pauses", "terms", "outages", "failing Slack", "flaky store", "slow store", "slow Slack"}
+    {"kills", "pauses", "terms", "outages", "failing Slack", "flaky store", "slow store", "slow Slack", "little room"}
 )
 _HEEDED_WITHIN_S = (3.0, 60.0)
 

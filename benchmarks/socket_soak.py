@@ -1,0 +1,235 @@
+"""Socket Mode under all that goes wrong with it: `python -m benchmarks.socket_soak --minutes 5`.
+
+People write at a steady rate. Meanwhile the sockets are refreshed, warned, dropped, frozen, switched off, too many;
+events come twice, late, or not the first time; what receives them is slow, says "not now", and is started anew. In the
+end every event must have been kept. Slack's minutes between two deliveries are seconds here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+from collections import Counter
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import click
+import structlog
+import uvloop
+from slack_sdk.web.async_client import AsyncWebClient
+
+from connector.inbound.addresses import Addresses
+from connector.inbound.backoff import Backoff
+from connector.inbound.connection import Pace
+from connector.inbound.reception import Reply
+from connector.inbound.socket_mode import SocketMode
+from connector.outbound.scheduler import Scheduler
+from connector.outbound.wire import Wire
+from local_slack import LocalSlack, RetrySchedule
+from local_slack.delivery_faults import Late, Lost, Twice
+from local_slack.messages import Body
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PACE = Pace(ping_every_s=0.5, silent_for_s=2, linger_s=2, lived_s=1, retry=Backoff(0.1, 5), refused=Backoff(0.5, 5))
+SLACKS = RetrySchedule(3, (0, 6, 30))
+CHANNEL = "general"
+SLOTS = 100
+_LET_IN_WITHIN_S = 90.0
+
+
+@dataclass(slots=True)
+class Tally:
+    """What happened."""
+
+    sent: dict[str, float] = field(default_factory=dict)
+    kept: dict[str, float] = field(default_factory=dict)
+    again: int = 0
+    refused: int = 0
+    overtaken: int = 0
+    opened: int = 0
+    longest_gap_s: float = 0.0
+    faults: Counter[str] = field(default_factory=Counter)
+    _latest: float = 0.0
+
+    def keep(self, ts: str) -> None:
+        if ts in self.kept:
+            self.again += 1
+            return
+        self.kept[ts] = asyncio.get_running_loop().time()
+        self.overtaken += float(ts) < self._latest
+        self._latest = max(self._latest, float(ts))
+
+    @property
+    def missing(self) -> int:
+        return len(self.sent.keys() - self.kept.keys())
+
+    def rows(self) -> dict[str, str]:
+        delays_s = sorted(self.kept[ts] - sent_s for ts, sent_s in self.sent.items() if ts in self.kept)
+        shown = {
+            f"delay, {share:.1%}": f"{delays_s[int(share * (len(delays_s) - 1))]:.3f} s" for share in (0.5, 0.99, 1.0)
+        }
+        return {
+            "events sent": str(len(self.sent)),
+            "events kept": str(len(self.kept.keys() & self.sent.keys())),
+            "missing": str(self.missing),
+            "came again and were known": str(self.again),
+            "refused and came again": str(self.refused),
+            "kept after a later one": str(self.overtaken),
+            "connections opened": str(self.opened),
+            "longest time without a connection": f"{self.longest_gap_s:.2f} s",
+            **shown,
+            "faults": ", ".join(f"{name} {count}" for name, count in sorted(self.faults.items())),
+        }
+
+
+class Replica:
+    """A process that receives events, as far as Slack can tell."""
+
+    def __init__(self, slack: LocalSlack, tally: Tally, chance: random.Random) -> None:
+        self._slack = slack
+        self._tally = tally
+        self._chance = chance
+        self._exit = AsyncExitStack()
+
+    async def start(self) -> None:
+        http = await self._exit.enter_async_context(aiohttp.ClientSession())
+        scheduler = await self._exit.enter_async_context(Scheduler("T"))
+        client = AsyncWebClient(self._slack.app_token, base_url=self._slack.api_url, session=http, retry_handlers=[])
+        addresses = Addresses(Wire(client, scheduler), "")
+        door = SocketMode(http, addresses.next, self._receive, asyncio.Semaphore(SLOTS), pace=PACE)
+        await self._exit.enter_async_context(door)
+        self._exit.callback(lambda: self._count(door))
+
+    async def end(self) -> None:
+        await self._exit.aclose()
+
+    def _count(self, door: SocketMode) -> None:
+        self._tally.opened += door.opened
+
+    async def _receive(self, body: dict[str, Any]) -> Reply:
+        event = body["event"]
+        if event["type"] != "message":
+            return Reply(200)
+        chance = self._chance.random()
+        await asyncio.sleep(3.5 if chance < 0.002 else 0.001)
+        if chance > 0.98:
+            self._tally.refused += 1
+            return Reply(503)
+        self._tally.keep(event["ts"])
+        return Reply(200)
+
+
+class Trouble:
+    """Makes something go wrong every now and then."""
+
+    def __init__(self, slack: LocalSlack, replicas: list[Replica], tally: Tally, chance: random.Random) -> None:
+        self._slack = slack
+        self._replicas = replicas
+        self._tally = tally
+        self._chance = chance
+
+    async def make(self, every_s: float) -> None:
+        sockets, deliveries = self._slack.socket_mode, self._slack.deliveries
+        kinds: dict[str, Callable[[], Any]] = {
+            "refresh": lambda: sockets.disconnect("refresh_requested"),
+            "warning": lambda: sockets.disconnect("warning"),
+            "switched off": self._switch_off,
+            "too many": lambda: sockets.disconnect("too_many_websockets"),
+            "drop": sockets.drop,
+            "freeze": sockets.freeze,
+            "twice": lambda: deliveries.next(Twice(), times=10),
+            "late": lambda: deliveries.next(Late(3), times=10),
+            "lost": lambda: deliveries.next(Lost(), times=10),
+            "restart": self._restart,
+        }
+        while True:
+            await asyncio.sleep(self._chance.uniform(0.2, 2) * every_s)
+            name = self._chance.choice(list(kinds))
+            self._tally.faults[name] += 1
+            if asyncio.iscoroutine(doing := kinds[name]()):
+                await doing
+
+    async def _switch_off(self) -> None:
+        self._slack.socket_mode.disconnect("link_disabled")
+        try:
+            await asyncio.sleep(self._chance.uniform(0.1, 2))
+        finally:
+            self._slack.socket_mode.enable()
+
+    async def _restart(self) -> None:
+        replica = self._chance.choice(self._replicas)
+        await replica.end()
+        await replica.start()
+
+
+class Presence:
+    """How long there was no connection at all."""
+
+    def __init__(self, slack: LocalSlack, tally: Tally) -> None:
+        self._slack = slack
+        self._tally = tally
+        self._since_s: float | None = None
+        slack.workspace.listen(lambda _: self._look())
+
+    def _look(self) -> None:
+        now_s = asyncio.get_running_loop().time()
+        if not self._slack.workspace.bot_online:
+            self._since_s = self._since_s or now_s
+        elif self._since_s is not None:
+            self._tally.longest_gap_s = max(self._tally.longest_gap_s, now_s - self._since_s)
+            self._since_s = None
+
+
+async def soak(minutes: float, per_s: float, every_s: float, seed: int, replicas: int) -> Tally:
+    chance, tally = random.Random(seed), Tally()  # noqa: S311 - it is to be repeated
+    async with LocalSlack(limits=None, retries=SLACKS, refresh_grace_s=5) as slack:
+        processes = [Replica(slack, tally, chance) for _ in range(replicas)]
+        for process in processes:
+            await process.start()
+        Presence(slack, tally)
+        trouble = asyncio.create_task(Trouble(slack, processes, tally, chance).make(every_s))
+        await _write(slack, tally, minutes * 60, per_s)
+        trouble.cancel()
+        await asyncio.wait((trouble,))
+        with suppress(TimeoutError):
+            await slack.until(lambda _: not slack.socket_mode.delivery.outstanding, _LET_IN_WITHIN_S)
+        for process in processes:
+            await process.end()
+    return tally
+
+
+async def _write(slack: LocalSlack, tally: Tally, for_s: float, per_s: float) -> None:
+    clock, ana = asyncio.get_running_loop(), slack.person("ana")
+    began_s, number = clock.time(), 0
+    while (elapsed_s := clock.time() - began_s) < for_s:
+        if number < elapsed_s * per_s:
+            number += 1
+            ts = slack.workspace.post(CHANNEL, ana, Body(f"event {number}")).ts
+            tally.sent[ts] = clock.time()
+        else:
+            await asyncio.sleep(0.5 / per_s)
+
+
+@click.command()
+@click.option("--minutes", default=3.0, show_default=True, type=click.FloatRange(0.01))
+@click.option("--per-s", default=50.0, show_default=True, type=click.FloatRange(0.1), help="Events.")
+@click.option("--every-s", default=1.5, show_default=True, type=click.FloatRange(0.01), help="About: trouble.")
+@click.option("--seed", default=0, show_default=True)
+@click.option("--replicas", default=2, show_default=True, type=click.IntRange(1, 4))
+def main(minutes: float, per_s: float, every_s: float, seed: int, replicas: int) -> None:
+    """Let sockets fail while people write, and count what was kept."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        tally = runner.run(soak(minutes, per_s, every_s, seed, replicas))
+    for name, value in tally.rows().items():
+        print(f"{name:36}{value}")
+    sys.exit(1 if tally.missing else 0)
+
+
+if __name__ == "__main__":
+    main()

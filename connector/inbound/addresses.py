@@ -1,0 +1,34 @@
+"""Where Slack lets us connect to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from connector.inbound.connection import NotOpened
+from connector.outbound.errors import SlackCallFailed
+from connector.outbound.scheduler import Turn
+
+if TYPE_CHECKING:
+    from connector.outbound.wire import Wire
+
+
+class Addresses:
+    """Asks Slack for addresses, each good for one connection; one it has given already, when the token was tried."""
+
+    def __init__(self, wire: Wire, first: str) -> None:
+        self._wire = wire
+        self._first = first
+
+    async def next(self) -> str:
+        """An address that nobody has connected to.
+
+        Raises:
+            NotOpened: Slack gives none.
+        """
+        first, self._first = self._first, ""
+        if first:
+            return first
+        try:
+            return str((await self._wire.call("apps.connections.open", {}, Turn()))["url"])
+        except SlackCallFailed as e:
+            raise NotOpened(e.error, e.retry_after_s) from e

@@ -1,0 +1,177 @@
+"""Events over HTTP: Slack's requests, looked at with care before anything is believed of them."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import time
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import parse_qs
+
+import structlog
+from aiohttp import web
+
+from connector.access import ConnectionRefused
+from connector.inbound.reception import DONE, NOT_NOW, Reply
+from connector.inbound.signature import flaw_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from connector.access import HttpDoor
+    from connector.inbound.reception import Receive
+
+log = structlog.get_logger(__name__)
+
+PATH = "/slack/events"
+_LARGEST_BYTES = 1024 * 1024
+# Slack waits for three seconds; what is on its way to us and back has the rest.
+_ANSWER_WITHIN_S = 2.5
+_CLOSE_WITHIN_S = 0.5
+_FORM = "application/x-www-form-urlencoded"
+
+
+class Malformed(Exception):  # noqa: N818 - what was sent
+    """The body cannot be read."""
+
+
+class HttpServer:
+    """Takes Slack's requests for as long as the context lasts.
+
+    What is not kept in time is answered with 503, and goes on all the same: it was in time in its conversation, and
+    what Slack sends again is known by then.
+
+    Args:
+        receive: what is done with a body.
+        slots: as many as may be received at once; others wait.
+    """
+
+    def __init__(
+        self,
+        door: HttpDoor,
+        receive: Receive,
+        slots: asyncio.Semaphore,
+        *,
+        answer_within_s: float = _ANSWER_WITHIN_S,
+        now_s: Callable[[], float] = time.time,
+    ) -> None:
+        self.port = door.port
+        self._door = door
+        self._receive = receive
+        self._slots = slots
+        self._answer_within_s = answer_within_s
+        self._now_s = now_s
+        self._at_work: set[asyncio.Future[Reply]] = set()
+        self._runner = web.AppRunner(self._app(), access_log=None, shutdown_timeout=_CLOSE_WITHIN_S)
+
+    async def __aenter__(self) -> Self:
+        """Return when it listens.
+
+        Raises:
+            ConnectionRefused: it cannot.
+        """
+        await self._runner.setup()
+        try:
+            await web.TCPSite(self._runner, self._door.host, self._door.port).start()
+        except OSError as e:
+            await self._runner.cleanup()
+            raise ConnectionRefused(_refusal(self._door, e)) from e
+        self.port = self._runner.addresses[0][1]
+        log.info("http.listens", host=self._door.host, port=self.port, path=PATH)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Let what is at work come to its end, for a moment: what has no answer comes again, elsewhere."""
+        await self._runner.cleanup()
+        for task in self._at_work:
+            task.cancel()
+        await asyncio.gather(*self._at_work, return_exceptions=True)
+
+    def _app(self) -> web.Application:
+        app = web.Application(client_max_size=_LARGEST_BYTES)
+        app.router.add_post(PATH, self._on_request)
+        app.router.add_get("/healthz", _on_health)
+        return app
+
+    async def _on_request(self, request: web.Request) -> web.Response:
+        try:
+            async with asyncio.timeout(self._answer_within_s):
+                raw = await request.read()
+                if (flaw := self._flaw_of(request, raw)) is not None:
+                    log.warning("http.refused", why=flaw, remote=request.remote)
+                    return web.Response(status=401, text="This request is not signed by Slack for this app.\n")
+                reply = await self._answer(body_of(raw, request.content_type))
+        except Malformed as e:
+            log.warning("http.malformed", why=str(e))
+            return web.Response(status=400, text=f"{e}\n")
+        except TimeoutError:
+            log.warning("http.not_in_time", retry=request.headers.get("X-Slack-Retry-Num"))
+            reply = NOT_NOW
+        return _response(reply)
+
+    def _flaw_of(self, request: web.Request, raw: bytes) -> str | None:
+        timestamp = request.headers.get("X-Slack-Request-Timestamp")
+        signature = request.headers.get("X-Slack-Signature")
+        return flaw_of(self._door.signing_secret, timestamp, signature, raw, self._now_s())
+
+    async def _answer(self, body: dict[str, Any]) -> Reply:
+        if body.get("type") == "url_verification":
+            return Reply(200, {"challenge": str(body.get("challenge", ""))})
+        if "ssl_check" in body:
+            return DONE
+        await self._slots.acquire()
+        working = asyncio.ensure_future(self._receive(body))
+        self._at_work.add(working)
+        working.add_done_callback(self._at_work.discard)
+        working.add_done_callback(lambda _: self._slots.release())
+        return await asyncio.shield(working)
+
+
+def body_of(raw: bytes, content_type: str) -> dict[str, Any]:
+    """What stands in a request: an event in JSON, a click in a form's field in JSON, or a command in a form.
+
+    Raises:
+        Malformed: nothing that Slack sends.
+    """
+    try:
+        text = raw.decode()
+        body = _form(text) if content_type == _FORM else json.loads(text)
+    except (ValueError, RecursionError) as e:
+        raise Malformed("The body cannot be read.") from e
+    if not isinstance(body, dict):
+        raise Malformed("The body is no object.")
+    return body
+
+
+def _form(text: str) -> Any:
+    fields = parse_qs(text, keep_blank_values=True, strict_parsing=True, errors="strict")
+    if "payload" in fields:
+        return json.loads(fields["payload"][-1])
+    if not fields:
+        raise Malformed("The form is empty.")
+    return {name: values[-1] for name, values in fields.items()}
+
+
+def _response(reply: Reply) -> web.Response:
+    if reply.payload is None:
+        return web.Response(status=reply.status)
+    return web.json_response(reply.payload, status=reply.status)
+
+
+async def _on_health(_request: web.Request) -> web.Response:
+    return web.Response(text="ok\n")
+
+
+def _refusal(door: HttpDoor, error: OSError) -> str:
+    where = f"{door.host} port {door.port}"
+    match error.errno:
+        case errno.EADDRINUSE:
+            return f"Nothing can listen on {where}: another program does. End that one, or choose another port."
+        case errno.EACCES | errno.EPERM:
+            return f"This user may not listen on {where}: choose a port above 1023."
+        case _:
+            return f"Nothing can listen on {where} ({error.strerror or error}). Check the address."

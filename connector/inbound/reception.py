@@ -1,0 +1,152 @@
+"""Where both doors lead: the body of a request or an envelope, on its way to whoever acts on it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from slack_bolt.async_app import AsyncApp, AsyncBoltRequest
+from slack_bolt.authorization import AuthorizeResult
+from slack_bolt.response import BoltResponse
+
+from connector.inbound.dispatch import dispatch, dispatch_action
+from connector.inbound.intake import NotNow
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator
+
+    from slack_sdk.web.async_client import AsyncWebClient
+
+    from connector.inbound.intake import Intake
+    from connector.preflight import Identity
+
+    Receive = Callable[[dict[str, Any]], Awaitable["Reply"]]
+
+log = structlog.get_logger(__name__)
+
+_ANY = re.compile(".*", re.DOTALL)
+# What our listeners answer; Bolt's own words are 404 and 500, for what it does not know or cannot read.
+_OF_OURS = (200, 503)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What Slack is to hear: 200, and what it has sent is ours; another status, and it sends that again."""
+
+    status: int
+    payload: dict[str, Any] | None = None
+
+
+DONE = Reply(200)
+NOT_NOW = Reply(503)
+
+
+class Reception:
+    """Hands what comes in to Bolt, which has a listener for everything: what has none would come again and again."""
+
+    def __init__(self, client: AsyncWebClient, bot_token: str, identity: Identity, intake: Intake) -> None:
+        self._team = identity.team
+        self._app = _app(client, bot_token, identity, intake)
+
+    async def receive(self, body: dict[str, Any]) -> Reply:
+        """Return when it is kept, or need not be."""
+        if body.get("type") == "app_rate_limited":
+            log.warning("slack.events_limited", team=body.get("team_id"), minute=body.get("minute_rate_limited"))
+            return DONE
+        if (teams := set(_teams(body))) and self._team not in teams:
+            log.info("slack.other_team", teams=sorted(teams), type=body.get("type"))
+            return DONE
+        if not _is_complete(body):
+            log.info("slack.unknown", type=body.get("type"))
+            return DONE
+        try:
+            response = await self._app.async_dispatch(AsyncBoltRequest(body=body, mode="socket_mode"))
+        except Exception:  # a Slack handler's border
+            log.exception("slack.unreadable", type=body.get("type"))
+            return DONE
+        if response.status not in _OF_OURS:
+            log.info("slack.unknown", type=body.get("type"))
+            return DONE
+        return Reply(response.status, _payload(response))
+
+
+def _is_complete(body: dict[str, Any]) -> bool:
+    """Whether it has what Bolt reads of it."""
+    if body.get("type") != "event_callback":
+        return "command" in body or isinstance(body.get("type"), str)
+    event = body.get("event")
+    return isinstance(event, dict) and isinstance(event.get("type"), str)
+
+
+def _teams(body: dict[str, Any]) -> Iterator[str]:
+    """The workspaces that a body names: what people of others do in a channel that we share names ours, too."""
+    authorizations = [each for each in body.get("authorizations") or () if isinstance(each, dict)]
+    inside = [body.get("team"), body.get("user"), body.get("message")]
+    team, user, message = (each if isinstance(each, dict) else {} for each in inside)
+    places = [
+        body.get("team_id"),
+        body.get("context_team_id"),
+        team.get("id"),
+        user.get("team_id"),
+        message.get("team"),
+    ]
+    for place in (*places, *(each.get("team_id") for each in authorizations)):
+        if isinstance(place, str) and place.startswith("T"):
+            yield place
+
+
+def _payload(response: BoltResponse) -> dict[str, Any] | None:
+    if not response.body:
+        return None
+    if response.headers.get("content-type", [""])[0].startswith("application/json"):
+        payload: dict[str, Any] = json.loads(response.body)
+        return payload
+    return {"text": response.body}
+
+
+def _app(client: AsyncWebClient, bot_token: str, identity: Identity, intake: Intake) -> AsyncApp:
+    async def authorize() -> AuthorizeResult:
+        # Resolved once: Bolt would ask Slack again for every event of a cold burst.
+        return AuthorizeResult(
+            enterprise_id=None,
+            team_id=identity.team,
+            bot_token=bot_token,
+            bot_id=identity.bot_id,
+            bot_user_id=identity.user,
+        )
+
+    # Slack hears that we have an event when its listener has ended: when it is kept, that is.
+    app = AsyncApp(
+        client=client,
+        authorize=authorize,
+        logger=logging.getLogger("connector.bolt"),
+        process_before_response=True,
+        request_verification_enabled=False,  # the door has looked at the signature
+    )
+
+    @app.event(_ANY)
+    async def on_event(event: dict[str, Any], body: dict[str, Any]) -> BoltResponse:
+        is_shared = body.get("is_ext_shared_channel") is True
+        return await _kept(dispatch(event, identity.team, intake, is_shared=is_shared), event.get("type"))
+
+    @app.action(_ANY)
+    async def on_action(body: dict[str, Any]) -> BoltResponse:
+        return await _kept(dispatch_action(body, identity.team, intake), "block_actions")
+
+    return app
+
+
+async def _kept(dispatched: Coroutine[Any, Any, None], kind: str | None) -> BoltResponse:
+    """200 where it is kept; else it comes again."""
+    try:
+        await dispatched
+    except NotNow:
+        return BoltResponse(status=503)
+    except Exception:  # a Slack handler's border
+        log.exception("event.failed", slack_event=kind)
+        return BoltResponse(status=503)
+    return BoltResponse(status=200)

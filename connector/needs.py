@@ -1,0 +1,64 @@
+"""What the connector needs of a Slack app: scopes and events, each with what it is for.
+
+The manifest asks for all of it, and `amplifier-slack doctor` tells what is missing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """A scope or an event of the app.
+
+    Args:
+        name: Slack's word for it.
+        purpose: what it is for.
+        without: what does not work without it; blank: nothing does.
+    """
+
+    name: str
+    purpose: str
+    without: str = ""
+
+    @property
+    def is_required(self) -> bool:
+        return not self.without
+
+
+# https://docs.slack.dev/reference/scopes
+BOT_SCOPES = (
+    Need("app_mentions:read", "hear when somebody mentions the bot"),
+    Need(
+        "assistant:write", "be an agent to Slack", "Slack's own status line, thread titles and Stop button are missing"
+    ),
+    Need("channels:history", "read what is written in the threads of public channels"),
+    Need("chat:write", "answer"),
+    Need("chat:write.customize", "answer under each agent's own name and icon"),
+    Need("files:write", "put a very long answer into a file", "a very long answer comes in many messages"),
+    Need("groups:history", "read along in private channels", "threads in private channels are not followed"),
+    Need("im:history", "read direct messages"),
+    Need("mpim:history", "read along in group messages", "threads in group messages are not followed"),
+    Need("reactions:read", "stop when somebody puts ❌"),
+    Need("reactions:write", "show by ⏳, 📨 and 👀 where a message stands"),
+    Need(
+        "users:read",
+        "know people by their names",
+        "the agents know people by their ids alone, and in shared channels reactions stop nothing",
+    ),
+)
+
+# https://docs.slack.dev/reference/events
+BOT_EVENTS = (
+    Need("agent_session_stopped", "stop with Slack's own button", "Slack's own Stop button is missing"),
+    Need("app_mention", "begin where somebody mentions the bot"),
+    Need("message.channels", "follow threads in public channels"),
+    Need("message.groups", "follow threads in private channels", "threads in private channels are not followed"),
+    Need("message.im", "answer direct messages"),
+    Need("message.mpim", "follow threads in group messages", "threads in group messages are not followed"),
+    Need("reaction_added", "stop when somebody puts ❌"),
+)
+
+# Of the app-level token, which only Socket Mode needs; no manifest can make one.
+APP_SCOPE = Need("connections:write", "open the Socket Mode connection")

@@ -1,0 +1,193 @@
+"""A very long answer: a file in the thread, and in a message what is in it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import aiohttp
+import pytest
+from slack_sdk.web.async_client import AsyncWebClient
+
+from connector import Persona
+from connector.messages import Place
+from connector.outbound.files import file_name, summary_of
+from connector.outbound.outbox import Outbox
+from connector.outbound.scheduler import Scheduler
+from connector.outbound.wire import Wire
+from connector.protocols import Claim, LeaseLost
+from local_slack import Breaks, DropsAfterwards, DropsBefore, LocalSlack, Refuses
+
+CHAPTER = "paragraph " * 500
+BEGINNING = "# Report\n\nIt begins **here**."
+LONG = f"{BEGINNING}\n\n## Findings\n\n{CHAPTER}\n\n## Proof <!channel>\n\n{CHAPTER * 3}\n\n## End\n\nbye"
+LOOKS = {"GET": "files.getUploadURLExternal", "SHARE": "files.completeUploadExternal"}
+
+
+@pytest.fixture
+async def slack() -> AsyncIterator[LocalSlack]:
+    async with LocalSlack(limits=None) as slack:
+        yield slack
+
+
+async def answered(scene, *faults):
+    """The replies of the bot to an answer that is too long for messages."""
+    ts = await scene.ana.say("general", "@alpha look")
+    run = await scene.sessions.next_run()
+    await scene.status("general", ts)
+    for method, fault in faults:
+        scene.slack.faults.next(LOOKS[method], fault)
+    await run.answer(LONG)
+    await scene.reacted("general", ts, "hourglass_flowing_sand", gone=True)
+    return [
+        message for message in scene.slack.workspace.thread(scene.slack.channel("general").id, ts) if message.by_bot
+    ]
+
+
+async def test_a_very_long_answer_is_a_file_and_a_message_that_says_what_is_in_it(scene):
+    shared, said = await answered(scene)
+    (file,) = shared.body.files
+    assert scene.slack.workspace.file(file.id).content.decode() == LONG
+    assert file.title == "Report"
+    assert said.text.startswith("*Report*\n\nIt begins *here*.\n\n• Findings\n• Proof &lt;!channel&gt;\n• End\n\n📎")
+    assert said.persona.username == "Alpha"
+
+
+@pytest.mark.parametrize("fault", [DropsBefore(), DropsAfterwards(), Breaks(503)])
+@pytest.mark.parametrize("method", ["GET", "SHARE"])
+async def test_a_file_is_shared_exactly_once_whatever_slack_does(scene, method, fault):
+    shared, said = await answered(scene, (method, fault))
+    assert len(shared.body.files) == 1
+    assert "📎" in said.text
+
+
+@dataclass
+class Lease:
+    """The lease of a conversation in which somebody else had begun to post."""
+
+    posts: dict
+    is_lost: bool = False
+    written: list = field(default_factory=list)
+
+    @property
+    def claim(self) -> Claim:
+        return Claim(2, run={"id": "run"}, posts=self.posts)
+
+    async def write(self, changes) -> None:
+        self.written.append(changes.posts)
+
+    async def confirm(self) -> None:
+        if self.is_lost:
+            raise LeaseLost
+
+
+@pytest.fixture
+def outbox(slack):
+    @asynccontextmanager
+    async def outbox(lease, root, closed=None):
+        place = Place("T0LOCAL", slack.channel("general").id, root)
+        async with aiohttp.ClientSession() as http, Scheduler("T", scale=100) as scheduler:
+            client = AsyncWebClient(slack.bot_token, base_url=slack.api_url, session=http, retry_handlers=[])
+            persona = Persona("Alpha", ":owl:")
+            box = Outbox(
+                Wire(client, scheduler),
+                lease,
+                place,
+                "run",
+                persona,
+                on_closed=(closed if closed is not None else []).append,
+            )
+            working = asyncio.create_task(box.work())
+            yield box
+            empty = asyncio.create_task(box.empty())
+            await asyncio.wait((working, empty), return_when=asyncio.FIRST_COMPLETED)
+            for task in (working, empty):
+                task.cancel()
+            await asyncio.gather(working, empty, return_exceptions=True)
+
+    return outbox
+
+
+def pending(number: int = 1, **more) -> dict:
+    return {"number": number, "texts": ["summary"], "by_agent": True, "file": LONG, **more}
+
+
+@pytest.fixture
+async def root(slack) -> str:
+    return await slack.as_person("ana").say("general", "look")
+
+
+def replies(slack, root):
+    return slack.workspace.thread(slack.channel("general").id, root)[1:]
+
+
+async def test_who_goes_on_with_a_file_that_was_not_shared_shares_it(slack, outbox, root):
+    async with outbox(Lease({"1": pending()}), root):
+        pass
+    shared, said = replies(slack, root)
+    assert [file.name for file in shared.body.files] == [file_name("run:1")]
+    assert said.text == "summary"
+
+
+async def test_who_goes_on_with_a_file_that_was_shared_does_not_share_it_again(slack, outbox, root):
+    async with outbox(Lease({}), root) as box:
+        box.add("1", ("summary",), by_agent=True, file=LONG)
+    async with outbox(Lease({"1": pending()}), root):
+        pass
+    assert [len(message.body.files) for message in replies(slack, root)] == [1, 0]
+
+
+@pytest.mark.parametrize("error", ["missing_scope", "file_uploads_disabled", "not_allowed_token_type"])
+@pytest.mark.parametrize("method", ["GET", "SHARE"])
+async def test_where_slack_takes_no_file_the_answer_comes_in_messages(slack, outbox, root, method, error):
+    slack.faults.next(LOOKS[method], Refuses(error))
+    lease = Lease({})
+    async with outbox(lease, root) as box:
+        box.add("1", ("summary",), by_agent=True, file=LONG)
+    said = replies(slack, root)
+    assert not any(message.body.files or "summary" in message.text for message in said)
+    assert sum(message.text.count("paragraph") for message in said) == LONG.count("paragraph")
+    first, second, third = (posts["1"] for posts in lease.written)
+    assert first["file"] == LONG
+    assert "file" not in second, "before anything is posted, it is written down how"
+    assert len(second["texts"]) == len(said)
+    assert third == ""
+
+
+async def test_who_does_not_own_the_conversation_any_more_shares_nothing(slack, outbox, root):
+    async with outbox(Lease({"1": pending()}, is_lost=True), root):
+        pass
+    assert replies(slack, root) == ()
+
+
+async def test_a_conversation_that_is_closed_to_us_is_told_once_and_nothing_more_is_tried(slack, outbox, root):
+    slack.faults.next("chat.postMessage", Refuses("is_archived"))
+    closed: list[str] = []
+    lease = Lease({})
+    async with outbox(lease, root, closed) as box:
+        box.add("1", ("first", "second"), by_agent=True)
+        box.add("2", ("third",), by_agent=True)
+    assert closed == ["is_archived"]
+    assert replies(slack, root) == ()
+    assert {"closed": ""} in lease.written
+
+
+def test_a_summary_keeps_to_the_size_of_messages_however_many_headings_there_are():
+    texts = summary_of("".join(f"## {'&' * 300} {number}\n\ntext\n\n" for number in range(200)))
+    assert len(texts) < 5
+    assert all(len(text) <= 3900 for text in texts)
+    assert "and 179 more" in texts[-1]
+
+
+def test_a_summary_of_an_answer_without_headings_is_its_beginning():
+    (text,) = summary_of("first " * 1000)
+    assert text.startswith("first first")
+    assert len(text) < 1400
+
+
+def test_a_fence_with_signs_of_headings_has_no_headings():
+    (text,) = summary_of("begin\n\n```\n# no heading\n```\n\n## One\n\ntext")
+    assert "• One" in text
+    assert "• no heading" not in text

@@ -1,0 +1,148 @@
+"""The status message by itself, edited as often as anything changes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import aiohttp
+import pytest
+from slack_sdk.web.async_client import AsyncWebClient
+
+from connector.inbox import Inbound
+from connector.messages import Message
+from connector.outbound.scheduler import Scheduler
+from connector.outbound.wire import Wire
+from connector.protocols import Claim
+from connector.run_record import RunRecord
+from connector.status import Status
+from local_slack import LocalSlack, Refuses
+
+TODO = {"items": [{"text": "look", "status": "done"}, {"text": "write", "status": "in_progress"}]}
+
+
+@dataclass
+class Kept:
+    """What the lease and the keeper of a run would be told."""
+
+    claim: Claim = field(default_factory=lambda: Claim(1))
+    statuses: list[str] = field(default_factory=list)
+    closed: asyncio.Future[str] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+    async def confirm(self) -> None:
+        await asyncio.sleep(0)
+
+    async def keep_status(self, ts: str) -> None:
+        self.statuses.append(ts)
+
+    def on_closed(self, error: str) -> None:
+        self.closed.set_result(error)
+
+
+@dataclass
+class Shown:
+    slack: LocalSlack
+    status: Status
+    kept: Kept
+    root: str
+
+    def messages(self):
+        thread = self.slack.workspace.thread(self.slack.channel("general").id, self.root)
+        return [message for message in thread if message.by_bot]
+
+    async def until(self, text: str):
+        """The status message that has this text in it or in its blocks."""
+        await self.slack.until(lambda _: any(text in seen(message) for message in self.messages()))
+        return next(message for message in self.messages() if text in seen(message))
+
+
+def seen(message) -> str:
+    return f"{message.text} {message.body.blocks}"
+
+
+@pytest.fixture
+def show(slack: LocalSlack):
+    @asynccontextmanager
+    async def show() -> AsyncIterator[Shown]:
+        root = await slack.as_person("ana").say("general", "look")
+        message = Message("T0LOCAL", slack.channel("general").id, root, None, "U0ANA", "look", (), direct=False)
+        record = RunRecord.begun_with(
+            Inbound(message, "alpha", "look", message.id), was_waiting=False, newest_ts=message.ts
+        )
+        async with aiohttp.ClientSession() as http, Scheduler("T", scale=100) as scheduler:
+            client = AsyncWebClient(slack.bot_token, base_url=slack.api_url, session=http, retry_handlers=[])
+            kept = Kept()
+            status = Status(Wire(client, scheduler), kept, record, kept, spacing_s=0.01)
+            async with asyncio.TaskGroup() as tasks:
+                status.begin(tasks)
+                yield Shown(slack, status, kept, root)
+                await status.end()
+
+    return show
+
+
+async def test_the_status_says_what_is_done_what_is_to_do_and_has_a_button_to_stop(show):
+    async with show() as shown:
+        shown.status.hear("thinking", {})
+        shown.status.hear("tool:start", {"tool": "todo", "id": "1", "label": "Planning", "args": TODO})
+        shown.status.hear("tool:end", {"tool": "todo", "id": "1", "success": True})
+        shown.status.hear("injection:applied", {"ids": ["T:C:1", "T:C:2"]})
+        shown.status.hear("tool:start", {"tool": "bash", "id": "2", "label": "Running the tests", "args": {}})
+        status = await shown.until("Running the tests")
+    phrase, todo, account, actions = status.body.blocks
+    assert phrase["text"]["text"] == status.text == "⚙️ Incorporating your input… Running the tests…"
+    assert todo["text"]["text"] == "*To do: 1 of 2 done*\n☑ look\n▶ write"
+    assert account["elements"][0]["text"] == "1 step done · 2 messages read on the way"
+    (button,) = actions["elements"]
+    assert button["action_id"] == "stop"
+    assert button["text"]["text"] == "Stop"
+
+
+async def test_after_a_stop_the_status_says_so_and_offers_to_stop_now(show):
+    async with show() as shown:
+        shown.status.hear("tool:start", {"tool": "bash", "id": "2", "label": "Running the tests", "args": {}})
+        await shown.until("Running")
+        shown.status.stop()
+        status = await shown.until("⚙️ Stopping… Running the tests…")
+        assert status.body.blocks[-1]["elements"][0]["text"]["text"] == "Stop now"
+
+
+@pytest.mark.parametrize("error", ["cant_update_message", "edit_window_closed", "message_not_found"])
+async def test_a_status_that_cannot_be_edited_any_more_is_posted_anew(show, error):
+    async with show() as shown:
+        first = await shown.until("⚙️")
+        shown.slack.faults.next("chat.update", Refuses(error))
+        shown.status.hear("thinking", {})
+        second = await shown.until("⚙️ Thinking…")
+        assert second.ts != first.ts
+        await shown.slack.until(lambda _: error == "message_not_found" or len(shown.messages()) == 1)
+        shown.status.hear("compacting", {})
+        assert (await shown.until("Summing up")).ts == second.ts, "once for each loss"
+        assert shown.status.is_mine(first.ts)
+        assert shown.status.is_mine(second.ts)
+    assert shown.kept.statuses == [first.ts, second.ts]
+    assert second.ts in shown.status.standing
+
+
+@pytest.mark.parametrize("error", ["invalid_blocks", "msg_blocks_too_long"])
+@pytest.mark.parametrize("method", ["chat.postMessage", "chat.update"])
+async def test_a_status_whose_blocks_slack_does_not_take_is_plain_text(slack, show, method, error):
+    async with show() as shown:
+        if method == "chat.update":
+            await shown.until("⚙️")
+        slack.faults.next(method, Refuses(error))
+        shown.status.hear("tool:start", {"tool": "todo", "id": "1", "label": "Planning", "args": TODO})
+        shown.status.hear("tool:end", {"tool": "todo", "id": "1", "success": True})
+        status = await shown.until("▶ write")
+    assert status.text.startswith("⚙️ ")
+    assert not status.body.blocks
+    assert "1 step done" in status.text
+
+
+async def test_a_status_that_may_not_be_posted_here_says_that_the_conversation_is_closed(slack, show):
+    slack.faults.next("chat.postMessage", Refuses("is_archived"))
+    async with show() as shown:
+        assert await shown.kept.closed == "is_archived"
+    assert not shown.messages()
