@@ -5,36 +5,33 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-import re
 import signal
 import threading
 import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
-from urllib.parse import urlsplit
 from uuid import uuid4
 
 import structlog
 
-from connector import Instance, Persona, SlackAccess, connected
+from connector import Instance, Persona, Policy, connected
 from orchestrator_interactive.interactions.stores import open_store
-from service.config import ConfigError, store_url
+from service.access import slack_access
+from service.config import store_url
 from service.runs import Runs
 from service.sessions import InProcessSessionManager
-from service.store import open_run_store
+from service.store import open_budget, open_run_store
 from service.store.patience import Patience, PatientStore
 from service.workspaces import Workspaces
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from pydantic import SecretStr
-
+    from connector.protocols import Budget
     from service.config import Environment, ServiceConfig
 
 log = structlog.get_logger(__name__)
 
-_TOKEN = re.compile(r"[\w.-]+")
 # Of the grace, what remains for sessions, leases and stores once the connector has ended, or half of a short one; of
 # that, the closing of each store.
 _AFTER_CONNECTOR_S = 1.5
@@ -58,7 +55,7 @@ async def serve(config: ServiceConfig, environment: Environment) -> None:
         StoreError: the store of the conversations cannot be used.
         ConnectionRefused: Slack does not let us in.
     """
-    access = _access(environment)
+    access = slack_access(config.slack, environment)
     gc.disable()  # to set up is to make what stays
     provider = "provider-anthropic" if environment.anthropic_api_key else "provider-demo"
     instances = [
@@ -71,7 +68,17 @@ async def serve(config: ServiceConfig, environment: Environment) -> None:
     async with (
         _until_signalled(max(grace_s, _SHORTEST_GRACE_S)) as ended,
         _working(config, url, provider) as (sessions, runs),
-        connected(access, instances, sessions, runs, max(grace_s - _AFTER_CONNECTOR_S, grace_s / 2)),
+        _sharing(url) as budget,
+        connected(
+            access,
+            instances,
+            sessions,
+            runs,
+            shutdown_grace_s=max(grace_s - _AFTER_CONNECTOR_S, grace_s / 2),
+            policy=Policy(config.slack.users, config.slack.channels, config.slack.external),
+            budget=budget,
+            rate_scale=config.slack.rate_scale,
+        ),
     ):
         gc.collect()
         gc.freeze()  # looking at it again and again would hold up every run
@@ -96,6 +103,17 @@ async def _working(
         ) as sessions,
     ):
         yield sessions, runs
+
+
+@asynccontextmanager
+async def _sharing(url: str) -> AsyncIterator[Budget | None]:
+    """What the replicas over the store of a URL share of Slack's limits; `None`: there are none."""
+    budget = await open_budget(url)
+    if budget is None:
+        yield None
+        return
+    async with _closing(budget):
+        yield budget
 
 
 def _passing_s() -> float:
@@ -157,28 +175,3 @@ class _Ended(asyncio.Event):
     async def wait(self) -> Literal[True]:
         self.awaited = True
         return await super().wait()
-
-
-def _access(environment: Environment) -> SlackAccess:
-    url = environment.slack_api_url
-    try:
-        reachable = bool(urlsplit(url).hostname) and url.startswith(("http://", "https://"))
-    except ValueError:
-        reachable = False
-    if not reachable:
-        raise ConfigError(f"SLACK_API_URL is no address: {url!r}. It looks like https://slack.com/api/.")
-    return SlackAccess(
-        app_token=_token("SLACK_APP_TOKEN", "xapp-", environment.slack_app_token),
-        bot_token=_token("SLACK_BOT_TOKEN", "xoxb-", environment.slack_bot_token),
-        api_url=url if url.endswith("/") else f"{url}/",
-    )
-
-
-def _token(variable: str, prefix: str, token: SecretStr | None) -> str:
-    if token is None:
-        raise ConfigError(f"{variable} is not set. Put your Slack app's token ({prefix}…) into the environment.")
-    if not token.get_secret_value().startswith(prefix):
-        raise ConfigError(f"{variable} does not begin with {prefix}: it is another kind of token.")
-    if not _TOKEN.fullmatch(token.get_secret_value()):
-        raise ConfigError(f"{variable} has characters that no token has: copy it again, without spaces or line ends.")
-    return token.get_secret_value()

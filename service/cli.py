@@ -16,6 +16,7 @@ class _OnDemand(click.Group):
     _COMMANDS: ClassVar = {
         "conversations": "service.conversations_command",
         "doctor": "service.doctor_command",
+        "manifest": "service.manifest_command",
         "module": "service.module_command",
         "run": "service.run_command",
     }

@@ -20,6 +20,7 @@ from pydantic import (
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from service.config_sentences import sentence
+from service.slack_config import SlackConfig
 
 _DEFAULT_WORKSPACES = Path("~/.local/share/amplifier-slack/workspaces")
 _DEFAULT_STORE = "sqlite:~/.local/share/amplifier-slack/conversations.db"
@@ -134,6 +135,7 @@ class ServiceConfig(_Part):
         default_factory=lambda: {"alpha": InstanceConfig(persona=PersonaConfig(name="Alpha", emoji=":owl:"))},
         min_length=1,
     )
+    slack: SlackConfig = SlackConfig()
     workspace: WorkspaceConfig = WorkspaceConfig()
     store: SecretStr = SecretStr(_DEFAULT_STORE)
     log: LogConfig = LogConfig()
@@ -162,6 +164,8 @@ class Environment(BaseSettings):
 
     slack_app_token: SecretStr | None = None
     slack_bot_token: SecretStr | None = None
+    slack_signing_secret: SecretStr | None = None
+    slack_config_token: SecretStr | None = None
     slack_api_url: str = "https://slack.com/api/"
     anthropic_api_key: SecretStr | None = None
     amplifier_slack_store: SecretStr | None = None

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from contextlib import aclosing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from orchestrator_interactive.interactions.stores import open_store
+from service.config import ConfigError, Environment, LogConfig, load_config
 from service.conservation import check
+from service.doctor import Verdict, examined
+from service.doctor.findings import well
+from service.known_secrets import secrets
+from service.logs import configure_logging, hide_secrets
 from service.shelf import run_at
 from service.store import refuse_unprepared, visit_run_store
 from service.tables import counted, table
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from service.config import ServiceConfig
     from service.conservation import Conservation
+    from service.doctor import Finding
 
 _NAMES = {
     "runs_on": "runs that are on",
@@ -33,28 +43,82 @@ _NAMES = {
     metavar="[URL]",
     is_flag=False,
     flag_value="",
-    default="",
-    help="Whether every message has come to exactly one end. Without URL, in the store that the service uses.",
+    default=None,
+    help="Only whether every message has come to exactly one end. Without URL, in the store that the service uses.",
 )
-@click.option(
-    "--config",
-    "config_path",
-    type=click.Path(path_type=Path),
-    help="The service's configuration file, which names the store.",
-)
+@click.option("--config", "config_path", type=click.Path(path_type=Path), help="The service's configuration file.")
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
 @click.pass_context
-def doctor(context: click.Context, url: str, config_path: Path | None, as_json: bool) -> None:
-    """Look whether all is well. Nothing is changed, and the service may run meanwhile.
+def doctor(context: click.Context, url: str | None, config_path: Path | None, as_json: bool) -> None:
+    """Look whether all is well: tokens, scopes, events, the way in, clock, store, agents and models.
 
-    The exit code is 0 where all is well, 1 where something is wrong, and 2 where the store cannot be used.
+    Nothing is changed and nothing is posted, and the service may run meanwhile. SLACK_CONFIG_TOKEN, where it is set,
+    lets it look up the app's own settings, too.
+
+    The exit code is 0 where all is well, 1 where something is wrong, and 2 where the configuration cannot be read, or
+    with --store the store cannot be used.
     """
-    found = run_at(config_path, url or None, _examined)
+    if url is None:
+        context.exit(_examine(config_path, as_json=as_json))
+    found = run_at(config_path, url or None, _checked)
     click.echo(_as_json(found) if as_json else _as_text(found))
     context.exit(0 if found.holds else 1)
 
 
-async def _examined(url: str) -> Conservation:
+def _examine(config_path: Path | None, *, as_json: bool) -> int:
+    """Say what is found; the exit code."""
+    environment = Environment()
+    known = secrets(environment)
+    try:
+        config = load_config(config_path)
+    except ConfigError as e:
+        raise _NotConfigured(hide_secrets(str(e), known)) from e
+    known = secrets(environment, config)
+    # What modules have to say while they are mounted is told by the findings.
+    configure_logging(LogConfig(level="error"), known)
+    source = "the default, without a file" if config_path is None else str(config_path)
+    count = len(config.instances)
+    first = well("configuration", f"{source}: {counted(count, 'agent')} ({', '.join(config.instances)}).")
+
+    async def look() -> list[Finding]:
+        every = []
+        async for finding in _all(first, config, environment):
+            shown = replace(finding, said=hide_secrets(finding.said, known))
+            every.append(shown)
+            if not as_json:
+                click.echo(shown.line)
+        return every
+
+    every = asyncio.run(look())
+    wrong = sum(finding.verdict is Verdict.WRONG for finding in every)
+    if as_json:
+        click.echo(json.dumps({"holds": not wrong, "findings": [asdict(finding) for finding in every]}, indent=2))
+    else:
+        click.echo(_conclusion(every, wrong))
+    return 1 if wrong else 0
+
+
+async def _all(first: Finding, config: ServiceConfig, environment: Environment) -> AsyncIterator[Finding]:
+    yield first
+    async for finding in examined(config, environment):
+        yield finding
+
+
+def _conclusion(every: list[Finding], wrong: int) -> str:
+    if wrong:
+        return f"{counted(wrong, 'thing')} must be changed (✗)."
+    lacking = sum(finding.verdict is Verdict.LACKING for finding in every)
+    is_all_known = not any(finding.verdict is Verdict.UNKNOWN for finding in every)
+    so_far = "" if is_all_known else " as far as can be told (–)"  # noqa: RUF001 - a mark
+    but = f", but {counted(lacking, 'thing')} could be better (!)" if lacking else ""
+    return f"All is well{so_far}{but}."
+
+
+class _NotConfigured(click.ClickException):
+    exit_code = 2
+
+
+async def _checked(url: str) -> Conservation:
     refuse_unprepared(url)
     async with aclosing(await open_store(url)) as logs, aclosing(await visit_run_store(url)) as runs:
         return await check(runs, logs)

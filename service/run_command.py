@@ -24,10 +24,11 @@ from service.logs import configure_logging, hide_secrets
     help="YAML file with the instances; without it one instance called alpha serves.",
 )
 def run(config_path: Path | None) -> None:
-    """Serve a Slack workspace over Socket Mode until Ctrl-C.
+    """Serve a Slack workspace until Ctrl-C.
 
-    SLACK_APP_TOKEN and SLACK_BOT_TOKEN come from the environment, SLACK_API_URL, ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL
-    and AMPLIFIER_SLACK_STORE too, where they are set.
+    SLACK_BOT_TOKEN comes from the environment, and SLACK_APP_TOKEN for Socket Mode, or SLACK_SIGNING_SECRET for
+    requests over HTTP; SLACK_API_URL, ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL and AMPLIFIER_SLACK_STORE too, where they
+    are set.
     """
     environment = Environment()
     known = secrets(environment)

@@ -1,6 +1,7 @@
 """Where inboxes, leases and runs are kept: in an SQLite file, or in Redis, beside the logs of the conversations.
 
-`open_run_store` is the service's door, `visit_run_store` that of commands beside it.
+`open_run_store` is the service's door, `visit_run_store` that of commands beside it; `open_budget` is for what replicas
+share of Slack's rate limits.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from service.store.sqlite import SqliteRunStore, refuse_older
 if TYPE_CHECKING:
     from service.store.base import RunStore
     from service.store.redis import RedisRunStore
+    from service.store.redis_budget import RedisBudget
 
 _KNOWN = "`sqlite:PATH`, `redis://HOST:PORT/DB` and `rediss://HOST:PORT/DB`"
 
-__all__ = ["open_run_store", "refuse_unprepared", "visit_run_store"]
+__all__ = ["open_budget", "open_run_store", "refuse_unprepared", "visit_run_store"]
 
 
 async def open_run_store(url: str) -> RunStore:
@@ -46,6 +48,19 @@ async def visit_run_store(url: str) -> RunStore:
             return await SqliteRunStore.visit(sqlite_path(url))
         case _:
             return await _redis_store().visit(url)
+
+
+async def open_budget(url: str) -> RedisBudget | None:
+    """The budget of calls to Slack that all services share that use the store of this URL; `None`: it has one service.
+
+    Raises:
+        StoreError: there is no such store, or it cannot be used.
+    """
+    if _scheme(url) == "sqlite":
+        return None
+    from service.store.redis_budget import RedisBudget  # noqa: PLC0415 - who has no Redis does not wait for its client
+
+    return await RedisBudget.open(url)
 
 
 def refuse_unprepared(url: str) -> None:

@@ -79,7 +79,7 @@ def test_the_store_is_the_one_that_the_service_uses_unless_it_is_named(tmp_path,
     assert run("doctor", "--store", AMPLIFIER_SLACK_STORE=url).exit_code == 0
     (tmp_path / "config.yaml").write_text("store: sqlite:kept.db")
     assert run("doctor", "--store", "--config", str(tmp_path / "config.yaml")).exit_code == 0
-    assert run("doctor", "--json", "--config", str(tmp_path / "config.yaml")).exit_code == 0
+    assert run("doctor", "--store", "--json", "--config", str(tmp_path / "config.yaml")).exit_code == 0
 
 
 @pytest.mark.parametrize("store", ["sqlite:nowhere/kept.db", "redis://127.0.0.1:1/0", "memory:", "hunter2-hunter2"])

@@ -6,7 +6,7 @@ from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from connector import Instance, Persona, SlackAccess, connected
+from connector import Instance, Persona, SlackAccess, SocketDoor, connected
 from orchestrator_interactive.interactions.stores import open_store
 from service.runs import Runs
 from service.sessions import InProcessSessionManager
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @asynccontextmanager
 async def serving_inside(slack: LocalSlack, config: ServiceConfig) -> AsyncIterator[None]:
     """Serve a workspace with the agents of this configuration. The environment leads their provider to the model."""
-    access = SlackAccess(slack.app_token, slack.bot_token, slack.api_url)
+    access = SlackAccess(slack.bot_token, slack.api_url, SocketDoor(slack.app_token))
     instances = [Instance(name, Persona(one.persona.name, one.persona.emoji)) for name, one in config.instances.items()]
     url, patience = config.store.get_secret_value(), Patience()
     async with (

@@ -40,6 +40,7 @@ log: {{format: json}}
 lease_s: {lease_s}
 idle_evict_s: {idle_evict_s}
 shutdown_grace_s: 3
+slack: {{rate_scale: 1000}}
 """
 
 
@@ -73,7 +74,7 @@ class Trial:
             await stack.enter_async_context(model.server)
             # Slack gives up after a few minutes; here nothing is given up, and all of it must be found.
             slack = await stack.enter_async_context(
-                LocalSlack(retries=RetrySchedule(1.0, (0.2,) * 1000), refresh_grace_s=2.0)
+                LocalSlack(retries=RetrySchedule(1.0, (0.2,) * 1000), refresh_grace_s=2.0, limits=None)
             )
             board, record = Switchboard(slack), Record.of(slack)
             replicas = await stack.enter_async_context(

@@ -1,0 +1,88 @@
+"""The agents: whether their modules can be mounted, and whether a model answers them."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orchestrator_interactive.interactions.stores.memory import MemoryStore
+from orchestrator_interactive.kernel import AmplifierSession, errors
+from service.doctor.findings import lacking, well, wrong
+from service.plan import mount_plan
+from service.preflight import find_problems
+from service.sources import LocalSources
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from service.config import ServiceConfig
+    from service.doctor.findings import Finding
+
+_WITHIN_S = 15.0
+_DEMO = "demo"
+
+
+async def look_at_agents(config: ServiceConfig, default_provider: str) -> AsyncIterator[Finding]:
+    """Mount and unmount what each instance consists of, and ask its providers which models they have."""
+    asked: set[str] = set()
+    with tempfile.TemporaryDirectory() as folder:
+        for name, instance in config.instances.items():
+            plan = mount_plan(instance, default_provider, Path(folder))
+            problems = await find_problems(plan)
+            for problem in problems:
+                yield wrong(f"agent {name}", problem)
+            if problems:
+                continue
+            yield well(
+                f"agent {name}", f"its {len(instance.modules()) + (not instance.providers)} modules can be mounted."
+            )
+            if str(plan["providers"]) not in asked:  # many agents may share a model
+                asked.add(str(plan["providers"]))
+                for finding in await _of_providers(plan):
+                    yield finding
+
+
+async def _of_providers(plan: dict[str, Any]) -> list[Finding]:
+    session = AmplifierSession(plan)
+    session.coordinator.register_capability("interactions.store", MemoryStore())
+    session.coordinator.mount("module-source-resolver", LocalSources())
+    try:
+        await session.initialize()
+        return [await _of_provider(name, each) for name, each in session.coordinator.get("providers").items()]
+    finally:
+        await session.cleanup()
+
+
+async def _of_provider(name: str, provider: Any) -> Finding:
+    """Ask for its models, which costs nothing."""
+    area = f"model {name}"
+    if name == _DEMO:
+        return lacking(area, "is the offline demo, which is no model. Set ANTHROPIC_API_KEY to talk to Claude.")
+    try:
+        async with asyncio.timeout(_WITHIN_S):
+            models = [str(model.id) for model in await provider.list_models()]
+    except errors.RateLimitError:
+        return lacking(area, "its service accepts the key, but asks to slow down.")
+    except Exception as e:  # noqa: BLE001 - a module is foreign code
+        return wrong(area, _refusal(e, provider))
+    model = str(provider.get_info().defaults.get("model", ""))
+    if models and model and not any(each.startswith(model) for each in models):
+        some = ", ".join(models[:5])
+        return lacking(area, f"{model} is not among the {len(models)} models that the key may use: {some}.")
+    return well(area, f"answers; {model or 'its own choice'} is asked.")
+
+
+def _refusal(error: Exception, provider: Any) -> str:
+    match error:
+        case errors.AuthenticationError():
+            return f"its service does not accept the key. Check {_keys(provider)}."
+        case errors.ProviderUnavailableError() | errors.LLMTimeoutError() | TimeoutError() | OSError():
+            return "its service does not answer. Check the network, and the module's `base_url`."
+        case _:
+            return f"its service does not tell its models: {' '.join(str(error).split()) or type(error).__name__}"
+
+
+def _keys(provider: Any) -> str:
+    return " or ".join(provider.get_info().credential_env_vars) or "the key in the module's options"

@@ -1,0 +1,56 @@
+"""The whole examination, in the order in which things depend on each other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from service.access import api_url, bot_token
+from service.config import ConfigError
+from service.doctor import app, bot, door
+from service.doctor.agents import look_at_agents
+from service.doctor.findings import Finding, unknown, wrong
+from service.doctor.places import look_at_store, look_at_workspace
+from service.doctor.web_api import WebApi
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from service.config import Environment, ServiceConfig
+
+
+async def examined(config: ServiceConfig, environment: Environment) -> AsyncIterator[Finding]:
+    """Everything that the service needs, one finding after the other."""
+    try:
+        url = api_url(environment)
+    except ConfigError as e:
+        yield wrong("Slack", str(e))
+    else:
+        async with WebApi.at(url) as api:
+            async for finding in _of_slack(api, config, environment):
+                yield finding
+    yield await look_at_store(config, environment)
+    yield look_at_workspace(config)
+    default = "provider-anthropic" if environment.anthropic_api_key else "provider-demo"
+    async for finding in look_at_agents(config, default):
+        yield finding
+
+
+async def _of_slack(api: WebApi, config: ServiceConfig, environment: Environment) -> AsyncIterator[Finding]:
+    answer, bots_app = await bot.answer_to(api, environment), None
+    if isinstance(answer, Finding):
+        yield answer
+        yield unknown("scopes", "not looked at: the bot token does not work.")
+    else:
+        for finding in bot.findings_in(answer):
+            yield finding
+        bots_app = await app.id_of(api, bot_token(environment), str(answer.data.get("bot_id")))
+    sockets_app = None
+    if config.slack.door == "socket":
+        found, sockets_app = await door.look_at_socket(api, environment)
+        yield found
+    else:
+        yield await door.look_at_http(api, config.slack, environment)
+    for finding in app.of_two_apps(sockets_app, bots_app):
+        yield finding
+    async for finding in app.look_at_settings(api, environment, config.slack, sockets_app or bots_app):
+        yield finding

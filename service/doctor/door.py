@@ -1,0 +1,121 @@
+"""The door by which events come in: whether Slack opens a connection, or whether we can listen where it sends."""
+
+from __future__ import annotations
+
+import errno
+import json
+import secrets
+import socket
+import time
+from typing import TYPE_CHECKING
+
+import aiohttp
+
+from connector.inbound.http_door import PATH
+from connector.inbound.signature import signature_of
+from connector.needs import APP_SCOPE
+from connector.outbound.errors import SlackCallFailed
+from connector.outbound.errors import Verdict as Reason
+from service.access import app_token, signing_secret
+from service.config import ConfigError
+from service.doctor.findings import well, wrong
+from service.slack_config import address_of
+from service.tables import counted
+
+if TYPE_CHECKING:
+    from service.config import Environment
+    from service.doctor.findings import Finding
+    from service.doctor.web_api import WebApi
+    from service.slack_config import Address, SlackConfig
+
+_HELLO_WITHIN_S = 10.0
+_OFF = "Turn it on on your app's page at api.slack.com/apps, under Socket Mode."
+_NEW_ONE = (
+    f"Make one with the scope {APP_SCOPE.name} on your app's page at api.slack.com/apps, under Basic Information → "
+    "App-Level Tokens (xapp-…)."
+)
+_DISCONNECTED = {
+    "link_disabled": f"is turned off. {_OFF}",
+    "too_many_websockets": "has as many connections as Slack allows (10): fewer replicas can be connected.",
+}
+_WHERE = (
+    "Under Event Subscriptions and under Interactivity, Slack must have the address https://YOUR-HOST/slack/events, "
+    "and your proxy lead there."
+)
+
+
+async def look_at_socket(api: WebApi, environment: Environment) -> tuple[Finding, str | None]:
+    """Open a connection, and close it with Slack's first word; and the app's id, where Slack has told it.
+
+    An event that Slack sends over it meanwhile is not acknowledged: it comes again to the others.
+    """
+    try:
+        opened = await api.call("apps.connections.open", app_token(environment))
+        async with api.http.ws_connect(str(opened.data.get("url"))) as connection:
+            first = await connection.receive_json(timeout=_HELLO_WITHIN_S)
+    except ConfigError as e:
+        return wrong("app token", str(e)), None
+    except SlackCallFailed as e:
+        return _not_opened(e, api.url), None
+    except (aiohttp.ClientError, TimeoutError, OSError, TypeError, ValueError):
+        said = "cannot be connected, though Slack answers. Let the network pass WebSockets (wss)."
+        return wrong("Socket Mode", said), None
+    if first.get("type") != "hello":
+        reason = str(first.get("reason"))
+        return wrong("Socket Mode", _DISCONNECTED.get(reason, f"was closed by Slack ({reason}). Try again.")), None
+    others = counted(int(first.get("num_connections", 1)) - 1, "other connection")
+    app_id = (first.get("connection_info") or {}).get("app_id")
+    return well("Socket Mode", f"works; the app has {others}."), app_id
+
+
+def _not_opened(error: SlackCallFailed, url: str) -> Finding:
+    if error.is_passing:
+        return wrong("Socket Mode", f"Slack opens no connection at {url} ({error}). Try again.")
+    if error.error == "missing_scope":
+        return wrong("app token", f"SLACK_APP_TOKEN lacks the scope {APP_SCOPE.name}. {_NEW_ONE}")
+    if error.verdict is Reason.WORKSPACE_CLOSED or error.error == "not_allowed_token_type":
+        return wrong("app token", f"Slack does not accept SLACK_APP_TOKEN ({error.error}). {_NEW_ONE}")
+    return wrong("Socket Mode", f"Slack opens no connection ({error.error}). {_OFF}")
+
+
+async def look_at_http(api: WebApi, config: SlackConfig, environment: Environment) -> Finding:
+    """Whether requests can be taken where the configuration says; where somebody does, whether that is us."""
+    address = address_of(config.listen)
+    try:
+        secret = signing_secret(environment)
+        family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+        with socket.socket(family) as taken:
+            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            taken.bind(address)
+    except ConfigError as e:
+        return wrong("signing secret", str(e))
+    except OSError as e:
+        if e.errno != errno.EADDRINUSE:
+            said = f"{config.listen} cannot be listened on: {e.strerror or e}. Change `slack.listen`."
+            return wrong("HTTP door", said)
+        if await _is_ours(api, address, secret):
+            return well("HTTP door", f"the service answers at {config.listen}. {_WHERE}")
+        return wrong(
+            "HTTP door",
+            f"at {config.listen} listens another program, or the service with another SLACK_SIGNING_SECRET. End it, "
+            "or change `slack.listen`.",
+        )
+    return well("HTTP door", f"{config.listen} is free to listen on. {_WHERE}")
+
+
+async def _is_ours(api: WebApi, address: Address, secret: str) -> bool:
+    """Whether the one that listens there answers what Slack asks a new address, signed as Slack signs."""
+    challenge, timestamp = secrets.token_hex(8), str(int(time.time()))
+    body = json.dumps({"type": "url_verification", "challenge": challenge}).encode()
+    headers = {
+        "Content-Type": "application/json",
+        "X-Slack-Request-Timestamp": timestamp,
+        "X-Slack-Signature": signature_of(secret, timestamp, body),
+    }
+    host = f"[{address.host}]" if ":" in address.host else address.host
+    try:
+        url = f"http://{host}:{address.port}{PATH}"
+        async with api.http.post(url, data=body, headers=headers, allow_redirects=False) as response:
+            return response.status == 200 and challenge in await response.text()
+    except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
+        return False

@@ -1,0 +1,62 @@
+"""Single calls to Slack's Web API, without a second attempt: the doctor says what happened to the first one."""
+
+from __future__ import annotations
+
+import time
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+from slack_sdk.errors import SlackApiError
+from slack_sdk.web.async_client import AsyncWebClient
+
+from connector.outbound.errors import SlackCallFailed, failure
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+_WITHIN_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What Slack said, with its headers by lower-case name; `at_s` was the time here at the middle of the call."""
+
+    data: Mapping[str, Any]
+    headers: Mapping[str, str]
+    at_s: float
+
+
+class WebApi:
+    """Slack at one address. `http` is for what is no call of a method."""
+
+    def __init__(self, url: str, http: aiohttp.ClientSession) -> None:
+        self.url = url
+        self.http = http
+
+    @classmethod
+    @asynccontextmanager
+    async def at(cls, url: str) -> AsyncIterator[WebApi]:
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_WITHIN_S)) as http:
+            yield cls(url, http)
+
+    async def call(self, method: str, token: str, **arguments: str) -> Answer:
+        """Call a method.
+
+        Raises:
+            SlackCallFailed: Slack refused, or did not answer.
+        """
+        client = AsyncWebClient(token, base_url=self.url, session=self.http, retry_handlers=[])
+        begun_s = time.time()
+        try:
+            response = await client.api_call(method, data=arguments)
+        except SlackApiError as e:
+            raise failure(method, e) from e
+        except (aiohttp.ClientError, TimeoutError, OSError, AttributeError, TypeError, ValueError) as e:
+            # The last three are how the SDK fails on an answer that is not Slack's.
+            raise SlackCallFailed(method, "no_answer") from e
+        if not isinstance(response.data, dict):
+            raise SlackCallFailed(method, "no_answer")
+        headers = {name.lower(): value for name, value in response.headers.items()}
+        return Answer(response.data, headers, (begun_s + time.time()) / 2)
