@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from connector.protocols import Entry, Lease
 
 # How long the next run may wait for the traces of the one before it to go.
-_TIDY_WITHIN_S = 5.0
+_TIDY_WITHIN_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,7 +114,9 @@ class Delivery:
         if sent := self._forget(envelope_id):
             latency_ms = round((asyncio.get_running_loop().time() - sent.sent_at) * 1000, 1)
             self._record.note("acked", envelope=envelope_id, attempt=sent.envelope.attempt, latency_ms=latency_ms)
-        self._waiting = deque(envelope for envelope in self._waiting if envelope.id != envelope_id)
+        elif any(envelope.id == envelope_id for envelope in self._waiting):
+            self._waiting = deque(envelope for envelope in self._waiting if envelope.id != envelope_id)
+            self._record.note("acked", envelope=envelope_id)
         self._answered(envelope_id, "")
         self._changed()
 

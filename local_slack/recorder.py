@@ -44,7 +44,8 @@ class Recorder:
         answer = call["answer"] or {}
         told = {name: call[name] for name in call if name not in {"arguments", "answer", "fault"}}
         came_to = {"ok": answer.get("ok"), "error": answer.get("error")}
-        self.note("call", **told, arguments=shortened(call["arguments"]), **came_to, fault=call["fault"] or None)
+        fault = _snake(call["fault"]) or None
+        self.note("call", **told, arguments=shortened(call["arguments"]), **came_to, fault=fault)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Give the entries, oldest first."""
@@ -64,7 +65,11 @@ class Recorder:
 
 def kind_of(fault: type) -> str:
     """Return the name of a kind of fault in JSON: ``DropsBefore`` is ``drops_before``."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", fault.__name__).lower()
+    return _snake(fault.__name__)
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 
 def shortened(value: Any) -> Any:

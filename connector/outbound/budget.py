@@ -36,8 +36,8 @@ class OwnBudget:
         return 0.0
 
     async def pause(self, bucket: str, for_s: float) -> None:
-        """Let nobody take anything out of a bucket for so long, and begin it with one call then."""
+        """Let nobody take anything out of a bucket for so long, and begin it with one call then, if it had one."""
         until_s = asyncio.get_running_loop().time() + for_s
         known = self._buckets.get(bucket)
         if known is None or known.at_s < until_s:
-            self._buckets[bucket] = _Bucket(1.0, until_s)
+            self._buckets[bucket] = _Bucket(1.0 if known is None else min(1.0, known.left), until_s)

@@ -21,8 +21,8 @@ _MARKS = {"strong": BOLD, "em": "_", "s": "~"}
 _BEFORE_A_MARK = frozenset("([{\"'-,.:!?=/—")
 _AFTER_A_MARK = frozenset(")]}\"'-,.:;!?=/—…")
 _SPACED = re.compile(r"(\s*)(.*?)(\s*)", re.DOTALL)
-# Slack has no way to write a backtick into code; between letters, it does not end the code.
-_ENDS_CODE = re.compile(r"(?<!\w)`|`(?!\w)")
+# Slack has no way to write a backtick into code: one that looks like it stands there.
+_LIKE_A_BACKTICK = "\u02cb"
 
 Marks = tuple[str, ...]
 
@@ -64,10 +64,8 @@ def _run(token: Token, marks: Marks) -> tuple[str, Marks]:
     match token.type:
         case "softbreak" | "hardbreak":
             return "\n", ()
-        case "code_inline" if _ENDS_CODE.search(token.content):
-            return escape(token.content), marks
         case "code_inline":
-            return escape(token.content), (*marks, _CODE)
+            return escape(token.content.replace(_CODE, _LIKE_A_BACKTICK)), (*marks, _CODE)
         case "image":
             return link(str(token.attrs.get("src", "")), words(token.children or [])), marks
         case _:

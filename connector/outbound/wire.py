@@ -247,7 +247,8 @@ class Wire:
             return await self._once(method, arguments() if callable(arguments) else arguments)
         except SlackCallFailed as e:
             if e.error == LIMITED:
-                await self._scheduler.pause(method, channel, e.retry_after_s or _PAUSE_AFTER_LIMIT_S)
+                pause_s = _PAUSE_AFTER_LIMIT_S if e.retry_after_s is None else e.retry_after_s
+                await self._scheduler.pause(method, channel, pause_s)
             raise
 
     def _note(self, failed: SlackCallFailed) -> None:

@@ -77,7 +77,8 @@ _PAUSE = Script(
 local for_s, now = tonumber(ARGV[1]), clock()
 if for_s > paused_s(now) then
     local over = exact(now + for_s)
-    redis.call('HSET', KEYS[1], 'until', over, 'pause', ARGV[1], 'left', '1', 'at', over)
+    local left = math.min(1, tonumber(redis.call('HGET', KEYS[1], 'left') or '1'))
+    redis.call('HSET', KEYS[1], 'until', over, 'pause', ARGV[1], 'left', exact(left), 'at', over)
     redis.call('PEXPIRE', KEYS[1], math.ceil(for_s * 1000) + tonumber(ARGV[2]))
 end
 return 0
@@ -113,7 +114,7 @@ class RedisBudget:
         return await self._own.take(bucket, limit) if said is None else float(said)
 
     async def pause(self, bucket: str, for_s: float) -> None:
-        """Let nobody take anything out of a bucket for so long, and begin it with one call then."""
+        """Let nobody take anything out of a bucket for so long, and begin it with one call then, if it had one."""
         await self._own.pause(bucket, for_s)
         await self._said(_PAUSE, bucket, for_s, _FULL_AGAIN_MS)
 

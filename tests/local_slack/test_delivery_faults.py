@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from slack_sdk.web.async_client import AsyncWebClient
 
-QUICK = RetrySchedule(ack_timeout_s=0.05, delays_s=(0.0, 0.05))
+QUICK = RetrySchedule(ack_timeout_s=0.15, delays_s=(0.0, 0.05, 0.05))
 
 
 async def texts(socket: Any, count: int) -> list[str]:

@@ -141,7 +141,7 @@ async def test_what_is_not_there_cannot_be_clicked(  # noqa: PLR0917 - fixtures
 
 
 async def test_a_click_needs_an_app_that_is_there_and_answers(raw_sockets: Any, session: aiohttp.ClientSession) -> None:
-    async with LocalSlack(retries=RetrySchedule(0.05, (0.0,))) as slack:
+    async with LocalSlack(retries=RetrySchedule(0.3, (0.0,))) as slack:
         client = AsyncWebClient(slack.bot_token, slack.api_url, session=session)
         ts, ana = await post(client), slack.as_person("ana")
         with pytest.raises(SlackRefused, match="not_connected"):
@@ -253,3 +253,14 @@ async def test_a_click_opens_a_modal_once(slack: LocalSlack, client: AsyncWebCli
     await client.views_open(trigger_id=payload["trigger_id"], view=view)
     with pytest.raises(SlackApiError, match="trigger_exchanged"):
         await client.views_open(trigger_id=payload["trigger_id"], view=view)
+
+
+async def test_bolt_acknowledges_a_click_and_replaces_the_message(slack: LocalSlack, bot: Any) -> None:
+    @bot.app.action("answer")
+    async def answered(ack: Any, body: Json, respond: Any) -> None:
+        await ack()
+        await respond(f"{body['user']['name']} says {body['actions'][0]['value']}", replace_original=True)
+
+    ts = await post(bot.client)
+    await slack.as_person("ana").click("general", ts, "answer", "no")
+    await slack.until(lambda w: w.messages("general")[0].text == "ana says no")

@@ -67,6 +67,17 @@ def test_the_window_slides_so_a_burst_over_the_turn_of_the_minute_does_not_fit(
     assert [limiter.take("T", "reactions.remove", "C") for _ in range(11)] == [0] * 10 + [59]
 
 
+def test_calls_that_were_let_through_over_the_limit_count_until_they_are_a_minute_old(
+    limiter: RateLimiter, clock: Clock
+) -> None:
+    for _ in range(25):
+        limiter.count("T", "reactions.remove", "C")
+        clock.now += 1
+    assert limiter.take("T", "reactions.remove", "C") == 40
+    clock.now += 40
+    assert limiter.take("T", "reactions.remove", "C") == 0
+
+
 def test_posts_to_one_channel_come_in_short_bursts_and_then_one_a_second(limiter: RateLimiter, clock: Clock) -> None:
     assert [limiter.take("T", "chat.postMessage", "C1") for _ in range(6)] == [0] * 5 + [1]
     assert limiter.take("T", "chat.postMessage", "C2") == 0

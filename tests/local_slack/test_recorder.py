@@ -72,7 +72,7 @@ async def test_faults_and_connections_are_there(slack: LocalSlack, client: Async
     slack.deliveries.next(Twice())
     with pytest.raises(SlackApiError):
         await client.auth_test()
-    assert of(slack, "call")[-1]["fault"] == "Refuses"
+    assert of(slack, "call")[-1]["fault"] == "refuses"
     _socket = await raw_sockets(slack).open()
     await slack.as_person("ana").say("general", "hi")
     assert [(e["kind"], e["envelope"]) for e in of(slack, "fault")] == [("twice", "envelope-000001")]

@@ -10,7 +10,7 @@ import pytest
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from local_slack import LocalSlack
+from local_slack import LocalSlack, SlackRefused
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -99,6 +99,15 @@ async def test_an_upload_has_the_length_it_announced_and_happens_before_it_is_co
         assert response.status == 400
 
 
+async def test_nobody_else_completes_an_upload(
+    slack: LocalSlack, client: AsyncWebClient, session: aiohttp.ClientSession
+) -> None:
+    files = [{"id": await upload(client, session, "a.txt", b"hello")}]
+    with pytest.raises(SlackRefused, match="file_not_found"):
+        await slack.as_person("ana").call("files.completeUploadExternal", files=files, channel_id="C0GENERAL")
+    await client.files_completeUploadExternal(files=files)
+
+
 async def test_a_share_that_is_refused_leaves_the_upload_to_be_completed_elsewhere(
     slack: LocalSlack, client: AsyncWebClient, session: aiohttp.ClientSession
 ) -> None:
@@ -133,7 +142,8 @@ async def test_a_download_needs_the_token_or_gets_a_page_to_sign_in(
 
     assert await get(slack.bot_token) == (200, "text/plain", b"hello")
     assert await get(slack.person("ana").token) == (200, "text/plain", b"hello")
-    for token in ("xoxb-wrong", slack.app_token, ""):
+    slack.workspace.rules.refused_tokens[slack.bot_token] = "token_revoked"
+    for token in ("xoxb-wrong", slack.app_token, slack.bot_token, ""):
         status, kind, page = await get(token)
         assert (status, kind) == (200, "text/html")
         assert b"Sign in" in page
@@ -149,6 +159,7 @@ async def test_a_file_of_one_workspace_is_not_there_for_another(session: aiohttp
         assert slack.team("Second").workspace.messages("general") == ()
         with pytest.raises(SlackApiError, match="file_not_found"):
             await other.files_completeUploadExternal(files=[{"id": file["id"]}])
+        await other.files_upload_v2(content="not this one", filename="a.txt")
         headers = {"Authorization": f"Bearer {other.token}"}
         async with session.get(file["url_private_download"], headers=headers) as response:
             assert response.content_type == "text/html"
@@ -159,7 +170,7 @@ async def test_a_deleted_file_is_gone_from_its_message(
 ) -> None:
     file_id = await upload(client, session, "a.txt", b"hello")
     await client.files_completeUploadExternal(files=[{"id": file_id}], channel_id="C0GENERAL")
-    with pytest.raises(Exception, match="cant_delete_file"):
+    with pytest.raises(SlackRefused, match="cant_delete_file"):
         await slack.as_person("ana").call("files.delete", file=file_id)
     await client.files_delete(file=file_id)
     assert await refused(client.files_info(file=file_id)) == "file_not_found"
