@@ -16,7 +16,7 @@ KINDS = {
     "A log that the provider rejects": range(15, 21),
     "Stop": range(21, 28),
     "Approvals": range(28, 29),
-    "Slack": range(34, 39),
+    "Slack": (*range(32, 39), *range(40, 45)),
 }
 
 
