@@ -95,6 +95,10 @@ class Desk:
             self._hourglasses.remove(mark)
         return is_there
 
+    def forgo_working(self, message: Message) -> None:
+        """A run is over: the ⏳ that still waits for its turn is not put any more."""
+        self._marks.forget(Mark(message.channel, message.ts, HOURGLASS))
+
     async def take_away(self, traces: Traces) -> None:
         """Take away what a run has left. Nobody else would do it later: where Slack is away, it is waited for."""
         for ts in traces.statuses:

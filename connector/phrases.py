@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from connector.lines import one_line
+from connector.outbound.links import escape
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,7 +95,7 @@ def not_posted(error: str) -> str:
 
 def closed(channel: str, error: str) -> str:
     """What a person reads in a direct message, in Slack's markup, whom we may not answer where they asked."""
-    why = _CLOSED.get(error, f"Slack does not let me write there ({error}).")
+    why = _CLOSED.get(error, f"Slack does not let me write there ({escape(error)}).")
     return f"⚠️ I could not go on in <#{channel}>: {why}"
 
 

@@ -103,6 +103,7 @@ class View:
             await self.posted()
             posts.cancel()
             await self._status.end()
+            self._desk.forgo_working(self._record.first.message)
             await asyncio.wait((hourglass,))
             await self._lease.confirm()
             self._desk.native.show(self._place, SUSPENDED if self._is_suspended else ACTIVE)

@@ -56,8 +56,8 @@ class Pace:
     connections: int = 2
     reached_within_s: float = 20.0
     hello_within_s: float = 10.0
-    ping_every_s: float = 8.0
-    silent_for_s: float = 20.0
+    ping_every_s: float = 5.0
+    silent_for_s: float = 12.0
     linger_s: float = 8.0
     lived_s: float = 10.0
     look_s: float = 1.0

@@ -108,9 +108,9 @@ class Intake:
         refusal = await self._gate.refusal(visitor)
         if refusal is None:
             return True
-        log.info("gate.refused", user=visitor.user, channel=visitor.channel)
         is_addressed = message is not None and (message.direct or message.mentions(self._bot_user))
         if message is not None and is_addressed and self._gate.is_to_be_told(visitor):
+            log.info("gate.refused", user=visitor.user, channel=visitor.channel)
             arguments = {"channel": message.channel, "user": message.user, "text": refusal}
             if message.thread_ts is not None:
                 arguments["thread_ts"] = message.thread_ts

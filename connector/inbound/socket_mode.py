@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from typing import TYPE_CHECKING, Self
 
 import aiohttp
@@ -23,6 +24,8 @@ log = structlog.get_logger(__name__)
 
 # The clocks that tell how long the machine has slept are not read at the same instant.
 _SLEPT_S = 1.0
+# Acknowledgements that wait for a connection: what is not acknowledged comes again, and is known.
+_UNSENT = 1000
 _SWITCHED_OFF = "link_disabled"
 _TOO_MANY = "too_many_websockets"
 # What says that Slack wants no connection: to ask again at once would not help.
@@ -30,9 +33,11 @@ _REFUSALS = frozenset({_SWITCHED_OFF, _TOO_MANY, "access_denied", "no_permission
 _REFUSALS |= {"invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired"}
 _SENTENCES = {
     _SWITCHED_OFF: "Socket Mode is switched off. Switch it on, on your app's page at api.slack.com/apps.",
-    "": "Look at the app's token (xapp-…), and whether Socket Mode is on, on your app's page at api.slack.com/apps.",
     _TOO_MANY: "The app has as many connections as Slack allows (10): others of its processes hold them.",
 }
+_OTHERWISE = (
+    "Look at the app's token (xapp-…), and whether Socket Mode is on, on your app's page at api.slack.com/apps."
+)
 
 
 def slept_s() -> float:
@@ -75,6 +80,7 @@ class SocketMode:
         self._slept_s = slept_s
         self._connections: list[Connection] = []
         self._at_work: set[asyncio.Task[None]] = set()
+        self._unsent: deque[str] = deque(maxlen=_UNSENT)
         self._is_reached = asyncio.Event()
         self._why_not = ""
         self._is_told: set[str] = set()
@@ -121,7 +127,7 @@ class SocketMode:
 
     def _refusal(self) -> str:
         if self._why_not in _REFUSALS:
-            return f"Slack lets us not connect ({self._why_not}). {_SENTENCES.get(self._why_not, _SENTENCES[''])}"
+            return f"Slack does not let us connect ({self._why_not}). {_SENTENCES.get(self._why_not, _OTHERWISE)}"
         return (
             f"Slack answers, but its Socket Mode connection cannot be opened ({self._why_not or 'no answer'}). "
             "Check that the network lets WebSockets (wss) through."
@@ -180,14 +186,19 @@ class SocketMode:
         backoff = self._pace.refused if why in _REFUSALS else self._pace.retry
         delay_s = max(backoff.delay_s(failures), retry_after_s or 0.0)
         if why not in _REFUSALS:
-            log.info("socket.reconnects", why=why, in_s=round(delay_s, 2), connections=self.connections)
+            tell = log.info if self._connections else log.warning
+            tell("socket.reconnects", why=why, in_s=round(delay_s, 2), connections=self.connections)
         elif why not in self._is_told:
             self._is_told.add(why)
-            log.error("socket.refused", why=why, hint=_SENTENCES.get(why, _SENTENCES[""]), connections=self.connections)
+            log.error("socket.refused", why=why, hint=_SENTENCES.get(why, _OTHERWISE), connections=self.connections)
         await asyncio.sleep(delay_s)
 
     async def _serve(self, connection: Connection) -> None:
         try:
+            unsent = tuple(self._unsent)
+            self._unsent.clear()
+            for text in unsent:
+                await self._send(connection, text)
             await connection.listen(lambda envelope: self._take(connection, envelope))
         except* Exception:  # a Slack handler's border: another connection takes the place of this one
             log.exception("socket.crashed")
@@ -230,7 +241,8 @@ class SocketMode:
             await self._send(connection, envelope.ack(reply.payload))
 
     async def _send(self, connection: Connection, text: str) -> None:
-        """Where the connection is gone, another one will do: Slack knows an envelope by its id."""
+        """Where the connection is gone, another one will do, the next one, too: Slack knows an envelope by its id."""
         for each in (connection, *reversed(self._connections)):
             if await each.send(text):
                 return
+        self._unsent.append(text)

@@ -85,9 +85,12 @@ async def share(  # noqa: PLR0913 - what sharing consists of
 
 
 async def _shared(wire: Wire, place: Place, name: str) -> list[dict[str, Any]]:
-    """The files with this name that are in a conversation."""
+    """The files with this name that are in a conversation; of one that was deleted a tombstone stays."""
     return [
-        file async for message in wire.messages(place) for file in message.get("files") or () if file["name"] == name
+        file
+        async for message in wire.messages(place)
+        for file in message.get("files") or ()
+        if file.get("name") == name and file.get("mode") != "tombstone"
     ]
 
 

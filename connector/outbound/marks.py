@@ -24,8 +24,9 @@ class Mark(NamedTuple):
 
 @dataclass(slots=True)
 class _Putting:
-    """A mark on its way. Once it `is_sent` it may be there, whatever we hear of it."""
+    """A mark on its way. Once it `is_sent` it may be there, whatever we hear of it; until then `patience` can end."""
 
+    patience: asyncio.Timeout
     is_sent: bool = False
     is_wanted: bool = True
     is_done: asyncio.Event = field(default_factory=asyncio.Event)
@@ -44,7 +45,7 @@ class Marks:
         Raises:
             SlackCallFailed: Slack did not take it.
         """
-        putting = self._putting[mark] = _Putting()
+        putting = self._putting[mark] = _Putting(asyncio.timeout(None))
 
         async def send() -> None:
             if confirm is not None:
@@ -54,8 +55,13 @@ class Marks:
             putting.is_sent = True
 
         try:
-            await self._wire.react(*mark, Turn(run=run, is_needed=lambda: putting.is_wanted), send)
+            async with putting.patience:
+                await self._wire.react(*mark, Turn(run=run, is_needed=lambda: putting.is_wanted), send)
         except NotNeeded:
+            return putting.is_sent
+        except TimeoutError:
+            if not putting.patience.expired():
+                raise
             return putting.is_sent
         finally:
             putting.is_done.set()
@@ -64,10 +70,12 @@ class Marks:
         return True
 
     def forget(self, mark: Mark) -> bool:
-        """Do not put a mark any more; whether it is certain that it was never sent."""
+        """Do not put a mark any more, nor wait for its turn; whether it is certain that it was never sent."""
         putting = self._putting.get(mark)
         if putting is None:
             return False
+        if putting.is_wanted and not putting.is_sent:
+            putting.patience.reschedule(0)
         putting.is_wanted = False
         return not putting.is_sent
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 
 import aiohttp
 import pytest
+from endpoint import Endpoint, serving, status
 from slack_sdk.web.async_client import AsyncWebClient
 
 from connector import Persona
 from connector.messages import Place
+from connector.outbound.errors import SlackCallFailed
 from connector.outbound.files import file_name, summary_of
 from connector.outbound.outbox import Outbox
 from connector.outbound.scheduler import Scheduler
@@ -68,7 +71,7 @@ class Lease:
     """The lease of a conversation in which somebody else had begun to post."""
 
     posts: dict
-    is_lost: bool = False
+    lost_after: int | None = None
     written: list = field(default_factory=list)
 
     @property
@@ -79,8 +82,9 @@ class Lease:
         self.written.append(changes.posts)
 
     async def confirm(self) -> None:
-        if self.is_lost:
+        if self.lost_after == 0:
             raise LeaseLost
+        self.lost_after = None if self.lost_after is None else self.lost_after - 1
 
 
 @pytest.fixture
@@ -157,9 +161,19 @@ async def test_where_slack_takes_no_file_the_answer_comes_in_messages(slack, out
 
 
 async def test_who_does_not_own_the_conversation_any_more_shares_nothing(slack, outbox, root):
-    async with outbox(Lease({"1": pending()}, is_lost=True), root):
+    async with outbox(Lease({"1": pending()}, lost_after=0), root):
         pass
     assert replies(slack, root) == ()
+
+
+async def test_who_loses_the_conversation_while_sharing_leaves_the_other_ones_file(slack, outbox, root):
+    async with outbox(Lease({}), root) as box:
+        box.add("1", ("summary",), by_agent=True, file=LONG)
+    (kept, _) = replies(slack, root)
+    async with outbox(Lease({}, lost_after=1), root) as box:  # it stood still, and has not heard of the other one
+        box.add("1", ("summary",), by_agent=True, file=LONG)
+    there = [message for message in replies(slack, root) if any(slack.workspace.file(f.id) for f in message.body.files)]
+    assert [message.ts for message in there] == [kept.ts]
 
 
 async def test_a_conversation_that_is_closed_to_us_is_told_once_and_nothing_more_is_tried(slack, outbox, root):
@@ -172,6 +186,19 @@ async def test_a_conversation_that_is_closed_to_us_is_told_once_and_nothing_more
     assert closed == ["is_archived"]
     assert replies(slack, root) == ()
     assert {"closed": ""} in lease.written
+
+
+@pytest.mark.parametrize(
+    ("code", "error"), [(200, ""), (403, "403"), (302, "302"), (500, "no_answer"), (503, "no_answer")]
+)
+async def test_an_upload_that_does_not_arrive_is_told_from_one_that_is_refused(code, error):
+    endpoint = Endpoint(answers=deque([status(code)]))
+    async with serving(endpoint.handle) as url, aiohttp.ClientSession() as http, Scheduler("T") as scheduler:
+        wire = Wire(AsyncWebClient("", session=http), scheduler)
+        with pytest.raises(SlackCallFailed) if error else nullcontext() as failed:
+            await wire.upload(url, b"content")
+    assert not error or failed.value.error == error
+    assert [received.body for received in endpoint.requests] == [b"content"]
 
 
 def test_a_summary_keeps_to_the_size_of_messages_however_many_headings_there_are():

@@ -44,7 +44,7 @@ LIVE = re.compile(r"<[!@#]")
         ('(**a**), "*b*". **c:** d', '(*a*), "_b_". *c:* d'),
         ("**a\nb**", "*a*\n*b*"),
         ("**&nbsp;a&nbsp;** b", "*a*\xa0 b"),
-        ("the `x`s and ``a`b`` and `` `c ``", "the `x`\u200bs and `a`b` and `c"),
+        ("the `x`s and ``a`b`` and `` `c ``", "the `x`\u200bs and `a\u02cbb` and `\u02cbc`"),
         (":white_check_mark: :a_b: snake_case_name", ":white_check_mark: :a_b: snake_case_name"),
         ("[a](https://a.b/c_(d)) [e]\n\n[e]: https://e.f", "<https://a.b/c_(d)|a> <https://e.f|e>"),
         (
@@ -186,7 +186,7 @@ def _text_of(token) -> str:
     if token.children is not None:
         text = "".join(_text_of(child) for child in token.children)
         return re.sub(r"^\[[ xX]\][ \t]+", "", text)
-    return token.content
+    return token.content.replace("`", "\u02cb") if token.type == "code_inline" else token.content
 
 
 def shown(text: str) -> str:
@@ -243,7 +243,8 @@ PROSE = st.lists(st.one_of(WORDS, LINKS, CODE, st.just("\n\n")), max_size=40).ma
 def test_a_cut_goes_through_no_character_no_link_and_no_border_of_a_code_block(markdown, limit):
     text = markdown_to_slack(markdown)
     cut = pieces(text, limit)
-    assert letters(html.unescape("".join(cut))) == letters(html.unescape(text))
+    # A quote that is cut goes on as one.
+    assert letters(html.unescape("".join(cut))).replace(">", "") == letters(html.unescape(text)).replace(">", "")
     links = re.compile(r"<https://[^<>]*>")
     assert [link for piece in cut for link in links.findall(piece)] == links.findall(text)
     for piece in cut:

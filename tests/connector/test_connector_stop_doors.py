@@ -29,7 +29,7 @@ async def by_slacks_own_button(scene, root: str, status) -> None:
 
 
 async def by_our_button(scene, root: str, status) -> None:
-    click(scene, "ben", root, status)
+    await scene.ben.click("general", status.ts, "stop")
 
 
 DOORS = [by_word, by_cross_on_the_status, by_cross_on_the_start, by_slacks_own_button, by_our_button]

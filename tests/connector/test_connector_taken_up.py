@@ -189,13 +189,13 @@ async def test_a_message_that_no_run_had_begun_with_begins_one(slack, sessions, 
 @pytest.mark.parametrize("arrives", [True, False])
 async def test_an_answer_that_was_on_its_way_is_in_the_thread_once(slack, sessions, process, ana, arrives):
     sessions.obedient = False
-    held = asyncio.Event()
+    held = Hold()
     async with process(grace_s=0.1):
         root, run = await begun(slack, ana, sessions)
         slack.faults.next("chat.postMessage", DropsAfterwards() if arrives else Waits(held))
         slack.faults.next("conversations.replies", Waits(held))
         await run.answer("the answer", part=1)
-        await slack.until(lambda _: not slack.faults.pending("chat.postMessage"))
+        await held.reached.wait()
         assert ("the answer" in texts(slack, root)) is arrives
     slack.faults.clear()
     async with process():

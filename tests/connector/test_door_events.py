@@ -88,6 +88,20 @@ async def test_events_that_come_twice_or_late_or_at_the_second_try_are_one_messa
 
 
 @pytest.mark.parametrize(
+    "kinds", [["message"], ["app_mention"], ["message", "app_mention"], ["app_mention", "message"]]
+)
+async def test_a_mention_is_one_message_whichever_of_its_two_events_arrive(scene, kinds):
+    text, ts = f"<@{scene.slack.bot_user_id}> look", "1700000000.000100"
+    place = {"ts": ts, "event_ts": ts, "channel": scene.slack.channel("general").id}
+    for kind in kinds:
+        deliver(scene, told(scene, {"type": kind, "user": scene.slack.person("ana").id, "text": text, **place}))
+    run = await scene.sessions.next_run()
+    await all_taken(scene)
+    assert scene.sessions.prompts == ["look"]
+    await run.answer("ok")
+
+
+@pytest.mark.parametrize(
     "payload",
     [
         {"type": "event_callback", "event": {"type": "app_home_opened", "user": "U1", "tab": "messages"}},

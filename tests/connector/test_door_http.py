@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import json
 import socket
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from connector import ConnectionRefused, HttpDoor
-from connector.inbound.http_door import HttpServer
+from connector.inbound.http_door import HttpServer, Malformed, body_of
 from connector.inbound.reception import Reply
 from connector.inbound.signature import flaw_of, signature_of
 
@@ -184,6 +185,19 @@ async def test_the_challenge_is_answered(slack, reception):
 async def test_a_body_that_cannot_be_read_is_refused(slack, reception, raw, content_type):
     assert (await slack.send(raw, content_type))[0] == 400
     assert reception.bodies == []
+
+
+@given(
+    st.one_of(
+        st.binary(max_size=60),
+        st.text(max_size=60).map(str.encode),
+        st.text('payload=&%7B{}"[]+;', max_size=60).map(str.encode),
+    ),
+    st.sampled_from(["application/json", "application/x-www-form-urlencoded", "text/plain"]),
+)
+def test_whatever_stands_in_a_body_is_an_object_or_refused(raw, content_type):
+    with contextlib.suppress(Malformed):
+        assert isinstance(body_of(raw, content_type), dict)
 
 
 async def test_a_click_comes_in_the_field_of_a_form(slack, reception):

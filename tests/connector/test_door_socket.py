@@ -203,6 +203,21 @@ async def test_an_envelope_whose_connection_is_gone_is_acknowledged_on_another_o
     assert door.listener.texts == ["hello"], "Slack would have delivered it again much later"
 
 
+async def test_what_is_kept_while_there_is_no_connection_is_acknowledged_on_the_next_one(door):
+    door.listener.may_go.clear()
+    async with door.opened():
+        await door.connected(2)
+        await door.said("hello")
+        await door.heard(1)
+        door.slack.socket_mode.disconnect("link_disabled")
+        await door.connected(0)
+        door.listener.may_go.set()
+        await door.sleeper.looked(5)
+        door.slack.socket_mode.enable()
+        await door.all_acknowledged()
+    assert door.listener.texts == ["hello"]
+
+
 async def test_what_is_written_while_there_is_no_connection_comes_when_there_is_one(door):
     async with door.opened():
         await door.connected(2)
