@@ -3,7 +3,8 @@ PYTHON ?= python3
 PORT ?= 8040
 SEEDS ?= 0:10000
 RUN := .venv/bin/python -m
-SIDE_BY_SIDE := -n auto --maxprocesses 4 --dist loadfile
+# Tests wait more than they compute.
+SIDE_BY_SIDE := -n 4 --dist loadfile
 
 .PHONY: play test simulate check format bench lock clean moved
 
