@@ -8,10 +8,8 @@ SIDE_BY_SIDE := -n 4 --dist loadfile
 
 .PHONY: play test simulate check format bench lock clean moved
 
-# Its Slack begins empty each time, with the same ids: what was said there before is not for the next one.
 play: .venv/runtime.done
-	@rm -f workspaces/play.db*
-	@$(RUN) local_slack --port $(PORT) --bot alpha -- .venv/bin/python -m service run --config deploy/play/config.yaml
+	@$(RUN) local_slack --port $(PORT) --bot alpha -- deploy/play/agent.sh
 
 test: .venv/dev.done
 	@deploy/setup.sh system

@@ -76,9 +76,14 @@ async def _tried(api_url: str, wire: Wire, method: str, kind: _Token) -> dict[st
     try:
         return await wire.call(method, {}, Turn())
     except SlackCallFailed as e:
-        if e.error not in _TOKEN_ERRORS:
+        if e.is_passing:
             raise ConnectionRefused(
                 f"Slack cannot be reached at {api_url} ({e}). Check the network, and SLACK_API_URL if you set it."
+            ) from e
+        if e.error not in _TOKEN_ERRORS:
+            raise ConnectionRefused(
+                f"Slack refuses {kind.variable} ({e}). Ask whoever administers the workspace; "
+                "`amplifier-slack doctor` says more."
             ) from e
         raise ConnectionRefused(
             f"Slack does not accept {kind.variable} ({e.error}). "

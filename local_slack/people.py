@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -90,10 +91,12 @@ def teams(names: Sequence[str]) -> tuple[Team, ...]:
 class Directory:
     """Look members up by id, by name and by token. Never changes."""
 
-    def __init__(self, bot: str, people: Iterable[str], team: Team | None = None) -> None:
+    def __init__(self, bot: str, people: Iterable[str] | Mapping[str, str], team: Team | None = None) -> None:
+        """``people`` are their names, or their names with what others read of them."""
+        named = people.items() if isinstance(people, Mapping) else [(name, name.capitalize()) for name in people]
         self.team = team or Team()
         self.bot = _bot(bot, self.team)
-        self.people = tuple(_person(name, number, self.team) for number, name in enumerate(people))
+        self.people = tuple(_person(*names, number, self.team) for number, names in enumerate(named))
         everyone: tuple[Member, ...] = (*self.people, self.bot)
         self.members = {member.id: member for member in everyone}
         if len(self.members) != len(self.people) + 1:
@@ -125,11 +128,11 @@ class Directory:
         return ", ".join(member.name for member in self.members.values())
 
 
-def _person(name: str, number: int, team: Team) -> Person:
+def _person(name: str, real_name: str, number: int, team: Team) -> Person:
     return Person(
         id=f"U{team.number}{_readable(name)}",
         name=name,
-        real_name=name.capitalize(),
+        real_name=real_name,
         color=_COLORS[number % len(_COLORS)],
         token=f"xoxp-{team.domain}-{name}",
     )

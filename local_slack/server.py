@@ -6,6 +6,7 @@ import asyncio
 import errno
 import itertools
 import time
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Self, TypeVar
 
@@ -37,7 +38,7 @@ from .web_api import WebApi
 from .workspace import Workspace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from types import TracebackType
     from typing import Any
 
@@ -53,11 +54,11 @@ _LARGEST_REQUEST_BYTES = 4 * 1024 * 1024
 class LocalSlack:
     """A Slack workspace on this machine; listens while the ``async with`` block runs.
 
-    ``port=0`` takes a free port. The bot is a member of ``bot_channels``, of all channels by default; its app is
-    installed in all ``teams``, subscribed to ``events`` and has the ``scopes``. With a ``request_url`` it hears over
-    HTTP, signed with the ``signing_secret``; the challenge goes there before the first request. Only the app is held
-    to ``limits``, Slack's own by default; None is for none. ``clock`` gives the time of messages and limits. Raises
-    PortInUse and NotLoopback when entered.
+    ``port=0`` takes a free port. ``people`` are names, or names with what others read of them. The bot is a member of
+    ``bot_channels``, of all channels by default; its app is installed in all ``teams``, subscribed to ``events`` and
+    has the ``scopes``. With a ``request_url`` it hears over HTTP, signed with the ``signing_secret``; the challenge
+    goes there before the first request. Only the app is held to ``limits``, Slack's own by default; None is for none.
+    ``clock`` gives the time of messages and limits. Raises PortInUse and NotLoopback when entered.
     """
 
     def __init__(  # noqa: PLR0913 - every one has a default that fits
@@ -66,7 +67,7 @@ class LocalSlack:
         host: str = "127.0.0.1",
         port: int = 0,
         bot: str = "alpha",
-        people: Iterable[str] = ("ana", "ben", "chloe"),
+        people: Iterable[str] | Mapping[str, str] = ("ana", "ben", "chloe"),
         channels: Sequence[str] = ("general", "random"),
         bot_channels: Sequence[str] | None = None,
         teams: Sequence[str] = ("Playground",),
@@ -81,7 +82,7 @@ class LocalSlack:
         manifest: Mapping[str, Any] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        people = tuple(people)
+        people = people if isinstance(people, Mapping) else tuple(people)
         directories = [Directory(bot, people, team) for team in teams_named(teams)]
         workspaces = [Workspace(directory, channels, bot_channels, clock) for directory in directories]
         self.workspace = workspaces[0]

@@ -95,8 +95,8 @@ async def _working(
     """Sessions and runs over the store of a URL. At the end nothing of it holds up the process for long."""
     patience, workspaces, owner = Patience(), Workspaces(config.workspace), uuid4().hex
     async with (
-        _closing(await open_store(url)) as logs,
         _closing(await open_run_store(url)) as store,
+        _closing(await open_store(url)) as logs,
         Runs(store, owner, config.lease_s, patience, _passing_s) as runs,
         InProcessSessionManager(
             config.instances, provider, workspaces, PatientStore(logs, patience), config.idle_evict_s

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -30,6 +31,8 @@ def secrets(environment: Environment, config: ServiceConfig | None = None, *more
     urls = [store] if store else []
     urls += [config.store] if config else []
     given += [secret for url in (*(u.get_secret_value() for u in urls), *more) for secret in passwords(url)]
+    given += _password_in(environment.slack_api_url)
+    given += _password_in(os.environ.get("ANTHROPIC_BASE_URL", ""))
     for instance in config.instances.values() if config else ():
         for module in instance.modules():
             given += secret_options(module.config)
@@ -47,6 +50,13 @@ def secret_options(value: Any, name: str = "") -> Iterator[str]:
                 yield from secret_options(item, name)
         case str() if _SECRET_OPTION.search(name):
             yield value
+        case str():
+            yield from _password_in(value)
+
+
+def _password_in(address: str) -> tuple[str, ...]:
+    """The password in a text, if it is an address with one."""
+    return passwords(address) if "://" in address and "@" in address else ()
 
 
 def passwords(url: str) -> tuple[str, ...]:

@@ -30,6 +30,8 @@ _LARGEST_BYTES = 1024 * 1024
 # Slack waits for three seconds; what is on its way to us and back has the rest.
 _ANSWER_WITHIN_S = 2.5
 _CLOSE_WITHIN_S = 0.5
+# A body that was too slow is not waited for.
+_LINGERS_S = 1.0
 _FORM = "application/x-www-form-urlencoded"
 
 
@@ -64,7 +66,9 @@ class HttpServer:
         self._answer_within_s = answer_within_s
         self._now_s = now_s
         self._at_work: set[asyncio.Future[Reply]] = set()
-        self._runner = web.AppRunner(self._app(), access_log=None, shutdown_timeout=_CLOSE_WITHIN_S)
+        self._runner = web.AppRunner(
+            self._app(), access_log=None, shutdown_timeout=_CLOSE_WITHIN_S, lingering_time=_LINGERS_S
+        )
 
     async def __aenter__(self) -> Self:
         """Return when it listens.

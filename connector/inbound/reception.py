@@ -54,16 +54,9 @@ class Reception:
 
     async def receive(self, body: dict[str, Any]) -> Reply:
         """Return when it is kept, or need not be."""
-        if body.get("type") == "app_rate_limited":
-            log.warning("slack.events_limited", team=body.get("team_id"), minute=body.get("minute_rate_limited"))
-            return DONE
-        if (teams := set(_teams(body))) and self._team not in teams:
-            log.info("slack.other_team", teams=sorted(teams), type=body.get("type"))
-            return DONE
-        if not _is_complete(body):
-            log.info("slack.unknown", type=body.get("type"))
-            return DONE
         try:
+            if not self._is_for_us(body):
+                return DONE
             response = await self._app.async_dispatch(AsyncBoltRequest(body=body, mode="socket_mode"))
         except Exception:  # a Slack handler's border
             log.exception("slack.unreadable", type=body.get("type"))
@@ -72,6 +65,18 @@ class Reception:
             log.info("slack.unknown", type=body.get("type"))
             return DONE
         return Reply(response.status, _payload(response))
+
+    def _is_for_us(self, body: dict[str, Any]) -> bool:
+        if body.get("type") == "app_rate_limited":
+            log.warning("slack.events_limited", team=body.get("team_id"), minute=body.get("minute_rate_limited"))
+            return False
+        if (teams := set(_teams(body))) and self._team not in teams:
+            log.info("slack.other_team", teams=sorted(teams), type=body.get("type"))
+            return False
+        if not _is_complete(body):
+            log.info("slack.unknown", type=body.get("type"))
+            return False
+        return True
 
 
 def _is_complete(body: dict[str, Any]) -> bool:

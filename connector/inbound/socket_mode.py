@@ -153,8 +153,8 @@ class SocketMode:
                 self._tasks.create_task(self._retire(old))
             self._tasks.create_task(self._serve(connection))
             await connection.leaving.wait()
-            old = connection
-            failures = 0 if connection.has_lived and connection.why not in _REFUSALS else failures + 1
+            old, is_refused = connection, connection.why in _REFUSALS
+            failures = int(is_refused) if connection.has_lived else failures + 1
             await self._pause(connection.why, failures)
 
     async def _reach(self) -> Connection:
@@ -236,9 +236,12 @@ class SocketMode:
             log.warning("socket.no_payload", envelope=envelope.id)
             await self._send(connection, envelope.ack(None))
             return
-        reply = await self._receive(envelope.payload)
-        if reply.status == 200:
-            await self._send(connection, envelope.ack(reply.payload))
+        try:
+            reply = await self._receive(envelope.payload)
+            if reply.status == 200:
+                await self._send(connection, envelope.ack(reply.payload))
+        except Exception:  # a Slack handler's border: what is not acknowledged comes again
+            log.exception("socket.not_received", envelope=envelope.id)
 
     async def _send(self, connection: Connection, text: str) -> None:
         """Where the connection is gone, another one will do, the next one, too: Slack knows an envelope by its id."""

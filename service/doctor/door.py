@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 import aiohttp
+from slack_sdk.proxy_env_variable_loader import load_http_proxy_from_env
 
 from connector.inbound.http_door import PATH
 from connector.inbound.signature import signature_of
@@ -51,7 +52,8 @@ async def look_at_socket(api: WebApi, environment: Environment) -> tuple[Finding
     """
     try:
         opened = await api.call("apps.connections.open", app_token(environment))
-        async with api.http.ws_connect(str(opened.data.get("url"))) as connection:
+        proxy = load_http_proxy_from_env()
+        async with api.http.ws_connect(str(opened.data.get("url")), proxy=proxy) as connection:
             first = await connection.receive_json(timeout=_HELLO_WITHIN_S)
     except ConfigError as e:
         return wrong("app token", str(e)), None
@@ -60,8 +62,8 @@ async def look_at_socket(api: WebApi, environment: Environment) -> tuple[Finding
     except (aiohttp.ClientError, TimeoutError, OSError, TypeError, ValueError):
         said = "cannot be connected, though Slack answers. Let the network pass WebSockets (wss)."
         return wrong("Socket Mode", said), None
-    if first.get("type") != "hello":
-        reason = str(first.get("reason"))
+    if not isinstance(first, dict) or first.get("type") != "hello":
+        reason = str(first.get("reason")) if isinstance(first, dict) else "no hello"
         return wrong("Socket Mode", _DISCONNECTED.get(reason, f"was closed by Slack ({reason}). Try again.")), None
     others = counted(int(first.get("num_connections", 1)) - 1, "other connection")
     app_id = (first.get("connection_info") or {}).get("app_id")

@@ -29,10 +29,11 @@ async def look_at_store(config: ServiceConfig, environment: Environment) -> Find
             return _of_new("store", path)
         if path is not None and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
             return wrong("store", f"{path} cannot be written: let the service write it and its folder.")
-        try:
-            refuse_unprepared(url)
-        except StoreError as e:
-            return lacking("store", str(e))
+        if path is not None:
+            try:
+                refuse_unprepared(url)
+            except StoreError as e:  # the service will prepare it when it starts
+                return lacking("store", str(e))
         async with aclosing(await open_store(url)), aclosing(await visit_run_store(url)):
             return well("store", f"{path or 'Redis'} can be used.")
     except (ConfigError, StoreError) as e:

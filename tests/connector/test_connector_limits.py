@@ -133,3 +133,20 @@ async def _as_bot(slack: LocalSlack, method: str, **arguments: str) -> dict[str,
         told: dict[str, str] = json.loads(await answer.text())
         assert told["ok"]
         return told
+
+
+async def test_a_name_that_would_call_a_channel_calls_nobody(process):
+    sessions = HeldSessions()
+    async with LocalSlack(people={"ana": "<!channel> & <@U0BEN>", "ben": "Ben"}) as slack, process(slack, sessions):
+        ana = slack.as_person("ana")
+        let_go = asyncio.Event()
+        slack.faults.next("users.info", Waits(let_go))
+        root = await ana.say("general", "@alpha go")
+        run = await sessions.next_run()
+        await ana.say("general", "stop", thread=root)
+        let_go.set()
+        await run.until(lambda run: bool(run.stops))
+        await run.answer("", status="cancelled")
+        await slack.until(lambda ws: any("Stopped" in m.text for m in ws.thread(slack.channel("general").id, root)))
+        posted = [m for m in slack.workspace.messages(slack.channel("general").id) if m.by_bot]
+        assert not [m.text for m in posted if "<" in m.text]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import aiohttp
 import pytest
@@ -330,6 +330,28 @@ async def test_leaving_lets_what_is_nearly_kept_be_acknowledged(door):
         await door.heard(1)
         asyncio.get_running_loop().call_soon(door.listener.may_go.set)
     await door.all_acknowledged()
+
+
+class Noting(Backoff):
+    """Notes the failures in a row after which it was asked how long to wait."""
+
+    failures: ClassVar[list[int]] = []
+
+    def delay_s(self, failures: int) -> float:
+        self.failures.append(failures)
+        return super().delay_s(failures)
+
+
+@pytest.mark.parametrize(("lived_s", "expected"), [(0, [1, 1, 1]), (60, [1, 2, 3])])
+async def test_what_went_wrong_before_a_connection_has_lived_is_forgotten(door, lived_s, expected):
+    Noting.failures.clear()
+    async with door.opened(replace(PACE, connections=1, lived_s=lived_s, refused=Noting(0.01, 0.02))):
+        for _ in expected:
+            await door.connected(1)
+            before = door.slack.socket_mode.opened
+            door.slack.socket_mode.disconnect("too_many_websockets")
+            await door.opened_again(before, 1)
+    assert Noting.failures == expected
 
 
 def test_each_failure_waits_longer_than_the_one_before_up_to_a_limit_and_never_all_at_once():
