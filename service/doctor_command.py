@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from service.doctor import Finding
 
 _NAMES = {
-    "runs_on": "runs that are on",
+    "runs_on": "runs that are on, or whose traces are still to go",
     "leases": "conversations that a service owns",
     "posts_pending": "texts that are still to be posted",
 }
