@@ -37,22 +37,28 @@ Methods = Mapping[str, Method]
 
 def page_of(items: Sequence[T], args: Arguments, default_limit: int) -> tuple[Sequence[T], str]:
     """Return one page of ``items`` and the cursor of the next, empty at the end."""
-    start = _position(args.text("cursor"))
-    end = start + args.limit(default_limit)
-    return items[start:end], _cursor(end) if end < len(items) else ""
-
-
-def _cursor(position: int) -> str:
-    return base64.b64encode(f"next:{position}".encode()).decode()
-
-
-def _position(cursor: str | None) -> int:
-    if not cursor:
-        return 0
     try:
-        word, _, position = base64.b64decode(cursor, validate=True).decode().partition(":")
-        if word == "next":
-            return int(position)
+        start = int(next_of(args) or 0)
+    except ValueError as e:
+        raise SlackRefused("invalid_cursor") from e
+    end = start + args.limit(default_limit)
+    return items[start:end], cursor_to(str(end)) if end < len(items) else ""
+
+
+def cursor_to(item: str) -> str:
+    """Return the cursor of a page that begins with this item."""
+    return base64.b64encode(f"next:{item}".encode()).decode()
+
+
+def next_of(args: Arguments) -> str | None:
+    """Return what the page is to begin with that a call asks for; None for the first one."""
+    cursor = args.text("cursor")
+    if not cursor:
+        return None
+    try:
+        word, _, item = base64.b64decode(cursor, validate=True).decode().partition(":")
     except (binascii.Error, ValueError) as e:
         raise SlackRefused("invalid_cursor") from e
-    raise SlackRefused("invalid_cursor")
+    if word != "next":
+        raise SlackRefused("invalid_cursor")
+    return item

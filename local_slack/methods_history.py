@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .calls import page_of
+from .calls import cursor_to, next_of
 from .errors import SlackRefused
 from .methods_conversations import visible_channel
 from .timestamps import is_timestamp, order
@@ -70,9 +70,22 @@ def _bound(call: Call, name: str) -> tuple[int, int] | None:
 
 
 def _messages_page(call: Call, messages: Sequence[Message], default_limit: int) -> Json:
-    page, cursor = page_of(messages, call.args, default_limit)
-    wire = [_wire(call, message) for message in page]
+    start = _start(messages, next_of(call.args))
+    end = start + call.args.limit(default_limit)
+    cursor = cursor_to(messages[end].ts) if end < len(messages) else ""
+    wire = [_wire(call, message) for message in messages[start:end]]
     return {"messages": wire, "has_more": bool(cursor), "response_metadata": {"next_cursor": cursor}}
+
+
+def _start(messages: Sequence[Message], ts: str | None) -> int:
+    """Return where a page begins: what was deleted between two pages leaves nothing out."""
+    if ts is None:
+        return 0
+    if not is_timestamp(ts):
+        raise SlackRefused("invalid_cursor")
+    is_newest_first = len(messages) > 1 and order(messages[0].ts) > order(messages[-1].ts)
+    before = [m for m in messages if (order(m.ts) > order(ts) if is_newest_first else order(m.ts) < order(ts))]
+    return len(before)
 
 
 def _wire(call: Call, message: Message) -> Json:

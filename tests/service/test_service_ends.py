@@ -56,7 +56,7 @@ async def test_a_service_whose_slack_is_gone_ends_when_it_is_told_to(slack, stag
     async with stage.serving() as service:
         await service.says("service.ready")
         await slack.__aexit__(None, None, None)
-        await service.says("annot connect")
+        await service.says("socket.reconnects")
         assert await service.ended(signal.SIGTERM) == 0
     assert slack.app_token not in service.output
     assert slack.bot_token not in service.output

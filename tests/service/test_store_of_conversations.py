@@ -71,7 +71,7 @@ def test_without_one_the_conversations_are_kept_in_the_home_folder(tmp_path, mon
         ("store: 'sqlite:~nobody-is-called-this/a.db'", "store: this path cannot be used"),
         ('store: "sqlite:a\\0b"', "store: this path cannot be used"),
         ("store: 'memory:'", "store: `memory:` keeps nothing, .* Name a file .* or a Redis"),
-        ("stores: 'memory:'", "stores: unknown key; there are: instances, workspace, store, log"),
+        ("stores: 'memory:'", "stores: unknown key; there are: instances, slack, workspace, store, log"),
     ],
 )
 def test_what_cannot_be_a_store_is_told_by_its_key(tmp_path, text, told):
@@ -109,7 +109,7 @@ async def test_nobody_else_may_read_what_people_say(stage, tmp_path):
 
 async def test_a_url_of_no_store_is_told_without_repeating_it(tmp_path):
     line = await refused(tmp_path, "hunter2-hunter2")
-    assert "known are `memory:`, `sqlite:PATH`" in line
+    assert "known are `sqlite:PATH`" in line
     assert "hunter2" not in line
 
 
