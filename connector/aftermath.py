@@ -6,6 +6,8 @@ import asyncio
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from connector.messages import Place
+from connector.outbound.native import ACTIVE
 from connector.protocols import Changes
 
 if TYPE_CHECKING:
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
 
     from connector.desk import Desk
     from connector.messages import Message
-    from connector.protocols import Entry, Lease
+    from connector.protocols import End, Entry, Lease
 
 # How long the next run may wait for the traces of the one before it to go.
 _TIDY_WITHIN_S = 2.0
@@ -27,16 +29,25 @@ class Traces:
         first_ts: the message that it began with.
         statuses: the ts of its status messages.
         is_marked: whether there may be an hourglass on its first message.
+        team, thread_ts: the thread that Slack may show as at work; blank: there is none.
     """
 
     channel: str
     first_ts: str
     statuses: tuple[str, ...]
     is_marked: bool
+    team: str = ""
+    thread_ts: str = ""
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Self:
-        return cls(data["channel"], data["first_ts"], tuple(data["statuses"]), data["is_marked"])
+        """What was written, be it by an older version."""
+        thread = data.get("team", ""), data.get("thread_ts", "")
+        return cls(data["channel"], data["first_ts"], tuple(data["statuses"]), data["is_marked"], *thread)
+
+    @property
+    def place(self) -> Place:
+        return Place(self.team, self.channel, self.thread_ts or None)
 
 
 class Aftermath:
@@ -73,8 +84,12 @@ class Aftermath:
     async def keep(self) -> None:
         """Keep what is not away yet. No run may be on, or begin meanwhile."""
         if self._traces or self._is_kept:
-            self._is_kept = bool(self._traces)
-            await self._lease.write(Changes(run=self.kept()))
+            await self.end_run({})
+
+    async def end_run(self, closed: Mapping[int, End]) -> None:
+        """Write down that no run is on any more, how its messages leave the inbox, and what is not away yet."""
+        self._is_kept = bool(self._traces)
+        await self._lease.write(Changes(run=self.kept(), closed=closed))
 
     def kept(self) -> dict[str, Any]:
         """What is not away yet, as it stands in a record."""
@@ -88,17 +103,22 @@ class Aftermath:
                 await asyncio.wait({waiting, *self._tasks}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             waiting.cancel()
+            await asyncio.wait({waiting})
 
     def _begin_to_tidy(self, traces: Traces) -> asyncio.Task[None]:
         self._traces.append(traces)
-        return self._beside(self._tidy(traces))
+        # Said at once: a run that begins meanwhile says otherwise.
+        told = self._desk.native.show(traces.place, ACTIVE)
+        return self._beside(self._tidy(traces, told))
 
-    async def _tidy(self, traces: Traces) -> None:
+    async def _tidy(self, traces: Traces, told: asyncio.Task[None] | None) -> None:
         await self._desk.take_away(traces)
+        if told is not None:
+            await asyncio.wait((told,))
         self._traces.remove(traces)
 
     async def _tell(self, entry: Entry, message: Message, text: str) -> None:
-        await self._desk.told(message, text)
+        await self._desk.told(message, text, self._lease.confirm)
         await self._lease.write(Changes(closed={entry.seq: "done"}))
 
     def _beside(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

@@ -251,8 +251,7 @@ class Conversation:
         closed: dict[int, End] = {each.seq: "" for each in given if each.id in read}
         if first.id not in read and not execution.comes_back:
             closed[first.seq] = "withdrawn" if execution.record.stopped_by else "refused"
-        await self._lease.write(Changes(run={}, closed=closed))
-        await self._aftermath.keep()
+        await self._aftermath.end_run(closed)
         for message_id in read - execution.read - {first.id}:  # the loop was cut before it could tell
             self._desk.mark_read(message_id)
         self._inbox.remove([each for each in given if each.seq in closed])
@@ -311,6 +310,7 @@ class Conversation:
         self._inbox.held = entry.seq
         await self._desk.names.learn((entry.data["user"],))
         by = self._desk.names.of(entry.data["user"]) or "someone"
-        await self._desk.told(fresh.message, phrases.stopped(by, Ending("cancelled"), self._inbox.name_held(set())))
+        text = phrases.stopped(by, Ending("cancelled"), self._inbox.name_held(set()))
+        await self._desk.told(fresh.message, text, self._lease.confirm)
         closed: dict[int, End] = {fresh.seq: "withdrawn", entry.seq: "done"}
         await self._lease.write(Changes(held=entry.seq, closed=closed))

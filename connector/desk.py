@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 from connector.names import Names
 from connector.outbound.content import Content
+from connector.outbound.links import escape
 from connector.outbound.marks import Mark, Marks
 from connector.outbound.native import NativeSessions
 from connector.protocols import LeaseLost
+from connector.status import take_away
 from connector.view import best_effort
 
 if TYPE_CHECKING:
@@ -52,10 +54,10 @@ class Desk:
     ) -> None:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_CLOSE_WITHIN_S)
-        self.names.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.names.close()
 
     def spawn(self, coroutine: Coroutine[Any, Any, object]) -> asyncio.Task[None]:
         task = asyncio.create_task(_beside(coroutine))
@@ -90,9 +92,15 @@ class Desk:
             return False
         mark = Mark(message.channel, message.ts, HOURGLASS)
         self._hourglasses.append(mark)
-        is_there = await self._marks.put(mark, message.place.conversation_id, confirm)
-        if not is_there:
-            self._hourglasses.remove(mark)
+        is_there = True
+        try:
+            is_there = await self._marks.put(mark, message.place.conversation_id, confirm)
+        except LeaseLost:
+            is_there = False  # whoever owns the conversation takes it away
+            raise
+        finally:
+            if not is_there:
+                self._hourglasses.remove(mark)
         return is_there
 
     def forgo_working(self, message: Message) -> None:
@@ -102,7 +110,7 @@ class Desk:
     async def take_away(self, traces: Traces) -> None:
         """Take away what a run has left. Nobody else would do it later: where Slack is away, it is waited for."""
         for ts in traces.statuses:
-            await best_effort(self.wire.insisting(partial(self.wire.delete, traces.channel, ts)))
+            await best_effort(self.wire.insisting(partial(take_away, self.wire, traces.channel, ts)))
         if traces.is_marked:
             mark = Mark(traces.channel, traces.first_ts, HOURGLASS)
             await best_effort(self.wire.insisting(lambda: self._marks.take(mark)))
@@ -110,12 +118,16 @@ class Desk:
                 self._hourglasses.remove(mark)
 
     def tell(self, message: Message, text: str) -> None:
-        """Answer a message that starts no run and goes into none."""
-        self.spawn(self.wire.post(message.place, Content(text), f"{message.id}:reply"))
+        """Answer a message that starts no run and goes into none, in plain words."""
+        self.spawn(self.wire.post(message.place, Content(escape(text)), f"{message.id}:reply"))
 
-    async def told(self, message: Message, text: str) -> None:
-        """Answer such a message, unless a process that is dead has done so, and wait for Slack to have the answer."""
-        await best_effort(self.wire.post(message.place, Content(text), f"{message.id}:reply", in_doubt=True))
+    async def told(self, message: Message, text: str, confirm: Callable[[], Awaitable[None]]) -> None:
+        """Answer such a message, unless a process that is dead has done so, and wait for Slack to have the answer.
+
+        What `confirm` raises keeps it from being answered: another process does that.
+        """
+        key = f"{message.id}:reply"
+        await best_effort(self.wire.post(message.place, Content(escape(text)), key, in_doubt=True, confirm=confirm))
 
 
 async def _beside(call: Coroutine[Any, Any, object]) -> None:

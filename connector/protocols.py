@@ -95,7 +95,8 @@ class Changes:
     """What an owner writes down in one step, all of it or nothing.
 
     Args:
-        run: the run that is on from here; an empty mapping: none is, and its posts are forgotten. `None`: as before.
+        run: the run that is on from here. `None`: as before. One without an `id` is none, but may say what is left of
+            those before it; empty: nothing is.
         posts: by part: what is to be posted, in JSON's types; blank (`""`): Slack has it.
         held: messages up to this place start no run by themselves. `None`: as before.
         replaced: entries' data from here on, by place.
@@ -107,6 +108,11 @@ class Changes:
     held: int | None = None
     replaced: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     closed: Mapping[int, End] = field(default_factory=dict)
+
+    @property
+    def forgets_posts(self) -> bool:
+        """Whether no run is on any more: its posts are forgotten."""
+        return self.run is not None and "id" not in self.run
 
 
 class Lease(Protocol):

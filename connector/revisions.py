@@ -32,6 +32,8 @@ class Revisions:
         self._owned = owned
         self._stop = stop
         self._edited: dict[str, str] = {}
+        # Of what another process has acted on we do not know every edit.
+        self._is_taken_up = "id" in (owned.lease.claim.run or {})
 
     async def on_edit(self, entry: Entry, edit: Inbound) -> None:
         """Another text for a message that waits; a correction of one that the model has.
@@ -50,7 +52,10 @@ class Revisions:
             return
         edited = replace(target, message=edit.message, prompt=edit.prompt, edited_ts=edit.edited_ts)
         if inbox.is_given(target) and (execution is None or not execution.edit(edited)):
-            await self._tell(entry, replace(correction, instance=target.instance))
+            if self._is_taken_up and not await self._is_latest(edit):
+                await self._owned.close(entry)
+            else:
+                await self._tell(entry, replace(correction, instance=target.instance))
             return
         inbox.replace(edited)
         run = execution.record.written() if execution is not None and execution.first.id == edited.id else None

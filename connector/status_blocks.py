@@ -18,6 +18,7 @@ _SECTION_CHARS = 2900
 # It is told in these steps, in minutes, and from the last one on each hour: every step costs an edit.
 _MINUTES = (1, 2, 3, 5, 10, 15, 20, 30, 45, 60)
 _HOUR = 60
+_SHORTEST_S = 0.1
 
 
 def status_content(activity: Activity, run_id: str, elapsed_s: float) -> Content:
@@ -40,10 +41,10 @@ def plain_status(activity: Activity, elapsed_s: float) -> Content:
 
 
 def until_next_step(elapsed_s: float) -> float:
-    """How many seconds later the elapsed time is told in other words."""
+    """How many seconds later the elapsed time is told in other words; a clock may stop a hair's breadth before that."""
     minutes = elapsed_s / 60
     following = next((step for step in _MINUTES if step > minutes), (int(minutes) // _HOUR + 1) * _HOUR)
-    return following * 60 - elapsed_s
+    return max(following * 60 - elapsed_s, _SHORTEST_S)
 
 
 def _account(activity: Activity, elapsed_s: float) -> str:

@@ -35,7 +35,8 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> Calla
     coordinator = at_home(coordinator)
     orchestrator = InteractiveOrchestrator(config)
     await coordinator.mount("orchestrator", orchestrator)
-    for door in ("inject_message", "edit_message", "withdraw_message", "receipts", "notify", "stop", "suspend"):
+    doors = ("inject_message", "edit_message", "withdraw_message", "receipts", "notify", "stop", "suspend", "unsaid")
+    for door in doors:
         coordinator.register_capability(f"orchestrator.{door}", getattr(orchestrator, door))
     coordinator.register_contributor("observability.events", NAME, lambda: [INJECTION_APPLIED, PROVIDER_FALLBACK])
 

@@ -35,7 +35,7 @@ class ToolBatch:
         Whichever way it ends, once the row stands each call has a result. All of them run, also where the run has been
         suspended: none is left of which a successor could not tell whether it has begun.
         """
-        await self._run.context.add_message(row)
+        await self._run.write(row)
         self._uses = [self._calls.begin(call) for call in calls]
         await self._run.tell(row)
         await self._calls.drop_early()

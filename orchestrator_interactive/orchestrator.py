@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from orchestrator_interactive.beginning import Beginning
+from orchestrator_interactive.compaction import heard_compaction
 from orchestrator_interactive.injection import Injection, InjectionQueue
 from orchestrator_interactive.kernel import events
 from orchestrator_interactive.kernel.cancellation import CancellationToken
-from orchestrator_interactive.kernel.hooks import CONTINUE
 from orchestrator_interactive.kernel.interop import at_home, own_hooks, own_tool
 from orchestrator_interactive.loop import Loop
 from orchestrator_interactive.memory import Memory
@@ -22,24 +21,21 @@ from orchestrator_interactive.outcomes import SUSPENDED, RunOutcome
 from orchestrator_interactive.receipts import Receipts
 from orchestrator_interactive.run import Run
 from orchestrator_interactive.settings import LoopOptions
-from orchestrator_interactive.usage import read_back
+from orchestrator_interactive.standing import said_since
 from orchestrator_interactive.work import Work
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
     from orchestrator_interactive.kernel.hooks import HookRegistry
     from orchestrator_interactive.kernel.interfaces import ContextManager, ProgressCallback, Provider, Tool
-    from orchestrator_interactive.kernel.models import HookResult
     from orchestrator_interactive.receipts import Receipt
 
 log = structlog.get_logger(__name__)
 
 NAME = "loop-interactive"
 
-# Of the priorities of hooks.
-_FIRST = -1000
 # What the hooks hear of an end that is none of completion; for a suspension the contract has no word of its own.
 _ENDED = {"cancelled": "cancelled", "suspended": "cancelled", "error": "error"}
 # How long the next run finds ready what was read of the conversation, in seconds.
@@ -60,6 +56,7 @@ class InteractiveOrchestrator:
         self._receipts = Receipts()
         self._memory = Memory()
         self._running: Run | None = None
+        self._in_doubt: tuple[ContextManager, int] | None = None
         self._forgetting: asyncio.TimerHandle | None = None
 
     def inject_message(self, content: str | Injection) -> Receipt:
@@ -127,6 +124,16 @@ class InteractiveOrchestrator:
         waits to be read stays in the queue. False: no run is on, or it is ending anyway.
         """
         return self._running is not None and self._queue.is_open and self._running.suspend()
+
+    async def unsaid(self) -> str:
+        """What the last run said last, where a stop has cut it before it knew whether its log has that; else nothing.
+
+        Waits for the log. The run has returned what it was certain of.
+        """
+        if self._in_doubt is None:
+            return ""
+        (context, number), self._in_doubt = self._in_doubt, None
+        return said_since(await context.get_messages(), number)
 
     async def execute(  # noqa: PLR0913, PLR0917 - the signature is the contract's
         self,
@@ -218,7 +225,7 @@ class InteractiveOrchestrator:
 
     def _prepared(self, run: Run) -> Loop:
         """The loop for a run, which is the one that is on from here."""
-        self._running = run
+        self._running, self._in_doubt = run, None
         self._queue.open()
         self._receipts.begin()
         self.let_go()
@@ -227,7 +234,7 @@ class InteractiveOrchestrator:
     async def _to_its_end(self, run: Run, loop: Loop, working: Work[RunOutcome]) -> RunOutcome:
         """Wait for the run, tell how it ended, and be free for the next one."""
         try:
-            with run.stop.watch(partial(self._hurry, run, working)), _telling_of_compaction(run):
+            with run.stop.watch(partial(self._hurry, run, working)), heard_compaction(run, NAME):
                 await working.end(run.cancel)
         finally:
             self._queue.close()
@@ -236,6 +243,8 @@ class InteractiveOrchestrator:
                 await self._tell_end(run, loop, outcome)
             finally:
                 if not working.finished():
+                    if run.is_in_doubt and outcome.status == "cancelled":
+                        self._in_doubt = run.context, run.parts.next_number
                     run.give_up()
                 self._running = None
                 self._forgetting = asyncio.get_running_loop().call_later(_REMEMBERED_S, self._memory.forget)
@@ -284,21 +293,3 @@ def _outcome_of(working: Work[RunOutcome], run: Run) -> RunOutcome:
     if not working.finished():
         return SUSPENDED if run.is_suspended else RunOutcome(run.parts.unshown, "cancelled")
     return RunOutcome("", "error") if working.task.exception() else working.task.result()
-
-
-@contextmanager
-def _telling_of_compaction(run: Run) -> Iterator[None]:
-    async def tell(_event: str, _data: dict[str, Any]) -> HookResult:
-        await run.progress("compacting")
-        return CONTINUE
-
-    async def count(_event: str, data: dict[str, Any]) -> HookResult:
-        run.spent = run.spent.plus(read_back(data.get("usage")))  # of a summary by the model
-        return CONTINUE
-
-    with ExitStack() as listening:
-        if hasattr(run.hooks, "register"):  # amplifier-core's recorder for tests can only be told
-            for event, handler in ((events.CONTEXT_PRE_COMPACT, tell), (events.CONTEXT_POST_COMPACT, count)):
-                # First: the others may say no, and end the round.
-                listening.callback(run.hooks.register(event, handler, priority=_FIRST, name=NAME))
-        yield

@@ -33,6 +33,12 @@ def cut_of(row: Row) -> Any:
     return metadata_of(row).get("cut")
 
 
+def has_words(row: Row) -> bool:
+    """Whether people may read something in the row of an answer; words beside calls are the agent's own."""
+    is_answer = row.get("role") == "assistant" and not is_of_hook(row)
+    return is_answer and (not call_ids(row) or cut_of(row) == "urgent")
+
+
 class Parts:
     """The texts of one run, as its rows come.
 
@@ -77,7 +83,7 @@ class Parts:
         has_calls = bool(call_ids(row))
         if has_calls:
             complete = self.rest()
-        if not has_calls or cut == "urgent":
+        if has_words(row):
             self._say("" if metadata_of(row).get("unsaid") is True else text_of(row), is_torn=cut is not None)
         if not has_calls and cut is None and self._owed:
             complete = self.rest()

@@ -15,7 +15,7 @@ from orchestrator_interactive.kernel.errors import InjectionTooLargeError
 from orchestrator_interactive.kernel.hooks import CONTINUE, HookRegistry, too_late_for_a_no
 from orchestrator_interactive.kernel.interop import own
 from orchestrator_interactive.kernel.time_limit import within
-from orchestrator_interactive.parts import Parts
+from orchestrator_interactive.parts import Parts, has_words
 from orchestrator_interactive.rows import marked
 from orchestrator_interactive.seen import Seen
 from orchestrator_interactive.usage import NOTHING, Spent
@@ -69,7 +69,7 @@ class Run:
     `stop` is the run's own: it follows `session_stop`, and a cancellation of the caller requests it, too. `ending`
     follows that and a suspension: it is what cuts all that is not a tool's. `token_budgets` holds the providers that
     have said that a request was too long for them. `iterations` are the answers of the model so far, `spent` is what
-    they used up, `parts` what people read of them.
+    they used up, `parts` what people read of them; it `is_in_doubt` where such a row was cut on its way to the log.
     """
 
     context: ContextManager
@@ -85,6 +85,7 @@ class Run:
     spent: Spent = NOTHING
     parts: Parts = field(default_factory=Parts)
     is_suspended: bool = False
+    is_in_doubt: bool = False
     stop: CancellationToken = field(default_factory=CancellationToken)
     ending: CancellationToken = field(default_factory=CancellationToken)
     _remarks: list[ContextInjection] = field(default_factory=list)
@@ -144,8 +145,16 @@ class Run:
 
     async def commit(self, row: dict[str, Any]) -> None:
         """Add a row to the log; what is complete with it, people read."""
-        await self.context.add_message(row)
+        await self.write(row)
         await self.tell(row)
+
+    async def write(self, row: dict[str, Any]) -> None:
+        """Add a row to the log."""
+        try:
+            await self.context.add_message(row)
+        except BaseException:
+            self.is_in_doubt = self.is_in_doubt or has_words(row)
+            raise
 
     async def tell(self, row: dict[str, Any]) -> None:
         """Let people read what is complete with this row, which stands in the log."""

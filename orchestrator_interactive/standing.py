@@ -155,6 +155,16 @@ def standing_of(rows: Sequence[Row]) -> Standing:
     )
 
 
+def said_since(rows: Sequence[Row], number: int) -> str:
+    """What the last run of a conversation has said from the part with this number on.
+
+    Raises:
+        RuntimeError: there is none.
+    """
+    standing = standing_of(rows)
+    return "".join(part.text for part in standing.told if part.number >= number) + standing.parts.unshown
+
+
 def prompt_in(rows: Sequence[Row]) -> str:
     """What the last run of a conversation was asked; blank where there is none."""
     begin = _last_prompt(rows)

@@ -49,7 +49,7 @@ class HeldLease:
         self._clock = clock
         self._certain_until_s = asked_at_s + lease_s
         self._lost = asyncio.Event()
-        self._given_back = False
+        self._is_handed_over = self._given_back = False
         # One at a time: a renewal that came after the lease was given back would take it again.
         self._renewing = asyncio.Lock()
         # What an owner writes comes to be in the order in which it is written.
@@ -86,6 +86,7 @@ class HeldLease:
         return self._given_back
 
     async def hand_over(self) -> None:
+        self._is_handed_over = True  # whoever is next may have it before we hear of that
         async with self._writing, self._renewing:
             await self._ask(lambda: self._store.hand_over(self.conversation_id, self._claim.token))
             self._given_back = True
@@ -94,6 +95,8 @@ class HeldLease:
         await self._lost.wait()
 
     async def confirm(self) -> None:
+        if self._is_handed_over or self.is_over:
+            raise self._not_ours()
         # A process that was frozen does not know it: what it did not renew in time may be somebody else's by now.
         if self._certain_until_s - self._clock() < self._lease_s / 2:
             await self._renew()
@@ -126,9 +129,12 @@ class HeldLease:
         """Somebody else owns the conversation."""
         self._lost.set()
 
+    def _not_ours(self) -> LeaseLost:
+        return LeaseLost(f"Another process owns the conversation {self.conversation_id}.")
+
     async def _ask(self, step: Callable[[], Awaitable[T]]) -> T:
         if self._lost.is_set():
-            raise LeaseLost(f"Another process owns the conversation {self.conversation_id}.")
+            raise self._not_ours()
         try:
             return await self._patience.through(step)
         except LeaseLost:

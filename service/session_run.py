@@ -106,6 +106,11 @@ class SessionRun:
         await working.end(cut)
         return working.task.result()
 
+    async def whole(self, answer: str) -> str:
+        """The answer, or what the log has of it though the loop was cut before it knew that."""
+        unsaid = self.door("orchestrator.unsaid")
+        return (await unsaid() if unsaid else "") or answer
+
     async def tell_cut(self, on_progress: ProgressCallback | None) -> str:
         """Tell the end of a run that was cut before its loop began, as that would."""
         status = "suspended" if self._is_suspended and not self._stop.is_cancelled else "cancelled"

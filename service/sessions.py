@@ -219,7 +219,7 @@ class InProcessSessionManager:
                 if run.is_cut:
                     return await run.tell_cut(on_progress)
                 with run.on(session):
-                    return await run.to_its_end(work(session))
+                    return await run.whole(await run.to_its_end(work(session)))
             finally:
                 await self._live.give_back(key, session)
         except Exception as e:  # the border to the thread: people read a sentence, the log has the rest

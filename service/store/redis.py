@@ -204,5 +204,5 @@ def _told(changes: Changes) -> list[Any]:
     posts = [part for name, content in changes.posts.items() for part in (name, as_json(content))]
     replaced = [part for seq, data in changes.replaced.items() for part in (seq, as_json(data))]
     closed = [part for seq, end in changes.closed.items() for part in (seq, end)]
-    head = [KEPT_ENTRIES, run, "" if changes.held is None else changes.held]
+    head = [KEPT_ENTRIES, run, "" if changes.held is None else changes.held, int(changes.forgets_posts)]
     return [*head, len(changes.posts), *posts, len(changes.replaced), *replaced, *closed]

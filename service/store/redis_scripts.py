@@ -163,8 +163,8 @@ return redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. ARGV[4], '+inf')
 )
 
 # ARGV: process and step; the token; how many entries' ids are kept; run, blank: as before, {}: none; held, blank: as
-# before; the number of posts, then part and content of each; the number of entries to replace, then place and data of
-# each; place and end of each entry to close. Gives 1, or -1 where the lease is another's.
+# before; 1: the posts are forgotten; the number of posts, then part and content of each; the number of entries to
+# replace, then place and data of each; place and end of each entry to close. Gives 1, or -1: the lease is another's.
 WRITE = Script(
     _COMMON
     + """
@@ -183,17 +183,20 @@ local function waiting(place)
     return entry
 end
 
-local at = 9
+local at = 10
 for i = at + 1, at + 2 * tonumber(ARGV[at]), 2 do
     redis.call('HSET', KEYS[1], 'p:' .. ARGV[i], ARGV[i + 1])
 end
 at = at + 2 * tonumber(ARGV[at]) + 1
-if ARGV[7] == '{}' then
+if ARGV[9] == '1' then
     for _, name in ipairs(redis.call('HKEYS', KEYS[1])) do
-        if name == 'run' or string.sub(name, 1, 2) == 'p:' then
+        if string.sub(name, 1, 2) == 'p:' then
             redis.call('HDEL', KEYS[1], name)
         end
     end
+end
+if ARGV[7] == '{}' then
+    redis.call('HDEL', KEYS[1], 'run')
 elseif ARGV[7] ~= '' then
     redis.call('HSET', KEYS[1], 'run', ARGV[7])
 end

@@ -126,7 +126,7 @@ def write(file: sqlite3.Connection, now: float, conversation_id: str, token: int
         if changes.run is not None:
             run = as_json(changes.run) if changes.run else None
             file.execute("UPDATE run_conversations SET run = ? WHERE id = ?", (run, number))
-        if changes.run is not None and not changes.run:
+        if changes.forgets_posts:
             file.execute("DELETE FROM run_posts WHERE conversation = ?", (number,))
         if changes.held is not None:
             file.execute("UPDATE run_conversations SET held = ? WHERE id = ?", (changes.held, number))

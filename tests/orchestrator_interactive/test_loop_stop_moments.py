@@ -186,3 +186,26 @@ async def test_a_stop_ends_a_run_whose_log_hangs_whatever_it_is_to_take(kind: st
     agent.provider.drop_the_rest()
     agent.provider.add(say("next answer"))
     assert await agent.session.execute("next") == "next answer"
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@in_virtual_time
+async def test_what_was_said_when_a_stop_cut_its_way_to_the_log_can_be_asked_for_where_the_log_has_it(
+    moment: str,
+) -> None:
+    agent = await make_agent(doing(lambda: agent.inject("more"), say("first")), say("second"))
+    unsaid = agent.coordinator.get_capability("orchestrator.unsaid")
+
+    async def hang(row: dict[str, Any]) -> None:
+        if row["content"] == [{"type": "text", "text": "second"}]:
+            agent.stop()
+            await asyncio.Event().wait()
+
+    setattr(agent.context, moment, hang)
+    assert await agent.run() == ""
+    assert [data["text"] for data in agent.progress.of("text")] == ["first"]
+    assert await unsaid() == ("second" if moment == "after" else "")
+    assert await unsaid() == ""
+    setattr(agent.context, moment, None)
+    await goes_on(agent)
+    assert await unsaid() == ""

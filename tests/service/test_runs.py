@@ -214,6 +214,19 @@ async def test_a_lease_that_somebody_else_took_is_lost_and_says_so(process, stor
         await again.write(Changes(run={}))
 
 
+async def test_a_lease_that_is_being_handed_over_is_not_confirmed_any_more(process):
+    async with process() as one:
+        lease = await one.owns()
+        await lease.confirm()
+        handing_over = asyncio.create_task(lease.hand_over())
+        await asyncio.sleep(0)  # it is on its way
+        with pytest.raises(LeaseLost):
+            await lease.confirm()
+        await handing_over
+        with pytest.raises(LeaseLost):
+            await lease.confirm()
+
+
 async def test_many_conversations_that_nobody_owns_are_all_told_of_soon(process, store):
     places = [f"T:C:{number}.5" for number in range(120)]
     for place in places:

@@ -34,7 +34,7 @@ async def serving_inside(slack: LocalSlack, config: ServiceConfig) -> AsyncItera
         InProcessSessionManager(
             config.instances, "provider-anthropic", Workspaces(config.workspace), PatientStore(logs, patience)
         ) as sessions,
-        connected(access, instances, sessions, runs, config.shutdown_grace_s),
+        connected(access, instances, sessions, runs, shutdown_grace_s=config.shutdown_grace_s),
     ):
         await slack.until(lambda ws: ws.bot_online)
         yield

@@ -27,6 +27,8 @@ class Chaos:
         self._numbers = 0
         self._serving: dict[int, asyncio.Task[object]] = {}
         self._is_calm = False
+        # Of all that they had to do for their end, time was over when they went on.
+        self._held_at_their_end: set[int] = set()
 
     def connected(self) -> list[Replica]:
         return [process for process in self.processes if process.is_connected]
@@ -79,8 +81,9 @@ class Chaos:
             self._scene.blame(f"Process {process.number} ended: {error!r}.")
         mine = [task for task in self._scene.loop.pending() if self._scene.loop.life_of(task) == process.number]
         left = [task for task in mine if not self._scene.is_ours(task)]
-        # What hangs in a store that is away is cut with the process.
-        if left and _STORE_TROUBLES.isdisjoint(self._scene.features):
+        # What hangs in a store that is away is cut with the process; so is all when it has no time left.
+        has_time = process.number not in self._held_at_their_end
+        if left and has_time and _STORE_TROUBLES.isdisjoint(self._scene.features):
             self._scene.blame(f"Process {process.number} ended, and left this behind: {standing(left[0])}.")
         self._scene.count("process ended")
         self._bury(process)
@@ -156,6 +159,8 @@ class Chaos:
         scene.tell("chaos", f"holds process {process.number} for {seconds:.1f} s")
         scene.count(f"pause {stage(self._ground, process.number)}")
         scene.loop.hold(process.number)
+        if process.is_ending:
+            self._held_at_their_end.add(process.number)
         scene.loop.call_later(seconds, self._let_go, process)
 
     def _let_go(self, process: Replica) -> None:

@@ -72,6 +72,11 @@ class Replica:
         serving = self._serve()
         return scene.loop.create_task(serving, name=f"process {self.number}", context=context)
 
+    @property
+    def is_ending(self) -> bool:
+        """Whether it was told to end."""
+        return self._ended.is_set()
+
     def terminate(self) -> None:
         """SIGTERM."""
         self._ended.set()

@@ -91,7 +91,7 @@ class RunTable:
         found.posts |= changes.posts
         if changes.run is not None:
             found.run = dict(changes.run) or None
-        if changes.run == {}:
+        if changes.forgets_posts:
             found.posts = {}
         if changes.held is not None:
             found.held = changes.held

@@ -141,12 +141,12 @@ class Slack:
         if asked is None or asked.is_deleted:
             raise Refusal("thread_not_found")
         messages = self.thread(asked.ts) if asked.ts == asked.thread_ts else [asked]
-        start, limit = int(given.get("cursor") or 0), min(int(given.get("limit", self._page)), self._page)
-        page = messages[start : start + limit]
-        more = str(start + limit) if len(messages) > start + limit else ""
+        # Slack's cursor names a message: what is deleted meanwhile has no other one left out.
+        left = [each for each in messages if each.ts > (given.get("cursor") or "")]
+        page = left[: min(int(given.get("limit", self._page)), self._page)]
         return {
             "messages": [each.told() for each in page],
-            "response_metadata": {"next_cursor": more},
+            "response_metadata": {"next_cursor": page[-1].ts if len(left) > len(page) else ""},
         }
 
     def _find(self, ts: str) -> SlackMessage:

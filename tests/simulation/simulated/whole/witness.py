@@ -101,7 +101,7 @@ class Witness:
         standing.posts |= {part: bool(post) for part, post in changes.posts.items()}
         if changes.held is not None:
             standing.held = changes.held
-        if changes.run == {} and standing.run is not None:
+        if changes.forgets_posts and standing.run is not None:
             run = self.runs[standing.run]
             run.ended_s = scene.now()
             scene.count(f"run {'stopped' if run.stopped_s is not None else 'ended'}")
