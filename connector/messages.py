@@ -10,6 +10,7 @@ from typing import Any
 # A share of a file and a reply "also sent to the channel" are posts of a person; every other subtype is not.
 _SUBTYPES_OF_PEOPLE = (None, "file_share", "thread_broadcast")
 _ENTITY = re.compile(r"<([^<>|]+)(?:\|([^<>]*))?>")
+_TS = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _STOP_WORDS = frozenset({"stop", "halt", "cancel", "abort"})
 # Slack's own voice: it reminds, and answers what it takes for a question.
 _SLACKBOT = "USLACKBOT"
@@ -85,13 +86,14 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True)
 class Reaction:
-    """An emoji that a person put on a message."""
+    """An emoji that a person put on a message; `author` wrote that, where Slack says it."""
 
     user: str
     name: str
     channel: str
     ts: str
     event_ts: str
+    author: str | None = None
 
     @property
     def id(self) -> str:
@@ -124,22 +126,55 @@ class Stop:
 
 
 def message_of(event: dict[str, Any], team: str) -> Message | None:
-    """The message that an event tells of, or `None` where no person wrote anything new."""
+    """The message that an event tells of, or `None` where no person wrote anything new.
+
+    Like all that reads events here, it raises AttributeError, KeyError, TypeError or ValueError where one is not as
+    Slack writes them.
+    """
     if event.get("subtype") not in _SUBTYPES_OF_PEOPLE or not _is_of_a_person(event):
         return None
     files = tuple(str(file.get("name") or file.get("id")) for file in event.get("files") or ())
-    if not (event.get("text") or "").strip() and not files:
+    text, channel = _whole(event.get("text") or ""), _word(event["channel"])
+    if not text.strip() and not files:
         return None
     return Message(
         team=team,
-        channel=event["channel"],
-        ts=event["ts"],
-        thread_ts=event.get("thread_ts"),
-        user=event["user"],
-        text=event.get("text") or "",
+        channel=channel,
+        ts=_ts(event["ts"]),
+        thread_ts=thread_of(event),
+        user=_word(event["user"]),
+        text=text,
         files=files,
-        direct=event.get("channel_type") == "im" or event["channel"].startswith("D"),
+        direct=event.get("channel_type") == "im" or channel.startswith("D"),
     )
+
+
+def thread_of(message: dict[str, Any]) -> str | None:
+    """The thread in which a message is a reply; one that others have replied to names its own, and is in none."""
+    thread_ts = message.get("thread_ts")
+    return None if thread_ts is None or thread_ts == message["ts"] else _ts(thread_ts)
+
+
+def moment_of(event: dict[str, Any]) -> str:
+    """When what an event tells of has happened, in the words of a ts."""
+    return _ts(event.get("event_ts") or event["ts"])
+
+
+def _word(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no id")
+    return value
+
+
+def _ts(value: object) -> str:
+    if not isinstance(value, str) or _TS.fullmatch(value) is None:
+        raise ValueError(f"{value!r} is no ts")
+    return value
+
+
+def _whole(text: str) -> str:
+    """Without halves of characters, which nothing that is written down can have."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _is_of_a_person(message: dict[str, Any]) -> bool:
@@ -159,7 +194,7 @@ def edit_of(event: dict[str, Any], team: str) -> Edit | None:
     message = _inside(event, now, team)
     if message is None or now.get("text") == before.get("text"):
         return None
-    return Edit(message, _inside(event, before, team) or message, event.get("event_ts") or event["ts"])
+    return Edit(message, _inside(event, before, team) or message, moment_of(event))
 
 
 def deletion_of(event: dict[str, Any], team: str) -> Deletion | None:
@@ -171,7 +206,7 @@ def deletion_of(event: dict[str, Any], team: str) -> Deletion | None:
     if event["subtype"] != "message_deleted" and not is_tombstone:
         return None
     message = _inside(event, event.get("previous_message") or {}, team)
-    return Deletion(message, event.get("event_ts") or event["ts"]) if message else None
+    return Deletion(message, moment_of(event)) if message else None
 
 
 def _inside(event: dict[str, Any], message: dict[str, Any], team: str) -> Message | None:
@@ -186,11 +221,12 @@ def reaction_of(event: dict[str, Any]) -> Reaction | None:
     if item.get("type") != "message":
         return None
     return Reaction(
-        user=event["user"],
-        name=event["reaction"],
-        channel=item["channel"],
-        ts=item["ts"],
-        event_ts=event.get("event_ts", ""),
+        user=_word(event["user"]),
+        name=_word(event["reaction"]),
+        channel=_word(item["channel"]),
+        ts=_ts(item["ts"]),
+        event_ts=_ts(event["event_ts"]),
+        author=event.get("item_user"),
     )
 
 
@@ -199,8 +235,9 @@ def session_stop_of(event: dict[str, Any], team: str) -> tuple[Place, Stop] | No
     user, channel, at = event.get("user"), event.get("channel"), event.get("event_ts")
     if not user or not channel or not at:
         return None
-    place = Place(team, channel, event.get("thread_ts"))
-    return place, Stop(f"{place.conversation_id}:{user}:session_stopped:{at}", user, at)
+    thread_ts = event.get("thread_ts")
+    place = Place(team, _word(channel), None if thread_ts is None else _ts(thread_ts))
+    return place, Stop(f"{place.conversation_id}:{user}:session_stopped:{at}", _word(user), _ts(at))
 
 
 def clicked_stop_of(body: dict[str, Any], team: str) -> tuple[Place, Stop] | None:
@@ -211,10 +248,10 @@ def clicked_stop_of(body: dict[str, Any], team: str) -> tuple[Place, Stop] | Non
     user, ts = (body.get("user") or {}).get("id"), message.get("ts") or container.get("message_ts")
     if action is None or not channel or not user or not ts or not action.get("action_ts"):
         return None
-    thread_ts = message.get("thread_ts") or container.get("thread_ts")
+    thread_ts = thread_of({"ts": _ts(ts), "thread_ts": message.get("thread_ts") or container.get("thread_ts")})
     place = Place(team, channel, thread_ts or (None if channel.startswith("D") else ts))
-    at = str(action["action_ts"])
-    return place, Stop(f"{channel}:{ts}:{user}:clicked:{at}", user, at, run=action.get("value") or None)
+    at = _ts(str(action["action_ts"]))
+    return place, Stop(f"{channel}:{ts}:{user}:clicked:{at}", _word(user), at, run=action.get("value") or None)
 
 
 def plain_text(text: str, bot: str) -> str:

@@ -44,26 +44,25 @@ class Router:
         For us are mentions of the bot, direct messages, and what is written in a thread that an agent takes part in,
         unless it turns to another person by a mention.
         """
-        known = None
-        mentioned = message.mentions(self._bot_user)
-        if not mentioned and not message.direct:
-            if message.mentions_anyone():
+        if not self.is_addressed(message):
+            begins_a_thread = message.thread_ts is None
+            if begins_a_thread or message.mentions_anyone() or await self._known(message) is None:
                 return None
-            known = await self._known(message)
-            if known is None:
-                return None
+        return await self.read(message)
+
+    async def read(self, message: Message) -> tuple[Instance, str]:
+        """The instance and the prompt of a message that is for us, or was, whomever it turns to by now."""
         prompt = plain_text(message.text, self._bot_user)
-        addressed = self._addressed(prompt)
-        if addressed is not None:
-            return addressed
-        return known or await self._known(message) or self._default, prompt
+        return self._addressed(prompt) or (await self._known(message) or self._default, prompt)
+
+    def is_addressed(self, message: Message) -> bool:
+        """Whether it is for us wherever it stands."""
+        return message.direct or message.mentions(self._bot_user)
 
     async def _known(self, message: Message) -> Instance | None:
-        """The instance that the conversation goes on with. A message that is no reply begins one of its own."""
-        if message.thread_ts is None and not message.direct:
-            return None
+        """The instance that the conversation goes on with."""
         name = await self._runs.agent_of(message.place.conversation_id)
-        return None if name is None else self._instances.get(name.lower())
+        return None if name is None else self.instance(name)
 
     def _addressed(self, prompt: str) -> tuple[Instance, str] | None:
         """The instance that a message names first: `beta: look at this`, `@beta look at this`."""

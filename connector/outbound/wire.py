@@ -42,6 +42,9 @@ _PAGE = 200
 # Between two rounds of attempts, where a call must be made some time: it doubles from the first to the second.
 _PAUSE_S = (2.0, 30.0)
 POST_EVENT = "amplifier_post"
+_UNSENDABLE = "unsendable"
+_PERSONA = ("username", "icon_emoji")
+_CUSTOMIZE = "chat:write.customize"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,7 @@ class Wire:
     def __init__(self, client: AsyncWebClient, scheduler: Scheduler) -> None:
         self._client = client
         self._scheduler = scheduler
+        self._is_nameless = False
         self._closed_by: asyncio.Future[SlackCallFailed] = asyncio.get_running_loop().create_future()
 
     async def closed(self) -> SlackCallFailed:
@@ -243,13 +247,29 @@ class Wire:
         await self._scheduler.wait(method, channel, turn)
         if once.confirm is not None:
             await once.confirm()
+        turn.need.check()
         try:
-            return await self._once(method, arguments() if callable(arguments) else arguments)
+            return await self._named(method, arguments() if callable(arguments) else arguments)
         except SlackCallFailed as e:
             if e.error == LIMITED:
                 pause_s = _PAUSE_AFTER_LIMIT_S if e.retry_after_s is None else e.retry_after_s
                 await self._scheduler.pause(method, channel, pause_s)
             raise
+
+    async def _named(self, method: str, arguments: Arguments) -> dict[str, Any]:
+        """Call it once; where we may not post under another name, under our own."""
+        plain = {name: value for name, value in arguments.items() if name not in _PERSONA}
+        if self._is_nameless or plain == arguments:
+            return await self._once(method, plain)
+        try:
+            return await self._once(method, arguments)
+        except SlackCallFailed as e:
+            if e.error != "missing_scope" or e.needed not in ("", _CUSTOMIZE):
+                raise
+        answer = await self._once(method, plain)
+        self._is_nameless = True
+        log.warning("slack.no_personas", needed=_CUSTOMIZE)
+        return answer
 
     def _note(self, failed: SlackCallFailed) -> None:
         if failed.verdict is Verdict.WORKSPACE_CLOSED and not self._closed_by.done():
@@ -262,6 +282,8 @@ class Wire:
             raise failure(method, e) from e
         except (aiohttp.ClientError, TimeoutError, OSError) as e:
             raise SlackCallFailed(method, NO_ANSWER) from e
+        except UnicodeEncodeError as e:  # before anything was sent
+            raise SlackCallFailed(method, _UNSENDABLE) from e
         except (AttributeError, TypeError, ValueError) as e:
             # How the SDK fails on an answer that is not Slack's: a gateway's page, or half a body.
             raise SlackCallFailed(method, NO_ANSWER) from e
@@ -288,10 +310,10 @@ class Wire:
         found = await self._find(place, key)
         return None if found is None else str(found["ts"])
 
-    async def message(self, channel: str, ts: str) -> dict[str, Any] | None:
+    async def message(self, channel: str, ts: str, turn: Turn | None = None) -> dict[str, Any] | None:
         """A message, with its metadata; `None` where it is gone."""
         arguments = {"channel": channel, "ts": ts, "include_all_metadata": True, "limit": 1}
-        page = await self.call("conversations.replies", arguments, Turn(), done=("thread_not_found",))
+        page = await self.call("conversations.replies", arguments, turn or Turn(), done=("thread_not_found",))
         return next((each for each in page.get("messages", ()) if each.get("ts") == ts), None)
 
     async def _find(self, place: Place, key: str) -> dict[str, Any] | None:

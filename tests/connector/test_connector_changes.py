@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
+from local_slack.delivery_faults import Lost
+
 CORRECTED = "(A correction of my earlier message, which reads now:)"
 TAKEN_BACK = "(I have taken back my earlier message:)"
 
@@ -151,3 +155,99 @@ async def test_what_was_never_for_an_agent_may_change_as_it_likes(scene):
     await scene.ana.delete("general", other)
     await steered_after(scene, ts, run, "the next one")
     await run.answer("ok")
+
+
+async def test_what_turns_to_somebody_else_by_an_edit_is_taken_back(scene):
+    ts, run = await begun(scene)
+    steer = await steered(scene, ts, run, "delete the staging db")
+    await scene.ana.edit("general", steer, "@ben can you delete the staging db")
+    await run.until(lambda r: r.steers == [])
+    await scene.ana.delete("general", steer)
+    await steered_after(scene, ts, run, "the next one")
+    await run.answer("ok")
+
+
+async def test_the_model_is_told_where_what_it_has_turns_to_somebody_else(scene):
+    ts, run = await begun(scene)
+    steer = await steered(scene, ts, run)
+    await run.read_steers()
+    await scene.ana.edit("general", steer, "@ben and this")
+    await run.until(lambda r: [s.text for s in r.steers[1:]] == [f"{TAKEN_BACK} and this"])
+    await scene.ana.edit("general", ts, "@ben look")
+    await run.until(lambda r: r.stops == [False])
+    await run.answer("", status="cancelled")
+
+
+async def test_the_first_message_without_its_mention_is_for_the_agent_still(scene):
+    ts, run = await begun(scene)
+    await steered(scene, ts, run)
+    await run.read_steers()
+    await scene.ana.edit("general", ts, "look closely")
+    await run.until(lambda r: [s.text for s in r.steers[1:]] == [f"{CORRECTED} look closely"])
+    assert run.stops == []
+    await run.read_steers()
+    await run.answer("ok")
+
+
+async def test_what_was_said_before_an_agent_was_called_may_change_as_it_likes(scene):
+    root = await scene.ana.say("general", "the tests are flaky")
+    reply = await scene.ana.say("general", "and teh docs are old", thread=root)
+    await scene.ben.say("general", "@alpha look at the code", thread=root)
+    run = await scene.sessions.next_run()
+    await scene.ana.edit("general", reply, "and the docs are old")
+    await scene.ana.edit("general", root, "the tests are very flaky")
+    await scene.ana.delete("general", reply)
+    await steered_after(scene, root, run, "the next one")
+    await run.answer("ok")
+
+
+async def test_an_edit_that_overtakes_its_message_is_that_message(scene):
+    ts, run = await begun(scene)
+    scene.slack.deliveries.next(Lost())
+    steer = await scene.ana.say("general", "and thsi", thread=ts)
+    await scene.ana.edit("general", steer, "and this")
+    await run.until(lambda r: [s.text for s in r.steers] == ["and this"])
+    await run.read_steers()
+    await run.answer("ok")
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+async def test_what_says_stop_by_an_edit_is_taken_back_and_stops(scene, is_read):
+    ts, run = await begun(scene)
+    steer = await steered(scene, ts, run, "stp")
+    if is_read:
+        await run.read_steers()
+    await scene.ana.edit("general", steer, "stop")
+    await run.until(lambda r: r.stops == [False])
+    assert [s.text for s in run.steers[:1]] == (["stp"] if is_read else [])
+    await scene.ana.edit("general", steer, "stop!")
+    await all_taken(scene)
+    assert run.stops == [False]
+    await run.answer("", status="cancelled")
+
+
+async def test_the_message_that_a_run_began_with_says_stop_by_an_edit_and_stops_it_once(scene):
+    ts, run = await begun(scene)
+    await scene.ana.edit("general", ts, "@alpha stop")
+    await run.until(lambda r: bool(r.stops))
+    await all_taken(scene)
+    assert run.stops == [False]
+    await run.answer("", status="cancelled")
+
+
+async def test_the_first_message_of_a_direct_message_to_which_somebody_replied_is_the_channels(scene):
+    """Slack names its own thread with it then."""
+    dm = await scene.ana.open_dm("alpha")
+    ts = await scene.ana.say(dm, "do the work")
+    run = await scene.sessions.next_run()
+    await scene.ana.say(dm, "and in a thread", thread=ts)
+    beside = await scene.sessions.next_run()
+    await scene.ana.edit(dm, ts, "do the other work")
+    await run.until(lambda r: [s.text for s in r.steers] == [f"{CORRECTED} do the other work"])
+    await scene.ana.react(dm, ts, "x")
+    await run.until(lambda r: r.stops == [False])
+    await scene.ana.delete(dm, ts)
+    await run.until(lambda r: r.stops == [False, True])
+    assert (beside.stops, beside.steers) == ([], [])
+    for each in (run, beside):
+        await each.answer("", status="cancelled")

@@ -87,12 +87,10 @@ async def test_what_turns_to_another_person_is_left_alone_as_ever(started, ana, 
     assert sessions.prompts == ["go on"]
 
 
-async def test_a_thread_of_an_instance_that_is_gone_is_like_any_other(started, ana, thread):
+async def test_a_thread_of_an_instance_that_is_gone_goes_on_with_the_first_one(started, ana, thread):
     async with started(ALPHA) as sessions:
         await ana.say("general", "go on", thread=thread)
-        await ana.say("general", "@alpha go on", thread=thread)
         assert await ended(await sessions.next_run()) == ("alpha", "go on")
-    assert len(sessions.prompts) == 1
 
 
 async def test_threads_that_nobody_took_part_in_are_left_alone(started, ana, thread):
@@ -113,10 +111,10 @@ async def test_a_direct_message_goes_on_with_the_instance_that_it_was_with(start
         assert await ended(await sessions.next_run()) == ("beta", "hello again")
 
 
-def deliver(slack: LocalSlack, ts: str, text: str) -> None:
+def deliver(slack: LocalSlack, ts: str, text: str, **more: str) -> None:
     """Hand the app the event of one of Ana's messages, as Slack does once more."""
     event = {"type": "message", "user": slack.person("ana").id, "text": text, "ts": ts, "event_ts": ts}
-    event |= {"channel": slack.channel("general").id, "team": slack.team_id}
+    event |= {"channel": slack.channel("general").id, "team": slack.team_id, **more}
     payload = {"type": "event_callback", "team_id": slack.team_id, "event_id": "Ev1", "event": event}
     slack.socket_mode.delivery.offer(Envelope("again", "events_api", payload, 1))
 
@@ -142,6 +140,24 @@ async def test_a_reply_that_overtakes_the_first_message_of_its_thread_is_for_the
         assert (run.instance, run.prompt) == ("beta", "look")
         await run.until(lambda r: [s.text for s in r.steers] == ["and the tests"])
         deliver(slack, root, f"<@{slack.bot_user_id}> beta: look")
+        await slack.until(lambda _: not slack.socket_mode.delivery.outstanding)
+        await run.read_steers()
+        await ended(run)
+    assert sessions.prompts == ["look"]
+
+
+async def test_a_reply_that_overtakes_a_mention_in_the_middle_of_its_thread_is_for_that_agent(slack, started, ana):
+    """What was written before it was on its way to a process that was killed."""
+    root = await ana.say("general", "the tests are flaky")
+    await ana.say("general", "so they are", thread=root)
+    mention = await ana.say("general", "@alpha beta: look", thread=root)
+    slack.socket_mode.delivery.close()
+    await ana.say("general", "at the parser", thread=root)
+    async with started() as sessions:
+        run = await sessions.next_run()
+        assert (run.instance, run.prompt) == ("beta", "look")
+        await run.until(lambda r: [s.text for s in r.steers] == ["at the parser"])
+        deliver(slack, mention, f"<@{slack.bot_user_id}> beta: look", thread_ts=root)
         await slack.until(lambda _: not slack.socket_mode.delivery.outstanding)
         await run.read_steers()
         await ended(run)

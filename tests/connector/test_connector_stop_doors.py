@@ -147,7 +147,8 @@ async def untouched(scene, ts: str, run) -> None:
     await run.answer("ok")
 
 
-async def test_in_a_direct_message_a_click_stops_the_run_of_the_channel(scene):
+@pytest.mark.parametrize("has_replies", [False, True])
+async def test_in_a_direct_message_a_click_stops_the_run_of_the_channel(scene, has_replies):
     dm = await scene.ana.open_dm("alpha")
     await scene.ana.say(dm, "hello")
     run = await scene.sessions.next_run()
@@ -157,7 +158,10 @@ async def test_in_a_direct_message_a_click_stops_the_run_of_the_channel(scene):
     payload = clicked(scene, "ana", "", status)
     payload["channel"] = {"id": dm, "name": "directmessage"}
     payload["container"] = {"type": "message", "message_ts": status.ts, "channel_id": dm}
-    del payload["message"]["thread_ts"]
+    if has_replies:
+        payload["message"]["thread_ts"] = status.ts
+    else:
+        del payload["message"]["thread_ts"]
     deliver(scene, payload)
     await run.until(lambda r: r.stops == [False])
     await run.answer("", status="cancelled")

@@ -1,0 +1,122 @@
+"""What comes to us may have overtaken what was written before it: what is remembered of that, and what Slack says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from connector.outbound.errors import SlackCallFailed
+from connector.outbound.scheduler import Turn, Urgency
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from connector.messages import Message
+    from connector.outbound.wire import Wire
+
+T = TypeVar("T")
+
+# Slack delivers an event again within so many seconds; what came after it may have overtaken it.
+OVERTAKEN_WITHIN_S = 600.0
+# How long an event may wait for Slack: after three seconds it comes again.
+_LOOK_WITHIN_S = 2.0
+# All that comes in waits for the same slots: what has to be looked up must leave most of them to the rest.
+_AT_ONCE = 5
+_WAITING = 20
+_PAGE = 200
+_REMEMBERED = 10_000
+_PASSED_BY = 1_000
+
+
+class NotNow(Exception):  # noqa: N818 - a fact about the service
+    """An event cannot be taken just now: Slack delivers it again, to whoever is there then."""
+
+
+class Remembered:
+    """The latest of many names."""
+
+    def __init__(self) -> None:
+        self._names: OrderedDict[str, None] = OrderedDict()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._names
+
+    def add(self, name: str) -> None:
+        self._names[name] = None
+        if len(self._names) > _REMEMBERED:
+            self._names.popitem(last=False)
+
+
+class PassedBy:
+    """The latest replies that were for nobody: the message that makes them an agent's may come after them."""
+
+    def __init__(self) -> None:
+        self._replies: OrderedDict[str, Message] = OrderedDict()
+
+    def add(self, reply: Message) -> None:
+        self._replies[reply.id] = reply
+        if len(self._replies) > _PASSED_BY:
+            self._replies.popitem(last=False)
+
+    def edit(self, reply: Message) -> None:
+        """It reads so now, if it is here."""
+        if reply.id in self._replies:
+            self._replies[reply.id] = reply
+
+    def drop(self, reply_id: str) -> None:
+        self._replies.pop(reply_id, None)
+
+    def take_after(self, conversation_id: str, ts: str) -> list[Message]:
+        """Those of a conversation that were written after this moment, in order; they are here no more."""
+        after = [
+            each
+            for each in self._replies.values()
+            if each.place.conversation_id == conversation_id and float(each.ts) > float(ts)
+        ]
+        for each in after:
+            del self._replies[each.id]
+        return sorted(after, key=lambda each: float(each.ts))
+
+
+class LookUps:
+    """Asks Slack for messages whose events may still be on their way: few at once, and after all that we say.
+
+    Everything here raises NotNow where Slack does not answer in time.
+    """
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self._turns = asyncio.Semaphore(_AT_ONCE)
+        self._asked = 0
+
+    async def message(self, channel: str, ts: str) -> dict[str, Any] | None:
+        """A message, as Slack has it; `None`: it cannot be had."""
+        return await self._answer(lambda: self._wire.message(channel, ts, Turn(Urgency.MARK)))
+
+    async def thread(self, reply: Message, oldest_ts: float = 0.0) -> list[dict[str, Any]]:
+        """What stands in the thread before a reply: the first page of it, oldest first; blank: it cannot be had."""
+        arguments = {"channel": reply.channel, "ts": reply.place.thread_ts, "latest": reply.ts, "limit": _PAGE}
+        if oldest_ts:
+            arguments["oldest"] = f"{oldest_ts:.6f}"
+        turn = Turn(Urgency.MARK)
+        page = await self._answer(lambda: self._wire.call("conversations.replies", arguments, turn))
+        found = [{**each, "channel": reply.channel} for each in (page or {}).get("messages", ())]
+        return [each for each in found if oldest_ts <= float(each["ts"]) < float(reply.ts)]
+
+    async def _answer(self, ask: Callable[[], Awaitable[T]]) -> T | None:
+        """What Slack answers; `None`: it refuses."""
+        if self._asked == _AT_ONCE + _WAITING:
+            raise NotNow
+        self._asked += 1
+        try:
+            async with asyncio.timeout(_LOOK_WITHIN_S), self._turns:
+                return await ask()
+        except TimeoutError as e:
+            raise NotNow from e
+        except SlackCallFailed as e:
+            if e.is_passing:
+                raise NotNow from e
+            return None
+        finally:
+            self._asked -= 1
