@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import click
 
 from benchmarks.distribution import Distribution, drawn, tabled
+from benchmarks.intake import BusySessions
 from connector import Instance, Persona, SlackAccess, SocketDoor, connected
 from local_slack import LocalSlack
 from service.runs import Runs
@@ -63,7 +64,7 @@ class _Run:
         return _now_s() - self.told_s[self.shown + 1]
 
 
-class _Script:
+class _Script(BusySessions):
     """Runs that work in steps of some seconds, and answer once in between and once at the end."""
 
     def __init__(self, seed: int) -> None:
@@ -103,16 +104,6 @@ class _Script:
         await on_progress("complete", {"iterations": steps, "status": "success", "part": 2})
         return f"Answer {name}-2."
 
-    async def resume(
-        self,
-        instance_name: str,
-        conversation_id: str,
-        on_progress: ProgressCallback | None = None,
-        *,
-        fence: int | None = None,
-    ) -> str:
-        return await self.execute(instance_name, conversation_id, "", on_progress, fence=fence)
-
     async def delivered(
         self, instance_name: str, conversation_id: str, ids: Collection[str], *, fence: int | None = None
     ) -> frozenset[str]:
@@ -121,22 +112,6 @@ class _Script:
 
     def inject(self, instance_name: str, conversation_id: str, steer: Steer) -> bool:
         del instance_name, conversation_id, steer
-        return False
-
-    def edit(self, instance_name: str, conversation_id: str, message_id: str, text: str) -> bool:
-        del instance_name, conversation_id, message_id, text
-        return False
-
-    def withdraw(self, instance_name: str, conversation_id: str, message_id: str) -> bool:
-        del instance_name, conversation_id, message_id
-        return False
-
-    def stop(self, instance_name: str, conversation_id: str, *, immediate: bool = False) -> bool:
-        del instance_name, conversation_id, immediate
-        return False
-
-    def suspend(self, instance_name: str, conversation_id: str) -> bool:
-        del instance_name, conversation_id
         return False
 
 
