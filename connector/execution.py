@@ -10,15 +10,16 @@ import structlog
 
 from connector import phrases
 from connector.ending import Ending
-from connector.messages import Place
 from connector.names import mentioned_in
 from connector.outbound.content import Content
+from connector.outbound.scheduler import Turn
 from connector.protocols import Changes, LeaseLost, Refused, RunFailed, Steer
 from connector.view import View
 
 if TYPE_CHECKING:
     from connector.desk import Workplace
     from connector.inbox import Inbound, Inbox
+    from connector.messages import Place
     from connector.protocols import Lease
     from connector.run_record import RunRecord
 
@@ -147,9 +148,10 @@ class Execution:
         self.cut()
         message = self.first.message
         if not message.direct:
-            elsewhere = Place(message.team, message.user, None)
-            text = Content(phrases.closed(message.channel, error))
-            self._desk.spawn(self._desk.wire.post(elsewhere, text, f"{self.record.id}:closed"))
+            # There is no looking it up in a channel that nobody has opened: told twice is better than not at all.
+            text = Content(phrases.closed(message.channel, error)).arguments()
+            arguments = {"channel": message.user, **text, "unfurl_links": False, "unfurl_media": False}
+            self._desk.spawn(self._desk.wire.call("chat.postMessage", arguments, Turn(run=self.place.conversation_id)))
 
     async def go(self) -> None:
         """Run to the end, telling the thread how it ended; where the process is to end, as far as that.

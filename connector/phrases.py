@@ -33,8 +33,10 @@ _CLOSED = {
     "channel_not_found": "I am not in that channel. Invite me, then write again.",
     "cannot_reply_to_message": "that message takes no replies. Write to me in a new one.",
     "restricted_action_thread_locked": "the thread is locked. Write to me in a new one.",
+    "thread_locked": "the thread is locked. Write to me in a new one.",
 }
 
+DONE = "Done."
 NO_ANSWER = "I finished without anything to say."
 NOTHING_RUNS = "Nothing is running here."
 NO_TEXT = "Yes? Write what I can do for you."

@@ -13,7 +13,7 @@ from connector.activity import Activity
 from connector.best_effort import best_effort
 from connector.outbound.content import Content
 from connector.outbound.errors import SlackCallFailed, Verdict
-from connector.outbound.scheduler import NotNeeded, Turn, Urgency
+from connector.outbound.scheduler import Need, NotNeeded, Turn, Urgency
 from connector.protocols import LeaseLost
 from connector.status_blocks import plain_status, status_content, until_next_step
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
+# Where edits are forbidden, it is posted anew so often; then it is left as it is.
+_REPLACEMENTS = 2
 # Between the id of its run, which begins the key of a status message, and the ts of the one that it stands in for.
 STATUS_KEY = ":status"
 STATUS_SPACING_S = 2.0
@@ -45,6 +47,20 @@ class Keeper(Protocol):
         ...
 
 
+async def take_away(wire: Wire, channel: str, ts: str) -> None:
+    """Delete a status message; where Slack does not let us, have it say that it is over.
+
+    Raises:
+        SlackCallFailed: Slack did not do it.
+    """
+    try:
+        await wire.delete(channel, ts)
+    except SlackCallFailed as e:
+        if e.error != "cant_delete_message":
+            raise
+        await wire.update(channel, ts, lambda: Content(phrases.DONE), Turn())
+
+
 class Status:
     """What people see of a run while it goes on. One that Slack has lost, or does not let us edit, is posted anew."""
 
@@ -58,7 +74,8 @@ class Status:
         self._record = record
         self._keeper = keeper
         self._place = record.first.message.place
-        self._turn = Turn(Urgency.STATUS, self._place.conversation_id, lambda: not self._is_over)
+        self._need = Need()
+        self._turn = Turn(Urgency.STATUS, self._place.conversation_id, self._need)
         self._goes_on = lease.claim.run is not None and lease.claim.run.get("id") == record.id
         self._activity = Activity()
         self._began = asyncio.get_running_loop().time()
@@ -67,7 +84,8 @@ class Status:
         self._all = [record.status_ts] if record.status_ts else []
         self._lost: set[str] = set()
         self._changed, self._at_work = asyncio.Event(), asyncio.Event()
-        self._is_over = self._is_plain = False
+        self._is_plain = False
+        self._replacements = 0
         self._tasks: asyncio.TaskGroup | None = None
         self._opening: asyncio.Task[None] | None = None
         self._updating: asyncio.Task[None] | None = None
@@ -101,7 +119,7 @@ class Status:
 
     async def end(self) -> None:
         """Change nothing any more; what is on its way is waited for."""
-        self._is_over = True
+        self._need.forget()
         self._at_work.set()
         self._changed.set()
         if self._updating is not None:
@@ -139,8 +157,7 @@ class Status:
             await self._keep(self._ts)
 
     async def _posted(self, key: str) -> str:
-        if self._is_over:
-            raise NotNeeded
+        self._need.check()
         try:
             return await self._send(key)
         except SlackCallFailed as e:
@@ -204,6 +221,8 @@ class Status:
                     self._give_up(e)
                 case _:
                     log.warning("slack.call_failed", error=str(e))
+                    if e.is_passing:
+                        self._shown = None
         except NotNeeded:
             pass
         except LeaseLost:
@@ -215,13 +234,21 @@ class Status:
         """Post the status anew, and take the lost one away if it is there."""
         log.info("status.lost", conversation=self._place.conversation_id, error=str(failed))
         self._ts = None
+        is_there = failed.error != "message_not_found"
+        self._replacements += is_there
+        if self._replacements > _REPLACEMENTS:
+            return
         if self._tasks is not None:
             self._opening = self._tasks.create_task(self._post(f"{self._record.id}{STATUS_KEY}:{lost}"))
         await self._opened()
-        if failed.error == "message_not_found":
-            self._lost.add(lost)
-        else:
+        if is_there:
             await best_effort(self._wire.delete(self._place.channel, lost))
+        else:
+            self._lost.add(lost)
+
+    @property
+    def _is_over(self) -> bool:
+        return self._need.is_over
 
     @property
     def _elapsed_s(self) -> float:

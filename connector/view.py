@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 
 from connector.aftermath import Traces
 from connector.best_effort import best_effort
-from connector.outbound.files import summary_of
+from connector.outbound.answers import posts_of
 from connector.outbound.links import escape
-from connector.outbound.markdown import markdown_to_slack
-from connector.outbound.native import ACTIVE, PROCESSING, SUSPENDED, title_of
+from connector.outbound.native import PROCESSING, SUSPENDED, title_of
 from connector.outbound.outbox import Outbox
-from connector.outbound.pieces import pieces
 from connector.status import STATUS_KEY, Status
 
 if TYPE_CHECKING:
@@ -27,9 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["STATUS_KEY", "View", "best_effort"]
 
-# A longer answer becomes a file: it would fill several screens, and Slack takes about one message a second, so that
-# whoever writes meanwhile stands between its parts.
-_MOST_MESSAGES = 5
+# How long a run may wait at its end for a mark that Slack has not answered yet.
+_MARKED_WITHIN_S = 2.0
 
 
 class View:
@@ -63,11 +60,9 @@ class View:
 
     def say(self, part: str, markdown: str) -> bool:
         """Post a text of the agent under its persona, after those before it; whether there was anything to see."""
-        texts = tuple(pieces(markdown_to_slack(markdown)))
-        if len(texts) > _MOST_MESSAGES:
-            self._outbox.add(part, summary_of(markdown), by_agent=True, file=markdown)
-        elif texts:
-            self._outbox.add(part, texts, by_agent=True)
+        texts, file = posts_of(markdown)
+        if texts:
+            self._outbox.add(part, texts, by_agent=True, file=file)
         return bool(texts)
 
     def notice(self, part: str, text: str) -> None:
@@ -86,7 +81,8 @@ class View:
     def traces(self) -> Traces:
         """What is to be taken away when the run is over."""
         first = self._record.first.message
-        return Traces(first.channel, first.ts, self._status.standing, self._is_marked)
+        thread = self._place.team, self._place.thread_ts or ""
+        return Traces(first.channel, first.ts, self._status.standing, self._is_marked, *thread)
 
     @asynccontextmanager
     async def shown(self) -> AsyncIterator[None]:
@@ -95,7 +91,7 @@ class View:
         Where the body fails or is cancelled, the run is not over.
         """
         async with asyncio.TaskGroup() as tasks:
-            hourglass = tasks.create_task(self._mark())
+            hourglass = self._desk.spawn(self._mark())
             self._status.begin(tasks)
             posts = tasks.create_task(self._outbox.work())
             self._desk.native.show(self._place, PROCESSING, self._title)
@@ -104,10 +100,10 @@ class View:
             posts.cancel()
             await self._status.end()
             self._desk.forgo_working(self._record.first.message)
-            await asyncio.wait((hourglass,))
+            await asyncio.wait((hourglass,), timeout=_MARKED_WITHIN_S)
             await self._lease.confirm()
-            self._desk.native.show(self._place, SUSPENDED if self._is_suspended else ACTIVE)
             if self._is_suspended:
+                self._desk.native.show(self._place, SUSPENDED)
                 await self._status.pause()
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
 LIMITED = "ratelimited"
 NO_ANSWER = "no_answer"
 _SERVER_ERROR = 500
+_LONGEST_WAIT_S = 600.0
 
 
 class Verdict(Enum):
@@ -76,6 +78,8 @@ _VERDICTS = {
     ),
 }
 _BY_WORD = {word: verdict for verdict, words in _VERDICTS.items() for word in words}
+# Who may not even post is of no use in a workspace.
+_OF_A_POST = {"missing_scope": Verdict.WORKSPACE_CLOSED, "thread_locked": Verdict.CONVERSATION_CLOSED}
 
 
 class SlackCallFailed(Exception):  # noqa: N818 - says what happened, as its siblings do
@@ -85,20 +89,25 @@ class SlackCallFailed(Exception):  # noqa: N818 - says what happened, as its sib
         method: what was called.
         error: Slack's own word for why; `no_answer` where Slack did not answer, or something else did in its place.
         retry_after_s: how long Slack asks us to wait.
+        needed: the scope that is missing; blank where none is, or Slack does not say which.
     """
 
-    def __init__(self, method: str, error: str, retry_after_s: float | None = None) -> None:
-        super().__init__(f"{method}: {error}")
+    def __init__(self, method: str, error: str, retry_after_s: float | None = None, needed: str = "") -> None:
+        super().__init__(f"{method}: {error} ({needed})" if needed else f"{method}: {error}")
         self.method = method
         self.error = error
         self.retry_after_s = retry_after_s
+        self.needed = needed
 
     @property
     def verdict(self) -> Verdict:
-        """What it says about trying on. Who may not even post is of no use in a workspace."""
-        if self.error == "missing_scope" and self.method == "chat.postMessage":
-            return Verdict.WORKSPACE_CLOSED
-        return _BY_WORD.get(self.error, Verdict.REFUSED)
+        """What it says about trying on: some words say more of one method than of the others."""
+        verdict = _BY_WORD.get(self.error, Verdict.REFUSED)
+        if self.method == "chat.postMessage":
+            return _OF_A_POST.get(self.error, verdict)
+        # Who may not share a file may write all the same.
+        is_about_files = verdict is Verdict.CONVERSATION_CLOSED and self.method.startswith("files.")
+        return Verdict.UNAVAILABLE if is_about_files else verdict
 
     @property
     def is_passing(self) -> bool:
@@ -115,12 +124,14 @@ def failure(method: str, error: SlackApiError) -> SlackCallFailed:
         return SlackCallFailed(method, NO_ANSWER)
     word = str(data.get("error") or NO_ANSWER)
     if word != LIMITED:
-        return SlackCallFailed(method, word)
+        return SlackCallFailed(method, word, needed=str(data.get("needed") or ""))
     return SlackCallFailed(method, word, _seconds(response.headers.get("Retry-After")))
 
 
 def _seconds(header: str | None) -> float | None:
+    """What a header says, if that is a time to wait; nobody waits for hours because of one."""
     try:
-        return float(header) if header is not None else None
+        wait_s = float(header) if header is not None else math.nan
     except ValueError:
         return None
+    return min(wait_s, _LONGEST_WAIT_S) if math.isfinite(wait_s) and wait_s >= 0 else None

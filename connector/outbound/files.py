@@ -3,46 +3,65 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from hashlib import sha256
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from markdown_it import MarkdownIt
 
 from connector.lines import one_line
+from connector.outbound.errors import SlackCallFailed
 from connector.outbound.inline import words
-from connector.outbound.links import escape
+from connector.outbound.links import LONGEST, escape, whole
 from connector.outbound.markdown import markdown_to_slack
 from connector.outbound.pieces import pieces
 from connector.outbound.scheduler import Turn
 from connector.outbound.wire import Sending
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from markdown_it.token import Token
 
     from connector.messages import Place
     from connector.outbound.wire import Wire
 
     Confirm = Callable[[], Awaitable[None]]
 
+# Slack's word for it.
+NO_THREAD = "thread_not_found"
 _GET_URL, _COMPLETE, _DELETE = "files.getUploadURLExternal", "files.completeUploadExternal", "files.delete"
-_BEGINNING_CHARS = 1200
+# More than a link takes, so that none is cut.
+_BEGINNING_CHARS = LONGEST + 100
+# So much of an answer is looked at for its beginning, and for the names of its parts.
+_CONVERTED_CHARS = 2 * _BEGINNING_CHARS
+_OUTLINED_CHARS = 100_000
+_TITLED_CHARS = 10_000
 _HEADINGS = 20
 _HEADING_CHARS = 100
+_PARSED_CHARS = 1000
 _KEY_CHARS = 12
 _parser = MarkdownIt("commonmark", {"html": False})
+# Of long texts only the blocks are looked at: what stands in them takes most of the time.
+_outliner = MarkdownIt("commonmark", {"html": False})
+_outliner.core.ruler.disable("inline")
 
 
 def summary_of(markdown: str) -> tuple[str, ...]:
     """What stands in the thread in a long answer's place: its beginning, the names of its parts, where the rest is."""
-    end = _end_of_beginning(markdown)
+    tokens = _outliner.parse(markdown[:_OUTLINED_CHARS])
+    end = _end_of_beginning(markdown, tokens)
     beginning = "\n".join(markdown.splitlines()[:end])
-    first, *more = pieces(markdown_to_slack(beginning), _BEGINNING_CHARS) or [""]
-    headings = [f"• {escape(one_line(each, _HEADING_CHARS))}" for each in _headings(markdown, end)]
+    first, *more = pieces(markdown_to_slack(beginning[:_CONVERTED_CHARS]), _BEGINNING_CHARS) or [""]
+    is_cut = bool(more) or len(beginning) > _CONVERTED_CHARS
+    headings = _headings(tokens, end)
+    outline = [f"• {escape(_plain(each))}" for each in headings[:_HEADINGS]]
     if len(headings) > _HEADINGS:
-        headings = [*headings[:_HEADINGS], f"… and {len(headings) - _HEADINGS} more"]
+        outline.append(f"… and {len(headings) - _HEADINGS} more")
     length = f"{len(markdown.split()):,} words"
     where = f"📎 The whole answer ({length}) is in the file in this thread: it is too long for messages."
-    parts = (f"{first} …" if more else first, "\n".join(headings), where)
+    parts = (f"{first} …" if is_cut else first, "\n".join(outline), where)
     return tuple(pieces("\n\n".join(part for part in parts if part)))
 
 
@@ -59,8 +78,9 @@ async def share(  # noqa: PLR0913 - what sharing consists of
     One that is `in_doubt` may be there already: it is looked for, by its name. `confirm` as in `Wire.post`.
 
     Raises:
-        SlackCallFailed: Slack did not take it.
+        SlackCallFailed: Slack did not take it, or the thread is gone.
     """
+    content = whole(content)
     name = file_name(key)
 
     async def look() -> dict[str, Any] | None:
@@ -68,6 +88,7 @@ async def share(  # noqa: PLR0913 - what sharing consists of
 
     if in_doubt and await look() is not None:
         return
+    await _need_thread(wire, place, name)
     turn = Turn(run=place.conversation_id)
     data = content.encode()
     begun = await wire.call(_GET_URL, {"filename": name, "length": len(data)}, turn)
@@ -77,11 +98,25 @@ async def share(  # noqa: PLR0913 - what sharing consists of
     if place.thread_ts is not None:
         arguments["thread_ts"] = place.thread_ts
     await wire.call(_COMPLETE, arguments, turn, once=Sending(look, confirm=confirm))
+    await _need_thread(wire, place, name)
     try:
         await confirm()
     except Exception:
         await _take_back(wire, place, name, begun["file_id"])
         raise
+
+
+async def _need_thread(wire: Wire, place: Place, name: str) -> None:
+    """Where the thread's root is gone, Slack shares in the channel instead: nothing of it stays there.
+
+    Raises:
+        SlackCallFailed: it is gone.
+    """
+    if place.thread_ts is None or await wire.message(place.channel, place.thread_ts) is not None:
+        return
+    for file in await _shared(wire, replace(place, thread_ts=None), name):
+        await _delete(wire, file["id"])
+    raise SlackCallFailed(_COMPLETE, NO_THREAD)
 
 
 async def _shared(wire: Wire, place: Place, name: str) -> list[dict[str, Any]]:
@@ -97,28 +132,31 @@ async def _shared(wire: Wire, place: Place, name: str) -> list[dict[str, Any]]:
 async def _take_back(wire: Wire, place: Place, name: str, file_id: str) -> None:
     """Delete a file if there is another one with its name."""
     if any(file["id"] != file_id for file in await _shared(wire, place, name)):
-        await wire.call(_DELETE, {"file": file_id}, Turn(), done=("file_not_found", "file_deleted"))
+        await _delete(wire, file_id)
 
 
-def _end_of_beginning(markdown: str) -> int:
+async def _delete(wire: Wire, file_id: str) -> None:
+    await wire.call(_DELETE, {"file": file_id}, Turn(), done=("file_not_found", "file_deleted"))
+
+
+def _end_of_beginning(markdown: str, tokens: Sequence[Token]) -> int:
     """The line after the first paragraphs, up to the first heading under them."""
-    lines = markdown.splitlines()
+    ends = list(accumulate(map(len, markdown.splitlines()), initial=0))
     end = 0
-    for token in _parser.parse(markdown):
+    for token in tokens:
         if token.level or token.map is None:
             continue
         is_next_part = token.type == "heading_open" and end > 0
-        if is_next_part or sum(map(len, lines[:end])) > _BEGINNING_CHARS:
+        if is_next_part or ends[min(end, len(ends) - 1)] > _BEGINNING_CHARS:
             break
         end = token.map[1]
     return end
 
 
-def _headings(markdown: str, after: int = 0) -> list[str]:
+def _headings(tokens: Sequence[Token], after: int = 0) -> list[str]:
     """What the parts from this line on are called, and their parts, but not the parts of those."""
-    tokens = _parser.parse(markdown)
     found = [
-        (token.tag, words(tokens[place + 1].children or ()))
+        (token.tag, tokens[place + 1].content)
         for place, token in enumerate(tokens)
         if token.type == "heading_open" and token.map is not None and token.map[0] >= after
     ]
@@ -126,6 +164,13 @@ def _headings(markdown: str, after: int = 0) -> list[str]:
     return [text for tag, text in found if tag in ranks[:2] and text.strip()]
 
 
+def _plain(heading: str) -> str:
+    """A heading's words, without their markup, on one line."""
+    (line,) = _parser.parseInline(heading[:_PARSED_CHARS])
+    return one_line(words(line.children or ()), _HEADING_CHARS)
+
+
 def _title(markdown: str) -> str:
     """What the file is called for people."""
-    return one_line(next(iter(_headings(markdown)), "The whole answer"), _HEADING_CHARS)
+    headings = _headings(_outliner.parse(markdown[:_TITLED_CHARS]))
+    return (_plain(headings[0]) if headings else "") or "The whole answer"

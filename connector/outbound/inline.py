@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -20,7 +19,6 @@ _CODE = "`"
 _MARKS = {"strong": BOLD, "em": "_", "s": "~"}
 _BEFORE_A_MARK = frozenset("([{\"'-,.:!?=/—")
 _AFTER_A_MARK = frozenset(")]}\"'-,.:;!?=/—…")
-_SPACED = re.compile(r"(\s*)(.*?)(\s*)", re.DOTALL)
 # Slack has no way to write a backtick into code: one that looks like it stands there.
 _LIKE_A_BACKTICK = "\u02cb"
 
@@ -115,7 +113,8 @@ class _Line:
     _has_closed: bool = False
 
     def add(self, text: str, marks: Marks) -> None:
-        before, core, after = _SPACED.fullmatch(text).groups()  # type: ignore[union-attr]  # it matches anything
+        core = text.strip()
+        before, _, after = text.partition(core) if core else (text, "", "")
         self._space += before
         if core:
             self._change(marks)

@@ -4,20 +4,41 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from urllib.parse import unquote
 
 # A link may not be cut: one that is longer than this is written as text.
 LONGEST = 1400
 _LIVE = ("https://", "http://", "mailto:")
 _TELLS_NOTHING = ("#", "data:")
 _HOST = re.compile(r"(?:[\w-]+\.)+(?:[^\W\d_]{2,}|xn--[\w-]+)|\d+(?:\.\d+){3}")
+_PLAIN_HOST = re.compile(r"[\w.-]+")
 _BETWEEN_WORDS = re.compile(r"[\s()\[\]{}<>\"'|,;]+")
+_AFTER_AUTHORITY = re.compile(r"[/?#\\]")
+_PORT = re.compile(r":\d*\Z")
+# Browsers take it for a dot.
+_DOT = "\u3002"
 _ADDRESS = re.compile(r"https?://[^\s<>|`\"\x00-\x1f]+", re.IGNORECASE)
 _AFTER_ADDRESS = ".,;:!?'*_~"
+_BRACKETS = {")": "(", "]": "["}
 _PERCENT = str.maketrans({"|": "%7C", "<": "%3C", ">": "%3E", "`": "%60"})
 
 
+def whole(text: str) -> str:
+    """A text that can be sent: what is half a character, as no encoding has it, is replaced."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
 def escape(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return whole(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def is_live(href: str) -> bool:
+    """Whether it is an address that people can be sent to."""
+    return href.lower().startswith(_LIVE)
 
 
 def link(href: str, label: str) -> str:
@@ -26,7 +47,7 @@ def link(href: str, label: str) -> str:
     Where the label looks like an address that is not the target's, people see the target too.
     """
     shown = " ".join(label.split())
-    if not href.lower().startswith(_LIVE):
+    if not is_live(href):
         tells = bool(href) and href != shown and not href.startswith(_TELLS_NOTHING)
         return escape(f"{shown} ({href})".lstrip() if tells else shown)
     target, words = escape(href.translate(_PERCENT)), escape(shown)
@@ -43,38 +64,64 @@ def with_links(text: str) -> str:
     at = 0
     for found in _ADDRESS.finditer(text):
         address = _without_ending(found[0])
-        if len(address) <= LONGEST:
-            out += [escape(text[at : found.start()]), f"<{escape(address)}>"]
+        target = escape(address)
+        if len(target) <= LONGEST:
+            out += [escape(text[at : found.start()]), f"<{target}>"]
             at = found.start() + len(address)
     return "".join([*out, escape(text[at:])])
 
 
 def _without_ending(address: str) -> str:
     """An address without the punctuation of the sentence that it stands in."""
-    while address:
-        shorter = address.rstrip(_AFTER_ADDRESS)
-        if shorter.endswith(")") and shorter.count(")") > shorter.count("("):
-            shorter = shorter[:-1]
-        if shorter.endswith("]") and shorter.count("]") > shorter.count("["):
-            shorter = shorter[:-1]
-        if shorter == address:
-            break
-        address = shorter
-    return address
+    surplus = {closing: address.count(closing) - address.count(opening) for closing, opening in _BRACKETS.items()}
+    end = len(address)
+    while end and ((last := address[end - 1]) in _AFTER_ADDRESS or surplus.get(last, 0) > 0):
+        if last in surplus:
+            surplus[last] -= 1
+        end -= 1
+    return address[:end]
 
 
 def _misleads(label: str, href: str) -> bool:
-    """Whether a label names a host that the link does not lead to."""
-    # What looks like a dot is one, and what cannot be seen is not there.
-    shown = "".join(c for c in unicodedata.normalize("NFKC", label) if c.isprintable())
-    named = [host for word in _BETWEEN_WORDS.split(shown) for host in _hosts(word)]
-    return shown != href.removeprefix("mailto:") and not set(named) <= set(_hosts(href)[-1:])
+    """Whether a label names a host, or somebody's mail address, that the link does not lead to."""
+    shown = "".join(c for c in _as_read(label) if c.isprintable())
+    if shown == href.removeprefix("mailto:"):
+        return False
+    words = [word.removeprefix("mailto:") for word in _BETWEEN_WORDS.split(shown)]
+    hosts = {host for word in words for host in _hosts(word)}
+    if not href.lower().startswith("mailto:"):
+        return bool(hosts) and hosts != {_target(href)}
+    address = href[len("mailto:") :].lower()
+    mailboxes = {word.lower() for word in words if "@" in word.strip("@")}
+    return not mailboxes <= {address} or (bool(hosts) and hosts != {_mail_host(address)})
+
+
+def _as_read(text: str) -> str:
+    """What looks like a dot, or another plain letter, is one."""
+    return unicodedata.normalize("NFKC", text).replace(_DOT, ".")
 
 
 def _hosts(word: str) -> list[str]:
-    """The hosts in a word that may be an address. The last one counts; those before an @ may be there to mislead."""
-    address = word.removeprefix("mailto:")
-    authority = re.split(r"[/?#\\]", address.split("://", 1)[-1].lstrip("/"), maxsplit=1)[0]
-    whole = "://" in address
-    found = [match[0] if (match := _HOST.search(part)) else part * whole for part in authority.split("@")]
-    return [host.lower().removeprefix("www.") for host in found if host]
+    """All that a word names, if it may be an address: those before an @ may be there to mislead."""
+    authority = _AFTER_AUTHORITY.split(word.split("://", 1)[-1].lstrip("/"), maxsplit=1)[0]
+    is_whole = "://" in word
+    parts = [_PORT.sub("", part) for part in authority.split("@")]
+    found = [host for part in parts for host in _HOST.findall(part) or [part * is_whole]]
+    return [_plain(host) for host in found if host]
+
+
+def _target(href: str) -> str:
+    """The host that a web address leads to; blank where browsers may disagree on it."""
+    authority = _AFTER_AUTHORITY.split(href.split("://", 1)[1].lstrip("/\\"), maxsplit=1)[0]
+    host = _as_read(unquote(_PORT.sub("", authority.rpartition("@")[2])))
+    return _plain(host) if _PLAIN_HOST.fullmatch(host) else ""
+
+
+def _mail_host(address: str) -> str:
+    """The host of one mail address; blank where there is more, as who gets a copy."""
+    host = _as_read(unquote(address)).partition("@")[2]
+    return _plain(host) if _PLAIN_HOST.fullmatch(host) else ""
+
+
+def _plain(host: str) -> str:
+    return host.lower().removeprefix("www.").rstrip(".")

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from markdown_it import MarkdownIt
 
+from connector.outbound.definitions import DEFINITION, definition, without_used_definitions
 from connector.outbound.inline import BOLD, NO_SPACE, inline
-from connector.outbound.links import escape
-from connector.outbound.tables import table
+from connector.outbound.links import escape, whole
+from connector.outbound.tables import table, whole_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,7 +28,13 @@ _DONE = {" ": "☐", "x": "☑", "X": "☑"}
 _WOULD_QUOTE = re.compile(r"^&gt;", re.MULTILINE)
 # What is nested deeper than this the parser would leave out; it counts a list twice.
 _DEEPEST = 60
-_parser = MarkdownIt("commonmark", {"html": False, "maxNesting": _DEEPEST}).enable(["strikethrough", "table"])
+# The parser goes on to the end of a paragraph for each bracket that is not closed there.
+_MOST_OPEN_BRACKETS = 500
+_BRACKETS = re.compile(r"\\.|\[|\]|\n[ \t]*\n", re.DOTALL)
+_parser = MarkdownIt(
+    "commonmark", {"html": False, "maxNesting": _DEEPEST, "inline_definitions": True, "store_labels": True}
+).enable(["strikethrough", "table"])
+_parser.block.ruler.at("table", whole_table, {"alt": ["paragraph", "reference"]})
 
 
 def markdown_to_slack(markdown: str) -> str:
@@ -36,13 +43,29 @@ def markdown_to_slack(markdown: str) -> str:
     Everything that Slack would act on is escaped: no text of a model can mention anyone or call a channel. What is
     nested deeper than anyone reads is shown as it was written.
     """
+    markdown = whole(markdown)
     try:
-        tokens = _parser.parse(markdown)
-        if all(token.level < _DEEPEST - 1 for token in tokens):
-            return _joined(_blocks(tokens, _Place())).strip()
+        tokens = _parser.parse(markdown) if _open_brackets(markdown) <= _MOST_OPEN_BRACKETS else None
+        if tokens is not None and all(token.level < _DEEPEST - 1 for token in tokens):
+            return _joined(_blocks(without_used_definitions(tokens), _Place())).strip()
     except RecursionError:
         pass
     return _WOULD_QUOTE.sub(f"{NO_SPACE}&gt;", _without_fences(escape(markdown))).strip()
+
+
+def _open_brackets(markdown: str) -> int:
+    """The most brackets that are open at the end of a paragraph."""
+    most = now = 0
+    for found in _BRACKETS.finditer(markdown):
+        match found[0][0]:
+            case "[":
+                now += 1
+                most = max(most, now)
+            case "]":
+                now = max(now - 1, 0)
+            case "\n":
+                now = 0
+    return most
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +105,13 @@ def _gap(block: _Block) -> str:
 def _blocks(tokens: Sequence[Token], place: _Place) -> list[_Block]:
     """The blocks on this level."""
     out: list[_Block] = []
+    before = ""
     for token, inside in _spans(tokens):
-        out += _block(token, inside, place)
+        blocks = _block(token, inside, place)
+        if token.type == before == DEFINITION:
+            blocks = [replace(block, follows=True) for block in blocks]
+        out += blocks
+        before = token.type
     return [block for block in out if block.text]
 
 
@@ -113,6 +141,8 @@ def _block(token: Token, inside: Sequence[Token], place: _Place) -> list[_Block]
         case "table_open":
             text, is_code = table(inside)
             return [_code(text) if is_code else _Block(_without_fences(text))]
+        case "definition":
+            return [_Block(_without_fences(definition(token)))]
         case "hr":
             return [_Block(_RULE)]
         case "inline":

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from connector.outbound.scheduler import NotNeeded, Turn
+from connector.outbound.scheduler import Need, NotNeeded, Turn
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -24,11 +24,10 @@ class Mark(NamedTuple):
 
 @dataclass(slots=True)
 class _Putting:
-    """A mark on its way. Once it `is_sent` it may be there, whatever we hear of it; until then `patience` can end."""
+    """A mark on its way. Once it `is_sent` it may be there, whatever we hear of it."""
 
-    patience: asyncio.Timeout
+    need: Need = field(default_factory=Need)
     is_sent: bool = False
-    is_wanted: bool = True
     is_done: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -45,23 +44,17 @@ class Marks:
         Raises:
             SlackCallFailed: Slack did not take it.
         """
-        putting = self._putting[mark] = _Putting(asyncio.timeout(None))
+        putting = self._putting[mark] = _Putting()
 
         async def send() -> None:
             if confirm is not None:
                 await confirm()
-            if not putting.is_wanted:
-                raise NotNeeded
+            putting.need.check()
             putting.is_sent = True
 
         try:
-            async with putting.patience:
-                await self._wire.react(*mark, Turn(run=run, is_needed=lambda: putting.is_wanted), send)
+            await self._wire.react(*mark, Turn(run=run, need=putting.need), send)
         except NotNeeded:
-            return putting.is_sent
-        except TimeoutError:
-            if not putting.patience.expired():
-                raise
             return putting.is_sent
         finally:
             putting.is_done.set()
@@ -74,9 +67,7 @@ class Marks:
         putting = self._putting.get(mark)
         if putting is None:
             return False
-        if putting.is_wanted and not putting.is_sent:
-            putting.patience.reschedule(0)
-        putting.is_wanted = False
+        putting.need.forget()
         return not putting.is_sent
 
     async def take(self, mark: Mark) -> None:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from connector.outbound.errors import SlackCallFailed, Verdict
+from connector.outbound.errors import SlackCallFailed
 from connector.outbound.scheduler import Turn, Urgency
 
 if TYPE_CHECKING:
     from asyncio import Task
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from connector.messages import Place
     from connector.outbound.wire import Wire
@@ -23,6 +23,8 @@ log = structlog.get_logger(__name__)
 
 PROCESSING, SUSPENDED, ACTIVE = "processing", "suspended", "active"
 _SET, _RENAME = "agents.sessions.setStatus", "agents.sessions.rename"
+# What one thread is refused may be given to another; these are about the workspace.
+_NOWHERE = frozenset({"feature_disabled", "missing_scope", "not_allowed_token_type", "unknown_method"})
 _TITLE_CHARS = 60
 _CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _ADDRESS = re.compile(r"\(?https?://(\S+?)[/?#)]\S*|https?://")
@@ -30,7 +32,7 @@ _MARKUP = re.compile(r"(?<!\w)[*_~`>#]+(?=\w)|(?<=\w)[*_~`]+(?!\w)|^[\s>#*-]+", 
 
 
 class NativeSessions:
-    """Tells Slack of each thread whether its agent is at work. Nothing waits for it, and the latest wins.
+    """Tells Slack of each thread whether its agent is at work. The latest wins, and is told however long Slack is away.
 
     What a workspace has not got, or does not let us do, is noted once, and not asked for again.
     """
@@ -40,21 +42,24 @@ class NativeSessions:
         self._wire = wire
         self._spawn = spawn
         self._wanted: dict[Place, str] = {}
-        self._titles: dict[Place, str] = {}
+        self._telling: dict[Place, Task[None]] = {}
         self._missing: set[str] = set()
 
-    def show(self, place: Place, status: str, title: str = "") -> None:
-        """Have a thread shown as processing, suspended or active; and under a title, if one is given."""
-        if _SET in self._missing or place.thread_ts is None:
-            return
-        if title:
-            self._titles[place] = title
-        is_on_its_way = place in self._wanted
-        self._wanted[place] = status
-        if not is_on_its_way:
-            self._spawn(self._tell(place))
+    def show(self, place: Place, status: str, title: str = "") -> Task[None] | None:
+        """Have a thread shown as processing, suspended or active; and under a title, if one is given.
 
-    async def _tell(self, place: Place) -> None:
+        Returns what ends once Slack has been told; `None` where there is nothing to tell.
+        """
+        if _SET in self._missing or place.thread_ts is None:
+            return None
+        self._wanted[place] = status
+        if place not in self._telling:
+            self._telling[place] = self._spawn(self._tell(place, title))
+        elif title:
+            self._spawn(self._rename(place, title))
+        return self._telling[place]
+
+    async def _tell(self, place: Place, title: str) -> None:
         """Tell what is wanted of a thread until that is what was told."""
         told = ""
 
@@ -63,32 +68,34 @@ class NativeSessions:
             told = self._wanted[place]
             return {"status": told}
 
-        def title() -> dict[str, str]:
-            return {"title": self._titles[place]}
-
         try:
             while self._wanted[place] != told and _SET not in self._missing:
-                await self._call(_SET, place, status)
-                if place in self._titles and _RENAME not in self._missing:
-                    await self._call(_RENAME, place, title)
-                    del self._titles[place]
-        except SlackCallFailed as e:
-            self._note(e)
+                await self._noted(self._wire.insisting(lambda: self._call(_SET, place, status)))
+                if title and _SET not in self._missing:  # there is a session to be named, and nothing waits for that
+                    self._spawn(self._rename(place, title))
+                    title = ""
         finally:
-            del self._wanted[place]
-            self._titles.pop(place, None)
+            del self._wanted[place], self._telling[place]
+
+    async def _rename(self, place: Place, title: str) -> None:
+        if _RENAME not in self._missing:
+            await self._noted(self._call(_RENAME, place, lambda: {"title": title}))
 
     async def _call(self, method: str, place: Place, arguments: Callable[[], dict[str, str]]) -> None:
         where = {"channel_id": place.channel, "thread_ts": place.thread_ts}
         turn = Turn(Urgency.MARK, place.conversation_id)
         await self._wire.call(method, lambda: {**where, **arguments()}, turn)
 
-    def _note(self, failed: SlackCallFailed) -> None:
-        if failed.verdict is Verdict.UNAVAILABLE:
-            self._missing.add(failed.method)
-            log.info("native.not_available", method=failed.method, error=failed.error)
-        else:
-            log.warning("slack.call_failed", error=str(failed))
+    async def _noted(self, call: Awaitable[None]) -> None:
+        """Await a call; what a workspace has not got is noted."""
+        try:
+            await call
+        except SlackCallFailed as e:
+            if e.error in _NOWHERE:
+                self._missing.add(e.method)
+                log.info("native.not_available", method=e.method, error=e.error)
+            else:
+                log.warning("slack.call_failed", error=str(e))
 
 
 def title_of(prompt: str) -> str:

@@ -11,9 +11,9 @@ import structlog
 
 from connector import phrases
 from connector.outbound import files
+from connector.outbound.answers import messages_of
 from connector.outbound.content import Content
 from connector.outbound.errors import SlackCallFailed, Verdict
-from connector.outbound.markdown import markdown_to_slack
 from connector.outbound.pieces import pieces
 from connector.protocols import Changes, LeaseLost
 
@@ -63,9 +63,9 @@ class _Post:
         post = {"number": self.number, "texts": self.texts, "by_agent": self.by_agent}
         return {**post, "file": self.file} if self.file else post
 
-    def without_file(self) -> Self:
+    async def without_file(self) -> Self:
         """The same as messages alone, where Slack does not take the file."""
-        return replace(self, texts=tuple(pieces(markdown_to_slack(self.file))), file="")
+        return replace(self, texts=await asyncio.to_thread(messages_of, self.file), file="")
 
     @classmethod
     def read(cls, part: str, data: Mapping[str, Any]) -> Self:
@@ -137,28 +137,36 @@ class Outbox:
             return post
         key, confirm = f"{self._run_id}:{post.part}", self._lease.confirm
         share = partial(files.share, self._wire, self._place, key, post.file, confirm=confirm)
-        if await self._refused(post, share) is None or self._is_closed:
+        failed = await self._refused(post, share)
+        if failed is None or self._is_closed:
             return post
+        if failed.error == files.NO_THREAD:
+            return replace(post, texts=(), file="")
         # Written down before anything of it is posted: whoever goes on with it goes on with the messages.
-        post = post.without_file()
+        post = await post.without_file()
         await self._lease.write(Changes(posts={post.part: post.written()}))
         return post
 
     async def _post(self, post: _Post) -> None:
-        """Post each of its messages; where Slack does not take one, say so instead."""
+        """Post each of its messages; where Slack does not take one, say so, once, so that nobody waits for nothing."""
+        refused = None
         for number, text in enumerate(post.texts):
             key = f"{self._run_id}:{post.part}:{number}"
             failed = await self._refused(post, self._sending(text, key, self._as(post)))
-            if failed is not None:
-                await self._post_instead(post, text, key, failed)
+            if failed is not None and failed.verdict is Verdict.TOO_MUCH:
+                failed = await self._post_in_short(post, text, key)
+            refused = refused or failed
+        if refused is not None and refused.error != files.NO_THREAD:
+            key = f"{self._run_id}:{post.part}:refused"
+            await self._refused(post, self._sending(phrases.not_posted(refused.error), key, None))
 
-    async def _post_instead(self, post: _Post, text: str, key: str, failed: SlackCallFailed) -> None:
-        """Shorter pieces of a text that Slack calls too long; else a sentence, so that nobody waits for nothing."""
-        too_long = failed.verdict is Verdict.TOO_MUCH
-        texts = pieces(text, _SHORT_CHARS) if too_long else [phrases.not_posted(failed.error)]
-        for number, piece in enumerate(texts):
-            persona = self._as(post) if too_long else None
-            await self._refused(post, self._sending(piece, f"{key}.{number}", persona))
+    async def _post_in_short(self, post: _Post, text: str, key: str) -> SlackCallFailed | None:
+        """Post a text in shorter pieces, of which none has any blocks; why Slack did not take all, if it did not."""
+        refused = None
+        for number, piece in enumerate(pieces(text, _SHORT_CHARS)):
+            failed = await self._refused(post, self._sending(piece, f"{key}.{number}", self._as(post)))
+            refused = refused or failed
+        return refused
 
     def _sending(self, text: str, key: str, persona: Persona | None) -> Send:
         return partial(self._wire.post, self._place, Content(text), key, persona, confirm=self._lease.confirm)
@@ -184,7 +192,7 @@ class Outbox:
         except LeaseLost:
             raise
         except SlackCallFailed as e:
-            log.exception("answer.not_posted", **where, error=e.error)
+            log.error("answer.not_posted", **where, error=str(e))  # noqa: TRY400 - Slack's word says it all
             return await self._seen(e)
         except Exception:  # a Slack handler's border: the texts after it are posted all the same
             log.exception("answer.not_posted", **where)

@@ -19,6 +19,14 @@ _PARAGRAPH = re.compile(r"\n\n")
 # After paragraphs: where something begins, as an item of a list does with what belongs to it; lines; words.
 _SEPARATIONS = (_PARAGRAPH, re.compile(r"(?<!:)\n(?=[^\s`])"), re.compile(r"\n"), re.compile(r" "))
 
+# Slack takes a mark for one only between words.
+_MARK = re.compile(r"[*_~`]")
+_OPENS, _CLOSES = re.compile(r"(?<![^\W_]).(?=\S)"), re.compile(r"(?<=\S).(?![^\W_])")
+_CODE = "`"
+_SIGNS = re.compile(rf"(?:{_QUOTE})?[*_~`]{{0,4}}")
+# So far is looked for the end of what is bold, or the like.
+_MARKED_CHARS = 20_000
+
 
 def pieces(text: str, limit: int = PIECE_CHARS) -> list[str]:
     """Cut a text into messages of at most `limit` characters (40 or more).
@@ -26,7 +34,7 @@ def pieces(text: str, limit: int = PIECE_CHARS) -> list[str]:
     A cut goes between paragraphs, but not under a heading, else between the items of a list, lines, words, as long as
     the piece gets half full; never through an escaped character, a link or a code block, unless that is longer than a
     piece. A code block is then closed at the cut and opened again after it, with every character of it but the line's
-    end at the cut; anything else is cut wherever the piece is full.
+    end at the cut, and so is what is bold or the like; anything else is cut wherever the piece is full.
     """
     out: list[str] = []
     while len(text) > limit:
@@ -41,14 +49,41 @@ def _first_piece(text: str, room: int) -> tuple[str, str]:
     piece = text[:at]
     if piece.count(FENCE) % 2 == 0:
         rest = text[at + len(separation) :]
-        is_quoted = "\n" not in separation and text.startswith(_QUOTE, text.rfind("\n", 0, at) + 1)
-        return piece, f"{_QUOTE}{rest}" if is_quoted else rest
+        if "\n" in separation:
+            return piece, rest
+        start = text.rfind("\n", 0, at) + 1
+        piece, rest = _marked(piece, rest, _open_marks(text[start : at + _MARKED_CHARS], at - start, room))
+        return piece, f"{_QUOTE}{rest}" if text.startswith(_QUOTE, start) else rest
     rest = text[at + separation[:1].count("\n") :]
     if begun := _BEGINNING.search(piece):  # nothing of the code is in this piece: it begins in the next one
         return piece[: begun.start()], f"{_OPENING}{rest}"
     if ended := _ENDING.match(rest):
         return f"{piece}{_CLOSING}", rest[ended.end() :]
     return f"{piece}{_CLOSING}", f"{_OPENING}{rest}"
+
+
+def _marked(piece: str, rest: str, marks: list[str]) -> tuple[str, str]:
+    """What is marked is closed at the end of a piece and opened again after it, where no fence comes of it."""
+    if not marks:
+        return piece, rest
+    ended = f"{piece.rstrip()}{''.join(reversed(marks))}"
+    begun = f"{''.join(marks)}{rest.lstrip(' ')}"
+    is_fence = ended.count(FENCE) != piece.count(FENCE) or begun.count(FENCE) != rest.count(FENCE)
+    return (piece, rest) if is_fence else (ended, begun)
+
+
+def _open_marks(text: str, at: int, room: int) -> list[str]:
+    """The marks that are open at this place in the line that a text begins with, and are closed in it later on."""
+    line = _masked(text.split("\n", 1)[0], room)
+    open_marks: list[str] = []
+    for found in _MARK.finditer(line, 0, at):
+        mark = found[0]
+        if mark in open_marks and _CLOSES.match(line, found.start()):
+            del open_marks[open_marks.index(mark) :]
+        elif mark not in open_marks and _CODE not in open_marks and _OPENS.match(line, found.start()):
+            open_marks.append(mark)
+    closed = {found[0] for found in _MARK.finditer(line, at) if _CLOSES.match(line, found.start())}
+    return [mark for mark in open_marks if mark in closed]
 
 
 def _cut(text: str, room: int) -> tuple[int, str]:
@@ -69,7 +104,8 @@ def _cut(text: str, room: int) -> tuple[int, str]:
 
 def _lowest(text: str) -> int:
     """The earliest cut: after a sign that is set again it takes more than that, so that every cut comes forward."""
-    return 1 + next((len(sign) for sign in (_OPENING, _QUOTE) if text.startswith(sign)), 0)
+    signs = _SIGNS.match(text)
+    return 1 + max(len(_OPENING) if text.startswith(_OPENING) else 0, signs.end() if signs else 0)
 
 
 def _masked(text: str, room: int) -> str:

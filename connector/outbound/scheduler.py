@@ -8,19 +8,28 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Self
 
+import structlog
+
 from connector.outbound.budget import OwnBudget
 from connector.outbound.limits import limits_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from types import TracebackType
 
     from connector.protocols import Budget, Limit
+
+log = structlog.get_logger(__name__)
 
 # While another process takes what we wait for, we ask again; and nobody sleeps through a clock that was set.
 _LONGEST_WAIT_S = 5.0
 # A wait that was computed may end a moment too early.
 _SLACK_S = 0.001
+# A budget that fails is asked again.
+_ASK_AGAIN_S = 1.0
+# A channel's own limit is over in a second or two; who is to wait longer has met the workspace's.
+_ONE_CHANNEL_S = 5.0
+# Of runs that wait no more, so many are remembered.
+_RUNS_REMEMBERED = 100
 
 
 class NotNeeded(Exception):  # noqa: N818 - a fact about the call
@@ -35,8 +44,36 @@ class Urgency(IntEnum):
     MARK = 2
 
 
-def _always() -> bool:
-    return True
+class Need:
+    """Whether a call is still wanted; one that waits for its turn is let go as soon as it is not."""
+
+    def __init__(self) -> None:
+        self.is_over = False
+        self._waiting: set[asyncio.Future[None]] = set()
+
+    def forget(self) -> None:
+        """Nobody wants it any more."""
+        self.is_over = True
+        for turn in self._waiting:
+            if not turn.done():
+                turn.set_exception(NotNeeded())
+
+    def check(self) -> None:
+        """Raise `NotNeeded` where nobody wants it any more."""
+        if self.is_over:
+            raise NotNeeded
+
+    async def wait(self, turn: asyncio.Future[None]) -> None:
+        """Return when the turn has come.
+
+        Raises:
+            NotNeeded: nobody wants it any more.
+        """
+        self._waiting.add(turn)
+        try:
+            await turn
+        finally:
+            self._waiting.discard(turn)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +82,12 @@ class Turn:
 
     Args:
         run: whose it is; runs take turns.
-        is_needed: asked while it waits; where it says no, the call does not take place.
+        need: once it is over, the call does not take place.
     """
 
     urgency: Urgency = Urgency.ANSWER
     run: str = ""
-    is_needed: Callable[[], bool] = _always
+    need: Need = field(default_factory=Need)
 
 
 @dataclass(order=True, slots=True)
@@ -58,7 +95,6 @@ class _Waiter:
     urgency: Urgency
     round: int
     number: int
-    is_needed: Callable[[], bool] = field(compare=False)
     turn: asyncio.Future[None] = field(compare=False)
 
 
@@ -87,6 +123,8 @@ class Scheduler:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for queue in self._queues.values():
+            queue.close()
 
     async def wait(self, method: str, channel: str, turn: Turn) -> None:
         """Return when the call may be made.
@@ -95,17 +133,27 @@ class Scheduler:
             NotNeeded: it is not wanted any more.
         """
         for bucket, limit in limits_of(method, channel, self._scale).items():
-            await self._queue(bucket, limit).wait(turn)
+            queue = self._queues.get(bucket)
+            if queue is None:
+                queue = self._queues[bucket] = _Queue(f"{self._workspace}:{bucket}", limit, self._budget, self._tasks)
+            try:
+                await queue.wait(turn)
+            finally:
+                if queue.is_idle:
+                    self._queues.pop(bucket, None)
 
     async def pause(self, method: str, channel: str, for_s: float) -> None:
-        """Call this for nobody for so long: Slack has said so."""
-        bucket = next(iter(limits_of(method, channel, self._scale)))
-        await self._budget.pause(f"{self._workspace}:{bucket}", for_s)
+        """Call this for nobody for so long: Slack has said so.
 
-    def _queue(self, bucket: str, limit: Limit) -> _Queue:
-        if bucket not in self._queues:
-            self._queues[bucket] = _Queue(f"{self._workspace}:{bucket}", limit, self._budget, self._tasks)
-        return self._queues[bucket]
+        Slack does not say whether a post has met its channel's limit or the workspace's: where the wait is longer than
+        the former ever is, nothing is posted in any channel.
+        """
+        buckets = list(limits_of(method, channel, self._scale))
+        for bucket in buckets if for_s > _ONE_CHANNEL_S else buckets[:1]:
+            try:
+                await self._budget.pause(f"{self._workspace}:{bucket}", for_s)
+            except Exception:  # a Slack handler's border: Slack says so again
+                log.exception("budget.failed", bucket=bucket)
 
 
 class _Queue:
@@ -117,27 +165,52 @@ class _Queue:
         self._budget = budget
         self._tasks = tasks
         self._waiting: list[_Waiter] = []
-        self._number = self._round = 0
+        self._users = self._number = self._round = 0
         self._rounds: dict[tuple[Urgency, str], int] = {}
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody wants anything of it."""
+        return not self._users
+
+    def close(self) -> None:
+        """Let those go who wait: nobody is called any more."""
+        for waiter in self._waiting:
+            waiter.turn.cancel()
+
     async def wait(self, turn: Turn) -> None:
-        if not self._waiting and not await self._budget.take(self._bucket, self._limit):
-            return
-        self._number += 1
-        who = turn.urgency, turn.run
-        own_round = self._rounds[who] = max(self._round, self._rounds.get(who, 0)) + 1
+        turn.need.check()
+        self._users += 1
+        try:
+            if not self._waiting and not await self._take():
+                return
+            await turn.need.wait(self._queued(turn))
+        finally:
+            self._users -= 1
+
+    def _queued(self, turn: Turn) -> asyncio.Future[None]:
+        turn.need.check()  # it may have been forgotten while the budget was asked
         future = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._waiting, _Waiter(turn.urgency, own_round, self._number, turn.is_needed, future))
+        self._number += 1
+        heapq.heappush(self._waiting, _Waiter(turn.urgency, self._round_of(turn), self._number, future))
         if len(self._waiting) == 1:
             serving = asyncio.create_task(self._serve())
             self._tasks.add(serving)
             serving.add_done_callback(self._tasks.discard)
-        await future
+        return future
+
+    def _round_of(self, turn: Turn) -> int:
+        """The first one in which the run has no turn yet."""
+        if len(self._rounds) > len(self._waiting) + _RUNS_REMEMBERED:
+            self._rounds = {who: last for who, last in self._rounds.items() if last > self._round}
+        who = turn.urgency, turn.run
+        self._rounds[who] = max(self._round, self._rounds.get(who, 0)) + 1
+        return self._rounds[who]
 
     async def _serve(self) -> None:
         """Give out turns for as long as somebody waits."""
         while self._first() is not None:
-            wait_s = await self._budget.take(self._bucket, self._limit)
+            wait_s = await self._take()
             if wait_s:
                 await asyncio.sleep(min(wait_s, _LONGEST_WAIT_S) + _SLACK_S)
             elif (first := self._first()) is not None:
@@ -146,15 +219,15 @@ class _Queue:
                 first.turn.set_result(None)
         self._rounds.clear()
 
+    async def _take(self) -> float:
+        try:
+            return await self._budget.take(self._bucket, self._limit)
+        except Exception:  # a Slack handler's border: nobody may wait for ever, nor call without being let to
+            log.exception("budget.failed", bucket=self._bucket)
+            return _ASK_AGAIN_S
+
     def _first(self) -> _Waiter | None:
-        """The first one who still waits for what is still needed."""
-        while self._waiting:
-            first = self._waiting[0]
-            if first.turn.done():
-                heapq.heappop(self._waiting)
-            elif not first.is_needed():
-                heapq.heappop(self._waiting)
-                first.turn.set_exception(NotNeeded())
-            else:
-                return first
-        return None
+        """The first one who still waits."""
+        while self._waiting and self._waiting[0].turn.done():
+            heapq.heappop(self._waiting)
+        return self._waiting[0] if self._waiting else None

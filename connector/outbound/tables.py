@@ -7,12 +7,16 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
+from markdown_it.rules_block.table import escapedSplit, getLine
+from markdown_it.rules_block.table import table as table_rule
+
 from connector.outbound.inline import BOLD, inline, words
 from connector.outbound.links import escape
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from markdown_it.rules_block import StateBlock
     from markdown_it.token import Token
 
 # What Slack's window shows of a code block without breaking its lines.
@@ -37,6 +41,28 @@ class _Cell:
         room = columns - width(self.text)
         before = {"right": room, "center": room // 2}.get(self.align, 0)
         return f"{' ' * before}{self.text}{' ' * (room - before)}"
+
+
+def whole_table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """The parser's rule for tables; it leaves out what a row has more than there are columns: the last one has it."""
+    first = len(state.tokens)
+    if not table_rule(state, start, end, silent):
+        return False
+    line = columns = 0
+    last: Token | None = None
+    for token in state.tokens[first:]:
+        if token.type == "tr_open" and token.map:
+            line, columns = token.map[0], 0
+        elif token.type == "inline":
+            last, columns = token, columns + 1
+        elif token.type == "tr_close" and last is not None:
+            last.content = " | ".join([last.content, *_cells(getLine(state, line))[columns:]])
+    return True
+
+
+def _cells(line: str) -> list[str]:
+    cells = [cell.strip() for cell in escapedSplit(line.strip())]
+    return cells[not cells[0] : len(cells) - (len(cells) > 1 and not cells[-1])]
 
 
 def table(tokens: Sequence[Token]) -> tuple[str, bool]:

@@ -7,21 +7,25 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 
 import aiohttp
 import pytest
 from endpoint import Endpoint, serving, status
 from slack_sdk.web.async_client import AsyncWebClient
+from stage import Hold
 
 from connector import Persona
 from connector.messages import Place
+from connector.outbound.answers import posts_of
+from connector.outbound.content import Content
 from connector.outbound.errors import SlackCallFailed
-from connector.outbound.files import file_name, summary_of
+from connector.outbound.files import file_name, share, summary_of
 from connector.outbound.outbox import Outbox
 from connector.outbound.scheduler import Scheduler
 from connector.outbound.wire import Wire
 from connector.protocols import Claim, LeaseLost
-from local_slack import Breaks, DropsAfterwards, DropsBefore, LocalSlack, Refuses
+from local_slack import Breaks, DropsAfterwards, DropsBefore, LocalSlack, Refuses, Waits
 
 CHAPTER = "paragraph " * 500
 BEGINNING = "# Report\n\nIt begins **here**."
@@ -176,6 +180,65 @@ async def test_who_loses_the_conversation_while_sharing_leaves_the_other_ones_fi
     assert [message.ts for message in there] == [kept.ts]
 
 
+@pytest.fixture
+async def wire(slack):
+    async with aiohttp.ClientSession() as http, Scheduler("T", scale=100) as scheduler:
+        yield Wire(AsyncWebClient(slack.bot_token, base_url=slack.api_url, session=http, retry_handlers=[]), scheduler)
+
+
+@pytest.fixture
+def place(slack, root) -> Place:
+    return Place("T0LOCAL", slack.channel("general").id, root)
+
+
+@pytest.fixture
+def sharing(wire, place):
+    return partial(share, wire, place, "run:1", LONG, in_doubt=False, confirm=Lease({}).confirm)
+
+
+async def test_where_the_thread_is_gone_no_file_goes_into_the_channel(slack, sharing, root):
+    await slack.as_person("ana").delete("general", root)
+    with pytest.raises(SlackCallFailed, match="thread_not_found"):
+        await sharing()
+    assert slack.workspace.messages(slack.channel("general").id) == ()
+
+
+async def test_nothing_of_an_answer_is_posted_where_its_thread_is_gone(slack, outbox, root):
+    await slack.as_person("ana").delete("general", root)
+    lease = Lease({})
+    async with outbox(lease, root) as box:
+        box.add("1", ("summary",), by_agent=True, file=LONG)
+    assert lease.written[-1] == {"1": ""}
+    assert len(lease.written) == 2
+    assert slack.workspace.messages(slack.channel("general").id) == ()
+
+
+async def test_a_file_whose_thread_goes_while_it_is_shared_is_taken_out_of_the_channel(slack, sharing, root):
+    hold = Hold()
+    slack.faults.next(LOOKS["SHARE"], Waits(hold))
+    shared = asyncio.create_task(sharing())
+    await hold.reached.wait()
+    await slack.as_person("ana").delete("general", root)
+    hold.set()
+    with pytest.raises(SlackCallFailed, match="thread_not_found"):
+        await shared
+    left = slack.workspace.messages(slack.channel("general").id)
+    assert not any(slack.workspace.file(file.id) for message in left for file in message.body.files)
+
+
+async def test_half_a_character_does_not_keep_a_file_from_being_shared(slack, outbox, root):
+    async with outbox(Lease({}), root) as box:
+        box.add("1", ("summary",), by_agent=True, file="a \ud800 b")
+    (file,) = replies(slack, root)[0].body.files
+    assert slack.workspace.file(file.id).content.decode() == "a \ufffd b"
+
+
+async def test_a_text_that_cannot_be_sent_is_refused_before_it_is_sent(wire, place):
+    with pytest.raises(SlackCallFailed, match="unsendable") as refused:
+        await wire.post(place, Content("a \ud800 b"), "key")
+    assert not refused.value.is_passing
+
+
 async def test_a_conversation_that_is_closed_to_us_is_told_once_and_nothing_more_is_tried(slack, outbox, root):
     slack.faults.next("chat.postMessage", Refuses("is_archived"))
     closed: list[str] = []
@@ -211,10 +274,24 @@ def test_a_summary_keeps_to_the_size_of_messages_however_many_headings_there_are
 def test_a_summary_of_an_answer_without_headings_is_its_beginning():
     (text,) = summary_of("first " * 1000)
     assert text.startswith("first first")
-    assert len(text) < 1400
+    assert len(text) < 1700
 
 
 def test_a_fence_with_signs_of_headings_has_no_headings():
     (text,) = summary_of("begin\n\n```\n# no heading\n```\n\n## One\n\ntext")
     assert "• One" in text
     assert "• no heading" not in text
+
+
+def test_a_text_becomes_messages_or_a_file_with_what_is_in_it():
+    assert posts_of("**short**\n") == (("*short*",), "")
+    assert posts_of("\n \n") == ((), "")
+    (summary,), file = posts_of(f"begin \ud800\n\n{'words ' * 5000}")
+    assert file.startswith("begin \ufffd\n\nwords ")
+    assert "📎" in summary
+
+
+def test_a_long_link_at_the_beginning_of_a_long_answer_is_not_cut():
+    long_link = f"[l](https://a.b/{'x' * 1280})"
+    texts = summary_of(f"intro {long_link} tail\n\n# One\n\n{'word ' * 9000}")
+    assert f"<https://a.b/{'x' * 1280}|l>" in texts[0]

@@ -114,7 +114,9 @@ async def test_traces_that_were_not_away_when_a_process_died_are_taken_away_by_t
         channel = slack.channel("general").id
         status = await _as_bot(slack, "chat.postMessage", channel=channel, text="⚙️ Working…", thread_ts=root)
         await _as_bot(slack, "reactions.add", channel=channel, timestamp=root, name=HOURGLASS)
+        await _as_bot(slack, "agents.sessions.setStatus", channel_id=channel, thread_ts=root, status="processing")
         traces = {"channel": channel, "first_ts": root, "statuses": [status["ts"]], "is_marked": True}
+        traces |= {"team": slack.team_id, "thread_ts": root}
         async with aclosing(await open_run_store(f"sqlite:{tmp_path}/runs.db")) as store:
             conversation = f"{slack.team_id}:{channel}:{root}"
             claim = await store.claim(conversation, "a process that dies", 60)
@@ -122,6 +124,7 @@ async def test_traces_that_were_not_away_when_a_process_died_are_taken_away_by_t
         async with process(slack, sessions):
             await slack.until(lambda ws: not ws.message(channel, root).reacted(HOURGLASS))
             await slack.until(lambda ws: len(ws.thread(channel, root)) == 1)
+            await slack.until(lambda ws: ws.session(channel, root).status == "active")
 
 
 async def _as_bot(slack: LocalSlack, method: str, **arguments: str) -> dict[str, str]:

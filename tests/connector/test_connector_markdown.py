@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import html
 import re
+import unicodedata
+from urllib.parse import unquote
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from markdown_it import MarkdownIt
 
+from connector.outbound.links import escape
 from connector.outbound.markdown import markdown_to_slack
 from connector.outbound.pieces import pieces
 
@@ -91,11 +93,55 @@ def test_markdown_becomes_what_slack_shows(markdown, slack):
         ("[https://a.com](https://www.a.com/)", "<https://www.a.com/|https://a.com>"),
         ("[ana.b@a.com](mailto:ana.b@a.com)", "<mailto:ana.b@a.com|ana.b@a.com>"),
         ("<https://a.com/see/bank.com>", "<https://a.com/see/bank.com>"),
+        ("[bank.com](https://bank.com%2Eevil.com)", "bank.com (<https://bank.com%2Eevil.com>)"),
+        ("[bank.com](https://bank.com%E3%80%82evil.com)", "bank.com (<https://bank.com%E3%80%82evil.com>)"),
+        ("[bank.com](https://bank.com$.evil.com)", "bank.com (<https://bank.com$.evil.com>)"),
+        ("[bank.com](https://bank.com;.evil.com)", "bank.com (<https://bank.com;.evil.com>)"),
+        ("[bank.com](https://bank.com&x.evil.com)", "bank.com (<https://bank.com&amp;x.evil.com>)"),
+        ("[bank.com](https://bank.com:1@evil.com)", "bank.com (<https://bank.com:1@evil.com>)"),
+        ("[bank\u3002com](https://evil.com)", "bank\u3002com (<https://evil.com>)"),
+        ("[a.com&bank.com](https://a.com)", "a.com&amp;bank.com (<https://a.com>)"),
+        ("[bank.com](mailto:x@bank.com?cc=eve@evil.com)", "bank.com (<mailto:x@bank.com?cc=eve@evil.com>)"),
+        ("[ana@bank.com](mailto:eve@bank.com)", "ana@bank.com (<mailto:eve@bank.com>)"),
+        ("[write to us](mailto:ana@a.com?subject=a)", "<mailto:ana@a.com?subject=a|write to us>"),
+        ("[a.com:443](https://a.com:443/)", "<https://a.com:443/|a.com:443>"),
         ("[version 1.2.3, e.g.](https://a.com)", "<https://a.com|version 1.2.3, e.g.>"),
     ],
 )
 def test_a_label_that_names_another_address_does_not_hide_the_target(markdown, slack):
     assert markdown_to_slack(markdown) == slack
+
+
+HOSTS = st.text(st.sampled_from("$;&*~,:@/?#.\u3002\uff61\uff0e"), max_size=3)
+
+
+@given(HOSTS, st.sampled_from(["", "evil.com", "%2Eevil.com", "%E3%80%82evil.com", "%40evil.com", "%2F@evil.com"]))
+def test_a_link_hides_behind_a_host_only_where_it_leads_to_it(between, more):
+    shown = html.unescape(markdown_to_slack(f"[bank.com](https://bank.com{between}{more})"))
+    if found := re.fullmatch(r"<https://(?:[^/?#]*@)?([^/?#@:]*)(?::\d*)?(?:[/?#].*)?\|bank\.com>", shown):
+        assert unicodedata.normalize("NFKC", unquote(found[1])).rstrip(".") == "bank.com"
+    else:
+        assert "|" not in shown
+
+
+def test_a_definition_that_no_link_uses_is_shown_where_it_stands():
+    sources = "Sources:\n\n[1]: https://a.b/c\n[2]: https://d.e/f 'A <title>'\n\nend"
+    shown = 'Sources:\n\n[1]: <https://a.b/c>\n[2]: <https://d.e/f> "A &lt;title&gt;"\n\nend'
+    assert markdown_to_slack(sources) == shown
+    assert markdown_to_slack("[TODO]: fix") == "[TODO]: fix"
+    assert (
+        markdown_to_slack("see [1]\n\n[1]: https://a.b\n[1]: https://c.d")
+        == "see <https://a.b|1>\n\n[1]: <https://c.d>"
+    )
+
+
+def test_half_a_character_does_not_keep_a_text_from_being_sent():
+    assert markdown_to_slack("a \ud800 **b**") == "a \ufffd *b*"
+    assert escape("\ud83d\ude00") == "😀"
+
+
+def test_a_link_that_is_longer_than_any_piece_only_because_it_is_escaped_is_written_as_text():
+    assert "<" not in markdown_to_slack(f"see https://a.b/?{'&x' * 690} end")
 
 
 def test_columns_stand_under_each_other_also_where_letters_are_wide():
@@ -107,11 +153,18 @@ def test_columns_stand_under_each_other_also_where_letters_are_wide():
 def test_a_table_that_is_too_wide_or_leads_somewhere_becomes_a_list_for_each_row():
     wide = f"| Name | What |\n|---|---|\n| a | {'long ' * 20}|\n| b | |"
     assert markdown_to_slack(wide) == f"*Name*: *a*\n• What: {('long ' * 20).strip()}\n\n*Name*: *b*\n• What"
+    assert markdown_to_slack("| a |\n|---|\n| 1 | `2|3` |") == "```\na\n---------\n1 | 2 | 3\n```"
     assert markdown_to_slack("| Name |\n|---|\n| [a](https://a.b) |") == "*Name*: *<https://a.b|a>*"
 
 
 @pytest.mark.parametrize(
-    "deep", ["> " * 200 + "word", "".join(f"{'  ' * n}- word\n" for n in range(200)), f"{'![' * 900}word{'](u)' * 900}"]
+    "deep",
+    [
+        "> " * 200 + "word",
+        "".join(f"{'  ' * n}- word\n" for n in range(200)),
+        f"{'![' * 900}word{'](u)' * 900}",
+        "[" * 20_000 + "word",
+    ],
 )
 def test_what_is_nested_too_deeply_is_not_lost(deep):
     assert markdown_to_slack(deep).count("word") == deep.count("word")
@@ -161,9 +214,20 @@ def test_in_no_piece_anything_else_is_live(text, limit):
 
 
 @quickly
-@given(TEXTS, st.integers(min_value=40, max_value=200))
-def test_every_letter_of_a_markdown_text_is_in_its_pieces_in_order(text, limit):
-    assert is_within(said(text), shown("".join(pieces(markdown_to_slack(text), limit))))
+@given(
+    st.lists(
+        st.one_of(st.sampled_from([*MARKUP, *ENTITIES, "[1]: ", "](", "\n[1]: https://a.b/"]), st.none()), max_size=40
+    )
+)
+def test_every_word_of_a_markdown_text_is_in_its_pieces(parts):
+    text = "".join(f"w{number}w" if part is None else part for number, part in enumerate(parts))
+    there = html.unescape("".join(pieces(markdown_to_slack(text), 200)))
+    assert [word for word in WORD.findall(NOT_SHOWN.sub("", text)) if word not in there] == []
+
+
+WORD = re.compile(r"w\d+w")
+# The language of a code block, a link's title, and where a link within the answer leads to.
+NOT_SHOWN = re.compile(r"^[\W\d]*(?:```|~~~).*$|\]\([^)]*\s\([^)]*\)|\]\(\s*<?#\S*", re.MULTILINE)
 
 
 @quickly
@@ -172,21 +236,6 @@ def test_pieces_keep_to_the_limit_and_lose_nothing(text, limit):
     cut = pieces(text, limit)
     assert all(len(piece) <= limit for piece in cut)
     assert is_within(letters(text), letters("".join(cut)))
-
-
-def said(markdown: str) -> str:
-    """The characters of a Markdown text that are no markup, without spaces; a task's box is markup."""
-    parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
-    tokens = parser.parse(markdown)
-    text = "".join(_text_of(token) for token in tokens)
-    return re.sub(r"\s", "", text)
-
-
-def _text_of(token) -> str:
-    if token.children is not None:
-        text = "".join(_text_of(child) for child in token.children)
-        return re.sub(r"^\[[ xX]\][ \t]+", "", text)
-    return token.content.replace("`", "\u02cb") if token.type == "code_inline" else token.content
 
 
 def shown(text: str) -> str:
@@ -200,8 +249,8 @@ def is_within(part: str, whole: str) -> bool:
 
 
 def letters(text: str) -> str:
-    # Fences are closed and opened again at a cut, and lines may be broken there.
-    return re.sub(r"[\s`]", "", text)
+    # Fences and marks are closed and opened again at a cut, and lines may be broken there.
+    return re.sub(r"[\s`*]", "", text)
 
 
 def test_a_fence_that_is_cut_is_closed_and_opened_again():
@@ -210,6 +259,21 @@ def test_a_fence_that_is_cut_is_closed_and_opened_again():
     assert first.endswith("\n```")
     assert second.startswith("```\n")
     assert second.endswith("\n```")
+
+
+@pytest.mark.parametrize(("mark", "slack"), [("**", "*"), ("`", "`"), ("*", "_"), ("~~", "~")])
+def test_what_is_marked_and_cut_is_marked_in_each_piece(mark, slack):
+    text = markdown_to_slack(f"before {mark}{'some words ' * 40}end{mark} after")
+    first, *between, last = pieces(text, 60)
+    assert first.startswith(f"before {slack}some")
+    assert last.endswith(f"end{slack} after")
+    assert len(between) > 3
+    assert all(piece[0] == piece[-1] == slack and piece.count(slack) == 2 for piece in between)
+
+
+def test_a_sign_that_marks_nothing_is_not_repeated_at_a_cut():
+    text = "5 * 3 is *not bold, a_b is " + "word " * 40 + "2 * 2"
+    assert "".join(pieces(text, 60)).count("*") == 3
 
 
 def test_a_code_block_that_fits_into_a_piece_is_not_cut():

@@ -128,8 +128,31 @@ async def test_an_answer_that_slack_refuses_is_not_followed_by_silence(scene, of
     assert of_bot(scene.slack.workspace.thread(scene.slack.channel("general").id, ts)), "nobody hears of it"
 
 
+@pytest.mark.parametrize("error", ["msg_too_long", "invalid_blocks", "markdown_text_conflict"])
+async def test_of_an_answer_that_slack_refuses_in_shorter_pieces_too_people_hear_once(scene, of_bot, error):
+    ts, run = await begun(scene)
+    scene.slack.faults.next("chat.postMessage", Refuses(error), times=2)
+    await run.answer("the answer")
+    (told,) = of_bot(await scene.quiet("general", ts))
+    assert error in told
+
+
+async def test_the_direct_message_that_says_why_there_is_no_answer_outlasts_a_dropped_connection(scene):
+    _ts, run = await begun(scene)
+    scene.slack.faults.next("chat.postMessage", Refuses("is_archived"))
+    scene.slack.faults.next("chat.postMessage", DropsBefore())
+    await run.answer("the answer")
+    dm = await scene.ana.open_dm("alpha")
+    assert await scene.slack.until(lambda ws: ws.messages(dm))
+
+
 @pytest.mark.parametrize(
-    ("error", "why"), [("is_archived", "the channel is archived"), ("not_in_channel", "Invite me")]
+    ("error", "why"),
+    [
+        ("thread_locked", "the thread is locked"),
+        ("is_archived", "the channel is archived"),
+        ("not_in_channel", "Invite me"),
+    ],
 )
 async def test_who_asked_where_we_may_not_write_any_more_is_told_in_a_direct_message(scene, error, why):
     ts, run = await begun(scene)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 from hypothesis import given, settings
@@ -177,6 +178,10 @@ def test_the_elapsed_time_is_told_in_steps(minutes, words):
 @pytest.mark.parametrize(("minutes", "until"), [(0, 1), (1, 1), (4, 1), (45, 15), (60, 60), (190, 50)])
 def test_the_status_wakes_for_the_next_step_and_not_before(minutes, until):
     assert until_next_step(minutes * 60) == until * 60
+
+
+def test_a_clock_that_stops_a_hairs_breadth_before_a_step_is_waited_for():
+    assert until_next_step(math.nextafter(60, 0)) > 0.01
 
 
 def test_what_was_done_so_far_is_counted():

@@ -17,8 +17,8 @@ from connector.outbound.scheduler import Scheduler
 from connector.outbound.wire import Wire
 from connector.protocols import Claim
 from connector.run_record import RunRecord
-from connector.status import Status
-from local_slack import LocalSlack, Refuses
+from connector.status import Status, take_away
+from local_slack import LocalSlack, RateLimits, Refuses
 
 TODO = {"items": [{"text": "look", "status": "done"}, {"text": "write", "status": "in_progress"}]}
 
@@ -47,6 +47,7 @@ class Shown:
     status: Status
     kept: Kept
     root: str
+    wire: Wire
 
     def messages(self):
         thread = self.slack.workspace.thread(self.slack.channel("general").id, self.root)
@@ -74,10 +75,11 @@ def show(slack: LocalSlack):
         async with aiohttp.ClientSession() as http, Scheduler("T", scale=100) as scheduler:
             client = AsyncWebClient(slack.bot_token, base_url=slack.api_url, session=http, retry_handlers=[])
             kept = Kept()
-            status = Status(Wire(client, scheduler), kept, record, kept, spacing_s=0.01)
+            wire = Wire(client, scheduler)
+            status = Status(wire, kept, record, kept, spacing_s=0.01)
             async with asyncio.TaskGroup() as tasks:
                 status.begin(tasks)
-                yield Shown(slack, status, kept, root)
+                yield Shown(slack, status, kept, root, wire)
                 await status.end()
 
     return show
@@ -146,3 +148,37 @@ async def test_a_status_that_may_not_be_posted_here_says_that_the_conversation_i
     async with show() as shown:
         assert await shown.kept.closed == "is_archived"
     assert not shown.messages()
+
+
+async def test_an_edit_that_failed_is_made_up_for_without_any_news(show):
+    async with show() as shown:
+        await shown.until("⚙️")
+        shown.slack.faults.next("chat.update", RateLimits(0), times=31)
+        shown.status.hear("thinking", {})
+        await shown.until("⚙️ Thinking…")
+    assert not shown.slack.faults.pending("chat.update")
+
+
+async def test_where_nothing_may_be_edited_a_status_is_posted_anew_twice_and_then_left(slack, show):
+    slack.workspace.rules.edit_window_s = -1
+    async with show() as shown:
+        await shown.until("⚙️ Working…")
+        for event, words in (("thinking", "Thinking"), ("compacting", "Summing up")):
+            shown.status.hear(event, {})
+            await shown.until(words)
+        shown.status.hear("tool:start", {"tool": "bash", "id": "1", "label": "Running the tests", "args": {}})
+        assert shown.status._updating is not None
+        async with asyncio.timeout(3):
+            await shown.status._updating
+        assert len(shown.kept.statuses) == 3
+        assert [message.ts for message in shown.messages()] == shown.kept.statuses[-1:]
+
+
+async def test_a_status_that_may_not_be_deleted_says_that_it_is_over(slack, show):
+    async with show() as shown:
+        status = await shown.until("⚙️")
+        slack.faults.next("chat.delete", Refuses("cant_delete_message"))
+        await take_away(shown.wire, slack.channel("general").id, status.ts)
+        (left,) = shown.messages()
+        assert left.text == "Done."
+        assert not left.body.blocks

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from virtual_time import in_virtual_time
 
+from connector.outbound.budget import OwnBudget
 from connector.outbound.limits import limits_of
 from connector.outbound.scheduler import NotNeeded, Scheduler, Turn, Urgency
 
@@ -105,21 +106,82 @@ async def test_a_run_with_much_to_say_does_not_keep_the_others_waiting():
 
 
 @in_virtual_time
-async def test_what_is_not_needed_any_more_takes_no_turn():
-    needed = True
+async def test_what_is_not_needed_any_more_takes_no_turn_and_waits_for_nobody():
     async with Scheduler("T") as scheduler:
         calls = _Calls(scheduler)
         await _exhausted(calls, "chat.update")
-        turn = Turn(Urgency.STATUS, "over", lambda: needed)
-        waiting = asyncio.create_task(calls.call("over", "chat.update", turn))
-        next_one = asyncio.create_task(calls.call("next", "chat.update", Turn(Urgency.STATUS, "next")))
-        await asyncio.sleep(0.1)
-        needed = False
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(20):
+                tasks.create_task(calls.call("before", "chat.update", Turn(Urgency.ANSWER, str(number))))
+            turn = Turn(Urgency.MARK, "over")
+            waiting = asyncio.create_task(calls.call("over", "chat.update", turn))
+            await asyncio.sleep(0.1)
+            turn.need.forget()
+            with pytest.raises(NotNeeded):
+                await waiting
+            assert _now_s() == pytest.approx(0.1)
+        assert calls.order == ["before"] * 20
+
+
+@in_virtual_time
+async def test_what_is_not_needed_any_more_takes_no_turn_where_there_is_room_for_it():
+    async with Scheduler("T") as scheduler:
+        turn = Turn()
+        turn.need.forget()
         with pytest.raises(NotNeeded):
-            await waiting
-        await next_one
-        assert calls.order == ["next"]
-        assert _now_s() < 2
+            await scheduler.wait("chat.postMessage", "C1", turn)
+
+
+@in_virtual_time
+async def test_a_budget_that_fails_for_a_moment_keeps_nobody_waiting_for_ever():
+    class Failing(OwnBudget):
+        asked = 0
+
+        async def take(self, bucket, limit):
+            self.asked += 1
+            if self.asked in {1, 3}:
+                raise ValueError
+            return await super().take(bucket, limit)
+
+    async with Scheduler("T", Failing()) as scheduler, asyncio.TaskGroup() as tasks:
+        calls = _Calls(scheduler)
+        for number in range(3):
+            tasks.create_task(calls.call(str(number), "chat.update", Turn()))
+    assert calls.order == ["0", "1", "2"]
+
+
+@in_virtual_time
+async def test_who_still_waits_when_a_scheduler_is_closed_does_not_wait_for_ever():
+    async with Scheduler("T") as scheduler:
+        calls = _Calls(scheduler)
+        await _exhausted(calls, "chat.update")
+        waiting = asyncio.create_task(calls.call("late", "chat.update", Turn()))
+        await asyncio.sleep(0.1)
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+
+@pytest.mark.parametrize(("for_s", "others_wait_s"), [(2, 0), (30, 30)])
+@in_virtual_time
+async def test_a_post_that_has_to_wait_long_has_met_the_workspaces_limit(for_s, others_wait_s):
+    async with Scheduler("T") as scheduler:
+        calls = _Calls(scheduler)
+        await scheduler.pause("chat.postMessage", "C1", for_s)
+        await calls.call("other", "chat.postMessage", Turn(), "C2")
+        assert _now_s() == pytest.approx(others_wait_s, abs=0.1)
+        await calls.call("same", "chat.postMessage", Turn(), "C1")
+        assert _now_s() == pytest.approx(for_s, abs=2)
+
+
+@in_virtual_time
+async def test_channels_in_which_nothing_is_posted_any_more_cost_nothing():
+    budget = OwnBudget()
+    async with Scheduler("T", budget) as scheduler:
+        for number in range(1000):
+            await scheduler.wait("chat.postMessage", f"C{number}", Turn())
+            await asyncio.sleep(1)
+        assert not scheduler._queues  # no public sign
+        assert len(budget._buckets) <= 250
 
 
 @in_virtual_time

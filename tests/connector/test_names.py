@@ -1,0 +1,63 @@
+"""What people are called, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, cast
+
+from virtual_time import in_virtual_time
+
+from connector.names import Names
+from connector.outbound.errors import SlackCallFailed
+
+if TYPE_CHECKING:
+    from connector.outbound.wire import Wire
+
+HOUR_S = 3600
+
+
+class _Wire:
+    def __init__(self) -> None:
+        self.name: str | None = "Ana"
+        self.asked = 0
+
+    async def call(self, method: str, *_: Any) -> dict[str, Any]:
+        self.asked += 1
+        await asyncio.sleep(0.1)
+        if self.name is None:
+            raise SlackCallFailed(method, "no_answer")
+        return {"user": {"real_name": self.name}}
+
+
+@in_virtual_time
+async def test_whoever_takes_another_name_is_called_by_it_within_two_hours():
+    wire = _Wire()
+    names = Names(cast("Wire", wire))
+    for _ in range(10):
+        await names.learn(["U1"])
+    assert (names.of("U1"), wire.asked) == ("Ana", 1)
+    wire.name = "Anna"
+    await asyncio.sleep(HOUR_S)
+    await names.learn(["U1"])
+    assert names.of("U1") == "Ana", "nobody waits for a name that is known"
+    await asyncio.sleep(1)
+    assert (names.of("U1"), wire.asked) == ("Anna", 2)
+
+
+@in_virtual_time
+async def test_a_name_that_slack_does_not_tell_is_asked_for_again_and_one_that_was_told_stays():
+    wire = _Wire()
+    wire.name = None
+    names = Names(cast("Wire", wire))
+    await names.learn(["U1", "U1"])
+    await names.learn(["U1"])
+    assert (names.of("U1"), wire.asked) == (None, 1)
+    wire.name = "Ana"
+    await asyncio.sleep(HOUR_S / 60)
+    await names.learn(["U1"])
+    assert names.of("U1") == "Ana"
+    wire.name = None
+    await asyncio.sleep(HOUR_S)
+    await names.learn(["U1"])
+    await asyncio.sleep(1)
+    assert names.of("U1") == "Ana"

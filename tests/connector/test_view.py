@@ -1,0 +1,92 @@
+"""A run ends though Slack does not answer what decorates it; in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, cast
+
+from virtual_time import in_virtual_time
+
+from connector import Persona
+from connector.aftermath import Aftermath
+from connector.desk import Desk
+from connector.inbox import Inbound
+from connector.messages import Message
+from connector.outbound.errors import SlackCallFailed
+from connector.outbound.wire import Wire
+from connector.protocols import Claim
+from connector.run_record import RunRecord
+from connector.view import View
+
+if TYPE_CHECKING:
+    from connector.outbound.scheduler import Turn
+    from connector.outbound.wire import Confirm
+    from connector.protocols import Lease
+
+MESSAGE = Message("T1", "C1", "1.0", None, "U1", "look", (), direct=False)
+ANSWERED_AFTER_S = 15.0
+
+
+class _Wire:
+    """A Slack that answers for a mark only after a while, and has no sessions."""
+
+    insisting = staticmethod(Wire.insisting)
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    async def react(self, _channel: str, _ts: str, _name: str, _turn: Turn, confirm: Confirm) -> None:
+        await confirm()
+        await asyncio.sleep(ANSWERED_AFTER_S)
+        self.done.append("marked")
+
+    async def unreact(self, *_mark: str) -> None:
+        self.done.append("unmarked")
+
+    async def post(self, *_: Any, **__: Any) -> str:
+        return "2.0"
+
+    async def update(self, *_: Any) -> None:
+        pass
+
+    async def delete(self, _channel: str, ts: str) -> None:
+        self.done.append(f"{ts} deleted")
+
+    async def call(self, method: str, *_: Any) -> None:
+        raise SlackCallFailed(method, "feature_disabled")
+
+
+class _Kept:
+    """A lease that holds, and whoever is told of the traces."""
+
+    claim = Claim(1)
+
+    async def confirm(self) -> None:
+        pass
+
+    async def write(self, _changes: object) -> None:
+        pass
+
+    async def keep_status(self, _ts: str) -> None:
+        pass
+
+    def on_closed(self, _error: str) -> None:
+        pass
+
+
+@in_virtual_time
+async def test_a_mark_that_slack_does_not_answer_for_is_taken_away_later_and_holds_no_run_up():
+    wire, kept = _Wire(), _Kept()
+    record = RunRecord.begun_with(Inbound(MESSAGE, "alpha", "look", MESSAGE.id), was_waiting=False, newest_ts="1.0")
+    clock = asyncio.get_running_loop()
+    async with Desk(cast("Wire", wire)) as desk:
+        lease = cast("Lease", kept)
+        view, aftermath = View(desk, lease, record, Persona("Alpha", ":owl:"), kept), Aftermath(lease, desk)
+        async with view.shown():
+            await asyncio.sleep(1)
+            ends_at_s = clock.time()
+        assert clock.time() - ends_at_s < 3
+        await aftermath.tidy(view.traces)
+        assert clock.time() - ends_at_s < 5
+        await aftermath.done(asyncio.Event())
+    assert wire.done == ["2.0 deleted", "marked", "unmarked"]
