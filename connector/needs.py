@@ -35,7 +35,9 @@ BOT_SCOPES = (
     ),
     Need("channels:history", "read what is written in the threads of public channels"),
     Need("chat:write", "answer"),
-    Need("chat:write.customize", "answer under each agent's own name and icon"),
+    Need(
+        "chat:write.customize", "answer under each agent's own name and icon", "answers come under the bot's own name"
+    ),
     Need("files:write", "put a very long answer into a file", "a very long answer comes in many messages"),
     Need("groups:history", "read along in private channels", "threads in private channels are not followed"),
     Need("im:history", "read direct messages"),
