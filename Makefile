@@ -3,8 +3,8 @@ PYTHON ?= python3
 PORT ?= 8040
 SEEDS ?= 0:10000
 RUN := .venv/bin/python -m
-# Tests wait more than they compute.
-SIDE_BY_SIDE := -n 4 --dist loadfile
+# Tests wait more than they compute, and those that take long stand at the end of the alphabet.
+SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder
 
 .PHONY: play test simulate check format bench lock clean moved
 

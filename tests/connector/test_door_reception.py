@@ -46,7 +46,7 @@ class Taken:
         self.count = 0
         self._is_closing = is_closing
 
-    async def take(self, *what: object) -> None:
+    async def take(self, *what: object, **more: object) -> None:
         if self._is_closing:
             raise NotNow
         self.count += 1

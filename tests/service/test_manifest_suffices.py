@@ -29,4 +29,4 @@ async def test_with_what_is_required_people_are_answered_and_runs_are_stopped(tm
             await slack.until(lambda _: stage.found(stopped, "topped"), 20)
         refused = {(entry["method"], entry.get("error")) for entry in slack.record if entry["what"] == "call"}
     missing = {method for method, error in refused if error == "missing_scope"}
-    assert missing == {"users.info"}, "without users:read there are no names, and that is all"
+    assert missing == {"users.info", "chat.postMessage"}, "there are no names, neither people's nor the agent's own"

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from run_store_cases import Case
     from simulated.campaign import Figures
 
-SEEDS = range(400)
-SEEDS_WITH_A_FILE = range(80)
+SEEDS = range(300)
+SEEDS_WITH_A_FILE = range(60)
 # What happens in so few seeds whatever the code does; the command names the rest.
 RELIABLY = [each for each in WANTED if each.startswith(("kill", "accepted", "run taken up with", "store"))]
 FOLDER = Path(__file__).parent

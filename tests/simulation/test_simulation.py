@@ -13,7 +13,7 @@ from simulated.command import main, told
 from simulated.trial import tried
 from simulated.worlds import WORLDS
 
-SEEDS = range(4000)
+SEEDS = range(3300)
 FOLDER = Path(__file__).parent
 
 
