@@ -3,7 +3,7 @@ PYTHON ?= python3
 PORT ?= 8040
 SEEDS ?= 0:10000
 RUN := .venv/bin/python -m
-# Tests wait more than they compute, and those that take long stand at the end of the alphabet.
+# Tests wait more than they compute; those that take long begin first.
 SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder
 
 .PHONY: play test simulate check format bench lock clean moved
