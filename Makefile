@@ -4,7 +4,7 @@ PORT ?= 8040
 SEEDS ?= 0:10000
 RUN := .venv/bin/python -m
 # Tests wait more than they compute; those that take long begin first.
-SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder
+SIDE_BY_SIDE := -n 4 --dist loadfile --no-loadscope-reorder
 
 .PHONY: play test simulate check format bench lock clean moved
 
