@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
+from connector.best_effort import best_effort
 from connector.names import Names
 from connector.outbound.content import Content
 from connector.outbound.links import escape
@@ -15,17 +16,16 @@ from connector.outbound.marks import Mark, Marks
 from connector.outbound.native import NativeSessions
 from connector.protocols import LeaseLost
 from connector.status import take_away
-from connector.view import best_effort
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
     from types import TracebackType
 
-    from connector.aftermath import Traces
     from connector.inbound.routing import Router
     from connector.messages import Message
     from connector.outbound.wire import Wire
     from connector.protocols import SessionManager
+    from connector.traces import Traces
 
 ENVELOPE = "incoming_envelope"
 EYES = "eyes"

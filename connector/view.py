@@ -6,13 +6,13 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from connector.aftermath import Traces
 from connector.best_effort import best_effort
 from connector.outbound.answers import posts_of
 from connector.outbound.links import escape
 from connector.outbound.native import PROCESSING, SUSPENDED, title_of
 from connector.outbound.outbox import Outbox
 from connector.status import STATUS_KEY, Status
+from connector.traces import Traces
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
