@@ -35,6 +35,7 @@ class Listener:
 
     def __init__(self) -> None:
         self.texts: list[str] = []
+        self.fails_at: list[str] = []
         self.status = 200
         self.at_work = self.most = 0
         self.may_go = asyncio.Event()
@@ -43,6 +44,9 @@ class Listener:
 
     async def receive(self, body: dict[str, Any]) -> Reply:
         event = body["event"]
+        if event.get("text") in self.fails_at:
+            self.fails_at.remove(event["text"])
+            raise RuntimeError("something that nobody has thought of")
         if event["type"] != "message":
             return Reply(200)
         self.texts.append(event["text"])
@@ -146,6 +150,17 @@ async def test_what_is_not_kept_is_not_acknowledged_and_comes_again(impatient):
         impatient.listener.status = 200
         await impatient.all_acknowledged()
     assert set(impatient.listener.texts) == {"hello"}
+
+
+async def test_what_fails_while_it_is_received_comes_again_and_the_door_hears_on(impatient):
+    impatient.listener.fails_at = ["hello"]
+    async with impatient.opened():
+        await impatient.said("hello")
+        await impatient.said("and this")
+        await impatient.heard(2)
+        await impatient.all_acknowledged()
+        assert impatient.slack.socket_mode.connections > 0
+    assert set(impatient.listener.texts) == {"hello", "and this"}
 
 
 async def test_there_are_several_connections_and_each_event_comes_by_one_of_them(door):

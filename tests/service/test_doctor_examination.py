@@ -329,6 +329,12 @@ async def test_a_model_that_the_key_may_not_use_is_told(slack, tmp_path, monkeyp
     assert "claude-sonnet-5 is not among the 1 models that the key may use: claude-other." in finding.said
 
 
+@pytest.mark.parametrize("url", ["mysql://x", "sqlite:", "sqlite://kept.db"])
+async def test_a_url_that_is_no_stores_is_wrong_as_it_is_for_the_service(slack, tmp_path, url):
+    areas = await found(slack, tmp_path, amplifier_slack_store=url)
+    assert only(areas["store"]).verdict is Verdict.WRONG
+
+
 async def test_a_store_that_cannot_be_used_is_told(slack, tmp_path):
     with redis_server() as server:
         areas = await found(slack, tmp_path, amplifier_slack_store=server.url)
