@@ -25,10 +25,13 @@ from service.store.patience import Patience, PatientStore
 from service.workspaces import Workspaces
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable, Mapping
+    from types import FrameType
 
     from connector.protocols import Budget
     from service.config import Environment, ServiceConfig
+
+    Handler = Callable[[int, FrameType | None], object] | int | None
 
 log = structlog.get_logger(__name__)
 
@@ -36,6 +39,11 @@ log = structlog.get_logger(__name__)
 # that, the closing of each store.
 _AFTER_CONNECTOR_S = 1.5
 _CLOSED_WITHIN_S = 0.3
+# What a signal does that is not asked about any more.
+_AT_ONCE: Mapping[signal.Signals, Handler] = {
+    signal.SIGINT: signal.default_int_handler,
+    signal.SIGTERM: signal.SIG_DFL,
+}
 # Python's own end takes a moment, however short the grace is.
 _SHORTEST_GRACE_S = 0.5
 
@@ -56,7 +64,7 @@ async def serve(config: ServiceConfig, environment: Environment) -> None:
         ConnectionRefused: Slack does not let us in.
     """
     access = slack_access(config.slack, environment)
-    gc.disable()  # to set up is to make what stays
+    gc.disable()  # to set up is to make what stays: next to nothing of it is garbage
     provider = "provider-anthropic" if environment.anthropic_api_key else "provider-demo"
     instances = [
         Instance(name, Persona(instance.persona.name, instance.persona.emoji))
@@ -80,7 +88,6 @@ async def serve(config: ServiceConfig, environment: Environment) -> None:
             rate_scale=config.slack.rate_scale,
         ),
     ):
-        gc.collect()
         gc.freeze()  # looking at it again and again would hold up every run
         gc.enable()
         log.info("service.ready", instances=list(config.instances), default_provider=provider)
@@ -142,17 +149,19 @@ async def _until_signalled(ends_within_s: float) -> AsyncIterator[asyncio.Event]
     ended, loop, body = _Ended(), asyncio.get_running_loop(), asyncio.current_task()
 
     def end() -> None:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
-        last_resort = threading.Timer(ends_within_s, _cut)
-        last_resort.daemon = True
-        last_resort.start()
         ended.set()
         if not ended.awaited and body is not None:
             body.cancel()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, end)
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
+        _listen(_AT_ONCE)
+        last_resort = threading.Timer(ends_within_s, _cut)
+        last_resort.daemon = True
+        last_resort.start()
+        loop.call_soon_threadsafe(end)
+
+    # Not the loop's own handlers: those wait for a tool that blocks the loop.
+    before = _listen(dict.fromkeys(_AT_ONCE, on_signal))
     try:
         yield ended
     except asyncio.CancelledError:
@@ -160,8 +169,13 @@ async def _until_signalled(ends_within_s: float) -> AsyncIterator[asyncio.Event]
             raise
         log.info("service.stopped_at_start")
     finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
+        if not ended.is_set():
+            _listen(before)
+
+
+def _listen(handlers: Mapping[signal.Signals, Handler]) -> dict[signal.Signals, Handler]:
+    """Have these called on signals; returns those from before."""
+    return {number: signal.signal(number, handler) for number, handler in handlers.items()}
 
 
 def _cut() -> None:

@@ -1,26 +1,25 @@
 from __future__ import annotations
 
-import asyncio
 import signal
 
 import pytest
 from anthropic_server import AnthropicServer, Gate, text, tool_call
 
-# A tool that does not even heed being cancelled.
+# A tool that does not end.
 HANGING = """
-import asyncio, sys
+import asyncio, sys, time
 from orchestrator_interactive.kernel import ToolResult
 
 class Hang:
     name = "hang"
     description = "Hang."
-    input_schema = {"type": "object", "properties": {}}
+    input_schema = {{"type": "object", "properties": {{}}}}
 
     async def execute(self, input):
         print("it hangs", file=sys.stderr, flush=True)
         while True:
             try:
-                await asyncio.sleep(3600)
+                {hangs}
             except asyncio.CancelledError:
                 pass
 
@@ -92,8 +91,9 @@ async def test_a_run_that_is_on_when_the_service_ends_is_gone_on_with_by_the_nex
     assert str(model.bodies[-1]["messages"]).count("and that") == 1
 
 
-async def test_a_tool_that_does_not_end_does_not_keep_the_service_from_ending(slack, stage, tmp_path):
-    (tmp_path / "hanging.py").write_text(HANGING)
+@pytest.mark.parametrize("hangs", ["await asyncio.sleep(3600)", "time.sleep(3600)"], ids=["heeds nothing", "blocks"])
+async def test_a_tool_that_does_not_end_does_not_keep_the_service_from_ending(slack, stage, tmp_path, hangs):
+    (tmp_path / "hanging.py").write_text(HANGING.format(hangs=hangs))
     config = tmp_path / "config.yaml"
     config.write_text(CONFIG.format(source=tmp_path / "hanging.py"))
     async with AnthropicServer() as model:
@@ -103,9 +103,8 @@ async def test_a_tool_that_does_not_end_does_not_keep_the_service_from_ending(sl
             await service.says("service.ready")
             await slack.as_person("ana").say("general", "@alpha look")
             await service.says("it hangs")
-            began = asyncio.get_running_loop().time()
-            await service.ended(signal.SIGTERM, within_s=20)
-            assert asyncio.get_running_loop().time() - began < 1 + 1, "its grace, and a slow machine"
+            assert await service.ended(signal.SIGTERM, within_s=20) == 1
+    assert "service.cut" in service.output
 
 
 async def test_the_end_does_not_wait_for_ever_for_a_slack_that_does_not_answer(slack, stage):
