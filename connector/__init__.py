@@ -1,9 +1,15 @@
 """Slack: events in, messages out. It knows nothing of agents or stores: see `protocols` for what it asks of others."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from connector.access import ConnectionRefused, HttpDoor, SlackAccess, SocketDoor
 from connector.inbound.gate import Policy
 from connector.protocols import Instance, Persona, Refused, RunFailed, SessionManager, Steer
-from connector.slack import connected
+
+if TYPE_CHECKING:
+    from connector.slack import connected
 
 __all__ = [
     "ConnectionRefused",
@@ -19,3 +25,11 @@ __all__ = [
     "Steer",
     "connected",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "connected":
+        from connector.slack import connected  # noqa: PLC0415 - Slack's libraries are only for who connects
+
+        return connected
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""What the connector needs of a Slack app: scopes and events, each with what it is for.
+"""What the connector needs of a Slack app: scopes and events, each with what it is for, and where they are sent.
 
 The manifest asks for all of it, and `amplifier-slack doctor` tells what is missing.
 """
@@ -64,3 +64,6 @@ BOT_EVENTS = (
 
 # Of the app-level token, which only Socket Mode needs; no manifest can make one.
 APP_SCOPE = Need("connections:write", "open the Socket Mode connection")
+
+# Of the address to which Slack sends, where it comes over HTTP.
+PATH = "/slack/events"

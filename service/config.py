@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import yaml
 from pydantic import (
@@ -17,7 +18,6 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from service.config_sentences import sentence
 from service.slack_config import SlackConfig
@@ -157,10 +157,8 @@ class ServiceConfig(_Part):
         return instances
 
 
-class Environment(BaseSettings):
+class Environment(_Part):
     """What comes from the environment. Provider modules read their own keys there too."""
-
-    model_config = SettingsConfigDict(frozen=True, env_ignore_empty=True)
 
     slack_app_token: SecretStr | None = None
     slack_bot_token: SecretStr | None = None
@@ -169,6 +167,11 @@ class Environment(BaseSettings):
     slack_api_url: str = "https://slack.com/api/"
     anthropic_api_key: SecretStr | None = None
     amplifier_slack_store: SecretStr | None = None
+
+    @classmethod
+    def read(cls) -> Self:
+        """What the variables of these names say; a blank one is as good as none."""
+        return cls(**{name: said for name in cls.model_fields if (said := os.environ.get(name.upper()))})
 
 
 def load_config(path: Path | None) -> ServiceConfig:

@@ -14,7 +14,7 @@ import click
 from orchestrator_interactive.interactions.stores import open_store
 from service.config import ConfigError, Environment, LogConfig, load_config
 from service.conservation import check
-from service.doctor import Verdict, examined
+from service.doctor import Verdict
 from service.doctor.findings import well
 from service.known_secrets import secrets
 from service.logs import configure_logging, hide_secrets
@@ -67,7 +67,7 @@ def doctor(context: click.Context, url: str | None, config_path: Path | None, as
 
 def _examine(config_path: Path | None, *, as_json: bool) -> int:
     """Say what is found; the exit code."""
-    environment = Environment()
+    environment = Environment.read()
     known = secrets(environment)
     try:
         config = load_config(config_path)
@@ -99,6 +99,8 @@ def _examine(config_path: Path | None, *, as_json: bool) -> int:
 
 
 async def _all(first: Finding, config: ServiceConfig, environment: Environment) -> AsyncIterator[Finding]:
+    from service.doctor.checkup import examined  # noqa: PLC0415 - with --store nobody asks Slack, or an agent
+
     yield first
     async for finding in examined(config, environment):
         yield finding

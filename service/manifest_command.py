@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 import click
 import yaml
 
-from connector.inbound.http_door import PATH
 from connector.manifest import manifest as manifest_of
+from connector.needs import PATH
 from service.config import ConfigError, Environment, load_config
 from service.known_secrets import secrets
 from service.logs import hide_secrets
@@ -42,7 +42,7 @@ def manifest(config_path: Path | None, url: str | None, form: str) -> None:
 
     It goes to standard output, and what to do with it to standard error.
     """
-    known = secrets(Environment())
+    known = secrets(Environment.read())
     try:
         config = load_config(config_path)
         made = manifest_of(names_of(config), _request_url(config, url))

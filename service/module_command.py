@@ -67,7 +67,7 @@ def validate(
         report = validated(path, module_type, options, time_limit_s, given)
     except ModuleNotFoundError as e:
         raise _Unusable(str(e)) from e
-    hidden = (*secrets(Environment()), *secret_options(options), *secret_options(given))
+    hidden = (*secrets(Environment.read()), *secret_options(options), *secret_options(given))
     click.echo(hide_secrets(rendered(report, _painted), hidden))
     click.get_current_context().exit(_FAILED if not report.passed else 0 if report.complete else _UNUSABLE)
 

@@ -30,7 +30,7 @@ def run(config_path: Path | None) -> None:
     requests over HTTP; SLACK_API_URL, ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL and AMPLIFIER_SLACK_STORE too, where they
     are set.
     """
-    environment = Environment()
+    environment = Environment.read()
     known = secrets(environment)
     try:
         config = load_config(config_path)

@@ -67,7 +67,7 @@ def run_at(config_path: Path | None, url: str | None, use: Callable[[str], Corou
     Raises:
         click.ClickException: it cannot do what it was asked to; the message says why, without a secret.
     """
-    environment = Environment()
+    environment = Environment.read()
     urls = () if url is None else (url,)
     known = secrets(environment, None, *urls)
     try:

@@ -15,6 +15,7 @@ from aiohttp import web
 from connector.access import ConnectionRefused
 from connector.inbound.reception import DONE, NOT_NOW, Reply
 from connector.inbound.signature import flaw_of
+from connector.needs import PATH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-PATH = "/slack/events"
 _LARGEST_BYTES = 1024 * 1024
 # Slack waits for three seconds; what is on its way to us and back has the rest.
 _ANSWER_WITHIN_S = 2.5

@@ -126,6 +126,8 @@ def _app(client: AsyncWebClient, bot_token: str, identity: Identity, intake: Int
 
     # Slack hears that we have an event when its listener has ended: when it is kept, that is.
     app = AsyncApp(
+        # Else Bolt finds one out by looking at every module that is loaded. A logger is called so, too: none of ours.
+        name="bolt",
         client=client,
         authorize=authorize,
         logger=logging.getLogger("connector.bolt"),

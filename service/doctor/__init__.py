@@ -1,6 +1,8 @@
-"""Whether everything is there that the service needs, looked at from outside: nothing is changed, nothing is posted."""
+"""Whether everything is there that the service needs, looked at from outside: nothing is changed, nothing is posted.
 
-from service.doctor.checkup import examined
+`checkup` is the whole examination, and `findings` is what it says.
+"""
+
 from service.doctor.findings import Finding, Verdict
 
-__all__ = ["Finding", "Verdict", "examined"]
+__all__ = ["Finding", "Verdict"]

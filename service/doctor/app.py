@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from connector.inbound.http_door import PATH
-from connector.needs import BOT_EVENTS
+from connector.needs import BOT_EVENTS, PATH
 from connector.outbound.errors import SlackCallFailed
 from service.access import config_token
 from service.config import ConfigError

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 import aiohttp
 from slack_sdk.proxy_env_variable_loader import load_http_proxy_from_env
 
-from connector.inbound.http_door import PATH
 from connector.inbound.signature import signature_of
-from connector.needs import APP_SCOPE
+from connector.needs import APP_SCOPE, PATH
 from connector.outbound.errors import SlackCallFailed
 from connector.outbound.errors import Verdict as Reason
 from service.access import app_token, signing_secret

@@ -19,9 +19,10 @@ from connector.manifest import manifest
 from connector.needs import BOT_EVENTS, BOT_SCOPES
 from local_slack import LocalSlack, Refuses
 from service.config import Environment, load_config
-from service.doctor import Verdict, examined
+from service.doctor import Verdict
 from service.doctor.app import of_two_apps
 from service.doctor.bot import findings_in
+from service.doctor.checkup import examined
 from service.doctor.web_api import Answer
 
 ALL_SCOPES = {need.name for need in BOT_SCOPES}

@@ -116,4 +116,4 @@ def test_the_keys_in_options_of_modules_are_known(tmp_path, monkeypatch):
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     path = tmp_path / "config.yaml"
     path.write_text(ANTHROPIC.replace("CONFIG", "{api_key: of another kind, model: claude, max_retries: 3}"))
-    assert secrets(Environment(), load_config(path)) == ("xapp-a", "of another kind")
+    assert secrets(Environment.read(), load_config(path)) == ("xapp-a", "of another kind")

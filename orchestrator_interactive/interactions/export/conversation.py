@@ -18,7 +18,6 @@ from orchestrator_interactive.interactions.artifacts import (
     read_state,
 )
 from orchestrator_interactive.interactions.errors import Unreadable
-from orchestrator_interactive.interactions.export.page import page
 from orchestrator_interactive.interactions.export.plain_text import lines
 from orchestrator_interactive.interactions.export.transcript import transcript
 from orchestrator_interactive.interactions.serializers import read_data
@@ -76,6 +75,8 @@ async def as_page(store: LogStore, key: Key, branch: str | None = None) -> Async
         NoSuchConversation: the store has none.
         NoSuchBranch: it has no branch of this name.
     """
+    from orchestrator_interactive.interactions.export.page import page  # noqa: PLC0415 - no other form takes a template
+
     told = await _Told.of(store, key, branch)
     piece: list[str] = []
     size = 0

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from anthropic import AsyncAnthropic, DefaultAioHttpClient
+from httpx2 import create_ssl_context
+
+if TYPE_CHECKING:
+    import ssl
 
 Address = tuple[str, str]
 
@@ -41,8 +47,7 @@ class Lease:
 class ClientPool:
     """Counts the users of each client.
 
-    A client costs a TLS context (tens of milliseconds) and owns the connections that requests reuse. Its connections
-    belong to one event loop, so each loop has its own clients.
+    A client owns the connections that requests reuse. They belong to one event loop, so each loop has its own clients.
     """
 
     def __init__(self) -> None:
@@ -60,7 +65,14 @@ class ClientPool:
 
 def _client(api_key: str, base_url: str) -> AsyncAnthropic:
     # The SDK's own retries are invisible: they are off, and the provider retries where hooks see it.
-    return AsyncAnthropic(api_key=api_key, base_url=base_url, max_retries=0, http_client=DefaultAioHttpClient())
+    http_client = DefaultAioHttpClient(verify=_tls_context())
+    return AsyncAnthropic(api_key=api_key, base_url=base_url, max_retries=0, http_client=http_client)
+
+
+@cache
+def _tls_context() -> ssl.SSLContext:
+    """The SDK's own choice. To read the certificates takes tens of milliseconds: it is done once, for all clients."""
+    return create_ssl_context()
 
 
 CLIENTS = ClientPool()
