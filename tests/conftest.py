@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import gc
+import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from chromium import chromium
 from hypothesis import settings
+
+# Every worker loads all tests, and many of them start a Python: who compiles first compiles for the others.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # On a busy machine anything takes long now and then: a test says what, and never how long.
 settings.register_profile("any machine", deadline=None)
@@ -21,6 +30,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_rank)
 
 
+def pytest_collection_finish() -> None:
+    """What is loaded by now stays: frozen, it costs the collections of garbage nothing."""
+    gc.collect()
+    gc.freeze()
+
+
 def _rank(item: pytest.Item) -> int:
     folder = item.path.relative_to(_HERE).parts[0]
     return _LONG.index(folder) if folder in _LONG else len(_LONG)
+
+
+@pytest.fixture(scope="session")
+def chromium_address() -> Iterator[str]:
+    """The Chromium of all browser tests of this process."""
+    with chromium() as address:
+        yield address

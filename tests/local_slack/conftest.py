@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-import shutil
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -147,13 +146,11 @@ async def bot(slack: LocalSlack) -> AsyncIterator[Bot]:
 
 
 @pytest.fixture
-async def page() -> AsyncIterator[Page]:
+async def page(chromium_address: str) -> AsyncIterator[Page]:
     """A window in which no script fails and the page's own policy forbids nothing that it does."""
-    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    assert chromium, "Chromium is missing: apt-get install chromium (make test does it where it may)"
     complaints: list[str] = []
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        browser = await playwright.chromium.connect_over_cdp(chromium_address)
         page = await browser.new_page(viewport={"width": 1280, "height": 800})
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)

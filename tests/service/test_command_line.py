@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import sys
 
 import pytest
-from service_process import Ended, run_command
+from service_process import AMPLIFIER_SLACK, Ended, run_command
 
 from local_slack import LocalSlack
 
@@ -19,6 +20,14 @@ def one_line(ended: Ended, code: int) -> str:
     assert len(errors) == 1, ended.output
     assert "Traceback" not in ended.output
     return errors[0].removeprefix("Error: ")
+
+
+@pytest.mark.parametrize("program", [(AMPLIFIER_SLACK,), (sys.executable, "-m", "service")], ids=["script", "package"])
+async def test_it_is_a_program_and_a_package_that_can_be_started(program):
+    env = {name: value for name, value in os.environ.items() if name not in TOKENS}
+    process = await asyncio.create_subprocess_exec(*program, "run", env=env, stderr=asyncio.subprocess.PIPE)
+    _, said = await process.communicate()
+    assert one_line(Ended(process.returncode, said.decode()), 2).startswith("SLACK_APP_TOKEN is not set.")
 
 
 @pytest.mark.parametrize("missing", sorted(TOKENS))

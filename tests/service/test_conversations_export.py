@@ -9,7 +9,7 @@ import sys
 
 import pytest
 from kept_conversations import HERE, Kept
-from service_process import BIN
+from service_process import AMPLIFIER_SLACK
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_a_file_that_cannot_be_written_is_told(kept, tmp_path):
 
 def test_a_reader_that_has_seen_enough_is_no_error(kept):
     kept.talk(*["words " * 500] * 40)
-    command = f"{BIN}/amplifier-slack conversations show {HERE} --store {kept.url} | head -1"
+    command = f"{AMPLIFIER_SLACK} conversations show {HERE} --store {kept.url} | head -1"
     with os.popen(f"({command}) 2>&1") as pipe:  # noqa: S605 - the command stands here
         assert pipe.read() == f"{HERE}  alpha  main\n"
 

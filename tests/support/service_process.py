@@ -1,4 +1,7 @@
-"""The service as people start it: the real command, beside the local Slack, in processes of their own."""
+"""The real command `amplifier-slack`, beside the local Slack, in processes of its own.
+
+They are forked, which saves them the start of a Python and its imports; `playing` starts what people do.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from forked import Forked
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-BIN = Path(sys.executable).parent
+AMPLIFIER_SLACK = str(Path(sys.executable).parent / "amplifier-slack")
 _URL = re.compile(r"http://127\.0\.0\.1:\d+/")
 # What the tests' own environment holds must not decide what the service does.
 _OURS = ("SLACK_", "ANTHROPIC_", "AMPLIFIER_")
@@ -31,22 +36,22 @@ class Ended:
 async def run_command(*arguments: str, env: Mapping[str, str] | None = None) -> Ended:
     """Run `amplifier-slack` with these arguments to its end. It keeps nothing unless `env` names a store."""
     with tempfile.TemporaryDirectory() as folder:
-        process = await _start(
-            [str(BIN / "amplifier-slack"), *arguments],
-            {"AMPLIFIER_SLACK_STORE": f"sqlite:{folder}/kept.db", **(env or {})},
-        )
+        kept = {"AMPLIFIER_SLACK_STORE": f"sqlite:{folder}/kept.db", **(env or {})}
+        process = await Forked.start([AMPLIFIER_SLACK, *arguments], _environment(kept))
         async with asyncio.timeout(30):
             output, _ = await process.communicate()
-    assert process.returncode is not None
-    return Ended(process.returncode, output.decode())
+    return Ended(await process.wait(), output.decode())
 
 
 @asynccontextmanager
-async def playing(config: Path, env: Mapping[str, str] | None = None) -> AsyncIterator[str]:
-    """The local Slack with the service in it, once it is ready; gives the page's URL."""
-    bot = [str(BIN / "amplifier-slack"), "run", "--config", str(config)]
-    process = await _start(
-        [sys.executable, "-m", "local_slack", "--port", "0", "--bot", "alpha", "--", *bot], env or {}
+async def playing(config: Path) -> AsyncIterator[str]:
+    """The local Slack with the service in it, started as people start them, once it is ready; gives the page's URL."""
+    bot = [AMPLIFIER_SLACK, "run", "--config", str(config)]
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "local_slack", "--port", "0", "--bot", "alpha", "--", *bot),
+        env=_environment({}),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
     )
     try:
         async with asyncio.timeout(30):
@@ -62,7 +67,7 @@ async def playing(config: Path, env: Mapping[str, str] | None = None) -> AsyncIt
 class Serving:
     """The real command in a process of its own."""
 
-    process: asyncio.subprocess.Process
+    process: Forked
     lines: list[str] = field(default_factory=list)
     _heard: asyncio.Condition = field(default_factory=asyncio.Condition)
 
@@ -71,7 +76,6 @@ class Serving:
         return "".join(self.lines)
 
     async def listen(self) -> None:
-        assert self.process.stdout is not None
         async for line in self.process.stdout:
             async with self._heard:
                 self.lines.append(line.decode())
@@ -93,7 +97,7 @@ class Serving:
 @asynccontextmanager
 async def serving(env: Mapping[str, str], *arguments: str) -> AsyncIterator[Serving]:
     """Run `amplifier-slack run`; it is killed at the end if it has not ended by then."""
-    process = await _start([str(BIN / "amplifier-slack"), "run", *arguments], env)
+    process = await Forked.start([AMPLIFIER_SLACK, "run", *arguments], _environment(env))
     service = Serving(process)
     listening = asyncio.create_task(service.listen())
     try:
@@ -105,14 +109,9 @@ async def serving(env: Mapping[str, str], *arguments: str) -> AsyncIterator[Serv
         await listening
 
 
-async def _start(command: list[str], env: Mapping[str, str]) -> asyncio.subprocess.Process:
+def _environment(env: Mapping[str, str]) -> dict[str, str]:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
-    return await asyncio.create_subprocess_exec(
-        *command,
-        env={**inherited, "PYTHONUNBUFFERED": "1", **env},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
+    return {**inherited, "PYTHONUNBUFFERED": "1", **env}
 
 
 async def _ready_url(process: asyncio.subprocess.Process) -> str:

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,15 +19,6 @@ from local_slack import LocalSlack
 ROOT = Path(__file__).parents[2]
 # Set it to a folder to see what the tests see.
 SCREENSHOTS = os.environ.get("SCREENSHOTS")
-CHROMIUM_ARGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 
 
 @dataclass
@@ -75,11 +65,9 @@ class Seat:
 
 
 @pytest.fixture
-async def browser() -> AsyncIterator[Browser]:
-    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    assert chromium, "Chromium is missing: apt-get install chromium (make test does it where it may)"
+async def browser(chromium_address: str) -> AsyncIterator[Browser]:
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_ARGS)
+        browser = await playwright.chromium.connect_over_cdp(chromium_address)
         yield browser
         await browser.close()
 
@@ -126,11 +114,9 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
 
 
 @pytest.fixture
-async def play_url(model: AnthropicServer, tmp_path: Path) -> AsyncIterator[str]:
-    """The playground with the service in it, on that model."""
-    config = play_config(tmp_path)
-    env = {"ANTHROPIC_API_KEY": "sk-ant-test", "ANTHROPIC_BASE_URL": model.base_url}
-    async with playing(config, env) as url:
+async def play_url(stage: Stage, model: AnthropicServer, tmp_path: Path) -> AsyncIterator[str]:
+    """A page like the playground's, with the service beside it, on that model."""
+    async with _served(stage, model, play_config(tmp_path)) as url:
         yield url
 
 
@@ -143,18 +129,26 @@ async def tests_at_work() -> AsyncIterator[ToolGate]:
 
 @pytest.fixture
 async def gated_seat(
-    browser: Browser, model: AnthropicServer, tests_at_work: ToolGate, tmp_path: Path
+    browser: Browser, stage: Stage, model: AnthropicServer, tests_at_work: ToolGate, tmp_path: Path
 ) -> AsyncIterator[Seat]:
     config = play_config(tmp_path)
     tool = f"{{module: gated-tool, source: {GATED_TOOL}, config: {{port: {tests_at_work.port}}}}}"
     config.write_text(config.read_text().replace("\nworkspace:", f"    tools: [tool-filesystem, {tool}]\n\nworkspace:"))
-    async with playing(config, {"ANTHROPIC_API_KEY": "sk-ant-test", "ANTHROPIC_BASE_URL": model.base_url}) as url:
+    async with _served(stage, model, config) as url:
         yield await take_seat(browser, url)
 
 
 @pytest.fixture
 async def seat(browser: Browser, play_url: str) -> Seat:
     return await take_seat(browser, play_url)
+
+
+@asynccontextmanager
+async def _served(stage: Stage, model: AnthropicServer, config: Path) -> AsyncIterator[str]:
+    env = {"ANTHROPIC_API_KEY": "sk-ant-test", "ANTHROPIC_BASE_URL": model.base_url}
+    async with stage.serving("--config", str(config), **env) as service:
+        await service.says("service.ready")
+        yield stage.slack.url
 
 
 def play_config(folder: Path) -> Path:

@@ -1,0 +1,58 @@
+"""One Chromium for many tests: each takes a window of its own in it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+import threading
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_NAMES = ("chromium", "chromium-browser", "google-chrome")
+_ARGUMENTS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-background-timer-throttling",
+    "--disable-backgrounding-occluded-windows",
+    "--disable-component-update",
+    "--disable-dev-shm-usage",
+    "--disable-extensions",
+    "--disable-renderer-backgrounding",
+    "--disable-sync",
+    "--hide-scrollbars",
+    "--remote-debugging-port=0",
+)
+_LISTENS = re.compile(rb"DevTools listening on (ws://\S+)")
+
+
+@contextmanager
+def chromium() -> Iterator[str]:
+    """Run it; gives the address for `connect_over_cdp`."""
+    program = next(filter(None, map(shutil.which, _NAMES)), None)
+    assert program, "Chromium is missing: apt-get install chromium (make test does it where it may)"
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        command = [program, *_ARGUMENTS, f"--user-data-dir={profile}"]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:  # noqa: S603 - found above
+            try:
+                assert process.stderr is not None
+                yield _address(process.stderr)
+            finally:
+                process.terminate()
+
+
+def _address(said: IO[bytes]) -> str:
+    seen = b""
+    for line in said:
+        seen += line
+        if found := _LISTENS.search(line):
+            threading.Thread(target=said.read, daemon=True).start()  # nobody who speaks has to wait
+            return found[1].decode()
+    raise AssertionError(f"Chromium did not start:\n{seen.decode(errors='replace')}")
