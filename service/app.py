@@ -8,8 +8,8 @@ import os
 import signal
 import threading
 import time
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Literal, Protocol
 from uuid import uuid4
 
 import structlog
@@ -22,6 +22,7 @@ from service.runs import Runs
 from service.sessions import InProcessSessionManager
 from service.store import open_budget, open_run_store
 from service.store.patience import Patience, PatientStore
+from service.tidying import tidying
 from service.workspaces import Workspaces
 
 if TYPE_CHECKING:
@@ -29,14 +30,16 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from connector.protocols import Budget
+    from orchestrator_interactive.interactions.stores.base import LogStore
     from service.config import Environment, ServiceConfig
+    from service.store.base import RunStore
 
     Handler = Callable[[int, FrameType | None], object] | int | None
 
 log = structlog.get_logger(__name__)
 
 # Of the grace, what remains for sessions, leases and stores once the connector has ended, or half of a short one; of
-# that, the closing of each store.
+# that, the closing of the stores.
 _AFTER_CONNECTOR_S = 1.5
 _CLOSED_WITHIN_S = 0.3
 # What a signal does that is not asked about any more.
@@ -50,9 +53,6 @@ _SHORTEST_GRACE_S = 0.5
 
 class _Closable(Protocol):
     async def aclose(self) -> None: ...
-
-
-C = TypeVar("C", bound=_Closable)
 
 
 async def serve(config: ServiceConfig, environment: Environment) -> None:
@@ -102,8 +102,8 @@ async def _working(
     """Sessions and runs over the store of a URL. At the end nothing of it holds up the process for long."""
     patience, workspaces, owner = Patience(), Workspaces(config.workspace), uuid4().hex
     async with (
-        _closing(await open_run_store(url)) as store,
-        _closing(await open_store(url)) as logs,
+        _stores(url) as (store, logs),
+        tidying(store, logs),
         Runs(store, owner, config.lease_s, patience, _passing_s) as runs,
         InProcessSessionManager(
             config.instances, provider, workspaces, PatientStore(logs, patience), config.idle_evict_s
@@ -119,8 +119,10 @@ async def _sharing(url: str) -> AsyncIterator[Budget | None]:
     if budget is None:
         yield None
         return
-    async with _closing(budget):
+    try:
         yield budget
+    finally:
+        await _close(budget)
 
 
 def _passing_s() -> float:
@@ -129,15 +131,25 @@ def _passing_s() -> float:
 
 
 @asynccontextmanager
-async def _closing(store: C) -> AsyncIterator[C]:
+async def _stores(url: str) -> AsyncIterator[tuple[RunStore, LogStore]]:
+    """The stores of a URL. At the end they are closed side by side, for one that is away holds up neither for long."""
+    async with AsyncExitStack() as opened:
+        runs = await open_run_store(url)
+        opened.push_async_callback(runs.aclose)
+        logs = await open_store(url)
+        opened.pop_all()
     try:
-        yield store
+        yield runs, logs
     finally:
-        try:
-            async with asyncio.timeout(_CLOSED_WITHIN_S):
-                await store.aclose()
-        except TimeoutError:
-            log.warning("store.not_closed")
+        await _close(runs, logs)
+
+
+async def _close(*stores: _Closable) -> None:
+    try:
+        async with asyncio.timeout(_CLOSED_WITHIN_S):
+            await asyncio.gather(*(store.aclose() for store in stores))
+    except TimeoutError:
+        log.warning("store.not_closed")
 
 
 @asynccontextmanager

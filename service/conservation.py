@@ -10,16 +10,20 @@ from typing import TYPE_CHECKING
 
 from orchestrator_interactive.interactions.errors import DamagedLog
 from orchestrator_interactive.interactions.records import Key
+from service import inbox_counts as inbox
 from service.delivered import LoggedIds, logged_ids
+from service.tables import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from orchestrator_interactive.interactions.stores.base import LogStore
     from service.store.base import Known, RunStore
 
 # How often a conversation is looked at in which something seems to be wrong: people may just be writing there.
 _LOOKS = 3
+# Of damaged states, so many are named.
+_NAMED = 5
 _ENDS = ("delivered", "withdrawn", "refused", "waiting")
 
 
@@ -28,9 +32,10 @@ class Tally:
     """How many there are of what.
 
     Args:
-        accepted: messages that were ever kept in an inbox; the next four are where they are now.
+        accepted: messages that were ever kept in an inbox; the next four are where they are now. Those that left one in
+            the time of a version that did not count them are not among them once their ids are forgotten.
         runs_on: runs that have begun and not come to their end.
-        leases: conversations that a process owns.
+        leases: conversations that a process owns now.
         posts_pending: texts that are still to be posted.
         unchecked: conversations whose log is gone, or was never kept: nobody can tell what was delivered there.
     """
@@ -75,7 +80,8 @@ async def check(runs: RunStore, logs: LogStore) -> Conservation:
     for key in await logs.keys():
         keys.setdefault(key.conversation_id, []).append(key)
     found = [await _looked_at(place, runs, logs, keys.get(place, [])) for place in await runs.conversations()]
-    return reduce(Conservation.__add__, found, Conservation())
+    strays = tuple(f"entry {name} is in the inbox of a conversation that is not there." for name in await runs.strays())
+    return reduce(Conservation.__add__, found, Conservation(violations=strays))
 
 
 async def _looked_at(conversation_id: str, runs: RunStore, logs: LogStore, keys: Sequence[Key]) -> Conservation:
@@ -86,19 +92,19 @@ async def _looked_at(conversation_id: str, runs: RunStore, logs: LogStore, keys:
         if known is None:
             return Conservation()
         try:
-            read = [await logged_ids(logs, key) for key in _with_agent(conversation_id, keys, known)]
+            read = {key.agent_id: await logged_ids(logs, key) for key in _with_agent(conversation_id, keys, known)}
         except DamagedLog as e:
             return Conservation(Tally(conversations=1), (str(e),))
-        found = _judged(conversation_id, known, [each for each in read if each is not None])
+        found = _judged(conversation_id, known, {agent: each for agent, each in read.items() if each is not None})
         if found.holds:
             break
     return found
 
 
-def _judged(conversation_id: str, known: Known, logs: Sequence[LoggedIds]) -> Conservation:
+def _judged(conversation_id: str, known: Known, logs: Mapping[str, LoggedIds]) -> Conservation:
     messages = _messages(known)
-    logged = Counter(id_ for log in logs for id_ in log.every)
-    is_whole = bool(logs) and all(log.is_whole for log in logs)
+    logged = Counter(id_ for log in logs.values() for id_ in log.every)
+    is_whole = bool(logs) and all(log.is_whole for log in logs.values())
     waiting = {entry.id for entry in known.waiting}
     ends = {id_: _end_of(known.ends.get(id_), id_ in logged, id_ in waiting, is_whole=is_whole) for id_ in messages}
     wrong = [f"message {id_} {end}" for id_, end in ends.items() if end not in _ENDS]
@@ -107,15 +113,16 @@ def _judged(conversation_id: str, known: Known, logs: Sequence[LoggedIds]) -> Co
     ]
     wrong += [f"message {id_} stands in the logs of {count} agents." for id_, count in logged.items() if count > 1]
     place = {id_: number for number, id_ in enumerate(known.order)}
-    for log in logs:
-        wrong += _wrong_in(log, place)
-    counts = Counter(ends.values())
+    for agent, log in logs.items():
+        wrong += _wrong_in(agent, log, place)
+    wrong += inbox.wrong_in(known)
+    counts = Counter(ends.values()) + inbox.forgotten_messages(known)
     tally = Tally(
         conversations=1,
-        accepted=len(messages),
+        accepted=len(messages) + inbox.forgotten_messages(known).total(),
         **{end: counts[end] for end in _ENDS},
         runs_on=int(known.has_run),
-        leases=int(known.owner is not None),
+        leases=int(known.is_owned),
         posts_pending=known.posts,
         unchecked=int(not logs and counts["delivered"] > 0),
     )
@@ -139,8 +146,11 @@ def _end_of(end: str | None, is_logged: bool, is_waiting: bool, *, is_whole: boo
     return "left the inbox as delivered, and is not in the log."
 
 
-def _wrong_in(log: LoggedIds, place: dict[str, int]) -> Iterator[str]:
+def _wrong_in(agent: str, log: LoggedIds, place: dict[str, int]) -> Iterator[str]:
     """What is wrong with the branches of one log; each thing is said once, of however many branches it is true."""
+    for branch, states in log.damaged.items():
+        some = ", ".join(map(str, states[:_NAMED])) + (" and more" if len(states) > _NAMED else "")
+        yield f"in the log of {agent}, branch {branch}, {counted(len(states), 'state')} cannot be read: {some}."
     yield from dict.fromkeys(each for ids in log.branches.values() for each in _wrong_on(ids, place))
 
 

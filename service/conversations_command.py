@@ -215,7 +215,8 @@ async def prune(  # noqa: PLR0913, PLR0917 - one argument per option
             every.append(forgotten)
             click.echo(f"{key.conversation_id}  {key.agent_id}  {_what(forgotten)}")
     if not dry_run:
-        await _forget_inboxes(shelf, {each.key.conversation_id for each in every if each.is_whole})
+        rested = before if whole and conversation is None and agent is None else None
+        await _forget_inboxes(shelf, {each.key.conversation_id for each in every if each.is_whole}, rested)
     click.echo(_sum(every, keep_days, only_look=dry_run))
     if damaged:
         raise click.ClickException("\n".join(damaged))
@@ -231,14 +232,19 @@ async def _forgotten(store: LogStore, key: Key, before: float, *, whole: bool, o
     return None
 
 
-async def _forget_inboxes(shelf: Shelf, conversations: set[str]) -> None:
-    """Forget what people wrote where no agent has a log of it any more, and nothing is to be done."""
-    if not conversations:
+async def _forget_inboxes(shelf: Shelf, conversations: set[str], rested: float | None) -> None:
+    """Forget what people wrote where no agent has a log of it (any more), and nothing is to be done.
+
+    With `rested`, not only in these conversations, but wherever nothing has happened since.
+    """
+    if not conversations and rested is None:
         return
-    gone = conversations - {key.conversation_id for key in await shelf.store.keys()}
     async with aclosing(await visit_run_store(shelf.url)) as runs:
-        for conversation_id in gone:
+        if rested is not None:
+            conversations = conversations.union(await runs.rested(rested))
+        for conversation_id in conversations - {key.conversation_id for key in await shelf.store.keys()}:
             await runs.forget(conversation_id)
+    await shelf.store.tidy()
 
 
 async def _insisting(change: Callable[[], Awaitable[T]]) -> T:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from orchestrator_interactive.interactions.errors import Unreadable
+from orchestrator_interactive.interactions.errors import NewerState, UnknownState, Unreadable
 from orchestrator_interactive.interactions.serializers import decode
-from orchestrator_interactive.interactions.states import UserMessageState, UserResponseState
 from orchestrator_interactive.modules.context_stack.rows import row_of
-from orchestrator_interactive.modules.context_stack.states import RowState
 from orchestrator_interactive.rows import delivered_in
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
 
     from orchestrator_interactive.interactions.records import Key, Node
     from orchestrator_interactive.interactions.stores.base import LogStore
@@ -22,8 +19,6 @@ if TYPE_CHECKING:
 
 # Of states that are read at a time.
 _PAGE = 500
-# The types of states that may hold the row of a message.
-_WITH_IDS = frozenset(kind.__name__ for kind in (UserMessageState, UserResponseState, RowState))
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +28,14 @@ class LoggedIds:
     Args:
         every: of all its branches, those that were left behind among them.
         branches: by the name of a branch, in the order in which they stand there.
-        is_whole: whether all that was ever written is there and can be read.
+        is_whole: whether nothing was pruned that could have had others, and each state is of a kind that is known here.
+        damaged: the states that should be there and are not, or cannot be read, by the name of a branch they stand on.
     """
 
     every: frozenset[str]
     branches: Mapping[str, tuple[str, ...]]
     is_whole: bool
+    damaged: Mapping[str, tuple[int, ...]]
 
 
 async def logged_ids(store: LogStore, key: Key) -> LoggedIds | None:
@@ -51,63 +48,49 @@ async def logged_ids(store: LogStore, key: Key) -> LoggedIds | None:
     log = await store.load(key)
     if log is None:
         return None
-    segments: dict[int, list[tuple[int, tuple[str, ...]]]] = {}
     tree = log.tree
     # A branch that was pruned has lost its name, or its segment.
     is_whole = len(tree.segments) == tree.next_segment and all(each.name for each in tree.segments.values())
-    for number, segment in tree.segments.items():
-        found, count = await _read(store, key, number, segment.base, segment.end)
-        segments[number] = found
-        is_whole = is_whole and count == segment.end - segment.base
+    segments = {
+        number: await _read(store, key, number, segment.base, segment.end) for number, segment in tree.segments.items()
+    }
     branches = {branch.name: _ids_on(tree, branch.name, segments) for branch in tree.branches()}
-    every = frozenset(id_ for found in segments.values() for _, ids in found for id_ in ids)
-    return LoggedIds(every, branches, is_whole)
+    damaged = {
+        tree.segments[number].name or f"{number}, which was pruned": tuple(found.damaged)
+        for number, found in segments.items()
+        if found.damaged
+    }
+    every = frozenset(id_ for found in segments.values() for ids in found.ids.values() for id_ in ids)
+    return LoggedIds(every, branches, is_whole and not any(each.has_unknown for each in segments.values()), damaged)
 
 
-async def delivered_of(store: LogStore, key: Key, ids: Collection[str]) -> frozenset[str]:
-    """Those of the messages that a log has in a row, on whatever branch; it is read from its end, while any is missing.
+@dataclass(slots=True)
+class _Segment:
+    """The ids in a segment by the index of their state; and what of it cannot be read, or is not known here."""
 
-    Raises:
-        DamagedLog: its branches cannot be read.
-        StoreError: the store cannot be used.
-    """
-    wanted = frozenset(ids)
-    log = await store.load(key) if wanted else None
-    found: frozenset[str] = frozenset()
-    if log is None:
-        return found
-    tree = log.tree
-    for number in sorted(tree.segments, key=lambda each: (each != tree.current, -each)):
-        start, stop = tree.segments[number].base, tree.segments[number].end
-        while start < stop and found != wanted:
-            page = max(stop - _PAGE, start)
-            for node in await store.read(key, number, page, stop):
-                if node.envelope["t"] in _WITH_IDS:
-                    with suppress(Unreadable):
-                        found |= wanted.intersection(_ids_in(node))
-            stop = page
+    ids: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    damaged: list[int] = field(default_factory=list)
+    has_unknown: bool = False
+
+
+async def _read(store: LogStore, key: Key, segment: int, base: int, end: int) -> _Segment:
+    found = _Segment()
+    for start in range(base, end, _PAGE):
+        stop = min(start + _PAGE, end)
+        nodes = {node.index: node for node in await store.read(key, segment, start, stop)}
+        for index in range(start, stop):
+            try:
+                ids = ids_in(nodes[index])
+            except (UnknownState, NewerState):
+                found.has_unknown = True
+            except (Unreadable, KeyError):
+                found.damaged.append(index)
+            else:
+                found.ids[index] = ids
     return found
 
 
-async def _read(
-    store: LogStore, key: Key, segment: int, base: int, end: int
-) -> tuple[list[tuple[int, tuple[str, ...]]], int]:
-    """The ids in a segment, each with the index of its state; and how many states of it can be read."""
-    found: list[tuple[int, tuple[str, ...]]] = []
-    count = 0
-    for start in range(base, end, _PAGE):
-        for node in await store.read(key, segment, start, min(start + _PAGE, end)):
-            try:
-                ids = _ids_in(node)
-            except Unreadable:
-                continue
-            count += 1
-            if ids:
-                found.append((node.index, ids))
-    return found, count
-
-
-def _ids_in(node: Node) -> tuple[str, ...]:
+def ids_in(node: Node) -> tuple[str, ...]:
     """The ids of the messages in a state.
 
     Raises:
@@ -117,12 +100,11 @@ def _ids_in(node: Node) -> tuple[str, ...]:
     return tuple(delivered_in(row)) if row is not None else ()
 
 
-def _ids_on(tree: Tree, branch: str, segments: Mapping[int, list[tuple[int, tuple[str, ...]]]]) -> tuple[str, ...]:
+def _ids_on(tree: Tree, branch: str, segments: Mapping[int, _Segment]) -> tuple[str, ...]:
     number = tree.named(branch)
     return tuple(
         id_
         for piece in tree.pieces(number, 0, tree.segments[number].end)
-        for index, ids in segments[piece.segment]
-        if piece.start <= index < piece.stop
-        for id_ in ids
+        for index in range(piece.start, piece.stop)
+        for id_ in segments[piece.segment].ids.get(index, ())
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 import structlog
@@ -22,32 +23,36 @@ log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """On what a process holds its leases.
+
+    Args:
+        lease_s: how long one lasts when it is renewed.
+        clock: seconds that pass by.
+    """
+
+    store: RunStore
+    patience: Patience
+    lease_s: float
+    clock: Callable[[], float]
+
+
 class HeldLease:
     """A lease on one conversation, as `connector.protocols.Lease` has it.
 
     Args:
-        lease_s: how long it lasts when it is renewed.
-        clock: seconds that pass by.
-        asked_at_s: by that clock, when it was claimed: from then on nobody else has it for so long.
+        asked_at_s: by the clock, when it was claimed: from then on nobody else has it for so long.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what a lease consists of
-        self,
-        conversation_id: str,
-        claim: Claim,
-        store: RunStore,
-        patience: Patience,
-        lease_s: float,
-        clock: Callable[[], float],
-        asked_at_s: float,
-    ) -> None:
+    def __init__(self, conversation_id: str, claim: Claim, terms: Terms, asked_at_s: float) -> None:
         self.conversation_id = conversation_id
         self._claim = claim
-        self._store = store
-        self._patience = patience
-        self._lease_s = lease_s
-        self._clock = clock
-        self._certain_until_s = asked_at_s + lease_s
+        self._store = terms.store
+        self._patience = terms.patience
+        self._lease_s = terms.lease_s
+        self._clock = terms.clock
+        self._certain_until_s = asked_at_s + terms.lease_s
         self._lost = asyncio.Event()
         self._is_handed_over = self._given_back = False
         # One at a time: a renewal that came after the lease was given back would take it again.
@@ -130,7 +135,10 @@ class HeldLease:
         self._lost.set()
 
     def _not_ours(self) -> LeaseLost:
-        return LeaseLost(f"Another process owns the conversation {self.conversation_id}.")
+        return LeaseLost(
+            f"Another process owns the conversation {self.conversation_id} by now, this one has given it back, or the "
+            "store knows nothing of it any more."
+        )
 
     async def _ask(self, step: Callable[[], Awaitable[T]]) -> T:
         if self._lost.is_set():
@@ -149,6 +157,9 @@ class Leases:
         self._lease_s = lease_s
         self._look_after = look_after
         self._held: dict[str, HeldLease] = {}
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
     def __iter__(self) -> Iterator[HeldLease]:
         """Those that are held now."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import random
+from functools import partial
 from typing import TYPE_CHECKING, Self, TypeVar
 from weakref import WeakValueDictionary
 
 import structlog
 
 from connector.protocols import LeaseLost
-from orchestrator_interactive.interactions.errors import StoreAway, StoreError
-from service.leases import HeldLease, Leases
+from orchestrator_interactive.interactions.errors import StoreAway, StoreError, StoreGone
+from service.leases import HeldLease, Leases, Terms
 from service.store.patience import Patience
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ T = TypeVar("T")
 # How often this process looks for conversations that nobody owns, and how many it takes on at a time.
 _LOOK_EVERY_S = 1.0
 _MOST_AT_A_TIME = 50
+_MOST_OWNED = 500
 # Where there are more than that.
 _LOOK_AGAIN_S = 0.1
 # After a store has said that it cannot be used.
@@ -47,15 +49,17 @@ class Runs:
         lease_s: how long a conversation stays with a process of which nothing is heard.
         patience: with the store; whoever uses the same one shares it.
         clock: seconds that pass by, also while the machine sleeps: leases run out meanwhile. By default, the loop's.
+        most_owned: as long as it owns so many conversations, it looks for no more.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - all but the first three have defaults
         self,
         store: RunStore,
         owner: str,
         lease_s: float,
         patience: Patience | None = None,
         clock: Callable[[], float] | None = None,
+        most_owned: int = _MOST_OWNED,
     ) -> None:
         self._store = store
         self._owner = owner
@@ -66,7 +70,11 @@ class Runs:
         self._is_watched = asyncio.Event()
         self._orders: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._admitting = 0
+        self._most_owned = most_owned
+        self._terms = Terms(store, self._patience, lease_s, self._clock)
         self._leases = Leases(lease_s, self._look_after)
+        # Conversations that others owned before an outage, and since when they could be asked for.
+        self._found_unsettled: dict[str, float] = {}
         self._entered_by: asyncio.Task[object] | None = None
         self._life: asyncio.Task[None] | None = None
 
@@ -83,7 +91,7 @@ class Runs:
         self._life.cancel()
         held = list(self._leases)
         try:
-            async with asyncio.timeout(_HAND_OVER_WITHIN_S):
+            async with asyncio.timeout(_HAND_OVER_WITHIN_S / 4 if self._patience.is_away else _HAND_OVER_WITHIN_S):
                 await asyncio.wait({self._life})
                 await asyncio.gather(*map(_hand_over, held))
         except TimeoutError:
@@ -91,8 +99,8 @@ class Runs:
         finally:
             for lease in held:
                 lease.lose()
-        if self._life.done() and not self._life.cancelled():
-            self._life.result()
+        if self._life.done() and not self._life.cancelled() and (problem := self._life.exception()) is not None:
+            raise _why(problem)
 
     def watch(self, look_after: Callable[[str], None]) -> None:
         """Call `look_after(conversation_id)` from here on, when something is to be done there."""
@@ -135,16 +143,31 @@ class Runs:
         return await self._patience.through(lambda: self._store.agent_of(conversation_id))
 
     async def _claimed(self, conversation_id: str) -> HeldLease | None:
-        """Claim it, but after an outage not what another process had: its lease may have run out just by that."""
-        if self._patience.unsettled_s(self._lease_s):
-            known = await self._store.known(conversation_id)
-            if known is not None and known.owner not in (None, self._owner):
-                return None
+        if await self._may_be_its_owners(conversation_id):
+            return None
         asked_at_s = self._clock()
         claim = await self._store.claim(conversation_id, self._owner, self._lease_s)
         if claim is None:
             return None
-        return HeldLease(conversation_id, claim, self._store, self._patience, self._lease_s, self._clock, asked_at_s)
+        return HeldLease(conversation_id, claim, self._terms, asked_at_s)
+
+    async def _may_be_its_owners(self, conversation_id: str) -> bool:
+        """Whether another process may not have renewed its lease just because the store was away.
+
+        It has as long as its lease for it, from when this process finds that the store answers for this conversation:
+        of several servers one may answer while another is away.
+        """
+        if not self._patience.unsettled_s(self._lease_s):
+            self._found_unsettled.clear()
+            return False
+        try:
+            known = await self._store.known(conversation_id)
+        except StoreAway:
+            self._found_unsettled.pop(conversation_id, None)
+            raise
+        if known is None or known.owner in (None, self._owner):
+            return False
+        return self._clock() < self._found_unsettled.setdefault(conversation_id, self._clock()) + self._lease_s
 
     async def _live(self) -> None:
         async with asyncio.TaskGroup() as endless:
@@ -153,9 +176,15 @@ class Runs:
 
     def _lived(self, life: asyncio.Task[None]) -> None:
         """Without it nobody would be told of anything: whoever entered this ends, too, and is raised its error."""
-        if not life.cancelled() and self._entered_by is not None:
-            log.critical("runs.failed", exc_info=life.exception())
-            self._entered_by.cancel()
+        problem = None if life.cancelled() else life.exception()
+        if problem is None or self._entered_by is None:
+            return
+        match _why(problem):
+            case StoreGone() as gone:
+                log.critical("store.gone", problem=str(gone))
+            case other:
+                log.critical("runs.failed", exc_info=other)
+        self._entered_by.cancel()
 
     def _look_after(self, conversation_id: str) -> None:
         for listener in self._listeners:
@@ -168,24 +197,41 @@ class Runs:
                 self._look_after(conversation_id)
 
     async def _look_for_due(self) -> None:
-        """Pass on what nobody looks after; after an outage `_claimed` leaves it to those who owned it."""
+        """Pass on what nobody looks after; after an outage `_claimed` leaves it to those who owned it.
+
+        Not while very much is under way here already: a lease must be renewed in time, and there may be others.
+        """
         await self._is_watched.wait()
         while True:
-            due = await self._insisting(lambda: self._store.due(_MOST_AT_A_TIME))
+            most = min(self._most_owned - len(self._leases), _MOST_AT_A_TIME)
+            due = await self._insisting(partial(self._store.due, most)) if most > 0 else []
             for conversation_id in due:
                 self._look_after(conversation_id)
-            are_more = len(due) == _MOST_AT_A_TIME and not self._patience.unsettled_s(self._lease_s)
+            are_more = len(due) == most and not self._patience.unsettled_s(self._lease_s)
             wait_s = _LOOK_AGAIN_S if are_more else _LOOK_EVERY_S
             await asyncio.sleep(wait_s * random.uniform(0.75, 1.25))  # noqa: S311 - so that replicas do not look at once
 
     async def _insisting(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """What the store answers, however long it cannot be used."""
+        """What the store answers, however long it cannot be used.
+
+        Raises:
+            StoreGone: it never will.
+        """
         while True:
             try:
                 return await self._patience.through(ask)
+            except StoreGone:
+                raise
             except StoreError as e:
                 log.error("store.unusable", problem=str(e))  # noqa: TRY400 - the sentence says why
             await asyncio.sleep(_TRY_AGAIN_S)
+
+
+def _why(problem: BaseException) -> BaseException:
+    """The error of a task that failed in its group."""
+    while isinstance(problem, BaseExceptionGroup):
+        problem = problem.exceptions[0]
+    return problem
 
 
 async def _hand_over(lease: HeldLease) -> None:

@@ -63,5 +63,9 @@ class StoreAway(StoreError):  # noqa: N818 - a fact about the store
     """The store cannot be reached just now; trying again later makes sense."""
 
 
+class StoreGone(StoreError):  # noqa: N818 - a fact about the store
+    """What was opened is not there any more, or something else is in its place: nothing will ever be kept in it."""
+
+
 class DamagedLog(StoreError):  # noqa: N818
     """What is stored of a conversation's branches cannot be read; other conversations are not touched by that."""

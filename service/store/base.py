@@ -25,28 +25,55 @@ class Admission:
 
 
 @dataclass(frozen=True, slots=True)
+class Count:
+    """How many entries an inbox has had, as it has counted them: what is there must agree with it.
+
+    Args:
+        accepted: all of them.
+        left: those that have left it, by their end; `?`: in the time of a version that did not count.
+        forgotten: those of them whose ids are not known any more, for they are old.
+    """
+
+    accepted: int
+    left: Mapping[str, int]
+    forgotten: int
+
+
+@dataclass(frozen=True, slots=True)
 class Known:
-    """Everything that is known of a conversation, for who checks it.
+    """Everything that is known of a conversation at one moment, for who checks it.
 
     Args:
         agent: the instance that it goes on with.
         owner: the process that had the lease last; `None`: it was given back.
+        is_owned: whether that lease is valid.
         has_run: whether a run is on, or was when its owner died.
         posts: how many of its texts are still to be posted.
         held: messages up to this place start no run by themselves.
         waiting: what waits in the inbox, in order.
         ends: how the entries left the inbox that did, by id.
         order: the ids of all entries that are known, in the order of acceptance.
+        damaged: what cannot be read, or does not fit together, in words.
+        is_overlooked: whether it has something to do, and nobody will ever be told that it is due.
     """
 
     agent: str | None
     owner: str | None
+    is_owned: bool
     has_run: bool
     posts: int
     held: int
     waiting: tuple[Entry, ...]
     ends: Mapping[str, str]
     order: Sequence[str]
+    count: Count
+    damaged: tuple[str, ...] = ()
+    is_overlooked: bool = False
+
+    @property
+    def has_something_to_do(self) -> bool:
+        """Whether a run is on, or an entry waits behind those that are held."""
+        return self.has_run or any(entry.seq > self.held for entry in self.waiting)
 
 
 class RunStore(Protocol):
@@ -136,6 +163,18 @@ class RunStore(Protocol):
 
     async def known(self, conversation_id: str) -> Known | None:
         """All about one; `None`: there is none."""
+        ...
+
+    async def strays(self) -> list[str]:
+        """The ids of entries that belong to no conversation that is known; there should be none."""
+        ...
+
+    async def rested(self, since: float) -> list[str]:
+        """Conversations in which nothing has happened since then, in seconds since the epoch."""
+        ...
+
+    async def tidy(self) -> None:
+        """Forget what is of no use to anybody any more: for who serves, now and then."""
         ...
 
     async def forget(self, conversation_id: str) -> bool:

@@ -159,6 +159,9 @@ class PatientStore:
     async def forget_agent(self, agent_id: str) -> None:
         await self._through(lambda: self._store.forget_agent(agent_id))
 
+    async def tidy(self) -> None:
+        await self._through(self._store.tidy)
+
     async def aclose(self) -> None:
         await self._store.aclose()
 

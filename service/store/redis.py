@@ -7,23 +7,26 @@ import itertools
 import secrets
 from collections import OrderedDict
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakValueDictionary
 
 from connector.protocols import Claim
 from orchestrator_interactive.interactions.errors import StoreAway
-from orchestrator_interactive.interactions.stores.redis_client import RedisClient, to_its_end
+from orchestrator_interactive.interactions.stores.redis_client import RedisClient
+from service.store import redis_known
 from service.store import redis_scripts as scripts
-from service.store.base import Admission, Known
+from service.store.base import Admission
 from service.store.redis_durability import warn
 from service.store.redis_index import RedisIndex, keys, refuse_unwritable
-from service.store.written import GRACE_S, KEPT_ENTRIES, KEPT_S, as_json, entry_of, lost, read
+from service.store.written import GRACE_S, KEPT_ENTRIES, KEPT_S, as_json, entry_of, lost, posts_of, run_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from connector.protocols import Changes, Entry
     from orchestrator_interactive.interactions.stores.redis_client import Script
+    from service.store.base import Known
 
 # Of admissions of which nobody knows what became.
 _MOST_DOUBTS = 10_000
@@ -96,9 +99,9 @@ class RedisRunStore:
             return None
         token, pairs, entries = found
         fields = dict(zip(pairs[::2], pairs[1::2], strict=True))
-        posts = {name[2:].decode(): read(text) for name, text in fields.items() if name.startswith(b"p:")}
+        posts = posts_of(redis_known.posts(fields))
         held = int(fields.get(b"held", 0))
-        return Claim(int(token), read(fields.get(b"run")), posts, held, tuple(map(entry_of, entries)))
+        return Claim(int(token), run_of(fields.get(b"run")), posts, held, tuple(map(entry_of, entries)))
 
     async def renew(self, conversation_id: str, token: int, lease_s: float) -> int:
         last: int = await self._run(scripts.RENEW, conversation_id, token, int(lease_s * 1000))
@@ -107,6 +110,7 @@ class RedisRunStore:
         return last
 
     async def fetch(self, conversation_id: str, token: int, after: int) -> tuple[Entry, ...]:
+        await self._client.settled(conversation_id)
         entries = await self._run(scripts.FETCH, conversation_id, token, after)
         if entries is None:
             raise lost(conversation_id)
@@ -116,7 +120,8 @@ class RedisRunStore:
         with self._client.underway():
             if changes.run or changes.held is not None:
                 await self._index.enter(conversation_id, GRACE_S)
-            if await to_its_end(self._step(scripts.WRITE, conversation_id, token, *_told(changes))) < 0:
+            work = self._step(scripts.WRITE, conversation_id, token, *_told(changes))
+            if await self._client.to_its_end(conversation_id, work) < 0:
                 raise lost(conversation_id)
 
     async def release(self, conversation_id: str, token: int, seen: int) -> bool:
@@ -145,18 +150,23 @@ class RedisRunStore:
         return await self._index.all()
 
     async def known(self, conversation_id: str) -> Known | None:
-        fields, entries, ends, names = await self._run(scripts.KNOWN, conversation_id)
-        fields, ends = (dict(zip(pairs[::2], pairs[1::2], strict=True)) for pairs in (fields, ends))
-        if not fields:
-            return None
-        agent, owner = (fields[name].decode() if name in fields else None for name in (b"agent", b"owner"))
-        left = {name.decode(): how.partition(b"=")[2].decode() for name, how in ends.items() if b"=" in how}
-        posts = sum(name.startswith(b"p:") and text != b'""' for name, text in fields.items())
-        waiting = tuple(map(entry_of, entries))
-        held = int(fields.get(b"held", 0))
-        return Known(agent, owner, b"run" in fields, posts, held, waiting, left, tuple(name.decode() for name in names))
+        await self._client.settled(conversation_id)
+        found = redis_known.known(*await self._run(scripts.KNOWN, conversation_id))
+        if found is None or not found.has_something_to_do or await self._index.is_watched(conversation_id):
+            return found
+        return replace(found, is_overlooked=True)
+
+    async def strays(self) -> list[str]:
+        return []  # whatever there is of a conversation is found by its name
+
+    async def rested(self, since: float) -> list[str]:
+        return await self._index.rested(since * 1000)
+
+    async def tidy(self) -> None:
+        await self._index.tidy()
 
     async def forget(self, conversation_id: str) -> bool:
+        await self._client.settled(conversation_id)
         places = keys(conversation_id)
         call = secrets.token_hex(8)
         return bool(await self._client.run(scripts.FORGET, [*places, f"{places[0]}:forgotten"], [0, 0, call]))
@@ -167,7 +177,8 @@ class RedisRunStore:
 
     async def _give_back(self, conversation_id: str, token: int, seen: int | str) -> bool:
         with self._client.underway():
-            given: int = await to_its_end(self._step(scripts.RELEASE, conversation_id, token, seen))
+            work = self._step(scripts.RELEASE, conversation_id, token, seen)
+            given: int = await self._client.to_its_end(conversation_id, work)
             if given == 2:
                 # It is in the index already, perhaps at the end of the lease that is over now.
                 await self._index.enter(conversation_id, 0)

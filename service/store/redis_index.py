@@ -7,12 +7,13 @@ between two steps leaves an entry too many, and never one too few. So each entry
 from __future__ import annotations
 
 import asyncio
-import time
+from itertools import count
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
 from orchestrator_interactive.interactions.errors import StoreAway
-from service.store import redis_scripts as scripts
+from service.store import redis_index_scripts as scripts
+from service.store.written import GRACE_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,10 +21,15 @@ if TYPE_CHECKING:
     from orchestrator_interactive.interactions.stores.redis_client import RedisClient
 
 _DUE, _ALL = "runs:{index}:due", "runs:{index}:all"
+# What a conversation consists of at the most.
+_KEYS = 4
 # Of conversations that are looked at at a time.
 _PAGE = 100
 # Whoever has entered a conversation has admitted something to it long before this is over, in milliseconds.
 _ENTERED_MS = 60 * 60 * 1000
+# Entries that are to be looked at later than this were entered before the server's clock was set back, or have an
+# uncommonly long lease.
+_FAR_MS = 2 * 60 * 1000
 
 
 def keys(conversation_id: str) -> list[str]:
@@ -56,7 +62,7 @@ class RedisIndex:
         found: list[tuple[float, str]] = []
         with self._client.underway():
             while len(found) < most:
-                page = await self._client.run(scripts.CANDIDATES, [_DUE], [len(found), _PAGE])
+                page = await self._client.run(scripts.CANDIDATES, [_DUE], [len(found), _PAGE, _FAR_MS])
                 entries = list(zip(page[::2], page[1::2], strict=True))
                 due, away = await self._looked_at(entries)
                 found += due
@@ -65,22 +71,32 @@ class RedisIndex:
         return [conversation_id for _, conversation_id in sorted(found)[:most]]
 
     async def all(self) -> list[str]:
-        """The conversations that there are, in the order of their names."""
+        """The conversations of which anything is there, in the order of their names."""
         with self._client.underway():
-            async with self._client.asking():
-                entries = await self._client.redis.zrange(_ALL, 0, -1, withscores=True)
-            there = await self._there([name for name, _ in entries])
-            old = time.time() * 1000 - _ENTERED_MS
-            gone = [name for name, entered in entries if name not in there and entered < old]
-            if gone:
-                async with self._client.asking():
-                    await self._client.redis.zrem(_ALL, *gone)
-        return sorted(unquote(name.decode()) for name in there)
+            return sorted(unquote(name.decode()) for name, is_there in await self._entered() if is_there)
+
+    async def rested(self, since_ms: float) -> list[str]:
+        """Those that were entered last before then."""
+        async with self._client.asking():
+            names = await self._client.redis.zrangebyscore(_ALL, "-inf", f"({since_ms:.0f}")
+        return [unquote(name.decode()) for name in names]
+
+    async def is_watched(self, conversation_id: str) -> bool:
+        """Whether it is looked at whether it is due."""
+        async with self._client.asking():
+            return await self._client.redis.zscore(_DUE, _name(conversation_id)) is not None
+
+    async def tidy(self) -> None:
+        """Take out the conversations that are not there any more."""
+        with self._client.underway():
+            gone = [name for name, is_there in await self._entered() if not is_there]
+            for at in range(0, len(gone), _PAGE):
+                await self._client.run(scripts.GONE, [_ALL], [_ENTERED_MS, *gone[at : at + _PAGE]])
 
     async def _looked_at(self, entries: Sequence[tuple[bytes, bytes]]) -> tuple[list[tuple[float, str]], bool]:
         """Those that are due, with the time since when they are; and whether some could not be looked at."""
         names = [unquote(name.decode()) for name, _ in entries]
-        looks = [self._client.run(scripts.LOOK, keys(name)) for name in names]
+        looks = [self._client.run(scripts.LOOK, keys(name), [int(GRACE_S * 1000)]) for name in names]
         found: list[Any] = await asyncio.gather(*looks, return_exceptions=True)
         due, later = [], list[Any]()
         for name, entry, seen in zip(names, entries, found, strict=True):
@@ -108,17 +124,20 @@ class RedisIndex:
                 raise problem
         return bool(problems)
 
-    async def _there(self, names: Sequence[bytes]) -> set[bytes]:
-        """Those of the conversations that there are."""
-        there: set[bytes] = set()
-        for at in range(0, len(names), _PAGE):
-            page = names[at : at + _PAGE]
+    async def _entered(self) -> list[tuple[bytes, bool]]:
+        """The conversations that were entered, and whether anything of them is there."""
+        async with self._client.asking():
+            names = await self._client.redis.zrange(_ALL, 0, -1)
+        found: list[tuple[bytes, bool]] = []
+        for start in range(0, len(names), _PAGE):
+            page = names[start : start + _PAGE]
             async with self._client.asking(), self._client.redis.pipeline(transaction=False) as pipe:
                 for name in page:
-                    pipe.hlen(keys(unquote(name.decode()))[0])
-                sizes = await pipe.execute()
-            there.update(name for name, size in zip(page, sizes, strict=True) if size)
-        return there
+                    for key in keys(unquote(name.decode())):
+                        pipe.exists(key)
+                there = await pipe.execute()
+            found += [(name, any(there[at : at + _KEYS])) for at, name in zip(count(0, _KEYS), page, strict=False)]
+        return found
 
 
 def _name(conversation_id: str) -> str:

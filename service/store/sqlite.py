@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Self
 from orchestrator_interactive.interactions.errors import StoreError
 from orchestrator_interactive.interactions.stores import sqlite_file
 from orchestrator_interactive.interactions.stores.sqlite_database import Database
+from service.store import sqlite_known, sqlite_schema
 from service.store import sqlite_steps as steps
 
 if TYPE_CHECKING:
@@ -55,11 +56,11 @@ class SqliteRunStore:
             StoreError: it cannot be used, or another process uses it; nothing was changed.
         """
         clock = clock or _steady_clock()
-        database = await Database.open(path, _NAME, steps.prepare)
+        database = await Database.open(path, _NAME, sqlite_schema.prepare)
         lock = None
         try:
             lock = _locked(path)
-            await database.run(steps.let_go, clock())
+            await database.run(sqlite_schema.let_go, clock())
         except BaseException:
             await database.aclose()
             if lock is not None:
@@ -74,7 +75,7 @@ class SqliteRunStore:
         Raises:
             StoreError: it cannot be used; nothing was changed.
         """
-        return cls(await Database.open(path, _NAME, steps.prepare), None, _steady_clock())
+        return cls(await Database.open(path, _NAME, sqlite_schema.prepare), None, _steady_clock())
 
     async def admit(self, conversation_id: str, entry: Entry, agent: str | None) -> Admission:
         admission = await self._database.write(steps.admit, self._clock(), conversation_id, entry, agent)
@@ -114,13 +115,22 @@ class SqliteRunStore:
         return tuple(self._news.pop(owner, ()))
 
     async def agent_of(self, conversation_id: str) -> str | None:
-        return await self._database.read(steps.agent_of, conversation_id)
+        return await self._database.read(sqlite_known.agent_of, conversation_id)
 
     async def conversations(self) -> list[str]:
-        return await self._database.run(steps.conversations)
+        return await self._database.run(sqlite_known.conversations)
 
     async def known(self, conversation_id: str) -> Known | None:
-        return await self._database.run(steps.known, conversation_id)
+        return await self._database.run(sqlite_known.known, self._clock(), conversation_id)
+
+    async def strays(self) -> list[str]:
+        return await self._database.run(sqlite_known.strays)
+
+    async def rested(self, since: float) -> list[str]:
+        return await self._database.run(sqlite_known.rested, since)
+
+    async def tidy(self) -> None:
+        await self._database.run(sqlite_schema.tidy, self._clock())
 
     async def forget(self, conversation_id: str) -> bool:
         return await self._database.run(steps.forget, self._clock(), conversation_id)
@@ -139,9 +149,10 @@ def refuse_older(path: Path) -> None:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as file:
             ((version,),) = file.execute("PRAGMA user_version")
             ((tables,),) = file.execute("SELECT count(*) FROM sqlite_master WHERE name = 'run_conversations'")
+            runs = sqlite_schema.version(file)
     except sqlite3.Error:
         return  # whoever opens it is told why
-    if not tables or version < sqlite_file.VERSION:
+    if not tables or version < sqlite_file.VERSION or runs < sqlite_schema.VERSION:
         raise StoreError(
             f"No service of this version has used {path} yet: start the service once, which brings it up to date."
         )

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from connector.protocols import Claim, Entry
 from orchestrator_interactive.interactions.stores.sqlite_database import writing
-from service.store.base import Admission, Known
-from service.store.written import GRACE_S, KEPT_ENTRIES, KEPT_S, as_json, lost, read
+from service.store.base import Admission
+from service.store.sqlite_schema import forget_ids
+from service.store.written import GRACE_S, KEPT_ENTRIES, as_json, data_of, lost, posts_of, run_of
 
 if TYPE_CHECKING:
     import sqlite3
@@ -15,24 +16,6 @@ if TYPE_CHECKING:
 
     from connector.protocols import Changes
 
-_SCHEMA = (
-    # `owner` is blank once the lease was given back; `back` is the token that was given back last. `todo`: there is
-    # something to do; `due`: when others may be told so. Times are in seconds since the epoch.
-    """CREATE TABLE IF NOT EXISTS run_conversations (
-        id INTEGER PRIMARY KEY AUTOINCREMENT, conversation TEXT NOT NULL UNIQUE, agent TEXT,
-        seq INTEGER NOT NULL DEFAULT 0, held INTEGER NOT NULL DEFAULT 0, run TEXT,
-        token INTEGER NOT NULL DEFAULT 0, owner TEXT, until REAL NOT NULL DEFAULT 0, back INTEGER,
-        todo INTEGER NOT NULL DEFAULT 0, due REAL NOT NULL DEFAULT 0, changed REAL NOT NULL)""",
-    # Waiting for as long as it has no end.
-    """CREATE TABLE IF NOT EXISTS run_entries (
-        conversation INTEGER NOT NULL, seq INTEGER NOT NULL, id TEXT NOT NULL, kind TEXT NOT NULL,
-        data TEXT, "end" TEXT, PRIMARY KEY (conversation, seq), UNIQUE (conversation, id))""",
-    """CREATE TABLE IF NOT EXISTS run_posts (
-        conversation INTEGER NOT NULL, part TEXT NOT NULL, content TEXT NOT NULL, PRIMARY KEY (conversation, part))
-        WITHOUT ROWID""",
-    "CREATE INDEX IF NOT EXISTS run_due ON run_conversations (due) WHERE todo",
-    'CREATE INDEX IF NOT EXISTS run_waiting ON run_entries (conversation, seq) WHERE "end" IS NULL',
-)
 _FIND = "SELECT id, seq, held, token, owner, until, todo FROM run_conversations WHERE conversation = ?"
 _BEGIN = "INSERT INTO run_conversations (conversation, changed) VALUES (?, ?) RETURNING id"
 _ADD = "INSERT OR IGNORE INTO run_entries VALUES (?, ?, ?, ?, ?, NULL) RETURNING seq"
@@ -45,32 +28,13 @@ _OWNED = "SELECT id, seq FROM run_conversations WHERE conversation = ? AND token
 _GIVE_BACK = "UPDATE run_conversations SET owner = NULL, until = 0, back = token, due = ? WHERE id = ?"
 _WAITING = """SELECT seq, id, kind, data FROM run_entries
     WHERE conversation = ? AND seq > ? AND "end" IS NULL ORDER BY seq"""
-_POSTS = "SELECT content FROM run_posts WHERE conversation = ?"
-_POSTED = as_json("")
 _REPLACE = 'UPDATE run_entries SET data = ? WHERE conversation = ? AND seq = ? AND "end" IS NULL'
 _CLOSE = 'UPDATE run_entries SET "end" = ?, data = NULL WHERE conversation = ? AND seq = ? AND "end" IS NULL'
-_TRIM = 'DELETE FROM run_entries WHERE conversation = ? AND seq <= ? AND "end" IS NOT NULL'
 _LOOK = """UPDATE run_conversations SET changed = ?, todo = run IS NOT NULL OR EXISTS (
         SELECT 1 FROM run_entries AS entry
         WHERE entry.conversation = run_conversations.id AND "end" IS NULL AND entry.seq > held)
     WHERE id = ?"""
 _DUE = "SELECT conversation FROM run_conversations WHERE todo AND due <= ? ORDER BY due, id LIMIT ?"
-
-
-def prepare(file: sqlite3.Connection) -> None:
-    for statement in _SCHEMA:
-        file.execute(statement)
-
-
-def let_go(file: sqlite3.Connection, now: float) -> None:
-    """End all leases, for nobody is left who could hold one; forget the ids that nobody sends any more."""
-    with writing(file):
-        file.execute("UPDATE run_conversations SET until = 0, due = min(due, ?)", (now,))
-        file.execute(
-            """DELETE FROM run_entries WHERE "end" IS NOT NULL
-                AND conversation IN (SELECT id FROM run_conversations WHERE changed < ?)""",
-            (now - KEPT_S,),
-        )
 
 
 def admit(file: sqlite3.Connection, now: float, conversation_id: str, entry: Entry, agent: str | None) -> Admission:
@@ -102,7 +66,7 @@ def claim(file: sqlite3.Connection, now: float, conversation_id: str, owner: str
         ((run,),) = file.execute("SELECT run FROM run_conversations WHERE id = ?", (number,))
         posts = file.execute("SELECT part, content FROM run_posts WHERE conversation = ?", (number,)).fetchall()
         entries = _waiting(file, number, 0)
-    return Claim(token, read(run), {part: read(content) for part, content in posts}, held, entries)
+    return Claim(token, run_of(run), posts_of(posts), held, entries)
 
 
 def renew(file: sqlite3.Connection, now: float, conversation_id: str, token: int, lease_s: float) -> int:
@@ -134,8 +98,8 @@ def write(file: sqlite3.Connection, now: float, conversation_id: str, token: int
             file.execute(_REPLACE, (as_json(data), number, seq))
         for seq, end in changes.closed.items():
             file.execute(_CLOSE, (end, number, seq))
-        if changes.closed:
-            file.execute(_TRIM, (number, last - KEPT_ENTRIES))
+        if changes.closed and last > KEPT_ENTRIES:
+            forget_ids(file, "conversation = ? AND seq <= ?", number, last - KEPT_ENTRIES)
         file.execute(_LOOK, (now, number))
 
 
@@ -157,31 +121,6 @@ def due(file: sqlite3.Connection, now: float, most: int) -> list[str]:
     return [name for (name,) in file.execute(_DUE, (now, most))]
 
 
-def agent_of(file: sqlite3.Connection, conversation_id: str) -> str | None:
-    row = file.execute("SELECT agent FROM run_conversations WHERE conversation = ?", (conversation_id,)).fetchone()
-    return row[0] if row else None
-
-
-def conversations(file: sqlite3.Connection) -> list[str]:
-    return [name for (name,) in file.execute("SELECT conversation FROM run_conversations ORDER BY id")]
-
-
-def known(file: sqlite3.Connection, conversation_id: str) -> Known | None:
-    row = file.execute(
-        "SELECT id, agent, owner, run IS NOT NULL, held FROM run_conversations WHERE conversation = ?",
-        (conversation_id,),
-    ).fetchone()
-    if row is None:
-        return None
-    number, agent, owner, has_run, held = row
-    found = file.execute('SELECT id, "end" FROM run_entries WHERE conversation = ? ORDER BY seq', (number,)).fetchall()
-    posts = sum(content != _POSTED for (content,) in file.execute(_POSTS, (number,)))
-    ends = {name: end for name, end in found if end is not None}
-    return Known(
-        agent, owner, bool(has_run), posts, held, _waiting(file, number, 0), ends, tuple(name for name, _ in found)
-    )
-
-
 def forget(file: sqlite3.Connection, now: float, conversation_id: str) -> bool:
     with writing(file):
         row = file.execute(_FIND, (conversation_id,)).fetchone()
@@ -193,6 +132,7 @@ def forget(file: sqlite3.Connection, now: float, conversation_id: str) -> bool:
         file.execute("DELETE FROM run_conversations WHERE id = ?", (number,))
         file.execute("DELETE FROM run_entries WHERE conversation = ?", (number,))
         file.execute("DELETE FROM run_posts WHERE conversation = ?", (number,))
+        file.execute("DELETE FROM run_forgotten WHERE conversation = ?", (number,))
     return True
 
 
@@ -211,7 +151,7 @@ def _owned(file: sqlite3.Connection, conversation_id: str, token: int) -> tuple[
 
 def _waiting(file: sqlite3.Connection, number: int, after: int) -> tuple[Entry, ...]:
     rows: list[Any] = file.execute(_WAITING, (number, after)).fetchall()
-    return tuple(Entry(name, kind, read(data), seq) for seq, name, kind, data in rows)
+    return tuple(Entry(name, kind, data_of(data), seq) for seq, name, kind, data in rows)
 
 
 def _write_posts(file: sqlite3.Connection, number: int, posts: Mapping[str, Any]) -> None:

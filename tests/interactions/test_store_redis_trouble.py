@@ -325,6 +325,7 @@ async def test_the_index_forgets_what_has_long_been_gone_and_nothing_else(redis,
         redis.ask("ZADD", "interactions:logs", "1000", "long/gone", "1000", KEY.path, "99999999999", "on/its-way")
         redis.ask("ZADD", "interactions:logs", "1000", "no key", "1000", b"\xff")
         assert await store.keys() == [KEY]
+        await store.tidy()
         entries = redis.ask("ZRANGE", "interactions:logs", "0", "-1")
         assert set(entries) == {KEY.path.encode(), b"on/its-way"}
 
@@ -409,5 +410,22 @@ async def test_an_index_that_was_lost_comes_back_with_the_logs_that_are_used(red
         await plant(store, KEY, states(0, 1))
         redis.ask("DEL", "interactions:logs")
         assert await store.keys() == []
-        assert await store.load(KEY) is not None
+        await store.fence(KEY, 1)
         assert await store.keys() == [KEY]
+        await store.fence(OTHER, 1)  # of which there is no log
+        assert await store.keys() == [KEY]
+
+
+async def test_whoever_is_cancelled_while_it_asks_asks_no_more(redis_url):
+    async with _opened(redis_url) as store:
+
+        async def ask() -> None:
+            while True:
+                await store.load(KEY)
+
+        for moment in range(40):
+            asking = asyncio.create_task(ask())
+            await asyncio.sleep(0.001 + moment / 10_000)
+            asking.cancel()
+            done, _ = await asyncio.wait([asking], timeout=5)
+            assert done

@@ -105,6 +105,14 @@ async def test_every_message_at_its_end_and_those_that_wait_are_counted(house):
     )
 
 
+async def test_only_leases_that_are_valid_are_counted(house):
+    await house.write("a")
+    claim = await house.runs.claim(HERE, "owner", 1000)
+    assert (await check(house.runs, house.logs)).tally.leases == 1
+    await house.runs.renew(HERE, claim.token, 0)
+    assert (await check(house.runs, house.logs)).tally.leases == 0
+
+
 async def test_a_message_that_left_as_delivered_and_is_in_no_row_is_lost(house):
     await house.write("a", "b")
     await house.deliver("a")

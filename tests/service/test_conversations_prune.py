@@ -243,3 +243,17 @@ def test_what_is_still_to_be_read_is_not_forgotten_and_neither_is_what_another_a
     inbox(kept, "a", place=THERE)
     told(kept.run("prune", "--whole"))
     assert inboxes(kept) == [HERE, THERE]
+
+
+def test_what_was_written_where_no_agent_keeps_a_log_is_forgotten_when_it_has_rested(tmp_path):
+    kept = Kept(tmp_path / "kept.db")
+    inbox(kept, "a")
+    inbox(kept, "a", place=THERE, read=False)
+    told(kept.run("prune", "--whole"))
+    assert inboxes(kept) == [HERE, THERE]
+    with sqlite3.connect(kept.path) as file:
+        file.execute("UPDATE run_conversations SET changed = changed - 31 * 86400")
+    told(kept.run("prune"))
+    assert inboxes(kept) == [HERE, THERE]
+    told(kept.run("prune", "--whole"))
+    assert inboxes(kept) == [THERE]  # where something waits, nothing is forgotten

@@ -10,8 +10,10 @@ import pytest
 from redis_server import redis_server
 
 from connector.protocols import Changes, Entry, LeaseLost
+from orchestrator_interactive.interactions.errors import StoreAway
 from service.runs import Runs
 from service.store import open_run_store
+from service.store.patience import Patience
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -240,6 +242,45 @@ async def test_many_conversations_that_nobody_owns_are_all_told_of_soon(process,
             await one.told(place, within_s=3)
         leases = [lease for lease in await asyncio.gather(*claims) if lease is not None]
     assert {lease.conversation_id for lease in leases} == set(places)
+
+
+async def test_while_very_many_are_owned_here_no_more_are_looked_for(store):
+    places = [f"T:C:{number}.5" for number in range(5)]
+    for place in places:
+        claim = await store.claim(place, "gone", 10)
+        await store.write(place, claim.token, Changes(run={"id": place}))
+        await store.hand_over(place, claim.token)
+    async with Runs(store, "here", 10, most_owned=3) as runs:
+        leases = [await runs.claim(place) for place in places[:3]]
+        one = Process(runs)
+        await asyncio.sleep(0.3)  # it looks at once
+        assert one.news == []
+        await leases[0].write(Changes(run={}))
+        await leases[0].release(0)
+        await one.told(places[3])
+        assert places[4] not in one.news
+
+
+async def test_while_a_part_of_the_store_is_away_what_a_dead_process_had_goes_on_a_lease_later(store):
+    gone = await store.claim(HERE, "gone", 0.05)
+    await store.write(HERE, gone.token, Changes(run={"id": "r"}))
+    patience = Patience()
+
+    async def never() -> None:
+        raise StoreAway
+
+    async with Runs(store, "here", 0.3, patience) as runs:
+        waiting = asyncio.create_task(patience.through(never))
+        await asyncio.sleep(0)
+        assert patience.is_away
+        await asyncio.sleep(0.1)  # its lease has run out
+        assert await runs.claim(HERE) is None
+        async with asyncio.timeout(5):
+            while (lease := await runs.claim(HERE)) is None:  # noqa: ASYNC110 - time is what is waited for
+                await asyncio.sleep(0.02)
+        assert patience.is_away
+        assert lease.claim.run == {"id": "r"}
+        waiting.cancel()
 
 
 async def test_writes_come_to_be_in_the_order_in_which_they_are_written(process):

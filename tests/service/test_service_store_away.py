@@ -132,21 +132,27 @@ async def test_what_is_written_while_the_store_is_away_is_answered_once_when_it_
     assert (await run_command("doctor", "--store", redis.url)).code == 0
 
 
-async def test_a_service_whose_store_is_away_ends_in_time(slack, stage, model, redis, tmp_path):
+@pytest.mark.parametrize("is_gone", [True, False], ids=["gone", "frozen"])
+async def test_a_service_whose_store_is_away_ends_in_time_and_well(  # noqa: PLR0917 - fixtures
+    slack, stage, model, redis, tmp_path, is_gone
+):
     gate = Gate()
     model.reply(gate, tool_call("list_files"))
     config = tmp_path / "config.yaml"
-    config.write_text("shutdown_grace_s: 1")
+    config.write_text("shutdown_grace_s: 2")
     async with stage.serving("--config", str(config), **env(model, redis)) as service:
         await service.says("service.ready")
         await slack.as_person("ana").say("general", "@alpha look")
         await gate.reached.wait()
-        redis.kill()
+        if is_gone:
+            redis.kill()
+            await service.says("store.away")
+        else:
+            os.kill(redis.pid, signal.SIGSTOP)
         gate.open()
-        await service.says("store.away")
         began = asyncio.get_running_loop().time()
-        await service.ended(signal.SIGTERM, within_s=20)
-        assert asyncio.get_running_loop().time() - began < 1 + _SLOW_S
+        assert await service.ended(signal.SIGTERM, within_s=20) == 0
+        assert asyncio.get_running_loop().time() - began < 2 + _SLOW_S
     assert "Traceback" not in service.output
 
 
@@ -160,3 +166,20 @@ async def test_a_second_service_over_the_same_file_is_refused_and_the_first_one_
         ts = await slack.as_person("ana").say("general", "@alpha hello")
         await slack.until(lambda _: stage.found(ts, "offline demo"), 30)
         assert await first.ended(signal.SIGTERM) == 0
+
+
+@pytest.mark.parametrize("is_replaced", [True, False], ids=["replaced", "gone"])
+async def test_a_service_whose_file_is_not_there_any_more_ends_and_says_so(slack, stage, tmp_path, is_replaced):
+    path = tmp_path / "kept.db"
+    async with stage.serving(AMPLIFIER_SLACK_STORE=f"sqlite:{path}") as service:
+        await service.says("service.ready")
+        if is_replaced:
+            (tmp_path / "other.db").write_bytes(path.read_bytes())
+            (tmp_path / "other.db").replace(path)
+        else:
+            path.unlink()
+        await slack.as_person("ana").say("general", "@alpha look")
+        assert await service.ended(None, within_s=20) == 2
+    assert "Error: The conversation log" in service.output
+    assert "was removed or replaced while it was open: nothing is kept any more. Start again." in service.output
+    assert "ExceptionGroup" not in service.output

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from itertools import count
 
 import pytest
 from redis_cluster import redis_cluster
-from run_store_cases import LONG_S, admitted, entry, names_of, within
+from run_store_cases import LONG_S, C, admitted, entry, names_of, within
 
 from connector.protocols import Changes
 from orchestrator_interactive.interactions.errors import StoreAway, StoreError
 from service.store import open_run_store
+from service.store.patience import Patience
+from service.store.redis_index import keys
 
 NAMES = [f"c{number}" for number in range(12)]
 
@@ -54,6 +57,42 @@ async def test_a_node_that_is_killed_and_comes_back_has_lost_nothing_that_was_ad
             assert set(names_of(await store.fetch(name, claims[name].token, 0))) >= set(kept[name])
         assert len({len(names) for names in kept.values()}) > 1
         await store.aclose()
+
+
+async def test_a_conversation_that_moves_to_another_node_while_it_is_used_loses_nothing(cluster, cluster_url):
+    store, patience, there = await open_run_store(cluster_url), Patience(), asyncio.Event()
+    claim = await store.claim(C, "a", LONG_S)
+    admitted: list[int] = []
+
+    async def use() -> None:
+        for number in count(1):
+            each = entry(number)
+            if (await patience.through(lambda each=each: store.admit(C, each, "owl"))).is_new:
+                admitted.append(number)
+            changes = Changes(run={"id": number}, closed={number - 5: ""})
+            await patience.through(lambda changes=changes: store.write(C, claim.token, changes))
+            there.set()
+
+    async def used() -> None:
+        """Return once it was used from here on, if that can be now."""
+        there.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await there.wait()
+
+    using = asyncio.create_task(use())
+    await used()
+    for _ in cluster.moving(keys(C)[0]):  # one key after the other
+        await used()
+    there.clear()
+    async with within(20):
+        await there.wait()
+    using.cancel()
+    await asyncio.wait([using])
+    known = await store.known(C)
+    assert [int(name[1:]) for name in known.order][: len(admitted)] == admitted == list(range(1, len(admitted) + 1))
+    assert known.count.accepted - len(admitted) in (0, 1)  # the last one was on its way
+    await store.aclose()
 
 
 async def test_a_database_of_another_number_is_refused(cluster):

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from connector.protocols import Changes
 from orchestrator_interactive.interactions.errors import StoreAway, StoreError
-from service.store import open_run_store, visit_run_store
+from service.store import open_run_store, redis_index_scripts, visit_run_store
 from service.store import redis_scripts as scripts
 
 STATE = f"runs:{{{C}}}"
@@ -51,7 +51,7 @@ def _lose(proxy, script, times=1, meanwhile=None):
 @pytest.mark.parametrize("times", [1, 2])
 async def test_a_step_whose_reply_was_lost_gives_what_it_gave(lossy, times):
     store, proxy = lossy
-    for script in (scripts.ENTER, scripts.ADMIT):
+    for script in (redis_index_scripts.ENTER, scripts.ADMIT):
         _lose(proxy, script, times)
         assert (await store.admit(C, entry(script.sha), "owl")).is_new
     _lose(proxy, scripts.CLAIM, times)
@@ -260,6 +260,7 @@ async def test_an_admission_that_never_came_after_its_entry_is_no_conversation(r
         redis.ask("ZADD", "runs:{index}:all", "1000", "long-gone", "99999999999999", "on-its-way")
         await admitted(store, C, 1)
         assert await store.conversations() == [C]
+        await store.tidy()
         assert set(redis.ask("ZRANGE", "runs:{index}:all", "0", "-1")) == {C.encode(), b"on-its-way"}
 
 
@@ -301,3 +302,25 @@ async def test_a_store_that_was_closed_says_so(redis_url):
     await store.aclose()
     with pytest.raises(StoreError, match="has been closed"):
         await store.admit(C, entry(1), None)
+
+
+async def test_a_clock_that_was_set_back_keeps_no_lease_longer_than_it_is_and_nothing_from_being_due(redis, redis_url):
+    def later(conversation_id: str, *fields: str) -> None:
+        """As it is once the clock was set back by ten minutes."""
+        for field in fields:
+            redis.ask("HINCRBY", f"runs:{{{conversation_id}}}", field, "600000")
+        redis.ask("ZINCRBY", DUE, "600000", conversation_id)
+
+    async with _opened(redis_url) as store:
+        await admitted(store, C, 1)
+        await admitted(store, D, 1)
+        claim = await store.claim(C, "a", 0.3)
+        await store.write(C, claim.token, Changes(run={"id": 1}))
+        later(C, "until", "due")
+        later(D, "due")
+        assert D in await store.due(9)
+        assert await store.claim(C, "b", LONG_S) is None  # who lives has as long as ever to renew it
+        assert await store.renew(C, claim.token, 0.3) == 1
+        later(C, "until", "due")
+        await until_due(store, C, D)
+        assert await store.claim(C, "b", LONG_S) is not None

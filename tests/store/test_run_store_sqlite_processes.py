@@ -14,9 +14,10 @@ from run_store_cases import LONG_S, C, D, admitted, entry, is_lost, names_of
 from connector.protocols import Changes
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.errors import StoreError
+from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.interactions.states import UserMessageState
 from orchestrator_interactive.interactions.stores import open_store
-from service.store import open_run_store, visit_run_store
+from service.store import open_run_store, sqlite_known, visit_run_store
 from service.store.written import KEPT_ENTRIES
 
 _SERVICE = """
@@ -202,3 +203,60 @@ async def test_a_store_that_was_closed_says_so(sqlite_url):
         await store.admit(C, entry(1), None)
     with pytest.raises(StoreError, match="has been closed"):
         await store.known(C)
+
+
+async def test_what_is_known_is_of_one_moment_whoever_writes_meanwhile(tmp_path, sqlite_url):
+    store = await open_run_store(sqlite_url)
+    await admitted(store, C, 1)
+    with (
+        closing(sqlite3.connect(tmp_path / "logs.db", isolation_level=None)) as looking,
+        closing(sqlite3.connect(tmp_path / "logs.db", isolation_level=None)) as owner,
+    ):
+        looking.set_trace_callback(
+            lambda asked: (
+                "run_posts" in asked and owner.execute("UPDATE run_entries SET \"end\" = 'refused', data = NULL")
+            )
+        )
+        known = sqlite_known.known(looking, 0, C)
+        assert (names_of(known.waiting), known.ends, known.damaged) == (["1"], {}, ())
+        assert sqlite_known.known(looking, 0, C).ends == {"m1": "refused"}
+    await store.aclose()
+
+
+async def test_tidying_forgets_ids_and_the_next_service_the_fences_of_logs_that_are_gone(tmp_path, sqlite_url):
+    store, logs = await open_run_store(sqlite_url), await open_store(sqlite_url)
+    await admitted(store, C, 1, 2)
+    claim = await store.claim(C, "a", LONG_S)
+    await store.write(C, claim.token, Changes(closed={1: ""}))
+    for conversation_id in (C, D):
+        await logs.fence(Key(conversation_id, "alpha"), claim.token)
+    await InteractionStack(logs, C, "alpha").push(UserMessageState("hello"))
+    with closing(sqlite3.connect(tmp_path / "logs.db", isolation_level=None)) as file:
+        file.execute("UPDATE run_conversations SET changed = changed - 7.1 * 86400")
+        await store.tidy()
+        assert list((await store.known(C)).order) == ["m2"]
+        await store.aclose()
+        await logs.aclose()
+        assert len(file.execute("SELECT * FROM fences").fetchall()) == 2
+        await (await open_run_store(sqlite_url)).aclose()
+        assert file.execute("SELECT conversation FROM fences").fetchall() == [(C,)]
+
+
+async def test_damaged_entries_keep_nobody_from_claiming_their_conversations(tmp_path, sqlite_url):
+    store = await open_run_store(sqlite_url)
+    for number in range(51):
+        claim = await store.claim(f"c{number}", "a", LONG_S)
+        await admitted(store, f"c{number}", 1)
+        await store.write(f"c{number}", claim.token, Changes(run={"id": 1}, posts={"1": "x", "2": "y"}))
+        await store.hand_over(f"c{number}", claim.token)
+    with closing(sqlite3.connect(tmp_path / "logs.db", isolation_level=None)) as file:
+        file.execute("UPDATE run_entries SET data = '{{' WHERE conversation <= 50")
+        file.execute("UPDATE run_conversations SET run = '{{' WHERE id <= 50")
+        file.execute("UPDATE run_posts SET content = '{{' WHERE conversation <= 50 AND part = '1'")
+    for name in await store.due(50):
+        claim = await store.claim(name, "b", LONG_S)
+        assert [(each.id, each.data) for each in claim.entries] == [("m1", {})]
+        assert await store.fetch(name, claim.token, 0) == claim.entries
+        assert (claim.run, claim.posts) == ({"id": "unreadable"}, {"2": "y"})
+    assert await store.due(50) == ["c50"]
+    await store.aclose()

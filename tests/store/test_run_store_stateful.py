@@ -206,6 +206,10 @@ class RunsOfTwoConversations(RuleBasedStateMachine):
             assert (known.has_run, known.posts) == (there.run is not None, sum(bool(x) for x in there.posts.values()))
             assert (known.waiting, list(known.order)) == (there.waiting, ids)
             assert known.ends == {ids[seq - 1]: end for seq, end in there.ends.items()}
+            assert known.is_owned == (there.is_valid and there.owner is not None)
+            assert (known.damaged, known.is_overlooked) == ((), False)
+            count = known.count
+            assert (count.accepted, sum(count.left.values()), count.forgotten) == (len(ids), len(there.ends), 0)
 
     @invariant()
     def what_is_due_has_something_to_do_and_no_owner(self):

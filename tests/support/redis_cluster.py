@@ -62,6 +62,19 @@ class RedisCluster:
         slot = int(str(self.nodes[0].ask("CLUSTER", "KEYSLOT", key)))
         return self.nodes[min(slot * 3 // _SLOTS, 2)]
 
+    def moving(self, key: str) -> Iterator[str]:
+        """Move the slot of a key to another node and back, key by key; each that has moved is given."""
+        slot, here = str(self.nodes[0].ask("CLUSTER", "KEYSLOT", key)), self.node_of(key)
+        there = next(node for node in self.nodes if node is not here)
+        for one, other in ((here, there), (there, here)):
+            other.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", _id(one))
+            one.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", _id(other))
+            for name in _names(one.ask("CLUSTER", "GETKEYSINSLOT", slot, "100")):
+                one.ask("MIGRATE", "127.0.0.1", str(other.port), name, "0", "5000")
+                yield name.decode()
+            for node in (other, one, *self.nodes):
+                node.ask("CLUSTER", "SETSLOT", slot, "NODE", _id(other))
+
     def kill(self) -> None:
         for node in self.nodes:
             node.kill()
@@ -79,6 +92,16 @@ class _Node(RedisServer):
             words = told if isinstance(told, dict) else _fields(told)
             return words["cluster_state"] == "ok" and words["cluster_known_nodes"] == "3"
         return False
+
+
+def _id(node: RedisServer) -> str:
+    told = node.ask("CLUSTER", "MYID")
+    return told.decode() if isinstance(told, bytes) else str(told)
+
+
+def _names(told: object) -> list[bytes]:
+    assert isinstance(told, list)
+    return told
 
 
 def _fields(told: object) -> dict[str, str]:

@@ -157,6 +157,10 @@ class LogStore(Protocol):
 
     async def forget_agent(self, agent_id: str) -> None: ...
 
+    async def tidy(self) -> None:
+        """Forget what is of no use to anybody any more: for who serves, now and then."""
+        ...
+
     async def aclose(self) -> None:
         """Let go of it, once all that is on its way is written."""
         ...

@@ -88,5 +88,8 @@ class MemoryStore:
     async def forget_agent(self, agent_id: str) -> None:
         self._agents.pop(agent_id, None)
 
+    async def tidy(self) -> None:
+        """Nothing is kept for longer than the logs."""
+
     async def aclose(self) -> None:
         """Nothing to let go of."""

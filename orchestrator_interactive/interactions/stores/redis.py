@@ -18,7 +18,7 @@ from orchestrator_interactive.interactions.stores.base import (
     refuse_broken_text,
     refuse_orphan,
 )
-from orchestrator_interactive.interactions.stores.redis_client import RedisClient, to_its_end
+from orchestrator_interactive.interactions.stores.redis_client import RedisClient
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -38,6 +38,9 @@ _PAGE = 500
 _ENTERED_S = 60 * 60
 # For how long the fence of a log that is not there is kept, in seconds: nobody who was kept out comes later.
 _FENCE_S = 7 * 24 * 60 * 60
+
+# What the script FENCE says where there is a log.
+_IS_THERE = 2
 
 _WRITTEN = " Whether the change was written is not known: look at the conversation again."
 _REMOVED = " Whether the conversation was removed is not known: look for it again."
@@ -72,36 +75,38 @@ class RedisStore:
         return store
 
     async def load(self, key: Key) -> Log | None:
+        await self._client.settled(key.path)
         async with self._client.asking():
             row = await self._redis.hmget(_place(key.path), ["version", "end", "written", "tree"])
-            if any(row):  # the index may have been lost
-                await self._redis.zadd(_INDEX, {key.path: time.time()}, nx=True)
         version, end, written, tree = row
         return stored.log(key, _number(version), _number(end), _number(written), tree) if any(row) else None
 
     async def commit(self, key: Key, change: Change) -> None:
         refuse_orphan(change)
+        await self._client.settled(key.path)
         with self._client.underway():
-            done = await to_its_end(self._write(key, change))
+            done = await self._client.to_its_end(key.path, self._write(key, change))
         if done != 1:
             raise conflict(key) if done == 0 else fenced(key)
 
     async def fence(self, key: Key, token: int) -> None:
-        if not await self._client.run(redis_scripts.FENCE, [_place(key.path)], [token, _FENCE_S]):
+        await self._client.settled(key.path)
+        done = await self._client.run(redis_scripts.FENCE, [_place(key.path)], [token, _FENCE_S])
+        if not done:
             raise fenced(key)
+        if done == _IS_THERE:  # the index may have been lost
+            async with self._client.asking():
+                await self._redis.zadd(_INDEX, {key.path: time.time()}, nx=True)
 
     async def read(self, key: Key, segment: int, start: int, stop: int) -> list[Node]:
+        await self._client.settled(key.path)
         return await self._read(key, [(segment, index) for index in range(start, stop)])
 
     async def keys(self) -> list[Key]:
         with self._client.underway():
             async with self._client.asking():
-                entries = await self._redis.zrange(_INDEX, 0, -1, withscores=True)
-            written = await self._written([path for path, _ in entries])
-            gone = [each for each in entries if each[0] not in written and each[1] < time.time() - _ENTERED_S]
-            if gone:
-                tidy = [part for entry in gone for part in entry]
-                await self._client.run(redis_scripts.TIDY, [_INDEX], tidy)
+                paths = await self._redis.zrange(_INDEX, 0, -1)
+            written = await self._written(paths)
         keys = {key: when for path, when in written.items() if (key := _key_of(path)) is not None}
         return sorted(keys, key=lambda key: (-keys[key], key.conversation_id, key.agent_id))
 
@@ -116,6 +121,7 @@ class RedisStore:
                         yield key, node
 
     async def remove(self, key: Key, version: int) -> None:
+        await self._client.settled(key.path)
         place = _place(key.path)
         told = [version, secrets.token_hex(8), _FENCE_S]
         done = await self._client.run(redis_scripts.REMOVE, [place, place + b":removed"], told, doubt=_REMOVED)
@@ -136,13 +142,24 @@ class RedisStore:
         async with self._client.asking():
             await self._redis.hdel(_AGENTS, agent_id)
 
+    async def tidy(self) -> None:
+        """Take what is not there any more, and was entered long ago, out of the index."""
+        with self._client.underway():
+            async with self._client.asking():
+                entries = await self._redis.zrange(_INDEX, 0, -1, withscores=True)
+            written = await self._written([path for path, _ in entries])
+            gone = [each for each in entries if each[0] not in written and each[1] < time.time() - _ENTERED_S]
+            for at in range(0, len(gone), _PAGE):
+                parts = [part for entry in gone[at : at + _PAGE] for part in entry]
+                await self._client.run(redis_scripts.TIDY, [_INDEX], parts)
+
     async def aclose(self) -> None:
         """Close the connections once all that is on its way is written."""
         await self._client.aclose()
 
     async def _write(self, key: Key, change: Change) -> int:
         place, told = _place(key.path), _told(change, self._client.ttl_s)
-        if change.tree is not None:
+        if not change.version:
             # Before the log, so that none is ever missing from the index.
             async with self._client.asking(_WRITTEN):
                 await self._redis.zadd(_INDEX, {key.path: time.time()})

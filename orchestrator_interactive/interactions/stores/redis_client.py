@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -53,6 +52,7 @@ class RedisClient:
         self.ttl_s = server.ttl_s
         self.is_cluster = is_cluster
         self.free = asyncio.Semaphore(_AT_ONCE)
+        self._unsettled: dict[str, set[asyncio.Task[Any]]] = {}
         self._underway = 0
         self._is_idle = asyncio.Event()
         self._is_idle.set()
@@ -103,11 +103,34 @@ class RedisClient:
             except exceptions.NoScriptError:
                 return await self.redis.eval(script.text, len(keys), *keys, *arguments)
 
+    async def to_its_end(self, name: str, work: Coroutine[Any, Any, T]) -> T:
+        """Do it to its end, though the caller is cancelled: whoever then asks for what has this name waits for that."""
+        task = asyncio.create_task(work)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not task.done():
+                self._unsettled.setdefault(name, set()).add(task)
+                task.add_done_callback(lambda task: self._settle(name, task))
+            raise
+
+    async def settled(self, name: str) -> None:
+        """Return once nothing is on its way any more that somebody asked for and was cancelled."""
+        while tasks := self._unsettled.get(name):
+            await asyncio.wait(tasks)
+
     async def aclose(self) -> None:
         """Close the connections once all that is on its way is written."""
         self._is_open = False
         await self._is_idle.wait()
         await self.redis.aclose()
+
+    def _settle(self, name: str, task: asyncio.Task[Any]) -> None:
+        if not task.cancelled():
+            task.exception()  # whoever was cancelled does not ask for it
+        self._unsettled[name].discard(task)
+        if not self._unsettled[name]:
+            del self._unsettled[name]
 
     def _begin(self) -> None:
         if not self._is_open and not self._underway:
@@ -136,13 +159,15 @@ class _Underway:
 
 
 class _Asking:
-    __slots__ = ("_client", "_doubt")
+    __slots__ = ("_client", "_doubt", "_task", "_was_cancelled")
 
     def __init__(self, client: RedisClient, doubt: str) -> None:
         self._client = client
         self._doubt = doubt
 
     async def __aenter__(self) -> None:
+        self._task = asyncio.current_task()
+        self._was_cancelled = self._task.cancelling() if self._task else 0
         self._client._begin()  # noqa: SLF001
         if self._client.is_cluster:
             try:
@@ -155,25 +180,15 @@ class _Asking:
         if self._client.is_cluster:
             self._client.free.release()
         self._client._end()  # noqa: SLF001
+        if error is None and self._task is not None and self._task.cancelling() > self._was_cancelled:
+            # redis-py sends by `asyncio.wait_for`, which before Python 3.12 loses it where what it waits for is done.
+            raise asyncio.CancelledError
         if isinstance(error, AttributeError) and self._client.is_cluster:
             # Where a cluster is down, redis-py closes all its connections, also those that others are just opening.
             error = exceptions.ClusterDownError(str(error))
         if isinstance(error, exceptions.RedisError | exceptions.RedisClusterException | OSError):
             problem = redis_url.problem(self._client.place, error)
             raise (StoreAway(problem + self._doubt) if redis_url.passes(error) else StoreError(problem)) from error
-
-
-async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
-    """Do it, and wait for its end even where the caller is cancelled: what comes next must see what was written."""
-    task = asyncio.create_task(work)
-    try:
-        return await asyncio.shield(task)
-    finally:
-        while not task.done():
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait([task])
-        if not task.cancelled():
-            task.exception()  # whoever was cancelled does not ask for it
 
 
 async def _is_cluster(redis: Any) -> bool:

@@ -24,6 +24,7 @@ local cuts = 9 + 2 * tonumber(ARGV[8])
 for i = 9, cuts - 1, 2 do
     redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1])
 end
+-- Where nothing is added, this comes first: a server whose memory is full lets a script write that has made room.
 for i = cuts, #ARGV, 3 do
     for index = tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2]) - 1 do
         redis.call('HDEL', KEYS[1], ARGV[i] .. '/' .. index)
@@ -43,8 +44,8 @@ end
 return 1
 """)
 
-# KEYS: the log. ARGV: the token; for how many seconds the fence of a log that is not there is kept. Gives 1, or 0 where
-# the log's fence is higher.
+# KEYS: the log. ARGV: the token; for how many seconds the fence of a log that is not there is kept. Gives 2, 1 where
+# there is no log yet, or 0 where its fence is higher.
 FENCE = Script("""
 local found = redis.call('HMGET', KEYS[1], 'fence', 'version')
 if tonumber(found[1] or '0') > tonumber(ARGV[1]) then
@@ -53,8 +54,9 @@ end
 redis.call('HSET', KEYS[1], 'fence', ARGV[1])
 if not found[2] then
     redis.call('EXPIRE', KEYS[1], ARGV[2])
+    return 1
 end
-return 1
+return 2
 """)
 
 # KEYS: the log; where the id of its removal is kept for a minute. ARGV: the version that the log has; the id; for how

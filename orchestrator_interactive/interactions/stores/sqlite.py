@@ -122,6 +122,9 @@ class SqliteStore:
     async def forget_agent(self, agent_id: str) -> None:
         await self._run(lambda file: file.execute("DELETE FROM agents WHERE id = ?", (agent_id,)))
 
+    async def tidy(self) -> None:
+        """Nothing is kept for longer than the logs, but for fences, which go when the next service starts."""
+
     async def aclose(self) -> None:
         """Close the file once all that is on its way is written."""
         await self._database.aclose()

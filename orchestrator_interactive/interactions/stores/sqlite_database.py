@@ -6,7 +6,7 @@ import sqlite3
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from orchestrator_interactive.interactions.errors import StoreAway, StoreError
+from orchestrator_interactive.interactions.errors import StoreAway, StoreError, StoreGone
 from orchestrator_interactive.interactions.stores import sqlite_file
 from orchestrator_interactive.interactions.stores.one_thread import OneThread
 
@@ -133,7 +133,7 @@ class Database:
 
     def _done(self, file: sqlite3.Connection, work: Callable[..., T], *arguments: Any) -> T:
         if sqlite_file.identity(self._path) != self._identity:
-            raise StoreError(
+            raise StoreGone(
                 f"The conversation log {self._path} was removed or replaced while it was open: nothing is kept any "
                 "more. Start again."
             )
@@ -150,6 +150,16 @@ def writing(file: sqlite3.Connection) -> Iterator[None]:
     except BaseException:
         file.rollback()
         raise
+
+
+@contextmanager
+def reading(file: sqlite3.Connection) -> Iterator[None]:
+    """A transaction for several reads: they see the file as it was at the first of them, whoever writes meanwhile."""
+    file.execute("BEGIN")
+    try:
+        yield
+    finally:
+        file.rollback()
 
 
 def _told(path: Path, error: sqlite3.Error | OSError) -> StoreError:

@@ -1,0 +1,281 @@
+"""What `amplifier-slack doctor --store` says of stores that were damaged."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from contextlib import aclosing, closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from kept_conversations import run
+from redis_server import redis_server
+
+from connector.protocols import Changes, Entry
+from orchestrator_interactive.interactions import InteractionStack
+from orchestrator_interactive.interactions.states import AssistantMessageState
+from orchestrator_interactive.interactions.stores import open_store
+from orchestrator_interactive.modules.context_stack.rows import states_of
+from orchestrator_interactive.rows import user_row
+from service.store import open_run_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from redis_server import RedisServer
+
+HERE = "T:C:1.0"
+RUNS = f"runs:{{{HERE}}}"
+
+
+async def kept(url: str) -> None:
+    """Six messages: three were read, two before a run that is on; one was refused, two wait."""
+    async with aclosing(await open_run_store(url)) as runs, aclosing(await open_store(url)) as logs:
+        stack = InteractionStack(logs, HERE, "alpha")
+        for number in range(1, 7):
+            await runs.admit(HERE, Entry(f"m{number}", "message", {"text": "hello"}), "alpha")
+        claim = await runs.claim(HERE, "owner", 1000)
+        for number in range(1, 4):
+            await stack.push(*states_of(user_row("hello", f"m{number}"), {}), AssistantMessageState("fine"))
+        changes = Changes(run={"id": "r"}, posts={"1": {"text": "fine"}}, closed={1: "", 2: "", 3: "", 4: "refused"})
+        await runs.write(HERE, claim.token, changes)
+        await runs.hand_over(HERE, claim.token)
+
+
+def told_of(url: str) -> dict[str, Any]:
+    result = run("doctor", "--store", url, "--json")
+    assert result.exit_code in (0, 1), result.output
+    told = json.loads(result.output[result.output.index("{") :])
+    assert result.exit_code == (1 if told["violations"] else 0)
+    return told
+
+
+def ends(told: dict[str, Any]) -> list[int]:
+    """How many messages were accepted, delivered and refused, and wait."""
+    assert told["violations"] == []
+    return [told[name] for name in ("accepted", "delivered", "refused", "waiting")]
+
+
+def found(url: str) -> list[str]:
+    """What should not be."""
+    told = told_of(url)
+    return [each.removeprefix(f"{HERE}: ") for each in told["violations"]]
+
+
+LOST = "message m2 left the inbox as delivered, and is not in the log."
+SHORT = "its inbox has accepted 6 entries, and 5 wait or have left it."
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        ("SELECT 1", []),
+        (
+            "DELETE FROM nodes WHERE idx = 2",
+            [LOST, "in the log of alpha, branch main, 1 state cannot be read: 2."],
+        ),
+        (
+            "UPDATE nodes SET data = '' WHERE idx = 2",
+            [LOST, "in the log of alpha, branch main, 1 state cannot be read: 2."],
+        ),
+        ("DELETE FROM nodes WHERE idx = 3", ["in the log of alpha, branch main, 1 state cannot be read: 3."]),
+        ("DELETE FROM run_entries WHERE seq = 5", [SHORT]),
+        ("DELETE FROM run_entries WHERE seq = 6", [SHORT]),
+        ("DELETE FROM run_entries WHERE seq = 2", [SHORT]),
+        ("UPDATE run_conversations SET seq = 3", ["its inbox has accepted 3 entries, and 6 wait or have left it."]),
+        (
+            "DELETE FROM run_conversations",
+            [f"entry m{number} is in the inbox of a conversation that is not there." for number in range(1, 7)],
+        ),
+        ("UPDATE run_entries SET data = '{{' WHERE seq = 5", ["entry m5 of its inbox cannot be read."]),
+        ("UPDATE run_conversations SET run = '{{'", ["the record of its run cannot be read."]),
+        ("UPDATE run_posts SET content = '{{'", ["the text 1 of its run cannot be read."]),
+        (
+            "UPDATE run_conversations SET todo = 0",
+            ["it has something to do, and is not where that is looked for: nobody goes on with it."],
+        ),
+        (
+            "UPDATE run_conversations SET held = 99",
+            ["messages up to place 99 are held back, and there were 6: nobody starts a run."],
+        ),
+        ("UPDATE run_conversations SET run = NULL", ["of no run, 1 texts are still to be posted."]),
+    ],
+)
+def test_of_a_file(tmp_path, damage, said):
+    url = f"sqlite:{tmp_path}/kept.db"
+    asyncio.run(kept(url))
+    with closing(sqlite3.connect(tmp_path / "kept.db", isolation_level=None)) as file:
+        file.execute(damage)
+    assert found(url) == said
+
+
+@pytest.fixture(scope="module")
+def redis() -> Iterator[RedisServer]:
+    with redis_server() as server:
+        yield server
+
+
+ORDER = "the ids of its entries and their order are not of the same entries."
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (("PING",), []),
+        (
+            ("HDEL", f"interactions:{{{HERE}}}/alpha", "0/2"),
+            [LOST, "in the log of alpha, branch main, 1 state cannot be read: 2."],
+        ),
+        (("ZREMRANGEBYRANK", f"{RUNS}:order", "0", "1"), ["of 6 entries", ORDER]),
+        (("HDEL", f"{RUNS}:ids", "m1"), [ORDER]),
+        (("DEL", f"{RUNS}:order", f"{RUNS}:ids"), ["of 6 entries"]),
+        (("ZREMRANGEBYRANK", f"{RUNS}:inbox", "0", "0"), ["message m5 was accepted and is nowhere", SHORT]),
+        (("HSET", RUNS, "seq", "7"), ["its inbox has accepted 7 entries, and 6 wait or have left it."]),
+        (("DEL", RUNS), ["its inbox has accepted 0 entries, and 6 wait or have left it."]),
+        (("HSET", RUNS, "run", "{{"), ["the record of its run cannot be read."]),
+        (("ZREM", "runs:{index}:due", HERE), ["it has something to do, and is not where that is looked for"]),
+    ],
+)
+def test_of_a_server(redis, damage, said):
+    redis.ask("FLUSHALL")
+    asyncio.run(kept(redis.url))
+    redis.ask(*damage)
+    assert [one.startswith(other) for one, other in zip(found(redis.url), said, strict=True)] == [True] * len(said)
+
+
+def closed(url: str) -> None:
+    """All that waits is refused."""
+
+    async def close() -> None:
+        async with aclosing(await open_run_store(url)) as runs:
+            claim = await runs.claim(HERE, "owner", 1000)
+            await runs.write(HERE, claim.token, Changes(run={}, closed={each.seq: "refused" for each in claim.entries}))
+            await runs.release(HERE, claim.token, 10**6)
+
+    asyncio.run(close())
+
+
+def test_in_a_file_messages_whose_ids_were_forgotten_are_counted_all_the_same(tmp_path):
+    url = f"sqlite:{tmp_path}/kept.db"
+    asyncio.run(kept(url))
+    with closing(sqlite3.connect(tmp_path / "kept.db", isolation_level=None)) as file:
+        file.execute("UPDATE run_conversations SET changed = changed - 7.1 * 86400")
+    asyncio.run(_opened_once(url))
+    assert ends(told_of(url)) == [6, 3, 1, 2]
+    closed(url)
+    assert ends(told_of(url)) == [6, 3, 3, 0]
+
+
+def test_a_file_of_a_version_that_did_not_count_is_counted_from_now_on(tmp_path):
+    url = f"sqlite:{tmp_path}/kept.db"
+    asyncio.run(kept(url))
+    with closing(sqlite3.connect(tmp_path / "kept.db", isolation_level=None)) as file:
+        for statement in (
+            "DROP TABLE run_forgotten",
+            "DROP TABLE run_version",
+            "DELETE FROM run_entries WHERE seq < 3",
+        ):
+            file.execute(statement)
+    result = run("doctor", "--store", url)
+    assert (result.exit_code, "start the service once" in result.output) == (2, True)
+    asyncio.run(_opened_once(url))
+    assert ends(told_of(url)) == [4, 1, 1, 2]
+    with closing(sqlite3.connect(tmp_path / "kept.db", isolation_level=None)) as file:
+        file.execute("DELETE FROM run_entries WHERE seq = 6")
+    assert found(url) == [SHORT]
+
+
+def test_a_file_of_a_newer_version_is_refused(tmp_path):
+    url = f"sqlite:{tmp_path}/kept.db"
+    asyncio.run(kept(url))
+    with closing(sqlite3.connect(tmp_path / "kept.db", isolation_level=None)) as file:
+        file.execute("UPDATE run_version SET version = 3")
+    result = run("doctor", "--store", url)
+    assert (result.exit_code, "has version 3, and this installation knows 2" in result.output) == (2, True)
+
+
+async def _opened_once(url: str) -> None:
+    await (await open_run_store(url)).aclose()
+
+
+def test_in_a_server_messages_whose_ids_were_forgotten_are_counted_all_the_same(redis):
+    redis.ask("FLUSHALL")
+    asyncio.run(kept(redis.url))
+    closed(redis.url)
+    redis.ask("DEL", f"{RUNS}:ids", f"{RUNS}:order")  # a week later
+    assert ends(told_of(redis.url)) == [6, 3, 3, 0]
+    asyncio.run(_admitted(redis.url, "m7"))
+    assert ends(told_of(redis.url)) == [7, 3, 3, 1]
+
+
+def test_in_a_server_the_ids_before_the_newest_ten_thousand_are_forgotten_and_counted(redis):
+    redis.ask("FLUSHALL")
+    asyncio.run(kept(redis.url))
+    redis.ask("HINCRBY", RUNS, "seq", "10000")
+    redis.ask("HINCRBY", RUNS, "n:refused", "10000")
+    closed(redis.url)
+    assert redis.ask("ZRANGE", f"{RUNS}:order", "0", "-1") == []
+    assert ends(told_of(redis.url)) == [10_006, 3, 10_003, 0]
+
+
+def test_a_server_that_an_older_version_used_is_counted_from_now_on(redis):
+    redis.ask("FLUSHALL")
+    asyncio.run(kept(redis.url))
+    redis.ask("HDEL", RUNS, "n:?", "n:", "n:refused", "gone")
+    redis.ask("ZREM", f"{RUNS}:order", "m1")
+    redis.ask("HDEL", f"{RUNS}:ids", "m1")
+    assert ends(told_of(redis.url)) == [5, 2, 1, 2]
+    closed(redis.url)
+    assert ends(told_of(redis.url)) == [5, 2, 3, 0]
+
+
+async def _admitted(url: str, name: str) -> None:
+    async with aclosing(await open_run_store(url)) as runs:
+        assert (await runs.admit(HERE, Entry(name, "message", {}), "alpha")).is_new
+
+
+def test_of_a_server_whose_memory_is_full_the_conversations_can_be_looked_at_and_pruned(redis):
+    redis.ask("FLUSHALL")
+    asyncio.run(kept(redis.url))
+    closed(redis.url)
+    redis.ask("CONFIG", "SET", "maxmemory", "1")
+    try:
+        assert ends(told_of(redis.url)) == [6, 3, 3, 0]
+        shown = run("conversations", "show", HERE, "--store", redis.url)
+        assert (shown.exit_code, "fine" in shown.output) == (0, True), shown.output
+        pruned = run("conversations", "prune", "--keep-days", "0", "--whole", "--store", redis.url)
+        assert (pruned.exit_code, pruned.output.splitlines()[-1]) == (0, "Forgot 1 conversation (6 states)."), (
+            pruned.output
+        )
+    finally:
+        redis.ask("CONFIG", "SET", "maxmemory", "0")
+    assert told_of(redis.url)["conversations"] == 0
+
+
+def test_of_a_server_whose_memory_is_full_a_branch_can_be_pruned(redis):
+    redis.ask("FLUSHALL")
+
+    async def keep_a_branch() -> None:
+        await kept(redis.url)
+        async with aclosing(await open_store(redis.url)) as logs:
+            stack = InteractionStack(logs, HERE, "alpha")
+            await stack.rewind(1)
+            await stack.push(AssistantMessageState("instead"))
+
+    asyncio.run(keep_a_branch())
+    redis.ask("CONFIG", "SET", "maxmemory", "1")
+    try:
+        pruned = run("conversations", "prune", "--keep-days", "0", "--store", redis.url)
+        assert (pruned.exit_code, pruned.output.splitlines()[-1]) == (0, "Forgot 1 branch (4 states)."), pruned.output
+    finally:
+        redis.ask("CONFIG", "SET", "maxmemory", "0")
+
+
+def test_a_look_changes_nothing_in_a_server(redis):
+    redis.ask("FLUSHALL")
+    asyncio.run(kept(redis.url))
+    redis.ask("CONFIG", "RESETSTAT")
+    assert found(redis.url) == []
+    asked = redis.ask("INFO", "commandstats")
+    assert not {"cmdstat_hset", "cmdstat_zadd", "cmdstat_expire", "cmdstat_hincrby"} & asked.keys()
