@@ -9,7 +9,7 @@ import structlog
 
 from orchestrator_interactive.kernel.messages import ToolCall, ToolCallBlock
 from orchestrator_interactive.kernel.request_check import is_plain
-from orchestrator_interactive.results import SettledCall, late_row, unknown_row
+from orchestrator_interactive.results import late_row
 from orchestrator_interactive.run import RunDenied
 from orchestrator_interactive.tools import ToolUse, is_harmless
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from orchestrator_interactive.injection import InjectionQueue
     from orchestrator_interactive.kernel.messages import ContentBlock
+    from orchestrator_interactive.results import SettledCall
     from orchestrator_interactive.run import Run
     from orchestrator_interactive.settings import LoopOptions
-    from orchestrator_interactive.standing import LostCall
 
 log = structlog.get_logger(__name__)
 
@@ -57,6 +57,16 @@ class ToolCalls:
     def early_ids(self) -> Collection[str]:
         """The calls that began before their answer was complete, and are in no batch yet."""
         return self._early.keys()
+
+    def know(self, settled: Iterable[SettledCall]) -> None:
+        """Take in what became of calls that the run made in other processes."""
+        self._settled.extend(settled)
+        self._ids.update(each.call.id for each in self._settled)
+
+    @property
+    def lost(self) -> list[SettledCall]:
+        """Those whose process ended while they were at work."""
+        return [each for each in self._settled if each.outcome == "lost"]
 
     def told(self) -> list[dict[str, Any]]:
         """How each settled call ended, as progress tells of it. One that was dropped and came again is told once."""
@@ -108,13 +118,6 @@ class ToolCalls:
                 await self._run.commit(row)
         finally:
             await use.report_cut()
-
-    async def settle_unknown(self, lost: Iterable[LostCall]) -> None:
-        """Settle calls that were at work when their process ended, and now never tell."""
-        for each in lost:
-            self._settled.append(SettledCall(each.call, each.label, "unknown", was_dropped=False))
-            if each.has_no_row:
-                await self._run.commit(unknown_row(each.call))
 
     async def drop_early(self) -> None:
         """End the early calls that no answer has asked for after all: it failed, or was changed."""

@@ -18,6 +18,7 @@ from orchestrator_interactive.kernel.messages import RedactedThinkingBlock, Thin
 from orchestrator_interactive.outcomes import SUSPENDED, Lack, RunOutcome, lacking_row, outcome_of
 from orchestrator_interactive.parts import cut_row
 from orchestrator_interactive.refusals import refused_row
+from orchestrator_interactive.results import unknown_row
 from orchestrator_interactive.rows import assistant_row, distinct
 from orchestrator_interactive.run import RunDenied, RunStopped, RunSuspended
 from orchestrator_interactive.usage import with_usage
@@ -97,21 +98,24 @@ class Loop:
     async def take_up(self, standing: Standing) -> None:
         """Go on where a run stands: what was told is told again, and what it had begun is settled.
 
-        Calls without a result run again where that can do no harm; of the others nobody knows what came of them.
+        Calls without a result run again where that can do no harm; of the others nobody knows what came of them. These
+        are told with all those of which earlier processes of the run have left that behind.
         """
-        run = self._run
+        run, tools = self._run, self._run.tools
         self._turns, self._continuations = standing.turns, standing.continuations
         self._must_answer = not standing.last_tools.isdisjoint(self._options.force_respond_tools)
-        retried, unknown = standing.calls_to_settle(run.tools)
-        labels = [each.label or each.call.name for each in unknown]
-        again = [each.label or each.call.name for each in retried]
-        await run.progress("resumed", unknown=labels, retried=again)
+        again, cut = standing.unanswered(tools)
+        self.calls.know([*standing.settled(tools), *cut, *standing.late(tools)])
+        lost = self.calls.lost
+        names = {"unknown": [each.name for each in lost], "retried": [each.name for each in again]}
+        await run.progress("resumed", **names, tools=[each.told() for each in lost])
         for part in standing.told:
             await run.show(part)
         if run.is_suspended:
             raise RunSuspended
-        await self.calls.settle_unknown(unknown)
-        await ToolBatch(run, self.calls).go_again([each.call for each in retried], self._inbox)
+        for each in cut:
+            await run.commit(unknown_row(each.call))
+        await ToolBatch(run, self.calls).go_again([each.call for each in again], self._inbox)
         if standing.lost:
             await run.commit(standing.lost)
         self._answered = standing.outcome

@@ -38,8 +38,6 @@ NAME = "loop-interactive"
 
 # What the hooks hear of an end that is none of completion; for a suspension the contract has no word of its own.
 _ENDED = {"cancelled": "cancelled", "suspended": "cancelled", "error": "error"}
-# How long the next run finds ready what was read of the conversation, in seconds.
-_REMEMBERED_S = 60.0
 # How long a run may take over its end, once it is to end and the grace period of its tools is over.
 _ENDED_WITHIN_S = 2.0
 
@@ -57,7 +55,6 @@ class InteractiveOrchestrator:
         self._memory = Memory()
         self._running: Run | None = None
         self._in_doubt: tuple[ContextManager, int] | None = None
-        self._forgetting: asyncio.TimerHandle | None = None
 
     def inject_message(self, content: str | Injection) -> Receipt:
         """Hand a message to the running loop; it is read at the next of the three injection points.
@@ -201,7 +198,7 @@ class InteractiveOrchestrator:
             home.cancellation if home else CancellationToken(),
             on_progress,
             token_budgets=self._memory.token_budgets,
-            seen=self._memory.seen,
+            seen=self._memory.remembered(),
         )
 
     async def _go(
@@ -220,15 +217,14 @@ class InteractiveOrchestrator:
 
     def let_go(self) -> None:
         """Leave nothing behind that would keep what was read of the conversation in memory."""
-        if self._forgetting is not None:
-            self._forgetting.cancel()
+        self._memory.stay_awake()
 
     def _prepared(self, run: Run) -> Loop:
         """The loop for a run, which is the one that is on from here."""
         self._running, self._in_doubt = run, None
         self._queue.open()
         self._receipts.begin()
-        self.let_go()
+        self._memory.stay_awake()
         return Loop(run, self._queue, self._receipts, self._options)
 
     async def _to_its_end(self, run: Run, loop: Loop, working: Work[RunOutcome]) -> RunOutcome:
@@ -238,7 +234,7 @@ class InteractiveOrchestrator:
                 await working.end(run.cancel)
         finally:
             self._queue.close()
-            outcome = _outcome_of(working, run)
+            outcome, home = _outcome_of(working, run), run.coordinator
             try:
                 await self._tell_end(run, loop, outcome)
             finally:
@@ -247,7 +243,7 @@ class InteractiveOrchestrator:
                         self._in_doubt = run.context, run.parts.next_number
                     run.give_up()
                 self._running = None
-                self._forgetting = asyncio.get_running_loop().call_later(_REMEMBERED_S, self._memory.forget)
+                self._memory.rest_soon(home.get_capability("context.rest") if home else None)
         return outcome
 
     async def _tell_end(self, run: Run, loop: Loop, outcome: RunOutcome) -> None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import structlog
 
 from orchestrator_interactive.kernel.interop import own
-from orchestrator_interactive.kernel.models import ToolResult
-from orchestrator_interactive.rows import abridged, marked, metadata_of, tool_row
+from orchestrator_interactive.kernel.models import ToolResult, sendable
+from orchestrator_interactive.rows import abridged, marked, metadata_of, text_of, tool_row
 from orchestrator_interactive.run import changed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from orchestrator_interactive.kernel.messages import ToolCall
     from orchestrator_interactive.kernel.models import HookResult
@@ -29,8 +29,12 @@ STILL_RUNNING = "Still at work; its result will follow."
 LATE_PREFIX = "[Results of tool calls that were still at work:]"
 
 Block = dict[str, Any]
-# Finished and failed are known results; cancelled did nothing; unknown may have done anything.
-ToolOutcome = Literal["finished", "failed", "cancelled", "unknown"]
+# Finished and failed are known results; cancelled did nothing; unknown may have done anything. So may lost: its process
+# ended, and whoever goes on with the run is told.
+ToolOutcome = Literal["finished", "failed", "cancelled", "unknown", "lost"]
+_OUTCOMES: tuple[ToolOutcome, ...] = get_args(ToolOutcome)
+# What rows tell in which an earlier version has written down nothing beside their text.
+_SAID: Mapping[str, ToolOutcome] = {NOT_STARTED: "cancelled", UNKNOWN_OUTCOME: "unknown", PROCESS_ENDED: "lost"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +44,17 @@ class SettledCall:
     call: ToolCall
     label: str | None
     outcome: ToolOutcome
-    was_dropped: bool
+    was_dropped: bool = False
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return self.label or self.call.name
 
     def told(self) -> dict[str, Any]:
         """As progress tells of it."""
-        return {"tool": self.call.name, "id": self.call.id, "label": self.label, "outcome": self.outcome}
+        outcome = "unknown" if self.outcome == "lost" else self.outcome
+        return {"tool": self.call.name, "id": self.call.id, "label": self.label, "outcome": outcome}
 
     def is_same_as(self, other: SettledCall) -> bool:
         """Whether a model means the same by both."""
@@ -70,6 +80,54 @@ def changed_result(wish: HookResult, result: ToolResult) -> ToolResult:
     return changed(wish, "tool_result", result)
 
 
+@dataclass(frozen=True, slots=True)
+class Became:
+    """What became of a call; `label` is what people call it, where its arguments do not tell that."""
+
+    outcome: ToolOutcome
+    label: str | None = None
+
+    def beside(self, row: dict[str, Any]) -> dict[str, Any]:
+        """The row of its result, with what nobody would take from that as it is."""
+        goes_without_saying = self.outcome in ("finished", "failed") and _became(row) == self
+        return row if goes_without_saying else marked(row, became=self.written())
+
+    def written(self) -> dict[str, Any]:
+        """As JSON knows it."""
+        return {"outcome": self.outcome, **({} if self.label is None else {"label": sendable(self.label)})}
+
+
+def results_in(row: dict[str, Any]) -> list[tuple[str, Became]]:
+    """What became of the calls whose results stand in a row, with their ids."""
+    metadata = metadata_of(row)
+    if row["role"] == "tool":
+        return [] if metadata.get("pending") is True else [(str(row.get("tool_call_id")), _became(row))]
+    ids, became = metadata.get("results"), metadata.get("became")
+    if not isinstance(ids, list):
+        return []
+    if not isinstance(became, dict):  # of an earlier version; those of a process that ended had a row of their own
+        return [(str(each), Became("lost" if PROCESS_ENDED in text_of(row) else "finished")) for each in ids]
+    return [(str(each), _read(became.get(str(each))) or Became("finished")) for each in ids]
+
+
+def _became(row: dict[str, Any]) -> Became:
+    """What became of the call whose result is in this row."""
+    metadata, content = metadata_of(row), row.get("content")
+    if told := _read(metadata.get("became")):
+        return told
+    if not metadata.get("is_error"):
+        return Became("finished")
+    return Became(_SAID.get(content, "failed") if isinstance(content, str) else "failed")
+
+
+def _read(told: Any) -> Became | None:
+    match told:
+        case {"outcome": outcome, **more} if outcome in _OUTCOMES:
+            label = more.get("label")
+            return Became(outcome, label if isinstance(label, str) else None)
+    return None
+
+
 def result_row(call: ToolCall, result: ToolResult, most_chars: int) -> dict[str, Any]:
     """The row of a result. One that is larger than `most_chars` is shortened there; its metadata keep the whole."""
     content, failed = _written_down(result)
@@ -86,7 +144,7 @@ def still_running_row(call: ToolCall) -> dict[str, Any]:
 
 def unknown_row(call: ToolCall) -> dict[str, Any]:
     """The row of a call that was at work when its process ended."""
-    return tool_row(call, PROCESS_ENDED, failed=True)
+    return Became("lost").beside(tool_row(call, PROCESS_ENDED, failed=True))
 
 
 def late_row(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -97,7 +155,8 @@ def late_row(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     text = "\n".join([LATE_PREFIX, *(f"- {_told(row)}" for row in rows)])
     images = [block for row in rows for block in _blocks(row) if block.get("type") == "image"]
     late: dict[str, Any] = {"role": "user", "content": [{"type": "text", "text": text}, *images] if images else text}
-    late["metadata"] = {"results": [row["tool_call_id"] for row in rows]}
+    became = {row["tool_call_id"]: _became(row).written() for row in rows}
+    late["metadata"] = {"results": [row["tool_call_id"] for row in rows], "became": became}
     if whole := {row["tool_call_id"]: row["metadata"]["whole"] for row in rows if "whole" in row.get("metadata", {})}:
         late["metadata"]["whole"] = whole
     return late
@@ -109,7 +168,7 @@ def lost_row(rows: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
     for row in rows:
         metadata = metadata_of(row)
         if metadata.get("pending") is True and isinstance(call_id := row.get("tool_call_id"), str):
-            pending[call_id] = {**row, "content": PROCESS_ENDED, "metadata": {"is_error": True}}
+            pending[call_id] = Became("lost").beside({**row, "content": PROCESS_ENDED, "metadata": {"is_error": True}})
         told = metadata.get("results")
         for call_id in told if isinstance(told, list) else ():
             pending.pop(str(call_id), None)

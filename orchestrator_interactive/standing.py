@@ -12,7 +12,7 @@ from orchestrator_interactive.kernel.tool_calls import calls_beside, is_call, na
 from orchestrator_interactive.outcomes import outcome_in
 from orchestrator_interactive.parts import Parts, cut_of
 from orchestrator_interactive.reading import UNREADABLE, message_of
-from orchestrator_interactive.results import lost_row
+from orchestrator_interactive.results import SettledCall, lost_row, results_in
 from orchestrator_interactive.rows import call_ids, delivered_in, is_of_hook, is_prompt, metadata_of, text_of
 from orchestrator_interactive.tools import is_harmless, label_of
 from orchestrator_interactive.usage import spent_in
@@ -28,15 +28,6 @@ if TYPE_CHECKING:
     Row = dict[str, Any]
 
 _NO_RUN = "There is no run to go on with here: nobody has asked anything in this conversation."
-
-
-@dataclass(frozen=True, slots=True)
-class LostCall:
-    """A call whose result is missing. `has_no_row`: nothing stands in its place either."""
-
-    call: ToolCall
-    label: str | None
-    has_no_row: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +102,21 @@ class Standing:
         goes_on = last["role"] != "assistant" or call_ids(last) or cut_of(last) in ("length", "urgent")
         return None if goes_on or self.lost else outcome_in(last, self.parts.unshown)
 
-    def calls_to_settle(self, tools: Mapping[str, Tool]) -> tuple[list[LostCall], list[LostCall]]:
-        """The calls that can be made again without harm, and those of which nobody knows what came of them."""
-        unanswered = [_lost(call, tools, has_no_row=True) for call in self._unanswered()]
-        again = [each for each in unanswered if is_harmless(tools.get(each.call.name))]
-        gone = [_lost(call, tools, has_no_row=False) for call in self.lost_calls]
-        return again, gone + [each for each in unanswered if each not in again]
+    def settled(self, tools: Mapping[str, Tool]) -> list[SettledCall]:
+        """What became of the calls whose results its rows have, in the order of these."""
+        made = {call.id: call for row in self._answers for call in _calls(row)}
+        ends = [(made[call_id], became) for row in self.rows for call_id, became in results_in(row) if call_id in made]
+        return [SettledCall(call, became.label or _label(call, tools), became.outcome) for call, became in ends]
+
+    def late(self, tools: Mapping[str, Tool]) -> list[SettledCall]:
+        """The calls whose results were to follow later, and now do not."""
+        return [SettledCall(call, _label(call, tools), "lost") for call in self.lost_calls]
+
+    def unanswered(self, tools: Mapping[str, Tool]) -> tuple[list[SettledCall], list[SettledCall]]:
+        """The calls for which nothing stands: those that can be made again without harm, and the others."""
+        missing = [SettledCall(call, _label(call, tools), "lost") for call in self._unanswered()]
+        again = [each for each in missing if is_harmless(tools.get(each.call.name))]
+        return again, [each for each in missing if each not in again]
 
     def _unanswered(self) -> list[ToolCall]:
         """The calls of the last answer that have no row yet, unless something else has come after them."""
@@ -175,9 +175,9 @@ def _last_prompt(rows: Sequence[Row]) -> int | None:
     return next((place for place in range(len(rows) - 1, -1, -1) if is_prompt(rows[place])), None)
 
 
-def _lost(call: ToolCall, tools: Mapping[str, Tool], *, has_no_row: bool) -> LostCall:
+def _label(call: ToolCall, tools: Mapping[str, Tool]) -> str | None:
     tool = tools.get(call.name)
-    return LostCall(call, label_of(tool, call.arguments) if tool else None, has_no_row)
+    return label_of(tool, call.arguments) if tool else None
 
 
 def _calls_with(rows: Iterable[Row], ids: Iterable[str]) -> list[ToolCall]:

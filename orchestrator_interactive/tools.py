@@ -19,6 +19,7 @@ from orchestrator_interactive.results import (
     TIMED_OUT,
     UNCHECKED,
     UNKNOWN_OUTCOME,
+    Became,
     SettledCall,
     ToolOutcome,
     as_result,
@@ -137,7 +138,8 @@ class ToolUse:
                 self.result = failure(self._what_cut_it())
             elif self._reached == "known" and self._run.hooks.listens(_told_by(self.result)):
                 self.result = failure(UNCHECKED)  # a hook might have changed or refused it
-            self._row = result_row(self.call, self.result, self._most_chars)
+            label = None if self._input is self.call.arguments else self._label
+            self._row = Became(self._outcome, label).beside(result_row(self.call, self.result, self._most_chars))
         return self._row
 
     def _what_cut_it(self) -> str:
@@ -148,7 +150,9 @@ class ToolUse:
     def _how_it_ended(self) -> ToolOutcome:
         if self.result is not None:
             return "finished" if self.result.success else "failed"
-        return "unknown" if self._reached == "running" and not is_harmless(self._tool) else "cancelled"
+        if self._reached != "running" or is_harmless(self._tool):
+            return "cancelled"
+        return "lost" if self._run.is_suspended and not self._timed_out else "unknown"
 
     def settled(self) -> SettledCall:
         """How it ended, once it is closed."""

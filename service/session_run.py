@@ -113,7 +113,9 @@ class SessionRun:
 
     async def tell_cut(self, on_progress: ProgressCallback | None) -> str:
         """Tell the end of a run that was cut before its loop began, as that would."""
-        status = "suspended" if self._is_suspended and not self._stop.is_cancelled else "cancelled"
+        # One that goes on has something to tell before it ends: the next owner does.
+        hands_over = self._is_suspended and (self._is_resumed or not self._stop.is_cancelled)
+        status = "suspended" if hands_over else "cancelled"
         if on_progress is not None:
             await on_progress("complete", {"iterations": 0, "status": status, "waiting": 0})
         return ""

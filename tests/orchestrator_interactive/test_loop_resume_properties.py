@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from agents import answer
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from killed_runs import HARMLESS, Photographed, Process, World, all_is_well, texts_in
+from killed_runs import HARMLESS, Photographed, Process, World, all_is_told, all_is_well, texts_in
 
 from orchestrator_interactive import Injection
 from orchestrator_interactive.kernel import HookResult
@@ -166,7 +166,10 @@ async def _photographed(world: World, played: _Played, *, remarks: bool) -> tupl
     world.store = store = Photographed(world)
     store.on_commit = played.tick
     answered = await played.play(remarks=remarks)
-    all_is_well(await world.rows(), world)
+    rows = await world.rows()
+    if played.process.end["status"] != "suspended":  # whoever goes on with that has more to settle
+        all_is_well(rows, world)
+        all_is_told(rows, played.process)
     store.take()
     return answered, store.pictures
 
@@ -177,14 +180,17 @@ async def _gone_on_with(world: World, sayings: list[str], *, remarks: bool) -> s
     answered = await played.play(remarks=remarks)
     rows, status = await world.rows(), played.process.end["status"]
     all_is_well(rows, world)
+    all_is_told(rows, played.process)
     assert texts_in(rows) == played.process.texts(answered)
     assert all(text in played.process.texts(answered) for text in world.read)
     assert (status == "cancelled") == world.is_stopped
     assert status in ("incomplete", "cancelled") or WHOLE.search(answered)
     if not world.is_stopped:
         assert {each.id for each in world.written} <= {each for row in rows for each in delivered_in(row)}
-        assert await _Played(world, sayings, [], None).play() == answered
+        again = _Played(world, sayings, [], None)
+        assert await again.play() == answered
         assert await world.rows() == rows
+        all_is_told(rows, again.process)
     return answered
 
 

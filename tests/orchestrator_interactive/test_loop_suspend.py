@@ -131,7 +131,7 @@ class TestTools:
         assert len(agent.provider.requests) == 1
         assert await resumed(agent, say("ok")) == "ok"
         assert [len(tool.inputs) for tool in tools] == [1, 1]
-        assert agent.progress.of("resumed") == [{"unknown": [], "retried": []}]
+        assert agent.progress.of("resumed") == [{"unknown": [], "retried": [], "tools": []}]
 
     @pytest.mark.parametrize("immediate", [False, True])
     async def test_a_stop_cuts_them_and_it_stays_a_suspension(self, *, immediate: bool) -> None:
@@ -144,7 +144,10 @@ class TestTools:
         assert await soon(run) == ""
         assert await results(agent) == {"a": UNKNOWN_OUTCOME}
         assert status(agent) == "suspended"
-        assert agent.progress.of("complete")[0]["tools"][0]["outcome"] == "unknown"
+        told = agent.progress.of("complete")[0]["tools"]
+        assert told == [{"tool": "slow", "id": "a", "label": None, "outcome": "unknown"}]
+        assert await resumed(agent, say("ok")) == "ok"
+        assert agent.progress.of("resumed") == [{"unknown": ["slow"], "retried": [], "tools": told}]
         await goes_on(agent)
 
     async def test_one_whose_result_was_to_follow_is_waited_for(self) -> None:
@@ -161,7 +164,7 @@ class TestTools:
         assert await results(agent) == {"a": STILL_RUNNING}
         assert [row["metadata"]["results"] for row in await late_results(agent)] == [["a"]]
         assert await resumed(agent, say("ok")) == "ok"
-        assert agent.progress.of("resumed") == [{"unknown": [], "retried": []}]
+        assert agent.progress.of("resumed") == [{"unknown": [], "retried": [], "tools": []}]
 
     async def test_one_that_waits_to_be_allowed_is_waited_for(self) -> None:
         agent = await make_agent(call(use("do", "a")), tools=[echo("do")])

@@ -80,7 +80,8 @@ class TestTheRows:
             ("assistant", "done"),
         ]
         rows = await agent.history()
-        assert [rows[i].get("metadata") for i in (2, 5)] == [{"pending": True}, {"results": ["a"]}]
+        late_metadata = {"results": ["a"], "became": {"a": {"outcome": "finished"}}}
+        assert [rows[i].get("metadata") for i in (2, 5)] == [{"pending": True}, late_metadata]
         assert work.tool.cancelled == 0
         assert agent.provider.prefix_breaks() == []
         await goes_on(agent)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from connector.protocols import LeaseLost, RunFailed
 from orchestrator_interactive.interactions import InteractionStack
@@ -16,7 +19,7 @@ from orchestrator_interactive.interactions.states import AssistantMessageState, 
 from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from service.config import InstanceConfig, PersonaConfig, WorkspaceConfig
-from service.delivered import delivered_of
+from service.deliveries import Deliveries
 from service.sessions import InProcessSessionManager
 from service.workspaces import Workspaces
 
@@ -65,8 +68,66 @@ async def test_a_log_is_read_from_its_end_and_no_further_than_until_all_are_foun
     store = Watched()
     await _said(InteractionStack(store, HERE.conversation_id, HERE.agent_id), *(f"m{n}" for n in range(700)))
     store.reads.clear()
-    assert await delivered_of(store, HERE, ids) == ids - {"never"}
+    assert await Deliveries(store).of(HERE, ids) == ids - {"never"}
     assert store.reads == [(900, 1400), (400, 900), (0, 400)][:pages]
+
+
+@pytest.mark.parametrize("ids", [{"never"}, {"m699"}, {"m699", "m0", "never"}])
+async def test_what_was_read_of_it_is_not_read_again(ids):
+    store = Watched()
+    stack = InteractionStack(store, HERE.conversation_id, HERE.agent_id)
+    await _said(stack, *(f"m{n}" for n in range(700)))
+    deliveries = Deliveries(store)
+    first = await deliveries.of(HERE, ids)
+    store.reads.clear()
+    assert await deliveries.of(HERE, ids) == first
+    assert store.reads == []
+    await _said(stack, "new")
+    assert await deliveries.of(HERE, {"new"}) == {"new"}
+    assert await deliveries.of(HERE, first) == first
+    assert store.reads == [(1400, 1402)]
+    assert await deliveries.of(HERE, {"m350", "never"}) == {"m350"}
+    assert len(set(store.reads)) == len(store.reads)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.sampled_from(["say", "rewind", "fork", "ask", "remove"]), max_size=20), st.integers(0, 9))
+def test_it_knows_what_whoever_reads_all_of_the_log_knows(steps, number):
+    asyncio.run(_as_one_who_reads_all(steps, number))
+
+
+async def _as_one_who_reads_all(steps: list[str], number: int) -> None:
+    store, said = MemoryStore(), set()
+    stack, deliveries = InteractionStack(store, HERE.conversation_id, HERE.agent_id), Deliveries(store)
+    for at, step in enumerate(steps):
+        match step:
+            case "say":
+                said.add(f"m{at}")
+                await _said(stack, f"m{at}")
+            case "rewind" if await stack.length() > 1:
+                await stack.rewind(await stack.length() // 2)
+            case "fork" if await stack.length() > 2:
+                await stack.checkout(await stack.fork(await stack.length() - 2))
+            case "remove" if (log := await store.load(HERE)) is not None:
+                await store.remove(HERE, log.version)
+                stack = InteractionStack(store, HERE.conversation_id, HERE.agent_id)
+                said.clear()
+        asked = {f"m{n}" for n in range(at + 1) if (n + number) % 3}
+        assert await deliveries.of(HERE, asked) == asked & said
+
+
+async def test_logs_that_nobody_asked_for_lately_take_up_no_memory():
+    store = Watched()
+    places = [Key(f"T:C:{n}", "alpha") for n in range(101)]
+    for place in places:
+        await _said(InteractionStack(store, place.conversation_id, place.agent_id), "one")
+    deliveries = Deliveries(store)
+    for place in places:
+        await deliveries.of(place, {"one"})
+    store.reads.clear()
+    for place in (places[-1], places[0]):
+        await deliveries.of(place, {"one"})
+    assert store.reads == [(0, 2)]
 
 
 async def test_what_stands_on_a_branch_that_was_left_behind_was_delivered_too():
@@ -75,7 +136,7 @@ async def test_what_stands_on_a_branch_that_was_left_behind_was_delivered_too():
     await _said(stack, "one", "two", "three")
     await stack.rewind(1)
     await _said(stack, "four")
-    assert await delivered_of(store, HERE, {"one", "two", "four", "five"}) == {"one", "two", "four"}
+    assert await Deliveries(store).of(HERE, {"one", "two", "four", "five"}) == {"one", "two", "four"}
 
 
 async def test_to_be_asked_sets_no_session_up(tmp_path):

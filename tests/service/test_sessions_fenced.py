@@ -156,7 +156,8 @@ async def test_a_run_whose_caller_is_cancelled_was_stopped_by_nobody_and_goes_on
     assert len(model.requests) == 2
 
 
-async def test_a_tool_at_work_is_cut_where_the_caller_is_cancelled_and_the_model_knows_when_it_goes_on(model, started):
+async def test_a_tool_at_work_is_cut_where_the_caller_is_cancelled_and_all_know_when_it_goes_on(model, started):
+    heard = Heard()
     model.reply(tool_call("run_tests"))
     async with ToolGate() as gate:
         tools = (ModuleConfig(module="gated-tool", source=str(GATED_TOOL), config={"port": gate.port}),)
@@ -168,8 +169,13 @@ async def test_a_tool_at_work_is_cut_where_the_caller_is_cancelled_and_the_model
                 await run
             await gate.left.wait()
         async with started(tools=tools) as two:
-            assert await two.resume("alpha", HERE, fence=2) == "fine"
+            assert await two.resume("alpha", HERE, heard.hear, fence=2) == "fine"
+        async with started(tools=tools) as three:
+            assert await three.resume("alpha", HERE, heard.hear, fence=3) == "fine"
         assert gate.calls == 1
+    told = {"tool": "run_tests", "label": "Running the tests", "outcome": "unknown"}
+    assert [[each.items() >= told.items() for each in data["tools"]] for data in heard.of("resumed")] == [[True]] * 2
+    assert [data["tools"] for data in heard.of("complete")] == [data["tools"] for data in heard.of("resumed")]
     assert "its outcome is unknown" in str(model.bodies[-1]["messages"][-1])
 
 
@@ -206,6 +212,29 @@ async def test_a_run_that_is_stopped_while_it_is_taken_up_tells_what_it_had_said
     assert [(data["text"], data["part"]) for data in heard.of("text")] == [("Done so far.", 1)]
     assert [data["status"] for data in heard.of("complete")] == ["cancelled"]
     assert len(model.requests) == 2
+
+
+async def test_one_that_is_suspended_then_leaves_that_to_whoever_takes_it_up_next(model, started):
+    first, heard, later = Gate(), Heard(), Heard()
+    model.reply(first, text("given up"))
+    async with started() as one:
+        run = asyncio.create_task(one.execute("alpha", HERE, "one", message_id=FIRST, fence=1))
+        await first.reached.wait()
+        one.suspend("alpha", HERE)
+        await run
+    async with started() as two:
+        run = asyncio.create_task(two.resume("alpha", HERE, heard.hear, fence=2))
+        await asyncio.sleep(0)  # it has begun: its set-up is on in a thread
+        assert two.stop("alpha", HERE)
+        assert two.suspend("alpha", HERE)
+        assert await run == ""
+    assert [data["status"] for data in heard.of("complete")] == ["suspended"]
+    async with started() as three:
+        run = asyncio.create_task(three.resume("alpha", HERE, later.hear, fence=3))
+        await asyncio.sleep(0)
+        assert three.stop("alpha", HERE)
+        await run
+    assert [data["status"] for data in later.of("complete")] == ["cancelled"]
 
 
 async def test_what_is_delivered_is_what_the_log_has_in_a_row(model, started):
