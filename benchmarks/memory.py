@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from benchmarks.harness import Operations
     from benchmarks.loops import NewConversation
 
-CONVERSATIONS = 30
+CONVERSATIONS = 20
 TURNS = 20
+A_MOMENT_S = 2.0
 AN_HOUR_S = 3600.0
 
 
@@ -36,7 +37,7 @@ class ClockedLoop(asyncio.SelectorEventLoop):
 async def operations(file: str, function: str) -> AsyncIterator[Operations]:
     new: NewConversation = getattr(import_module(f"benchmarks.loops.{file}"), function)
     yield {
-        "at_once": partial(asyncio.to_thread, in_a_loop, new, 0.0),
+        "soon": partial(asyncio.to_thread, in_a_loop, new, A_MOMENT_S),
         "at_rest": partial(asyncio.to_thread, in_a_loop, new, AN_HOUR_S),
     }
 
@@ -49,19 +50,24 @@ def in_a_loop(new: NewConversation, later_s: float) -> float:
 
 async def kept(new: NewConversation, loop: ClockedLoop, later_s: float) -> float:
     """Bytes for each conversation, that many seconds after its run."""
-    await lived(new)  # imports, caches, and whatever else conversations share
-    gc.collect()
     tracemalloc.start()
     try:
-        before, _ = tracemalloc.get_traced_memory()
+        for _ in range(CONVERSATIONS):  # imports, caches, what Python keeps to use again: whatever conversations share
+            await lived(new)
+        before = await allocated(loop, AN_HOUR_S)
         conversations = [await lived(new) for _ in range(CONVERSATIONS)]
-        loop.ahead_s += later_s
-        await asyncio.sleep(0.2)  # what is due is done now
-        gc.collect()
-        after, _ = tracemalloc.get_traced_memory()
+        after = await allocated(loop, later_s)
         return (after - before) / len(conversations)
     finally:
         tracemalloc.stop()
+
+
+async def allocated(loop: ClockedLoop, later_s: float) -> int:
+    """Bytes that Python has allocated, so much later."""
+    loop.ahead_s += later_s
+    await asyncio.sleep(0.2)  # what is due is done now
+    gc.collect()
+    return tracemalloc.get_traced_memory()[0]
 
 
 async def lived(new: NewConversation) -> object:
@@ -77,7 +83,7 @@ def side(name: str, file: str, function: str = "conversation", *packages: str) -
 BENCHMARK = Benchmark(
     title="An idle conversation",
     rows=(
-        Row("at_once", f"after {TURNS} turns", unit="KiB", meter="itself", once=True),
+        Row("soon", f"after {TURNS} turns", unit="KiB", meter="itself", once=True),
         Row("at_rest", "an hour later", unit="KiB", target=30, meter="itself", once=True),
     ),
     sides=(
@@ -95,8 +101,15 @@ BENCHMARK = Benchmark(
             f"The conversation of the first table: a prompt, {TURNS} tool turns and an answer, all of a few words, so "
             "that what counts is what the messages are wrapped in. What Python has allocated (tracemalloc), the mean "
             f"of {CONVERSATIONS} conversations; what they share does not count, and what amplifier-core allocates in "
-            "Rust is not seen. The service keeps a session for a quarter of an hour after its last run "
-            "(`idle_evict_s`); then the conversation is in its store, and nowhere else."
+            "Rust is not seen."
+        ),
+        (
+            "Our context packs the messages a second after their run (where there are more than a hundred, a minute "
+            "after it), and unpacks them for the next one. As these say the same again and again, almost nothing is "
+            "left of them, and what is measured is the session; texts that differ shrink to a third or so. The service "
+            "keeps a session for a quarter of an hour after its last run (`idle_evict_s`); then the conversation is in "
+            "its store, and nowhere else: what still shows is what Python's SQLite keeps to use again, no more of it "
+            "for thousands of conversations than for these."
         ),
     ),
 )

@@ -29,15 +29,17 @@ __all__ = [
     "mount",
 ]
 
+_DOORS = ("inject_message", "edit_message", "withdraw_message", "receipts", "notify", "stop", "suspend", "unsaid")
+_CAPABILITIES = {f"orchestrator.{door}": door for door in _DOORS}
+
 
 async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> Callable[[], Awaitable[None]]:
     """Mount `loop-interactive`; its options are those of `LoopOptions`."""
     coordinator = at_home(coordinator)
     orchestrator = InteractiveOrchestrator(config)
     await coordinator.mount("orchestrator", orchestrator)
-    doors = ("inject_message", "edit_message", "withdraw_message", "receipts", "notify", "stop", "suspend", "unsaid")
-    for door in doors:
-        coordinator.register_capability(f"orchestrator.{door}", getattr(orchestrator, door))
+    for name, door in _CAPABILITIES.items():
+        coordinator.register_capability(name, getattr(orchestrator, door))
     coordinator.register_contributor("observability.events", NAME, lambda: [INJECTION_APPLIED, PROVIDER_FALLBACK])
 
     async def clean_up() -> None:

@@ -74,6 +74,11 @@ class Transcript:
         self._rows.extend(rows)
         self._draft.add(rows)
 
+    @property
+    def length(self) -> int:
+        """How many rows have been looked at."""
+        return len(self._rows)
+
     def is_used(self, call_id: str) -> bool:
         """Whether a call in these messages has this id."""
         return self._draft.check.is_used(call_id)

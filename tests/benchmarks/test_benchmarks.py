@@ -51,11 +51,19 @@ async def test_the_benchmark_of_the_kernel_measures_every_row_on_both_sides():
         assert (target == "-") is (row.target is None)
 
 
-async def test_the_benchmark_of_memory_measures_a_session_of_ours_and_one_of_theirs():
-    code, output, errors = await bench("memory", *QUICK)
+async def test_the_benchmark_of_memory_finds_little_left_of_an_idle_conversation():
+    code, output, errors = await bench("small_memory", *QUICK)
     assert (code, errors) == (0, "")
-    after_the_run, later = cells(output, "ours: a session with context-simple")
-    assert float(after_the_run) >= float(later) > 1
+
+    def kib(side: str) -> list[float]:
+        """What is left of a conversation of this side, after its run and an hour later."""
+        return [float(cell.split()[0]) for cell in cells(output, f"ours: {side}")]
+
+    for kept in ("a session with context-simple", "a session with context-stack, in SQLite"):
+        assert all(1 < left <= 30 for left in kib(kept)), output
+    after_the_run, later = kib("in the service, which lets go of it")
+    assert 1 < after_the_run <= 30, output
+    assert later < after_the_run / 4, output
     assert "langgraph: the messages alone is not installed; to compare: make bench" in output
 
 

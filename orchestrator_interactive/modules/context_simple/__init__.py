@@ -1,7 +1,8 @@
 """`context-simple`: a conversation in memory, with a stable, smaller view where it outgrows the model's window.
 
-`context` decides when that is. `history` has the rows, `cutting` chooses among them, `shortening` takes away from a
-row, `views` puts together what is shown, and `summarising` asks the model, to whom `telling` tells what was left out.
+`context` decides when that is. `history` has the rows, and `packing` makes them small while nobody needs them;
+`cutting` chooses among them, `shortening` takes away from a row, `views` puts together what is shown, and `summarising`
+asks the model, to whom `telling` tells what was left out.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ __all__ = ["ContextOptions", "SimpleContext", "mount"]
 
 
 async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> SimpleContext:
-    """Mount the context.
+    """Mount the context, and the capability `context.rest`: a function that has it take up little memory until used.
 
     Raises:
         ValueError: the configuration has an unknown option or a value out of range.
@@ -31,5 +32,6 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> Simpl
         "observability.events", "context-simple", lambda: [events.CONTEXT_PRE_COMPACT, events.CONTEXT_POST_COMPACT]
     )
     context = SimpleContext(options, coordinator.hooks)
+    coordinator.register_capability("context.rest", context.rest)
     await coordinator.mount("context", context)
     return context

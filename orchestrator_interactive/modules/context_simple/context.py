@@ -66,6 +66,7 @@ class SimpleContext:
         self._compacting = asyncio.Lock()
         self._history = History([])
         self._view: View = self._everything
+        self._views = 0
         self._summary: Summary | None = None
 
     async def add_message(self, message: Row) -> None:
@@ -87,7 +88,8 @@ class SimpleContext:
         limit = self._budget(token_budget, provider) * self._options.compaction_threshold
         history, view = self._history, self._view
         if self._everything.tokens(history) <= limit:  # also after a request with a smaller budget
-            view = self._view = self._everything
+            view = self._everything
+            self._show(view)
         elif view.tokens(history) > limit:
             view = await self._smaller_view(limit, provider)
             if history is not self._history:  # it was set anew meanwhile
@@ -100,27 +102,37 @@ class SimpleContext:
 
     async def set_messages(self, messages: Iterable[Row]) -> None:
         """Replace the history, to resume a session."""
-        self._history, self._view, self._summary = History(messages), self._everything, None
+        self._history, self._summary = History(messages), None
+        self._show(self._everything)
 
     async def clear(self) -> None:
         await self.set_messages([])
 
+    def rest(self) -> None:
+        """Take up little memory until the history is asked for again."""
+        self._history.pack()
+
     @property
-    def view(self) -> View:
-        """What requests show now."""
-        return self._view
+    def views(self) -> int:
+        """How often requests have come to show something else of the history."""
+        return self._views
 
     def written_view(self) -> dict[str, Any] | None:
         """The view as JSON knows it; `None`: it shows everything."""
-        return None if self._view is self._everything else written(self._view, self._summary, self._history)
+        return None if self._view is self._everything else written(self._view, self._summary)
 
     def take_up(self, view: dict[str, Any] | None) -> None:
         """Go on with a view that was written of the beginning of this history."""
         try:
             if view is not None:
-                self._view, self._summary = read(view, self._history, self._everything.preface)
+                shown, self._summary = read(view, self._history, self._everything.preface)
+                self._show(shown)
         except (LookupError, TypeError):
             log.exception("context.view_unreadable")
+
+    def _show(self, view: View) -> None:
+        if view is not self._view:
+            self._view, self._views = view, self._views + 1
 
     def _budget(self, token_budget: int | None, provider: Any | None) -> int:
         if token_budget is not None:
@@ -158,7 +170,8 @@ class SimpleContext:
                 else:
                     told["strategy"] = "drop"
             if self._history is draft.history:
-                self._summary, self._view = summary, view
+                self._summary = summary
+                self._show(view)
         finally:
             await self._tell(events.CONTEXT_POST_COMPACT, told)
         return view

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from orchestrator_interactive.modules.context_simple.packing import packed, unpacked
 from orchestrator_interactive.rows import metadata_of
 from orchestrator_interactive.tokens import estimate
 
@@ -17,17 +18,40 @@ class History:
     """Rows that are only ever added to. `sizes` are their tokens, each counted once, and `tokens` is the sum."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
-        self.rows: list[Row] = []
-        self.sizes: list[int] = []
+        self._rows: list[Row] = []
+        self._sizes: list[int] = []
+        self._packed: bytes | None = None
         self.tokens = 0
         for row in rows:
             self.append(row)
+
+    @property
+    def rows(self) -> list[Row]:
+        self._unpack()
+        return self._rows
+
+    @property
+    def sizes(self) -> list[int]:
+        self._unpack()
+        return self._sizes
 
     def append(self, row: Row) -> None:
         size = estimate(row)
         self.rows.append(copied(row))
         self.sizes.append(size)
         self.tokens += size
+
+    def pack(self) -> None:
+        """Take up little memory until the rows are asked for again."""
+        if self._packed is None:
+            self._packed = packed((self._rows, self._sizes))
+            if self._packed is not None:
+                self._rows, self._sizes = [], []
+
+    def _unpack(self) -> None:
+        if self._packed is not None:
+            self._rows, self._sizes = unpacked(self._packed)
+            self._packed = None
 
 
 def is_said(row: Row) -> bool:

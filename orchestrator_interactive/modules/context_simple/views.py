@@ -13,7 +13,7 @@ from orchestrator_interactive.rows import LEFT_OUT
 from orchestrator_interactive.tokens import estimate
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from orchestrator_interactive.kernel.messages import ChatRequest
     from orchestrator_interactive.modules.context_simple.cutting import Cut
@@ -35,22 +35,24 @@ class View:
 
     Args:
         preface: the rows that it begins with, and that are not of the history.
-        beginning: the preface, a note of what is left out, and the rows that are `shown`.
+        beginning: the preface, a note of what is left out, and the rows that are `shown`; those that are as in the
+            history, by their index there.
         shown: the indices of these in the history.
         since: the index of the first row behind the beginning.
         saved: how many tokens smaller the view is than the history.
     """
 
     preface: tuple[Row, ...]
-    beginning: tuple[Row, ...]
+    beginning: tuple[Row | int, ...]
     shown: tuple[int, ...]
     since: int
     saved: int
 
     def rows(self, history: History) -> list[Row]:
         """The rows, in a fresh list."""
-        shown = history.rows[self.since :]
-        shown[:0] = self.beginning
+        rows = history.rows
+        shown = rows[self.since :]
+        shown[:0] = [rows[row] if isinstance(row, int) else row for row in self.beginning]
         return shown
 
     def indices(self, history: History) -> list[int]:
@@ -78,10 +80,9 @@ class Summary:
     until: int
 
 
-def written(view: View, summary: Summary | None, history: History) -> dict[str, Any]:
-    """A view of this history, as JSON knows it: its rows by their index, where they are as in the history."""
-    places = {id(history.rows[index]): index for index in view.shown}
-    rows = [places.get(id(row), row) for row in view.beginning[len(view.preface) :]]
+def written(view: View, summary: Summary | None) -> dict[str, Any]:
+    """A view, as JSON knows it."""
+    rows = list(view.beginning[len(view.preface) :])
     told = {"text": summary.text, "until": summary.until} if summary else None
     return {"rows": rows, "shown": list(view.shown), "since": view.since, "summary": told}
 
@@ -92,8 +93,8 @@ def read(told: dict[str, Any], history: History, preface: Sequence[Row]) -> tupl
     Raises:
         LookupError, TypeError: it is none of this history.
     """
-    rows = [*preface, *(history.rows[row] if isinstance(row, int) else row for row in told["rows"])]
-    saved = sum(history.sizes[: told["since"]]) - sum(map(estimate, rows))
+    rows = [*preface, *told["rows"]]
+    saved = sum(history.sizes[: told["since"]]) - _tokens(rows, history)
     summary = Summary(**told["summary"]) if told["summary"] else None
     return View(tuple(preface), tuple(rows), tuple(told["shown"]), told["since"], saved), summary
 
@@ -152,15 +153,18 @@ class Draft:
 
     def _view(self, summary: Summary | None) -> View:
         history, preface, shown = self.history, self.before.preface, self.cut.shown
-        rows = [*preface, *(self.short.get(i, history.rows[i]) for i in shown)]
-        tokens = sum(map(estimate, preface))
-        tokens += sum(estimate(self.short[i]) if i in self.short else history.sizes[i] for i in shown)
+        rows: list[Row | int] = [*preface, *(self.short.get(i, i) for i in shown)]
         note = _note(self.cut, summary, self.most)
         if note is not None:
             # Before everything but the system rows, so that it is never the last word of the user.
-            rows.insert(next((i for i, row in enumerate(rows) if not is_system(row)), len(rows)), note)
-            tokens += estimate(note)
-        return View(preface, tuple(rows), shown, self.cut.end, sum(history.sizes[: self.cut.end]) - tokens)
+            whole = (history.rows[row] if isinstance(row, int) else row for row in rows)
+            rows.insert(next((i for i, row in enumerate(whole) if not is_system(row)), len(rows)), note)
+        saved = sum(history.sizes[: self.cut.end]) - _tokens(rows, history)
+        return View(preface, tuple(rows), shown, self.cut.end, saved)
+
+
+def _tokens(rows: Iterable[Row | int], history: History) -> int:
+    return sum(history.sizes[row] if isinstance(row, int) else estimate(row) for row in rows)
 
 
 def _note(cut: Cut, summary: Summary | None, most_tokens: int) -> Row | None:

@@ -30,7 +30,8 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> Calla
     """Mount the context.
 
     The capability `interactions.store`, where the session has it, is the store that it uses; else it opens its own.
-    It brings the capabilities `interactions.stack`, the log, and `interactions.reward(tool_call_id, reward)`.
+    It brings the capabilities `interactions.stack`, the log, `interactions.reward(tool_call_id, reward)`, and
+    `context.rest()`, as `context-simple` does.
 
     Raises:
         ValueError: the configuration has an unknown option or a value out of range.
@@ -50,6 +51,7 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> Calla
     forget = coordinator.hooks.register(events.EXECUTION_START, context.on_run, priority=_FIRST, name="context-stack")
     coordinator.register_capability("interactions.stack", stack)
     coordinator.register_capability("interactions.reward", context.reward)
+    coordinator.register_capability("context.rest", context.rest)
     await coordinator.mount("context", context)
 
     async def clean_up() -> None:

@@ -85,7 +85,7 @@ class StackContext:
         self._rewards: dict[str, float] = {}
         self._one_at_a_time = asyncio.Lock()
         self._is_read = False
-        self._kept_view = self._shown.view
+        self._kept_view = self._shown.views
         self._moves = 0
         # Nothing is amiss when the conversation moves while it rests; a run that it is taken away from is torn.
         self._rests, self._is_torn = True, False
@@ -154,11 +154,15 @@ class StackContext:
             await self._shown.set_messages(rows)
             self._is_read, self._moves = True, self._stack.moves
             self._rests, self._is_torn = True, False
-            self._kept_view = self._shown.view
+            self._kept_view = self._shown.views
 
     async def clear(self) -> None:
         """Begin anew; what was there stays reachable on a branch that is left behind."""
         await self.set_messages([])
+
+    def rest(self) -> None:
+        """Take up little memory until the history is asked for again."""
+        self._shown.rest()
 
     async def on_run(self, _event: str, data: dict[str, Any]) -> HookResult:
         """A run begins, or is resumed: wherever the conversation has moved to, it goes on from there."""
@@ -198,8 +202,8 @@ class StackContext:
     async def _keep_view(self) -> None:
         """Write down a smaller view, so that a summary is made once, and the provider's prompt cache keeps it."""
         async with self._one_at_a_time:
-            view = self._shown.view
-            if view is self._kept_view or not self._is_read:
+            view = self._shown.views
+            if view == self._kept_view or not self._is_read:
                 return
             try:
                 await self._stack.push(ViewState(self._shown.written_view()), since=self._moves)
@@ -228,4 +232,4 @@ class StackContext:
                 self._rewards.update(reward_of(entry.state))
         await self._shown.set_messages(rows)
         self._shown.take_up(view)
-        self._is_read, self._kept_view = True, self._shown.view
+        self._is_read, self._kept_view = True, self._shown.views

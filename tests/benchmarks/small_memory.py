@@ -1,0 +1,6 @@
+"""The benchmark of memory with so few conversations that a test can wait for them."""
+
+from benchmarks import memory
+
+memory.CONVERSATIONS = 5
+BENCHMARK = memory.BENCHMARK
