@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from connector.leftovers import Leftovers, Notice
 from connector.outbound.native import ACTIVE
 from connector.protocols import Changes
+from connector.sweep import Sweep
 from connector.traces import Traces
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Coroutine, Iterable, Mapping
 
     from connector.desk import Desk
     from connector.messages import Message
@@ -22,49 +23,69 @@ _TIDY_WITHIN_S = 2.0
 
 
 class Aftermath:
-    """Takes traces away and answers those who came too late, while the conversation goes on.
+    """Takes traces away, and says what is still to be said, while the conversation goes on.
 
-    Traces that are not away yet are kept with the lease, for whoever comes after this process.
+    What is not done yet is kept with the lease, for whoever comes after this process.
     """
 
     def __init__(self, lease: Lease, desk: Desk) -> None:
         self._lease = lease
         self._desk = desk
-        self._traces: list[Traces] = []
+        self._left: list[Traces | Notice] = []
         self._tasks: set[asyncio.Task[None]] = set()
+        self._sweep = Sweep(desk)
+        self._begun_last: set[asyncio.Task[None]] = set()
         self._is_kept = False
 
     @property
     def is_done(self) -> bool:
         return not self._tasks
 
-    async def tidy(self, traces: Traces) -> None:
-        """Take the traces of a run away; returns when they are, or when that takes long."""
-        await asyncio.wait({self._begin_to_tidy(traces)}, timeout=_TIDY_WITHIN_S)
+    @property
+    def leftovers(self) -> Leftovers:
+        """What is not done yet."""
+        traces = tuple(each for each in self._left if isinstance(each, Traces))
+        return Leftovers(traces, tuple(each for each in self._left if isinstance(each, Notice)))
 
-    def go_on(self, kept: Mapping[str, Any]) -> None:
-        """Take away what another process had begun to."""
-        for traces in map(Traces.read, kept.get("traces", ())):
-            self._is_kept = True
-            self._begin_to_tidy(traces)
+    def go_on(self, leftovers: Leftovers) -> None:
+        """Do what another process had begun to."""
+        self._is_kept = self._is_kept or bool(leftovers)
+        inherited = leftovers.inherited
+        new: list[Traces | Notice] = [*inherited.traces, *inherited.notices]
+        self._left += new
+        self._begin(new)
 
     def tell(self, entry: Entry, message: Message, text: str) -> None:
-        """Answer a message; its entry is closed when Slack has the answer."""
+        """Answer a message; its entry is closed when Slack has the answer, or refuses it."""
         self._beside(self._tell(entry, message, text))
 
     async def keep(self) -> None:
-        """Keep what is not away yet. No run may be on, or begin meanwhile."""
-        if self._traces or self._is_kept:
+        """Keep what is not done yet. No run may be on, or begin meanwhile."""
+        if self._left or self._is_kept:
             await self.end_run({})
 
-    async def end_run(self, closed: Mapping[int, End]) -> None:
-        """Write down that no run is on any more, how its messages leave the inbox, and what is not away yet."""
-        self._is_kept = bool(self._traces)
-        await self._lease.write(Changes(run=self.kept(), closed=closed))
+    async def end_run(
+        self,
+        closed: Mapping[int, End],
+        *,
+        traces: Traces | None = None,
+        notices: Iterable[Notice] = (),
+        held: int | None = None,
+    ) -> None:
+        """Write down that no run is on any more, and what it leaves to be done, in one step; then begin with that.
 
-    def kept(self) -> dict[str, Any]:
-        """What is not away yet, as it stands in a record."""
-        return {"traces": [asdict(traces) for traces in self._traces]} if self._traces else {}
+        `closed` and `held` as in `Changes`.
+        """
+        new: list[Traces | Notice] = [*notices] if traces is None else [traces, *notices]
+        self._left += new
+        self._is_kept = bool(self._left)
+        await self._lease.write(Changes(run=self.leftovers.written(), closed=closed, held=held))
+        self._begin(new)
+
+    async def tidied(self) -> None:
+        """Return when what was begun last is done, or when that takes long."""
+        if self._begun_last:
+            await asyncio.wait(self._begun_last, timeout=_TIDY_WITHIN_S)
 
     async def done(self, news: asyncio.Event) -> None:
         """Return when all is done, or there are news."""
@@ -76,21 +97,46 @@ class Aftermath:
             waiting.cancel()
             await asyncio.wait({waiting})
 
-    def _begin_to_tidy(self, traces: Traces) -> asyncio.Task[None]:
-        self._traces.append(traces)
+    def _begin(self, left: Iterable[Traces | Notice]) -> None:
+        self._begun_last = {self._beside(self._do(each)) for each in left}
+
+    def _do(self, left: Traces | Notice) -> Coroutine[Any, Any, None]:
+        if isinstance(left, Notice):
+            return self._say(left)
         # Said at once: a run that begins meanwhile says otherwise.
-        told = self._desk.native.show(traces.place, ACTIVE)
-        return self._beside(self._tidy(traces, told))
+        return self._tidy(left, self._desk.native.show(left.place, ACTIVE))
 
     async def _tidy(self, traces: Traces, told: asyncio.Task[None] | None) -> None:
         await self._desk.take_away(traces)
         if told is not None:
             await asyncio.wait((told,))
-        self._traces.remove(traces)
+        self._end(traces)
+
+    async def _say(self, notice: Notice) -> None:
+        await self._desk.say(notice, self._lease.confirm)
+        self._end(notice)
+
+    def _end(self, left: Traces | Notice) -> None:
+        """This process has done what is to be done; what one before it has begun may still come."""
+        if left.is_inherited:
+            self._beside(self._sweep_up(left))
+        else:
+            self._left.remove(left)
+
+    async def _sweep_up(self, left: Traces | Notice) -> None:
+        await self._sweep.over(left)
+        self._left.remove(left)
 
     async def _tell(self, entry: Entry, message: Message, text: str) -> None:
-        await self._desk.told(message, text, self._lease.confirm)
+        notice = Notice(message, f"{message.id}:reply", text, is_inherited=self._is_inherited(entry))
+        await self._desk.say(notice, self._lease.confirm)
+        if notice.is_inherited:
+            await self._sweep.over(notice)
         await self._lease.write(Changes(closed={entry.seq: "done"}))
+
+    def _is_inherited(self, entry: Entry) -> bool:
+        """Whether another process may have acted on an entry."""
+        return any(entry.seq == each.seq for each in self._lease.claim.entries)
 
     def _beside(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._desk.spawn(work)

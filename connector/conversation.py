@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import structlog
 
-from connector import phrases
-from connector.aftermath import Aftermath
-from connector.ending import Ending
-from connector.execution import Execution
-from connector.inbox import Inbound, Inbox
-from connector.messages import Message
+from connector import entries, phrases
+from connector.entries import Unreadable
+from connector.inbox import Inbound
+from connector.leftovers import Notice
+from connector.messages import Message, Stop
 from connector.owned import Owned
-from connector.protocols import Changes, LeaseLost, RunFailed
+from connector.protocols import Changes, LeaseLost
 from connector.revisions import Revisions
 from connector.run_record import RunRecord
+from connector.stops import Stops
+from connector.succession import Succession
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from connector.desk import Workplace
+    from connector.execution import Execution
     from connector.protocols import End, Entry, Lease
 
 log = structlog.get_logger(__name__)
-
-# What another version has written.
-_UNREADABLE = (KeyError, TypeError, ValueError)
 
 
 class Conversation:
@@ -41,10 +38,12 @@ class Conversation:
         self._lease = lease
         self._id = lease.conversation_id
         self._desk = workplace.desk
-        self._inbox = Inbox(workplace.desk.names, lease.claim.held)
-        self._owned = Owned(lease, workplace, self._inbox)
-        self._revisions = Revisions(self._owned, self._stop)
-        self._aftermath = Aftermath(lease, workplace.desk)
+        self._owned = Owned(lease, workplace)
+        self._inbox = self._owned.inbox
+        self._aftermath = self._owned.aftermath
+        self._succession = Succession(self._owned)
+        self._stops = Stops(self._owned)
+        self._revisions = Revisions(self._owned, self._stops.stop)
         # Messages whose authors know that they wait.
         self._told: set[str] = set()
         self._seen = 0
@@ -96,7 +95,7 @@ class Conversation:
 
     async def _act(self) -> None:
         async with self._one_at_a_time:
-            await self._take_in(await self._taken_up())
+            await self._take_in(await self._succession.take_up())
         while not self.is_over:
             self._stirred.clear()
             while not self._is_closing and (execution := self._next()) is not None:
@@ -138,26 +137,28 @@ class Conversation:
         if not self.is_over:
             await self._take_in(await self._lease.fetch(self._seen))
 
-    async def _take_in(self, entries: tuple[Entry, ...]) -> None:
+    async def _take_in(self, came: tuple[Entry, ...]) -> None:
         """Act on entries. A run begins when all of them are in: what came together is decided together."""
-        for entry in entries:
+        for entry in came:
             self._seen = max(self._seen, entry.seq)
             kind = "message" if entry.data.get("is_late") else entry.kind
             try:
-                inbound = None if kind == "stop" else Inbound.read(entry.data, entry.id, entry.seq)
-            except _UNREADABLE:
+                found = entries.read(entry)
+            except Unreadable:
                 log.exception("entry.unreadable", conversation=self._id, entry=entry.id)
-                await self._owned.close(entry, "refused" if kind == "message" else "done")
+                await self._succession.refuse(entry)
                 continue
-            match kind, inbound:
+            match kind, found:
                 case "message", Inbound():
-                    self._on_message(inbound)
+                    self._on_message(found)
                 case "edit", Inbound():
-                    await self._revisions.on_edit(entry, inbound)
+                    await self._revisions.on_edit(entry, found)
                 case "withdrawal", Inbound():
-                    await self._revisions.on_deletion(entry, inbound)
-                case _:
-                    await self._on_stop(entry)
+                    await self._revisions.on_deletion(entry, found)
+                case _, Stop():
+                    await self._stops.on_stop(entry, found)
+                case _, Message():
+                    self._aftermath.tell(entry, found, phrases.NO_TEXT)
 
     def _on_message(self, inbound: Inbound) -> None:
         execution = self._owned.execution
@@ -178,56 +179,16 @@ class Conversation:
         first, *others = self._inbox.waiting
         was_waiting = first.id in self._told or first.seq <= self._inbox.held
         newest_ts = max((each.message.ts for each in (first, *others)), key=float)
-        traces = tuple(self._aftermath.kept().get("traces", ()))
-        record = RunRecord.begun_with(first, was_waiting=was_waiting, newest_ts=newest_ts, traces=traces)
-        execution = self._start(record)
+        record = RunRecord.begun_with(
+            first,
+            was_waiting=was_waiting,
+            newest_ts=newest_ts,
+            is_marked=self._desk.takes_mark(first.message),
+            leftovers=self._aftermath.leftovers,
+        )
+        execution = self._owned.start(record)
         for inbound in others:
             self._add(execution, inbound)
-        return execution
-
-    async def _taken_up(self) -> tuple[Entry, ...]:
-        """Take up the run whose process died, or handed it over; returns the entries that it has not read."""
-        entries, run = self._lease.claim.entries, self._lease.claim.run
-        if not run:
-            return entries
-        self._aftermath.go_on(run)
-        if "id" not in run:  # none was on any more
-            return entries
-        try:
-            record = RunRecord.read(run)
-        except _UNREADABLE:
-            log.exception("run.unreadable", conversation=self._id)
-            await self._lease.write(Changes(run={}))
-            return await self._without_read(entries)
-        log.info("run.taken_up", conversation=self._id, run_id=record.id)
-        self._inbox.add(record.first)
-        try:
-            read = await self._owned.in_log(record.first.instance, {entry.id for entry in entries})
-        except RunFailed as e:
-            self._start(record, e)
-            return entries
-        self._start(record, read)
-        return await self._without(read - {record.first.id}, entries)
-
-    async def _without_read(self, entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
-        """The entries that no log of an agent has."""
-        for agent in self._owned.workplace.router.names():
-            entries = await self._without(await self._delivered(agent, {entry.id for entry in entries}), entries)
-        return entries
-
-    async def _without(self, read: frozenset[str], entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
-        """Close what was read; returns the rest."""
-        done = [entry for entry in entries if entry.id in read]
-        if done:
-            await self._lease.write(Changes(closed={entry.seq: "" for entry in done}))
-        for entry in done:
-            self._desk.mark_read(entry.id)
-        return tuple(entry for entry in entries if entry not in done)
-
-    def _start(self, record: RunRecord, read: frozenset[str] | RunFailed = frozenset()) -> Execution:
-        self._inbox.give(record.first)
-        execution = Execution(record, self._lease, self._inbox, self._owned.workplace, read)
-        self._owned.execution = execution
         return execution
 
     async def _run(self, execution: Execution) -> None:
@@ -238,79 +199,34 @@ class Conversation:
             log.info("run.suspended", **where)
             self._is_closing = True
             return
-        await self._aftermath.tidy(execution.view.traces)
         async with self._one_at_a_time:
             await self._settle(execution)
-        if (ending := execution.ending) is not None:
-            log.info("run.ended", **where, status=ending.status, reason=ending.reason, **dict(ending.usage))
+        # One that another process had ended tells nothing of that here.
+        ending = execution.ending
+        told = {"status": ending.status, "reason": ending.reason, **ending.usage} if ending is not None else {}
+        log.info("run.ended", **where, **told)
+        await self._aftermath.tidied()
 
     async def _settle(self, execution: Execution) -> None:
         """Close what the log has, and give back what it has not."""
-        given, first = self._inbox.given, execution.first
-        read = await self._delivered(first.instance, {each.id for each in given})
+        inbox, first = self._inbox, execution.first
+        given = inbox.given
+        read = await self._owned.delivered(first.instance, {each.id for each in given})
         closed: dict[int, End] = {each.seq: "" for each in given if each.id in read}
         if first.id not in read and not execution.comes_back:
             closed[first.seq] = "withdrawn" if execution.record.stopped_by else "refused"
-        await self._aftermath.end_run(closed)
+        inbox.remove([each for each in given if each.seq in closed])
+        inbox.take_back()
+        notices = self._held_back(execution)
+        self._owned.execution = None
+        await self._aftermath.end_run(closed, traces=execution.view.traces, notices=notices)
         for message_id in read - execution.read - {first.id}:  # the loop was cut before it could tell
             self._desk.mark_read(message_id)
-        self._inbox.remove([each for each in given if each.seq in closed])
-        self._inbox.take_back()
-        self._owned.execution = None
-        if not self._inbox.starts_a_run and (unnamed := self._inbox.unnamed):
-            self._inbox.name_all()  # a stop held them back when all had been said
-            self._desk.tell(unnamed[-1].message, phrases.held_back(len(unnamed)))
 
-    async def _delivered(self, agent: str, ids: set[str]) -> frozenset[str]:
-        """Those of the messages that the log of this agent has; none where it cannot be read."""
-        try:
-            return await self._owned.in_log(agent, ids)
-        except RunFailed as e:  # the thread has been told: what cannot be read has been lost
-            log.error("log.unreadable", conversation=self._id, error=str(e))  # noqa: TRY400 - a sentence
-            return frozenset()
-
-    async def _on_stop(self, entry: Entry) -> None:
-        """Stop the run that is on, or about to begin; what was written before the stop starts none by itself."""
-        execution, data = self._owned.execution, entry.data
-        # One that was accepted before the run's first message found another run, or none, and was told so.
-        is_meant = (
-            execution is not None
-            and entry.seq > execution.first.seq
-            and execution.is_meant(data["at"], data.get("ts"), data.get("run"))
-        )
-        if execution is not None and is_meant and execution.can_be_stopped:
-            await self._stop(entry, data["user"])
-        elif execution is None and (fresh := self._beginning(data)) is not None:
-            await self._stop_beginning(entry, fresh)
-        elif (word := data.get("message")) is not None and (execution is None or is_meant):
-            said = Message(**{**word, "files": tuple(word["files"])})
-            self._aftermath.tell(entry, said, phrases.NOTHING_RUNS)
-        else:
-            await self._owned.close(entry)
-
-    async def _stop(self, entry: Entry, user: str) -> None:
-        """Stop the run that is on."""
-        execution = self._owned.execution
-        if execution is not None:
-            execution.stop(user)
-            self._inbox.held = entry.seq
-            changes = Changes(run=execution.record.written(), held=entry.seq, closed={entry.seq: "done"})
-            await self._lease.write(changes)
-
-    def _beginning(self, stop: Mapping[str, Any]) -> Inbound | None:
-        """The message that would begin a run, if the stop means that."""
-        fresh = self._inbox.beginning
-        if fresh is None or float(stop["at"]) < float(fresh.message.ts):
-            return None
-        return fresh if stop.get("ts") in (None, fresh.message.ts) else None
-
-    async def _stop_beginning(self, entry: Entry, fresh: Inbound) -> None:
-        """Stop the run that would have begun with this message."""
-        self._inbox.remove((fresh,))
-        self._inbox.held = entry.seq
-        await self._desk.names.learn((entry.data["user"],))
-        by = self._desk.names.of(entry.data["user"]) or "someone"
-        text = phrases.stopped(by, Ending("cancelled"), self._inbox.name_held(set()))
-        await self._desk.told(fresh.message, text, self._lease.confirm)
-        closed: dict[int, End] = {fresh.seq: "withdrawn", entry.seq: "done"}
-        await self._lease.write(Changes(held=entry.seq, closed=closed))
+    def _held_back(self, execution: Execution) -> tuple[Notice, ...]:
+        """What is to be said of messages that a stop has held back when the run had said its last word."""
+        unnamed = [] if self._inbox.starts_a_run else self._inbox.unnamed
+        if not unnamed:
+            return ()
+        self._inbox.name_all()
+        return (Notice(unnamed[-1].message, f"{execution.record.id}:held", phrases.held_back(len(unnamed))),)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from connector.inbound.routing import Router
+    from connector.leftovers import Notice
     from connector.messages import Message
     from connector.outbound.wire import Wire
     from connector.protocols import SessionManager
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 ENVELOPE = "incoming_envelope"
 EYES = "eyes"
 HOURGLASS = "hourglass_flowing_sand"
+# How long a call may take: so long after a process was killed, its calls may still reach Slack.
+CALLS_LATE_S = 15.0
 _CLOSE_WITHIN_S = 1.0
 # Slack lets twenty marks a minute be taken away: more hourglasses than half of that would stand long after their runs.
 _MOST_HOURGLASSES = 10
@@ -38,12 +41,15 @@ _MOST_HOURGLASSES = 10
 class Desk:
     """Owns the tasks that speak to Slack beside the runs; none of them can harm another, or hold the end up."""
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: Wire, calls_late_s: float = CALLS_LATE_S) -> None:
+        """`calls_late_s` is how long after a process was killed its calls may still reach Slack."""
         self.wire = wire
+        self.calls_late_s = calls_late_s
         self.names = Names(wire)
         self._marks = Marks(wire)
-        self._hourglasses: list[Mark] = []
+        self._hourglasses: set[Mark] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._resting: set[asyncio.Task[None]] = set()
         self.native = NativeSessions(wire, self.spawn)
 
     async def __aenter__(self) -> Self:
@@ -52,6 +58,8 @@ class Desk:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        for rest in self._resting:
+            rest.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_CLOSE_WITHIN_S)
         for task in self._tasks:
@@ -64,6 +72,13 @@ class Desk:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+    async def rest(self, until_s: float) -> None:
+        """Return at this time of the loop; at the end, who rests is not waited for."""
+        rest = asyncio.create_task(asyncio.sleep(until_s - asyncio.get_running_loop().time()))
+        self._resting.add(rest)
+        rest.add_done_callback(self._resting.discard)
+        await rest
 
     def mark_accepted(self, message: Message) -> None:
         """📨: the message is with us, and will be read."""
@@ -80,18 +95,30 @@ class Desk:
                 self._marks.forget(Mark(channel, ts, ENVELOPE))  # to say that it will be read is too late
                 self.spawn(self._marks.put(Mark(channel, ts, EYES), message_id))
 
+    def takes_mark(self, message: Message) -> bool:
+        """Whether a run that begins with this message is to be marked ⏳; then there is room for that until it is not.
+
+        Where there are many, the status message alone says so.
+        """
+        is_room = len(self._hourglasses) < _MOST_HOURGLASSES
+        if is_room:
+            self._hourglasses.add(_hourglass_on(message))
+        return is_room
+
+    def leaves_mark(self, message: Message) -> None:
+        """Nobody here marks it any more, nor takes the mark away."""
+        self._hourglasses.discard(_hourglass_on(message))
+
     async def mark_working(self, message: Message, confirm: Callable[[], Awaitable[None]]) -> bool:
-        """⏳: a run has begun with the message. Where there are many, the status message alone says so.
+        """⏳: a run has begun with the message, or was taken up.
 
         Returns whether the mark may be there; where this fails, it may be.
 
         Raises:
             SlackCallFailed: Slack did not take it.
         """
-        if len(self._hourglasses) >= _MOST_HOURGLASSES:
-            return False
-        mark = Mark(message.channel, message.ts, HOURGLASS)
-        self._hourglasses.append(mark)
+        mark = _hourglass_on(message)
+        self._hourglasses.add(mark)
         is_there = True
         try:
             is_there = await self._marks.put(mark, message.place.conversation_id, confirm)
@@ -100,34 +127,51 @@ class Desk:
             raise
         finally:
             if not is_there:
-                self._hourglasses.remove(mark)
+                self._hourglasses.discard(mark)
         return is_there
 
     def forgo_working(self, message: Message) -> None:
         """A run is over: the ⏳ that still waits for its turn is not put any more."""
-        self._marks.forget(Mark(message.channel, message.ts, HOURGLASS))
+        self._marks.forget(_hourglass_on(message))
 
     async def take_away(self, traces: Traces) -> None:
         """Take away what a run has left. Nobody else would do it later: where Slack is away, it is waited for."""
         for ts in traces.statuses:
             await best_effort(self.wire.insisting(partial(take_away, self.wire, traces.channel, ts)))
         if traces.is_marked:
-            mark = Mark(traces.channel, traces.first_ts, HOURGLASS)
-            await best_effort(self.wire.insisting(lambda: self._marks.take(mark)))
-            if mark in self._hourglasses:  # else another process has put it there
-                self._hourglasses.remove(mark)
+            await best_effort(self.wire.insisting(partial(self.unmark, traces)))
+            self._hourglasses.discard(_hourglass_of(traces))
 
-    def tell(self, message: Message, text: str) -> None:
-        """Answer a message that starts no run and goes into none, in plain words."""
-        self.spawn(self.wire.post(message.place, Content(escape(text)), f"{message.id}:reply"))
+    async def unmark(self, traces: Traces) -> None:
+        """Take the hourglass of a run away.
 
-    async def told(self, message: Message, text: str, confirm: Callable[[], Awaitable[None]]) -> None:
-        """Answer such a message, unless a process that is dead has done so, and wait for Slack to have the answer.
-
-        What `confirm` raises keeps it from being answered: another process does that.
+        Raises:
+            SlackCallFailed: Slack did not do it.
         """
-        key = f"{message.id}:reply"
-        await best_effort(self.wire.post(message.place, Content(escape(text)), key, in_doubt=True, confirm=confirm))
+        await self._marks.take(_hourglass_of(traces))
+
+    async def say(self, notice: Notice, confirm: Callable[[], Awaitable[None]]) -> None:
+        """Post a sentence of the service's own, and return when Slack has it, or refuses it.
+
+        What `confirm` raises keeps it from being posted: another process does that.
+        """
+        in_doubt = notice.is_inherited
+
+        async def attempt() -> None:
+            nonlocal in_doubt
+            was_in_doubt, in_doubt = in_doubt, True  # where it fails, it may have come through all the same
+            content = Content(escape(notice.text))
+            await self.wire.post(notice.message.place, content, notice.key, in_doubt=was_in_doubt, confirm=confirm)
+
+        await best_effort(self.wire.insisting(attempt))
+
+
+def _hourglass_on(message: Message) -> Mark:
+    return Mark(message.channel, message.ts, HOURGLASS)
+
+
+def _hourglass_of(traces: Traces) -> Mark:
+    return Mark(traces.channel, traces.first_ts, HOURGLASS)
 
 
 async def _beside(call: Coroutine[Any, Any, object]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from itertools import takewhile
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Self
 
 from connector.messages import Message
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from connector.names import Names
-    from connector.protocols import Instance
 
 # What is to be read at once does not wait long for the name of its author.
 _URGENT_WAIT_S = 0.2
@@ -67,103 +66,105 @@ class Inbox:
 
     Each is ready for the loop once the names in it are known or have been waited for long enough. An urgent one does
     not wait long, and takes along what stands before it. What was given to a loop stays here until it is settled. Up to
-    the place `held` they start no run by themselves: a stop found them here. Of what is named, people have been told
-    that it waits.
+    the place `held` they start no run by themselves: a stop found them here. Up to the place `named`, people have been
+    told of those that wait.
     """
 
     def __init__(self, names: Names, held: int) -> None:
         self.held = held
+        self.named = 0
         self._names = names
-        self._messages: list[Inbound] = []
+        # By id, in order.
+        self._waiting: dict[str, Inbound] = {}
+        self._given: dict[str, Inbound] = {}
         self._ready: set[str] = set()
-        self._given: set[str] = set()
-        self._named = 0
 
     @property
     def waiting(self) -> list[Inbound]:
         """What no loop was given."""
-        return [each for each in self._messages if each.id not in self._given]
+        return list(self._waiting.values())
 
     @property
     def given(self) -> list[Inbound]:
         """What a loop was given."""
-        return [each for each in self._messages if each.id in self._given]
+        return list(self._given.values())
 
     @property
     def unnamed(self) -> list[Inbound]:
         """Those of the waiting messages that no notice has spoken of."""
-        return [each for each in self.waiting if each.seq > self._named and not each.is_about_another]
+        return [each for each in self._waiting.values() if each.seq > self.named and not each.is_about_another]
 
     @property
     def beginning(self) -> Inbound | None:
         """The message that starts a run; what says what has become of another one starts none."""
-        return next((each for each in self.waiting if each.seq > self.held and not each.is_about_another), None)
+        waiting = self._waiting.values()
+        return next((each for each in waiting if each.seq > self.held and not each.is_about_another), None)
 
     @property
     def starts_a_run(self) -> bool:
         return self.beginning is not None
 
     def add(self, inbound: Inbound) -> None:
-        self._messages.append(inbound)
+        self._waiting[inbound.id] = inbound
 
     def find(self, message_id: str) -> Inbound | None:
-        return next((each for each in self._messages if each.id == message_id), None)
+        return self._waiting.get(message_id) or self._given.get(message_id)
 
     def latest_edit(self, message_id: str) -> str:
         """When a message was changed last, as far as that is here; blank: never."""
-        return max((each.edited_ts for each in self._messages if each.message.id == message_id), default="")
+        return max((each.edited_ts for each in self._all() if each.message.id == message_id), default="")
 
     def replace(self, inbound: Inbound) -> None:
         """Put a message into the place of the one with its id."""
-        self._messages = [inbound if each.id == inbound.id else each for each in self._messages]
+        (self._given if inbound.id in self._given else self._waiting)[inbound.id] = inbound
 
     def give(self, inbound: Inbound) -> None:
         """A loop has it."""
-        self._given.add(inbound.id)
+        self._given[inbound.id] = self._waiting.pop(inbound.id)
 
     def is_given(self, inbound: Inbound) -> bool:
         return inbound.id in self._given
 
     def remove(self, inbounds: Iterable[Inbound]) -> None:
         """Forget messages that have come to their end."""
-        gone = {each.id for each in inbounds}
-        self._messages = [each for each in self._messages if each.id not in gone]
-        self._given -= gone
-        self._ready -= gone
+        for each in inbounds:
+            self._waiting.pop(each.id, None)
+            self._given.pop(each.id, None)
+            self._ready.discard(each.id)
 
     def take_back(self) -> None:
         """No loop has any of them any more."""
-        self._given.clear()
+        everything = sorted(self._all(), key=lambda inbound: inbound.seq)
+        self._waiting, self._given = {each.id: each for each in everything}, {}
 
-    def name_all(self) -> int:
-        """Count what waits; it is named now."""
-        waiting = self.waiting
-        self._named = max((each.seq for each in waiting), default=self._named)
-        return len(waiting)
+    def name_all(self) -> None:
+        """What waits is named now."""
+        self.named = max((each.seq for each in self._waiting.values()), default=self.named)
 
     def name_held(self, read: Collection[str]) -> int:
         """Count what is held and not among what was `read`; it is named now."""
-        self._named = max(self._named, self.held)
-        held = [each for each in self._messages if each.seq <= self.held and not each.is_about_another]
+        self.named = max(self.named, self.held)
+        held = [each for each in self._all() if each.seq <= self.held and not each.is_about_another]
         return sum(each.id not in read for each in held)
 
-    def ready_for(self, instance: Instance) -> list[Inbound]:
+    def next_for(self, instance: str) -> Inbound | None:
         """What this instance's loop may have now. What is for another one keeps nothing up."""
-        its_own = (each for each in self.waiting if each.instance == instance.name)
-        return list(takewhile(lambda inbound: inbound.id in self._ready, its_own))
+        first = next((each for each in self._waiting.values() if each.instance == instance), None)
+        return first if first is not None and first.id in self._ready else None
 
-    async def get_ready(self, inbound: Inbound) -> None:
-        """Wait until this message is ready, if it still waits."""
-        await self._get_ready((inbound,))
-        waiting = self.waiting
-        if inbound.is_urgent and inbound in waiting:
-            self._ready.update(before.id for before in waiting[: waiting.index(inbound)])
-
-    async def get_all_ready(self) -> None:
-        await self._get_ready([each for each in self.waiting if each.id not in self._ready])
-
-    async def _get_ready(self, messages: Collection[Inbound]) -> None:
+    async def get_ready(self, messages: Collection[Inbound]) -> None:
+        """Wait until these messages are ready, those of them that still wait."""
         people = {user for inbound in messages for user in inbound.people}
         is_urgent = any(inbound.is_urgent for inbound in messages)
         await self._names.learn(people, _URGENT_WAIT_S if is_urgent else WAIT_S)
         self._ready.update(inbound.id for inbound in messages)
+        urgent = [inbound.id for inbound in messages if inbound.is_urgent and inbound.id in self._waiting]
+        if urgent:
+            waiting = list(self._waiting)
+            self._ready.update(waiting[: waiting.index(urgent[-1])])
+
+    async def get_all_ready(self) -> None:
+        await self.get_ready([each for each in self._waiting.values() if each.id not in self._ready])
+
+    def _all(self) -> Iterable[Inbound]:
+        return chain(self._given.values(), self._waiting.values())

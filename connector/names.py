@@ -21,6 +21,8 @@ log = structlog.get_logger(__name__)
 WAIT_S = 0.5
 # Where Slack did not tell a name, and where it did.
 _ASK_AGAIN_S, _ASK_ANEW_S = 60.0, 3600.0
+_MOST_PEOPLE = 10_000
+_NOBODY = (None, 0.0)
 _USER = re.compile(r"@([UW][A-Z0-9]{2,})\b")
 
 
@@ -29,23 +31,23 @@ class Names:
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
-        self._known: dict[str, str] = {}
+        # The name, and from when on it is asked for again; who was asked about last comes last.
+        self._people: dict[str, tuple[str | None, float]] = {}
         self._asking: dict[str, asyncio.Task[None]] = {}
-        # From when on somebody is asked about again.
-        self._again_at_s: dict[str, float] = {}
 
     async def learn(self, users: Iterable[str], within_s: float = WAIT_S) -> None:
         """Ask Slack what these people are called, all at once, and wait for new names, but not for long."""
         people = set(users)
         for user in people:
             self._ask(user)
-        unknown = [self._asking[user] for user in people if user in self._asking and user not in self._known]
+        unknown = [self._asking[user] for user in people if user in self._asking and self.of(user) is None]
         if unknown:
             await asyncio.wait(unknown, timeout=within_s)
 
     def of(self, user: str) -> str | None:
         """The name, or `None` where Slack has not told it."""
-        return self._known.get(user)
+        name, _ = self._people.get(user, _NOBODY)
+        return name
 
     def readable(self, text: str) -> str:
         """A text in which those people are mentioned by name whose names are known."""
@@ -59,12 +61,13 @@ class Names:
 
     def _ask(self, user: str) -> None:
         now_s = asyncio.get_running_loop().time()
-        if user not in self._asking and now_s >= self._again_at_s.get(user, now_s):
+        _, again_at_s = self._people.get(user, _NOBODY)
+        if user not in self._asking and now_s >= again_at_s:
             task = self._asking[user] = asyncio.create_task(self._learn(user))
             task.add_done_callback(lambda _: self._asking.pop(user, None))
 
     async def _learn(self, user: str) -> None:
-        again_s = _ASK_AGAIN_S
+        known, again_s = self.of(user), _ASK_AGAIN_S
         try:
             profile = (await self._wire.call("users.info", {"user": user}, Turn(Urgency.STATUS)))["user"]
             shown = profile.get("profile", {}).get("display_name")
@@ -72,10 +75,11 @@ class Names:
         except (SlackCallFailed, KeyError) as e:
             log.info("slack.no_name", user=user, error=str(e))
         else:
-            again_s = _ASK_ANEW_S
-            if name:
-                self._known[user] = name
-        self._again_at_s[user] = asyncio.get_running_loop().time() + again_s
+            known, again_s = name or known, _ASK_ANEW_S
+        self._people.pop(user, None)
+        self._people[user] = known, asyncio.get_running_loop().time() + again_s
+        if len(self._people) > _MOST_PEOPLE:
+            del self._people[next(iter(self._people))]
 
 
 def mentioned_in(text: str) -> set[str]:

@@ -41,6 +41,8 @@ NO_ANSWER = "I finished without anything to say."
 NOTHING_RUNS = "Nothing is running here."
 NO_TEXT = "Yes? Write what I can do for you."
 SUSPENDED = "⏸️ The service is being restarted; I go on in a moment."
+UNREADABLE_RUN = "⚠️ Another version of this service was at work here, and I cannot read how far it came. Write again."
+UNREADABLE_MESSAGE = "📭 Not taken: a message that another version of this service has kept here. Write it again."
 UNEXPECTED = "Something went wrong on my side. Write again to try once more; the log of the service has the details."
 
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     ProgressCallback = Callable[[str, dict[str, Any]], Awaitable[None]]
 
-Kind = Literal["message", "edit", "withdrawal", "stop"]
+Kind = Literal["message", "edit", "withdrawal", "stop", "mention"]  # a mention has no message in it
 # How an entry leaves its inbox: in a row of the log, which says so itself; taken back by its author; refused with a
 # reason that its author sees; or, for what is no message, by having had its effect.
 End = Literal["", "withdrawn", "refused", "done"]
@@ -22,6 +22,10 @@ class RunFailed(Exception):  # noqa: N818 - a fact about the run, shown to peopl
 
 class Refused(Exception):  # noqa: N818 - one of the ends a message can come to
     """A message cannot be taken; the message of this error tells its author why."""
+
+
+class QueueFull(Exception):  # noqa: N818 - a fact about the loop
+    """The loop has more to read than it takes: a message can go in once it has read some of that."""
 
 
 class LeaseLost(Exception):  # noqa: N818 - a fact about the lease
@@ -216,12 +220,13 @@ class SessionManager(Protocol):
     - `injection:applied`: the model has the steers of these `ids` before it
     - `text`: an interim answer. `part` is its number among the texts of the run, from 1; a run that goes on after its
       process was killed tells those again that were told before, with the same numbers.
-    - `resumed`: the run goes on. `unknown` are the labels of the tool calls of which nobody knows what they did
+    - `resumed`: the run goes on. `tools` are the calls of this run of which nobody knows what they did, because a
+      process died under them, each with its `id`, its `label` and its `outcome`; `unknown` are their labels
     - why the answer takes its time: `retrying` (`reason`: rate_limit, unavailable, timeout; `delay_s`, `attempt`,
       `max_attempts`), `fallback` (`to`: another provider), `compacting`
     - `complete`: `status` (success, incomplete, cancelled, suspended, error); `part`, the number of the answer among
-      the texts of the run; `reason` and `detail` where it is incomplete; `usage`, the tokens and the cost; `tools`,
-      each with its `label` and its `outcome` (finished, failed, cancelled, unknown)
+      the texts of the run; `reason` and `detail` where it is incomplete; `usage`, the tokens and the cost; `tools`, all
+      calls of the run, each with its `id`, its `label` and its `outcome` (finished, failed, cancelled, unknown)
 
     `fence` is the token of the lease under which this happens: where a higher one has been at the session's log,
     nothing is written there any more.
@@ -279,6 +284,7 @@ class SessionManager(Protocol):
 
         Raises:
             Refused: it cannot be taken at all.
+            QueueFull: it cannot be taken now.
         """
         ...
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from connector import phrases
 from connector.outbound.errors import SlackCallFailed
-from connector.protocols import Changes, RunFailed
+from connector.protocols import Changes
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -32,8 +32,6 @@ class Revisions:
         self._owned = owned
         self._stop = stop
         self._edited: dict[str, str] = {}
-        # Of what another process has acted on we do not know every edit.
-        self._is_taken_up = "id" in (owned.lease.claim.run or {})
 
     async def on_edit(self, entry: Entry, edit: Inbound) -> None:
         """Another text for a message that waits; a correction of one that the model has.
@@ -52,7 +50,9 @@ class Revisions:
             return
         edited = replace(target, message=edit.message, prompt=edit.prompt, edited_ts=edit.edited_ts)
         if inbox.is_given(target) and (execution is None or not execution.edit(edited)):
-            if self._is_taken_up and not await self._is_latest(edit):
+            # Of what another process has acted on we do not know every edit.
+            is_taken_up = execution is not None and execution.record.is_taken_up
+            if is_taken_up and not await self._is_latest(edit):
                 await self._owned.close(entry)
             else:
                 await self._tell(entry, replace(correction, instance=target.instance))
@@ -83,17 +83,11 @@ class Revisions:
     async def _on_late(self, entry: Entry, change: Inbound) -> None:
         """Tell the model of what has become of a message that is not here any more, if it has it."""
         for agent in self._owned.workplace.router.names(first=change.instance):
-            if await self._is_in_log(agent, change.message.id):
+            if await self._owned.delivered(agent, {change.message.id}):
                 await self._tell(entry, replace(change, instance=agent))
                 return
         # Under the id of the message stands what has overtaken it: it never comes any more.
         await self._owned.close(entry, "withdrawn" if entry.id == change.message.id else "done")
-
-    async def _is_in_log(self, agent: str, message_id: str) -> bool:
-        try:
-            return bool(await self._owned.in_log(agent, {message_id}))
-        except RunFailed:
-            return False
 
     async def _tell(self, entry: Entry, change: Inbound) -> None:
         """Tell the model of a change that came too late: now, or with the next run."""
@@ -115,7 +109,7 @@ class Revisions:
         """Whether the message still reads so in Slack; where that cannot be told soon, it does."""
         try:
             async with asyncio.timeout(_LOOK_WITHIN_S):
-                found = await self._owned.workplace.desk.wire.message(edit.message.channel, edit.message.ts)
+                found = await self._owned.workplace.desk.wire.history.message(edit.message.channel, edit.message.ts)
         except (SlackCallFailed, TimeoutError):
             return True
         return found is None or found.get("text") == edit.message.text

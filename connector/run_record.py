@@ -1,12 +1,14 @@
-"""What is kept of a run while it is on."""
+"""What stands with the lease of a conversation: the run that is on, or what the runs before have left."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
+from connector.entries import UNREADABLE, Unreadable
 from connector.inbox import Inbound
+from connector.leftovers import Leftovers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,9 +23,13 @@ class RunRecord:
         was_waiting: whether its author was told that it waits.
         newest_ts: of the messages that it began with, the latest.
         stopped_by: who stopped it; `None`: nobody did.
+        stops: how often it was stopped: the second one is immediate.
         status_ts: the ts of its status message; `None`: Slack has not told it yet.
-        failed: what the thread was told, where it failed.
-        traces: what runs before it have left and is not away yet.
+        is_marked: whether there may be an hourglass on its first message.
+        is_over: whether its last word is in the outbox: it does, and reads, nothing any more.
+        named: of the waiting messages, up to which place that word has spoken of them.
+        leftovers: what runs before it have left to be done.
+        is_taken_up: whether another process had it before; this is not stored.
     """
 
     id: str
@@ -31,19 +37,30 @@ class RunRecord:
     was_waiting: bool
     newest_ts: str
     stopped_by: str | None = None
+    stops: int = 0
     status_ts: str | None = None
-    failed: str | None = None
-    traces: tuple[Mapping[str, Any], ...] = ()
+    is_marked: bool = True
+    is_over: bool = False
+    named: int = 0
+    leftovers: Leftovers = field(default_factory=Leftovers)
+    is_taken_up: bool = False
 
     @classmethod
     def begun_with(
-        cls, first: Inbound, *, was_waiting: bool, newest_ts: str, traces: tuple[Mapping[str, Any], ...] = ()
+        cls,
+        first: Inbound,
+        *,
+        was_waiting: bool,
+        newest_ts: str,
+        is_marked: bool = True,
+        leftovers: Leftovers = Leftovers(),  # noqa: B008 - it is frozen
     ) -> Self:
-        return cls(uuid4().hex, first, was_waiting, newest_ts, traces=traces)
+        return cls(uuid4().hex, first, was_waiting, newest_ts, is_marked=is_marked, leftovers=leftovers)
 
     def written(self) -> dict[str, Any]:
         first = {**self.first.written(), "id": self.first.id, "seq": self.first.seq}
-        return {name: first if name == "first" else getattr(self, name) for name in _NAMES}
+        kept = {name: getattr(self, name) for name in _NAMES}
+        return {**kept, "first": first, "leftovers": self.leftovers.written()}
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Self:
@@ -53,7 +70,21 @@ class RunRecord:
             KeyError, TypeError, ValueError: it cannot be read.
         """
         first = Inbound.read(data["first"], data["first"]["id"], data["first"]["seq"])
-        return cls(**{**{name: data[name] for name in _NAMES if name in data}, "first": first})
+        leftovers = Leftovers.read(data.get("leftovers", {}))
+        kept = {name: data[name] for name in _NAMES if name in data}
+        return cls(**{**kept, "first": first, "leftovers": leftovers, "is_taken_up": True})
 
 
-_NAMES = tuple(field.name for field in fields(RunRecord))
+_NAMES = tuple(field.name for field in fields(RunRecord) if field.name != "is_taken_up")
+
+
+def read(data: Mapping[str, Any]) -> RunRecord | Leftovers:
+    """What stands with a lease.
+
+    Raises:
+        Unreadable: another version has written it.
+    """
+    try:
+        return RunRecord.read(data) if "id" in data else Leftovers.read(data)
+    except UNREADABLE as e:
+        raise Unreadable from e

@@ -13,7 +13,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from connector.access import ConnectionRefused, HttpDoor, SocketDoor
 from connector.conversations import Conversations
-from connector.desk import Desk, Workplace
+from connector.desk import CALLS_LATE_S, Desk, Workplace
 from connector.inbound.addresses import Addresses
 from connector.inbound.http_door import HttpServer
 from connector.inbound.intake import Intake
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-_CALL_WITHIN_S = 15.0
 # So many of Slack's events are at work at once; others wait on their way to us.
 _AT_ONCE = 100
 
@@ -56,19 +55,23 @@ async def connected(  # noqa: PLR0913 - what it joins
     policy: Policy | None = None,
     budget: Budget | None = None,
     rate_scale: float = 1.0,
+    calls_late_s: float = CALLS_LATE_S,
 ) -> AsyncIterator[None]:
     """Answer people in the workspace for as long as the context lasts.
 
     At its end nothing more is taken in, and runs that are on are handed over within `shutdown_grace_s`. `policy` says
     who may use the bot, and where. `budget` is what is left of the calls that Slack allows, where others use it, too;
-    `rate_scale` a factor on Slack's limits.
+    `rate_scale` a factor on Slack's limits. `calls_late_s` is how long after a process was killed its calls may still
+    reach Slack.
 
     Raises:
         ConnectionRefused: at entry, when a token is wrong or Slack is out of reach; later, when Slack does not let us
             do anything any more.
     """
-    # Without a limit of ours, one call that is never answered could hold everything for minutes.
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_CALL_WITHIN_S)) as http:
+    # Without a limit of ours, one call that is never answered could hold everything for minutes. How many there are is
+    # the scheduler's business: one that waited for a connection would leave long after it was confirmed.
+    timeout, connector = aiohttp.ClientTimeout(total=CALLS_LATE_S), aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(timeout=timeout, connector=connector) as http:
         # The SDK's own retries would send a post twice after a dropped connection.
         open_client = partial(AsyncWebClient, base_url=access.api_url, session=http, retry_handlers=[])
         client = open_client(access.bot_token)
@@ -77,7 +80,7 @@ async def connected(  # noqa: PLR0913 - what it joins
         router = Router(instances, runs, identity.team, identity.user)
         async with Scheduler(identity.team, budget, rate_scale) as scheduler:
             wire, open_door = Wire(client, scheduler), await _door(access, http, open_client, scheduler)
-            async with _open(wire), Desk(wire) as desk:
+            async with _open(wire), Desk(wire, calls_late_s) as desk:
                 workplace = Workplace(sessions, desk, router)
                 async with Conversations(workplace, runs, shutdown_grace_s) as conversations:
                     intake = Intake(workplace, runs, conversations, identity.user, policy)

@@ -20,6 +20,7 @@ from connector.status_blocks import plain_status, status_content, until_next_ste
 if TYPE_CHECKING:
     from typing import Any
 
+    from connector.outbound.history import Posted
     from connector.outbound.wire import Wire
     from connector.protocols import Lease
     from connector.run_record import RunRecord
@@ -64,10 +65,20 @@ async def take_away(wire: Wire, channel: str, ts: str) -> None:
 class Status:
     """What people see of a run while it goes on. One that Slack has lost, or does not let us edit, is posted anew."""
 
-    def __init__(
-        self, wire: Wire, lease: Lease, record: RunRecord, keeper: Keeper, *, spacing_s: float = STATUS_SPACING_S
+    def __init__(  # noqa: PLR0913 - what it is made of
+        self,
+        wire: Wire,
+        lease: Lease,
+        record: RunRecord,
+        keeper: Keeper,
+        before: Posted | None,
+        *,
+        spacing_s: float = STATUS_SPACING_S,
     ) -> None:
-        """At least `spacing_s` pass between two edits."""
+        """At least `spacing_s` pass between two edits.
+
+        `before` is what stood there when the run was taken up; `None`: it begins here.
+        """
         self._wire = wire
         self._spacing_s = spacing_s
         self._lease = lease
@@ -76,7 +87,7 @@ class Status:
         self._place = record.first.message.place
         self._need = Need()
         self._turn = Turn(Urgency.STATUS, self._place.conversation_id, self._need)
-        self._goes_on = lease.claim.run is not None and lease.claim.run.get("id") == record.id
+        self._before = before
         self._activity = Activity()
         self._began = asyncio.get_running_loop().time()
         self._shown: Content | None = None
@@ -138,13 +149,17 @@ class Status:
         """Post it, unless it is there, or the run was over before that."""
         if self._ts is not None:
             return
-        if self._goes_on:  # a run that was complete needs none, and is over before it looks for one to take away
+        if self._before is not None:  # a run that was complete needs none, and is over before it looks for one
             await self._at_work.wait()
-        await self._post(f"{self._record.id}{STATUS_KEY}", look=self._goes_on)
+        await self._post(f"{self._record.id}{STATUS_KEY}")
 
-    async def _post(self, key: str, *, look: bool = False) -> None:
+    async def _post(self, key: str) -> None:
+        """Post it, unless the process that had the run before has."""
         try:
-            self._ts = (await self._wire.find(self._place, key) if look else None) or await self._posted(key)
+            found = await self._before.find(key, self._turn) if self._before is not None else None
+            if found is not None:
+                self._shown = None  # what it says is of that time
+            self._ts = await self._posted(key) if found is None else found
         except LeaseLost:
             raise
         except NotNeeded:

@@ -20,6 +20,8 @@ class Traces:
         statuses: the ts of its status messages.
         is_marked: whether there may be an hourglass on its first message.
         team, thread_ts: the thread that Slack may show as at work; blank: there is none.
+        run_id: what the keys of its posts begin with; blank: nobody knows.
+        is_inherited: whether calls of a process that had it before may still be on their way.
     """
 
     channel: str
@@ -28,13 +30,30 @@ class Traces:
     is_marked: bool
     team: str = ""
     thread_ts: str = ""
+    run_id: str = ""
+    is_inherited: bool = False
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Self:
-        """What was written, be it by an older version."""
+        """What was written, be it by an older version.
+
+        Raises:
+            KeyError, TypeError, ValueError: it cannot be read.
+        """
         thread = data.get("team", ""), data.get("thread_ts", "")
-        return cls(data["channel"], data["first_ts"], tuple(data["statuses"]), data["is_marked"], *thread)
+        return cls(
+            data["channel"],
+            data["first_ts"],
+            tuple(data["statuses"]),
+            data["is_marked"],
+            *thread,
+            data.get("run_id", ""),
+        )
 
     @property
     def place(self) -> Place:
         return Place(self.team, self.channel, self.thread_ts or None)
+
+    def has_posted(self, key: str) -> bool:
+        """Whether a post with this key is one of the run's."""
+        return bool(self.run_id) and key.startswith(f"{self.run_id}:")

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 import structlog
 
-from connector.protocols import LeaseLost, Refused, RunFailed, Steer
+from connector.protocols import LeaseLost, QueueFull, Refused, RunFailed, Steer
 from orchestrator_interactive import Injection, InjectionQueueFull, RunFinished
 from orchestrator_interactive.interactions.errors import DamagedLog, Fenced, StoreError
 from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.kernel import AmplifierSession, HookResult, events
 from orchestrator_interactive.rows import delivered_in
 from service.config import ConfigError
-from service.delivered import delivered_of
+from service.deliveries import Deliveries
 from service.failures import Interrupted, sentence
 from service.live_sessions import LiveSessions
 from service.plan import keeps_log, mount_plan
@@ -57,6 +57,7 @@ class InProcessSessionManager:
         self._default_provider = default_provider
         self._workspaces = workspaces
         self._store = store
+        self._deliveries = Deliveries(store)
         self._live = LiveSessions(self._new_session, idle_evict_s)
         self._runs: dict[Key, SessionRun] = {}
 
@@ -132,7 +133,7 @@ class InProcessSessionManager:
             if keeps_log(self._instances[instance_name]):
                 if fence is not None:
                     await self._store.fence(key, fence)
-                return await delivered_of(self._store, key, ids)
+                return await self._deliveries.of(key, ids)
             rows = await _rows(self._here(key))
         except Exception as e:  # the border to the thread
             if isinstance(e, StoreError) and not isinstance(e, DamagedLog):
@@ -156,7 +157,8 @@ class InProcessSessionManager:
         """Hand a steer to the running loop; whether it took it.
 
         Raises:
-            Refused: the queue is full, or the text is blank.
+            QueueFull: it has enough to read for now.
+            Refused: the text is blank.
         """
         take = self._door(instance_name, conversation_id, "orchestrator.inject_message")
         if take is None:
@@ -165,7 +167,9 @@ class InProcessSessionManager:
             take(Injection(text=steer.text, id=steer.id, author=steer.author, files=steer.files))
         except RunFinished:
             return False
-        except (InjectionQueueFull, ValueError) as e:
+        except InjectionQueueFull as e:
+            raise QueueFull from e
+        except ValueError as e:
             raise Refused(str(e)) from e
         return True
 

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 import structlog
 
-from connector import phrases
 from connector.inbound.gate import Gate, Policy
 from connector.inbound.overtaken import OVERTAKEN_WITHIN_S, LookUps, NotNow, PassedBy, Remembered
 from connector.inbox import Inbound
 from connector.messages import Place, Stop, home_of, is_stop_word, message_of, thread_of
+from connector.outbound.history import key_of
 from connector.outbound.scheduler import Turn
-from connector.outbound.wire import key_of
 from connector.protocols import Entry
-from connector.view import STATUS_KEY
+from connector.status import STATUS_KEY
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -60,7 +59,6 @@ class Intake:
         self._bot_user = bot_user
         self._look_ups = LookUps(workplace.desk.wire)
         self._in_turn: dict[str, tuple[asyncio.Lock, int]] = {}
-        self._answered = Remembered()
         self._taken = Remembered()
         # Threads that have not begun with an agent.
         self._others = Remembered()
@@ -99,7 +97,8 @@ class Intake:
             await self._stop(conversation_id, Stop(message.id, message.user, message.ts, message=message))
             return
         if not prompt and not message.files:
-            self._answer_once(message)
+            mention = Entry(f"{message.id}:mention", "mention", {"message": asdict(message)})
+            await self._runs.admit(conversation_id, mention)
             return
         inbound = Inbound(message, instance.name, prompt or ", ".join(message.files), message.id)
         await self._runs.admit(conversation_id, Entry(message.id, "message", inbound.written()), instance.name)
@@ -185,10 +184,14 @@ class Intake:
             return True
         thread = await self._look_ups.thread(message)
         names_us = (f"<@{self._bot_user}>", f"<@{self._bot_user}|")
-        return any(
+        if any(
             each.get("user") == self._bot_user or any(name in (each.get("text") or "") for name in names_us)
             for each in thread
-        )
+        ):
+            return True
+        # A root that was deleted does not say any more whom it named.
+        is_root_gone = any(each.get("subtype") == "tombstone" for each in thread)
+        return is_root_gone and await self._runs.agent_of(message.place.conversation_id) is not None
 
     async def on_deletion(self, deletion: Deletion, visitor: Visitor) -> None:
         """Take a deletion in, where an agent takes part: whoever has that message knows it."""
@@ -263,12 +266,6 @@ class Intake:
             return None
         run_id, is_status, _ = key_of(message).partition(STATUS_KEY)
         return conversation_id, run_id if is_status else None
-
-    def _answer_once(self, message: Message) -> None:
-        """A bare mention gets an answer, though it is no message to an agent; its second event gets none."""
-        if message.id not in self._answered:
-            self._answered.add(message.id)
-            self._desk.tell(message, phrases.NO_TEXT)
 
     def _refuse_when_closing(self) -> None:
         if self._conversations.is_closing:

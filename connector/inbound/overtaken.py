@@ -92,7 +92,7 @@ class LookUps:
 
     async def message(self, channel: str, ts: str) -> dict[str, Any] | None:
         """A message, as Slack has it; `None`: it cannot be had."""
-        return await self._answer(lambda: self._wire.message(channel, ts, Turn(Urgency.MARK)))
+        return await self._answer(lambda: self._wire.history.message(channel, ts, Turn(Urgency.MARK)))
 
     async def thread(self, reply: Message, oldest_ts: float = 0.0) -> list[dict[str, Any]]:
         """What stands in the thread before a reply: the first page of it, oldest first; blank: it cannot be had."""

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 LIMITED = "ratelimited"
 NO_ANSWER = "no_answer"
+NO_THREAD = "thread_not_found"
 _SERVER_ERROR = 500
 _LONGEST_WAIT_S = 600.0
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from hashlib import sha256
 from itertools import accumulate
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from markdown_it import MarkdownIt
 
 from connector.lines import one_line
-from connector.outbound.errors import SlackCallFailed
+from connector.outbound.errors import NO_THREAD, SlackCallFailed
 from connector.outbound.inline import words
 from connector.outbound.links import LONGEST, escape, whole
 from connector.outbound.markdown import markdown_to_slack
@@ -20,7 +22,7 @@ from connector.outbound.scheduler import Turn
 from connector.outbound.wire import Sending
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from markdown_it.token import Token
 
@@ -29,8 +31,6 @@ if TYPE_CHECKING:
 
     Confirm = Callable[[], Awaitable[None]]
 
-# Slack's word for it.
-NO_THREAD = "thread_not_found"
 _GET_URL, _COMPLETE, _DELETE = "files.getUploadURLExternal", "files.completeUploadExternal", "files.delete"
 # More than a link takes, so that none is cut.
 _BEGINNING_CHARS = LONGEST + 100
@@ -42,6 +42,7 @@ _HEADINGS = 20
 _HEADING_CHARS = 100
 _PARSED_CHARS = 1000
 _KEY_CHARS = 12
+_NAME = re.compile(rf"answer-[0-9a-f]{{{_KEY_CHARS}}}\.md")
 _parser = MarkdownIt("commonmark", {"html": False})
 # Of long texts only the blocks are looked at: what stands in them takes most of the time.
 _outliner = MarkdownIt("commonmark", {"html": False})
@@ -99,11 +100,6 @@ async def share(  # noqa: PLR0913 - what sharing consists of
         arguments["thread_ts"] = place.thread_ts
     await wire.call(_COMPLETE, arguments, turn, once=Sending(look, confirm=confirm))
     await _need_thread(wire, place, name)
-    try:
-        await confirm()
-    except Exception:
-        await _take_back(wire, place, name, begun["file_id"])
-        raise
 
 
 async def _need_thread(wire: Wire, place: Place, name: str) -> None:
@@ -112,30 +108,38 @@ async def _need_thread(wire: Wire, place: Place, name: str) -> None:
     Raises:
         SlackCallFailed: it is gone.
     """
-    if place.thread_ts is None or await wire.message(place.channel, place.thread_ts) is not None:
+    if place.thread_ts is None or await wire.history.message(place.channel, place.thread_ts) is not None:
         return
     for file in await _shared(wire, replace(place, thread_ts=None), name):
-        await _delete(wire, file["id"])
+        await delete(wire, file["id"])
     raise SlackCallFailed(_COMPLETE, NO_THREAD)
 
 
 async def _shared(wire: Wire, place: Place, name: str) -> list[dict[str, Any]]:
-    """The files with this name that are in a conversation; of one that was deleted a tombstone stays."""
-    return [
-        file
-        async for message in wire.messages(place)
-        for file in message.get("files") or ()
-        if file.get("name") == name and file.get("mode") != "tombstone"
-    ]
+    """The files with this name that are in a conversation."""
+    return [file async for message in wire.history.messages(place) for file in _files_of(message, name)]
 
 
-async def _take_back(wire: Wire, place: Place, name: str, file_id: str) -> None:
-    """Delete a file if there is another one with its name."""
-    if any(file["id"] != file_id for file in await _shared(wire, place, name)):
-        await _delete(wire, file_id)
+def shared_again(messages: Iterable[dict[str, Any]]) -> list[str]:
+    """The ids of the files of ours that stand there more than once: of each, all but the earliest."""
+    shared = [(float(each["ts"]), str(file["id"]), file) for each in messages for file in _files_of(each)]
+    seen, again = set(), []
+    for _, file_id, file in sorted(shared, key=itemgetter(0, 1)):
+        what = file["name"], file.get("user")
+        if what in seen:
+            again.append(file_id)
+        seen.add(what)
+    return again
 
 
-async def _delete(wire: Wire, file_id: str) -> None:
+def _files_of(message: dict[str, Any], name: str = "") -> list[dict[str, Any]]:
+    """The files of a message that have this name, or one of ours; of one that was deleted a tombstone stays."""
+    files = [each for each in message.get("files") or () if each.get("mode") != "tombstone"]
+    return [each for each in files if (each.get("name") == name if name else _NAME.fullmatch(each.get("name") or ""))]
+
+
+async def delete(wire: Wire, file_id: str) -> None:
+    """Delete a file of ours, if it is there."""
     await wire.call(_DELETE, {"file": file_id}, Turn(), done=("file_not_found", "file_deleted"))
 
 

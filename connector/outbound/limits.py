@@ -11,6 +11,7 @@ _USED: Final = 0.94
 # What may come at once. A status is edited for as long as its run is on: it gets a steady share rather than a burst.
 _IN_BURSTS: Final = 0.5
 _STEADY: Final = 0.1
+_LOOKED_UP: Final = 0.2
 
 
 def _per_minute(calls: float, at_once: float = _IN_BURSTS) -> Limit:
@@ -37,7 +38,8 @@ _BY_METHOD: Final = {
     "chat.postMessage": _per_minute(300, _STEADY),
     "chat.update": _per_minute(50, _STEADY),
     "conversations.history": _TIER_3,
-    "conversations.replies": _TIER_3,
+    # Where many runs are taken up, their posts are looked for all through some minutes: a burst would cost the most.
+    "conversations.replies": _per_minute(50, _LOOKED_UP),
     "files.completeUploadExternal": _TIER_4,
     "files.getUploadURLExternal": _TIER_4,
     "reactions.add": _TIER_3,

@@ -43,6 +43,7 @@ class NativeSessions:
         self._spawn = spawn
         self._wanted: dict[Place, str] = {}
         self._telling: dict[Place, Task[None]] = {}
+        self._at_work: set[Place] = set()
         self._missing: set[str] = set()
 
     def show(self, place: Place, status: str, title: str = "") -> Task[None] | None:
@@ -53,11 +54,16 @@ class NativeSessions:
         if _SET in self._missing or place.thread_ts is None:
             return None
         self._wanted[place] = status
+        (self._at_work.add if status == PROCESSING else self._at_work.discard)(place)
         if place not in self._telling:
             self._telling[place] = self._spawn(self._tell(place, title))
         elif title:
             self._spawn(self._rename(place, title))
         return self._telling[place]
+
+    def show_again(self, place: Place) -> Task[None] | None:
+        """Say once more whether there is an agent at work in a thread: another process may have said so late."""
+        return self.show(place, PROCESSING if place in self._at_work else ACTIVE)
 
     async def _tell(self, place: Place, title: str) -> None:
         """Tell what is wanted of a thread until that is what was told."""

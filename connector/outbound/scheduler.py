@@ -42,6 +42,7 @@ class Urgency(IntEnum):
     ANSWER = 0
     STATUS = 1
     MARK = 2
+    SWEEP = 3
 
 
 class Need:

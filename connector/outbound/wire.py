@@ -12,11 +12,12 @@ import aiohttp
 import structlog
 from slack_sdk.errors import SlackApiError
 
-from connector.outbound.errors import LIMITED, NO_ANSWER, SlackCallFailed, Verdict, failure
+from connector.outbound.errors import LIMITED, NO_ANSWER, NO_THREAD, SlackCallFailed, Verdict, failure
+from connector.outbound.history import POST_EVENT, History
 from connector.outbound.scheduler import Turn, Urgency
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import Awaitable, Callable
 
     from slack_sdk.web.async_client import AsyncWebClient
 
@@ -38,10 +39,8 @@ _BACKOFF_S = 0.5
 # Slack says how long to wait, so a rate limit is no failed attempt; but nobody waits for ever.
 _RATE_LIMITS = 30
 _PAUSE_AFTER_LIMIT_S = 1.0
-_PAGE = 200
 # Between two rounds of attempts, where a call must be made some time: it doubles from the first to the second.
 _PAUSE_S = (2.0, 30.0)
-POST_EVENT = "amplifier_post"
 _UNSENDABLE = "unsendable"
 _PERSONA = ("username", "icon_emoji")
 _CUSTOMIZE = "chat:write.customize"
@@ -73,6 +72,7 @@ class Wire:
     def __init__(self, client: AsyncWebClient, scheduler: Scheduler) -> None:
         self._client = client
         self._scheduler = scheduler
+        self.history = History(self)
         self._is_nameless = False
         self._closed_by: asyncio.Future[SlackCallFailed] = asyncio.get_running_loop().create_future()
 
@@ -94,8 +94,7 @@ class Wire:
         """Post a message exactly once and return its ts.
 
         `key` tells it from every other post. One that is `in_doubt` may have been posted already: it is looked for.
-        `confirm` is awaited right before each time that it is sent, and what it raises keeps it from that. It is asked
-        again afterwards: a process that stood still in between may not have been the only one to post.
+        `confirm` is awaited right before each time that it is sent, and what it raises keeps it from that.
         """
         turn = turn or Turn(run=place.conversation_id)
         arguments: Arguments = {
@@ -115,21 +114,24 @@ class Wire:
         # Where the thread's root is gone, Slack posts to the channel instead: that is undone.
         if place.thread_ts is not None and "thread_ts" not in response.get("message", {}):
             await self.delete(place.channel, ts)
-            raise SlackCallFailed("chat.postMessage", "thread_not_found")
-        if confirm is not None:
-            try:
-                await confirm()
-            except Exception:
-                await self._take_back(place, key, ts)
-                raise
+            raise SlackCallFailed("chat.postMessage", NO_THREAD)
         return ts
 
-    async def _take_back(self, place: Place, key: str, ts: str) -> None:
-        """Delete a post if there is another one with its key."""
-        async for message in self.messages(place):
-            if key_of(message) == key and message["ts"] != ts:
-                await self.delete(place.channel, ts)
-                return
+    async def _find(self, place: Place, key: str) -> dict[str, Any] | None:
+        """What Slack has answered to a doubtful post, if it is there."""
+        try:
+            found = await self.history.find(place, key)
+        except SlackCallFailed as e:
+            if e.error == NO_THREAD:
+                await self._take_out_of_channel(place, key)
+            raise
+        return None if found is None else {"ts": found["ts"], "message": found}
+
+    async def _take_out_of_channel(self, place: Place, key: str) -> None:
+        """Where the thread's root is gone, Slack posts to the channel instead: that is undone."""
+        stray = await self.history.find(replace(place, thread_ts=None), key)
+        if stray is not None:
+            await self.delete(place.channel, stray["ts"])
 
     @staticmethod
     async def insisting(call: Callable[[], Awaitable[T]]) -> T:
@@ -178,6 +180,7 @@ class Wire:
             raise SlackCallFailed("upload", NO_ANSWER if status >= HTTPStatus.INTERNAL_SERVER_ERROR else str(status))
 
     async def delete(self, channel: str, ts: str) -> None:
+        """Delete a message of ours, if it is there."""
         arguments = {"channel": channel, "ts": ts}
         await self.call("chat.delete", arguments, Turn(Urgency.STATUS), done=("message_not_found",))
 
@@ -290,42 +293,3 @@ class Wire:
         if not isinstance(response.data, dict):
             raise SlackCallFailed(method, NO_ANSWER)
         return response.data
-
-    async def messages(self, place: Place) -> AsyncIterator[dict[str, Any]]:
-        """The messages of a thread, oldest first; of a channel, the latest ones, newest first."""
-        arguments: dict[str, Any] = {"channel": place.channel, "include_all_metadata": True, "limit": _PAGE}
-        method = "conversations.history"
-        if place.thread_ts is not None:
-            method, arguments["ts"] = "conversations.replies", place.thread_ts
-        while True:
-            page = await self.call(method, arguments, Turn(run=place.conversation_id))
-            for message in page["messages"]:
-                yield message
-            arguments["cursor"] = (page.get("response_metadata") or {}).get("next_cursor")
-            if not arguments["cursor"] or place.thread_ts is None:
-                return
-
-    async def find(self, place: Place, key: str) -> str | None:
-        """The ts of a post of ours in its thread (or channel), by its key."""
-        found = await self._find(place, key)
-        return None if found is None else str(found["ts"])
-
-    async def message(self, channel: str, ts: str, turn: Turn | None = None) -> dict[str, Any] | None:
-        """A message, with its metadata; `None` where it is gone."""
-        arguments = {"channel": channel, "ts": ts, "include_all_metadata": True, "limit": 1}
-        page = await self.call("conversations.replies", arguments, turn or Turn(), done=("thread_not_found",))
-        return next((each for each in page.get("messages", ()) if each.get("ts") == ts), None)
-
-    async def _find(self, place: Place, key: str) -> dict[str, Any] | None:
-        """Look a doubtful post up in its thread (or channel) by its key."""
-        async for message in self.messages(place):
-            if key_of(message) == key:
-                return {"ts": message["ts"], "message": message}
-        return None
-
-
-def key_of(message: dict[str, Any]) -> str:
-    """The key of a post of ours; blank for other messages."""
-    metadata = message.get("metadata") or {}
-    is_ours = metadata.get("event_type") == POST_EVENT
-    return str(metadata.get("event_payload", {}).get("key", "")) if is_ours else ""

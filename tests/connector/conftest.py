@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -137,3 +137,33 @@ async def hold(scene: Scene) -> AsyncIterator[Callable[[str], Hold]]:
 @pytest.fixture
 def of_bot() -> Callable[[list[Message]], list[str]]:
     return lambda messages: [m.text for m in messages if m.by_bot]
+
+
+@pytest.fixture
+def sessions() -> HeldSessions:
+    """What the agents remember outlives the process, as their logs do."""
+    sessions = HeldSessions()
+    sessions.obedient = True
+    return sessions
+
+
+@pytest.fixture
+def process(slack: LocalSlack, sessions: HeldSessions, tmp_path):
+    """A process of the service, which ends as SIGTERM ends it; `grace_s` is what it has for that."""
+
+    @asynccontextmanager
+    async def process(grace_s: float = 5, agents: Sequence[Instance] = (ALPHA,)) -> AsyncIterator[None]:
+        async with (
+            aclosing(await open_run_store(f"sqlite:{tmp_path}/runs.db")) as store,
+            Runs(store, "a process", 10) as runs,
+            connected(access(slack), agents, sessions, runs, shutdown_grace_s=grace_s),
+        ):
+            await slack.until(lambda ws: ws.bot_online)
+            yield
+
+    return process
+
+
+@pytest.fixture
+def ana(slack: LocalSlack) -> PersonClient:
+    return slack.as_person("ana")

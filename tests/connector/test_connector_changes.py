@@ -211,6 +211,24 @@ async def test_an_edit_that_overtakes_its_message_is_that_message(scene):
     await run.answer("ok")
 
 
+async def test_an_edit_that_overtakes_its_message_is_that_message_where_the_first_one_is_gone_too(scene, hold):
+    status = hold("chat.postMessage")
+    ts = await scene.ana.say("general", "@alpha look")
+    run = await scene.sessions.next_run()
+    await status.reached.wait()
+    scene.slack.deliveries.next(Lost())
+    steer = await scene.ana.say("general", "and thsi", thread=ts)
+    await scene.ana.delete("general", ts)
+    await run.until(lambda r: r.stops == [False])
+    await scene.ana.edit("general", steer, "and this")
+    await all_taken(scene)
+    status.set()
+    await run.answer("", status="cancelled")
+    again = await scene.sessions.next_run()
+    assert again.prompt == "and this"
+    await again.answer("ok")
+
+
 @pytest.mark.parametrize("is_read", [False, True])
 async def test_what_says_stop_by_an_edit_is_taken_back_and_stops(scene, is_read):
     ts, run = await begun(scene)

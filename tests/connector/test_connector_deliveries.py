@@ -4,9 +4,13 @@ import asyncio
 from itertools import count
 
 import pytest
+from held_sessions import HeldSessions
 
-from connector import RunFailed
+from connector import Instance, Persona, RunFailed, SlackAccess, SocketDoor, connected
 from local_slack.delivery import Envelope
+from service.runs import Runs
+
+ALPHA = Instance("alpha", Persona("Alpha", ":owl:"))
 
 _numbers = count(1)
 
@@ -182,3 +186,20 @@ async def test_messages_while_the_view_closes_get_one_run_together_in_their_orde
     await second.answer("second answer")
     replies = [m.text for m in await scene.quiet("general", ts, posts=2) if m.by_bot]
     assert replies == ["first answer", "second answer"]
+
+
+async def test_a_mention_without_words_is_asked_back_once_whichever_processes_hear_of_it(slack, store):
+    access = SlackAccess(slack.bot_token, slack.api_url, SocketDoor(slack.app_token))
+    async with (
+        Runs(store, "one", 10) as one,
+        Runs(store, "another", 10) as another,
+        connected(access, [ALPHA], HeldSessions(), one, shutdown_grace_s=0.5),
+        connected(access, [ALPHA], HeldSessions(), another, shutdown_grace_s=0.5),
+    ):
+        await slack.until(lambda ws: ws.bot_online)
+        roots = [await slack.as_person("ana").say("general", "@alpha") for _ in range(6)]
+        await slack.until(lambda _: not slack.socket_mode.delivery.outstanding)
+        general = slack.channel("general").id
+        for root in roots:
+            await slack.until(lambda ws, root=root: len(ws.thread(general, root)) > 1)
+    assert [len(slack.workspace.thread(general, root)) for root in roots] == [2] * 6

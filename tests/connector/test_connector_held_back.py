@@ -115,9 +115,9 @@ async def test_a_steer_that_is_refused_after_set_up_keeps_no_mark_of_acceptance(
     early = await scene.ana.say("general", "one too many", thread=ts)
     await scene.reacted("general", early, "incoming_envelope")
     (run,) = scene.sessions._active.values()
-    run.full = True
+    run.refuses = True
     scene.sessions.hold_setup.set()
-    await scene.posted("general", ts, "send this one later")
+    await scene.posted("general", ts, "send it with some")
     await scene.reacted("general", early, "incoming_envelope", gone=True)
     await run.answer("ok")
 

@@ -68,6 +68,29 @@ async def test_many_runs_at_once_have_a_status_each_and_as_many_hourglasses_as_c
         assert slack.rate_limits.refused.total() == 0
 
 
+async def test_of_many_runs_that_are_taken_up_only_those_marks_are_taken_away_that_were_put(process):
+    channels = [f"c{number}" for number in range(MANY)]
+    sessions = HeldSessions()
+    sessions.obedient = True
+    roots: list[str] = []
+
+    def marked(ws):
+        return sum(ws.message(c, root).reacted(HOURGLASS) for c, root in zip(channels, roots, strict=True))
+
+    async with LocalSlack(channels=channels) as slack:
+        async with process(slack, sessions):
+            roots += [await slack.as_person("ana").say(channel, "@alpha go") for channel in channels]
+            for _ in channels:
+                await sessions.next_run()
+            await slack.until(lambda ws: marked(ws) == 10)
+        sessions.obedient = False
+        async with process(slack, sessions):
+            for _ in channels:
+                await (await sessions.next_run()).answer("done", part=1)
+            await slack.until(lambda ws: not marked(ws))
+        assert sum(entry.get("method") == "reactions.remove" for entry in slack.record) == 10
+
+
 async def test_a_message_that_is_read_while_its_envelope_is_on_its_way_gets_its_eyes(scene):
     root = await scene.ana.say("general", "@alpha go")
     run = await scene.sessions.next_run()
@@ -101,10 +124,10 @@ async def test_a_workspace_that_is_closed_to_us_ends_the_service_and_its_answer_
                 await asyncio.Event().wait()
         slack.faults.clear()
         async with process(slack, sessions):
-            await (await sessions.next_run()).answer("The answer.", part=1)
             await slack.until(
                 lambda ws: [m.text for m in ws.thread(slack.channel("general").id, root) if m.by_bot] == ["The answer."]
             )
+        assert sessions.prompts == ["go"]
 
 
 async def test_traces_that_were_not_away_when_a_process_died_are_taken_away_by_the_next_one(process, tmp_path):

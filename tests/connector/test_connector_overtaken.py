@@ -109,6 +109,7 @@ class Silent:
 
     def __init__(self) -> None:
         self.asked = 0
+        self.history = self
 
     async def message(self, channel: str, ts: str, turn: object) -> None:
         self.asked += 1

@@ -22,15 +22,27 @@ async def begun(scene):
 
 async def test_a_refused_message_is_named_with_what_to_do_and_the_next_one_may_fit_again(scene):
     ts, run = await begun(scene)
-    run.full = True
+    run.refuses = True
     refused = await scene.ana.say("general", "one too many <https://a.b|here>", thread=ts)
-    text = "📭 Not taken: “one too many here (https://a.b)”. 100 messages are waiting already; send this one later."
+    text = "📭 Not taken: “one too many here (https://a.b)”. It has no words; send it with some."
     await scene.posted("general", ts, text)
-    run.full = False
+    run.refuses = False
     taken = await scene.ana.say("general", "fits", thread=ts)
     await scene.reacted("general", taken, "incoming_envelope")
     assert [s.text for s in run.steers] == ["fits"]
     assert not scene.message("general", refused).reacted("incoming_envelope")
+    await run.answer("ok")
+
+
+async def test_what_the_loop_has_no_room_for_waits_until_it_has_read_something(scene):
+    ts, run = await begun(scene)
+    run.full = True
+    waiting = [await scene.ana.say("general", f"number {n}", thread=ts) for n in range(3)]
+    await scene.reacted("general", waiting[-1], "incoming_envelope")
+    assert (run.steers, [text for text in scene.texts("general", ts) if "Not taken" in text]) == ([], [])
+    run.full = False
+    await run.read_steers()
+    await run.until(lambda r: [s.text for s in r.steers] == ["number 0", "number 1", "number 2"])
     await run.answer("ok")
 
 
@@ -42,7 +54,7 @@ async def test_a_mark_of_acceptance_that_is_still_on_its_way_is_taken_back_all_t
     early = await scene.ana.say("general", "one too many", thread=ts)
     await marking.reached.wait()
     (run,) = scene.sessions._active.values()
-    run.full = True
+    run.refuses = True
     scene.sessions.hold_setup.set()
     await scene.posted("general", ts, "Not taken: “one too many”.")
     marking.set()

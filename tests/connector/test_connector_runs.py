@@ -182,9 +182,9 @@ async def test_an_empty_answer_is_told(scene, of_bot):
 async def test_a_refused_steer_is_told_why_and_not_marked_as_accepted(scene):
     ts = await scene.ana.say("general", "@alpha look")
     run = await scene.sessions.next_run()
-    run.full = True
+    run.refuses = True
     steer = await scene.ana.say("general", "one too many", thread=ts)
-    await scene.posted("general", ts, "send this one later")
+    await scene.posted("general", ts, "send it with some")
     assert not scene.message("general", steer).reacted("incoming_envelope")
     await run.answer("ok")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import aiohttp
 import pytest
@@ -13,6 +13,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from connector.inbox import Inbound
 from connector.messages import Message
+from connector.outbound.history import Posted
 from connector.outbound.scheduler import Scheduler
 from connector.outbound.wire import Wire
 from connector.protocols import Claim
@@ -46,11 +47,12 @@ class Shown:
     slack: LocalSlack
     status: Status
     kept: Kept
-    root: str
+    record: RunRecord
     wire: Wire
 
     def messages(self):
-        thread = self.slack.workspace.thread(self.slack.channel("general").id, self.root)
+        first = self.record.first.message
+        thread = self.slack.workspace.thread(first.channel, first.ts)
         return [message for message in thread if message.by_bot]
 
     async def until(self, text: str):
@@ -63,23 +65,28 @@ def seen(message) -> str:
     return f"{message.text} {message.body.blocks}"
 
 
+async def begun(slack: LocalSlack) -> RunRecord:
+    root = await slack.as_person("ana").say("general", "look")
+    message = Message("T0LOCAL", slack.channel("general").id, root, None, "U0ANA", "look", (), direct=False)
+    first = Inbound(message, "alpha", "look", message.id)
+    return RunRecord.begun_with(first, was_waiting=False, newest_ts=root)
+
+
 @pytest.fixture
 def show(slack: LocalSlack):
     @asynccontextmanager
-    async def show() -> AsyncIterator[Shown]:
-        root = await slack.as_person("ana").say("general", "look")
-        message = Message("T0LOCAL", slack.channel("general").id, root, None, "U0ANA", "look", (), direct=False)
-        record = RunRecord.begun_with(
-            Inbound(message, "alpha", "look", message.id), was_waiting=False, newest_ts=message.ts
-        )
+    async def show(taken_up: RunRecord | None = None) -> AsyncIterator[Shown]:
+        record = taken_up or await begun(slack)
+        place = record.first.message.place
         async with aiohttp.ClientSession() as http, Scheduler("T", scale=100) as scheduler:
             client = AsyncWebClient(slack.bot_token, base_url=slack.api_url, session=http, retry_handlers=[])
             kept = Kept()
             wire = Wire(client, scheduler)
-            status = Status(wire, kept, record, kept, spacing_s=0.01)
+            before = Posted(wire.history, place) if taken_up else None
+            status = Status(wire, kept, record, kept, before, spacing_s=0.01)
             async with asyncio.TaskGroup() as tasks:
                 status.begin(tasks)
-                yield Shown(slack, status, kept, root, wire)
+                yield Shown(slack, status, kept, record, wire)
                 await status.end()
 
     return show
@@ -126,6 +133,19 @@ async def test_a_status_that_cannot_be_edited_any_more_is_posted_anew(show, erro
         assert shown.status.is_mine(second.ts)
     assert shown.kept.statuses == [first.ts, second.ts]
     assert second.ts in shown.status.standing
+
+
+async def test_a_status_that_was_posted_anew_when_its_process_died_is_gone_on_with(show):
+    async with show() as shown:
+        first = await shown.until("⚙️")
+        shown.slack.faults.next("chat.update", Refuses("message_not_found"))
+        shown.status.hear("thinking", {})
+        second = await shown.until("⚙️ Thinking…")
+    shown.slack.workspace.delete(first.channel, first.ts, first.bot)
+    async with show(replace(shown.record, status_ts=first.ts)) as again:
+        again.status.hear("compacting", {})
+        assert (await again.until("Summing up")).ts == second.ts
+        assert again.messages() == [await again.until("Summing up")]
 
 
 @pytest.mark.parametrize("error", ["invalid_blocks", "msg_blocks_too_long"])

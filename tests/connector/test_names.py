@@ -61,3 +61,12 @@ async def test_a_name_that_slack_does_not_tell_is_asked_for_again_and_one_that_w
     await names.learn(["U1"])
     await asyncio.sleep(1)
     assert names.of("U1") == "Ana"
+
+
+@in_virtual_time
+async def test_of_very_many_people_those_are_known_who_were_asked_about_last():
+    names = Names(cast("Wire", _Wire()))
+    await names.learn(["U first"])
+    await names.learn([f"U{number}" for number in range(10_000)], within_s=1)
+    assert names.of("U first") is None
+    assert {names.of(f"U{number}") for number in range(10_000)} == {"Ana"}

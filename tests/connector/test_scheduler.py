@@ -79,7 +79,7 @@ async def test_posts_in_one_channel_come_at_one_a_second_and_hold_no_other_chann
 
 
 @in_virtual_time
-async def test_answers_go_before_statuses_and_those_before_marks_and_what_came_first_goes_first():
+async def test_answers_go_before_statuses_and_those_before_marks_and_sweeps_and_what_came_first_goes_first():
     async with Scheduler("T") as scheduler:
         calls = _Calls(scheduler)
         await _exhausted(calls, "reactions.remove")
@@ -88,7 +88,7 @@ async def test_answers_go_before_statuses_and_those_before_marks_and_what_came_f
                 for urgency in reversed(Urgency):
                     turn = Turn(urgency, f"run {number}")
                     tasks.create_task(calls.call(f"{urgency.name} {number}", "reactions.remove", turn))
-    assert calls.order == ["ANSWER 0", "ANSWER 1", "STATUS 0", "STATUS 1", "MARK 0", "MARK 1"]
+    assert calls.order == [f"{urgency.name} {number}" for urgency in Urgency for number in range(2)]
 
 
 @in_virtual_time

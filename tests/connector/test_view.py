@@ -82,11 +82,12 @@ async def test_a_mark_that_slack_does_not_answer_for_is_taken_away_later_and_hol
     async with Desk(cast("Wire", wire)) as desk:
         lease = cast("Lease", kept)
         view, aftermath = View(desk, lease, record, Persona("Alpha", ":owl:"), kept), Aftermath(lease, desk)
-        async with view.shown():
+        async with view.posting(), view.shown():
             await asyncio.sleep(1)
             ends_at_s = clock.time()
         assert clock.time() - ends_at_s < 3
-        await aftermath.tidy(view.traces)
+        await aftermath.end_run({}, traces=view.traces)
+        await aftermath.tidied()
         assert clock.time() - ends_at_s < 5
         await aftermath.done(asyncio.Event())
     assert wire.done == ["2.0 deleted", "marked", "unmarked"]

@@ -9,6 +9,7 @@ import pytest
 from named_tests import TESTS, names_of_tests, there_are
 
 JUDGES = TESTS / "simulation" / "simulated" / "judge"
+OF_THE_SERVICE = TESTS / "simulation" / "simulated" / "whole" / "judge" / "__init__.py"
 PAGE = (TESTS.parent / "docs" / "failure-modes.md").read_text(encoding="utf-8")
 KINDS = {
     "Lost input": range(1, 9),
@@ -77,6 +78,11 @@ def test_every_judge_that_is_named_sits(title: str) -> None:
 
 def test_the_table_has_every_judge_once() -> None:
     assert sorted(re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE)) == sorted(_sitting())
+
+
+def test_the_table_of_the_service_has_every_judge_once() -> None:
+    judges = re.findall(r"yield from (\w+\.\w+)\(", OF_THE_SERVICE.read_text(encoding="utf-8"))
+    assert sorted(re.findall(r"^\| `(\w+\.\w+)` \|", PAGE, re.MULTILINE)) == sorted(judges)
 
 
 def test_its_list_of_chapters_leads_to_all_of_them() -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from connector import Refused, RunFailed
+from connector.protocols import QueueFull
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
 class HeldRun:
     """One execution, held until the test ends it.
 
-    `listening` is whether its loop still reads steers, `read` the ids of what its log has, and `fence` the token that
-    it was begun with; one that goes on after its process died is `resumed`.
+    `listening` is whether its loop still reads steers, `full` whether it has enough of them for now, `refuses` whether
+    it takes none at all, and how many it has `refused`; `read` are the ids of what its log has, and `fence` is the
+    token that it was begun with; one that goes on after its process died is `resumed`.
     """
 
     instance: str
@@ -35,6 +37,8 @@ class HeldRun:
     stops: list[bool] = field(default_factory=list)
     listening: bool = True
     full: bool = False
+    refuses: bool = False
+    refused: int = 0
     set_up: bool = False
     _end: asyncio.Future[str] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -182,8 +186,12 @@ class HeldSessions:
         run = self._active.get((instance_name, conversation_id))
         if run is None or not run.listening:
             return False
+        if run.refuses:
+            run.refused += 1
+            run.wake()
+            raise Refused("It has no words; send it with some.")
         if run.full:
-            raise Refused("100 messages are waiting already; send this one later.")
+            raise QueueFull
         run.steers.append(steer)
         self.injected.append(steer.text)
         run.wake()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from agents import Recorder, ScriptedTool, Shelf, faults, soon
 
-from orchestrator_interactive import Injection, RunFinished
+from orchestrator_interactive import Injection, RunFinished, results
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from orchestrator_interactive.kernel import AmplifierSession, ModelInfo, ProviderInfo, ResponseStream
@@ -21,7 +22,7 @@ from orchestrator_interactive.rows import delivered_in, is_of_hook
 from orchestrator_interactive.standing import standing_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from agents.provider import Step
 
@@ -36,6 +37,9 @@ HARMLESS = "look"
 HERE = {"conversation_id": "c", "agent_id": "a"}
 
 Text = tuple[int, str]
+
+# A call and its end, in the row of results that could not stand behind their calls any more.
+_LATE = re.compile(r"^- call (\S+), \w+: (.*)$", re.MULTILINE)
 
 
 @dataclass
@@ -207,6 +211,46 @@ def texts_in(rows: Iterable[Row]) -> list[Text]:
     standing = standing_of(list(rows))
     told, rest = standing.told, standing.parts.rest()
     return [(part.number, part.text) for part in (*told, *([rest] if rest else ()))]
+
+
+def ends_in(rows: Iterable[Row]) -> dict[str, str]:
+    """What the rows say to a model of each call's end: what a tool gave back, or why that is not known."""
+    ends: dict[str, str] = {}
+    for row in rows:
+        if row["role"] == "tool":
+            ends[row["tool_call_id"]] = row["content"]
+        elif "results" in row.get("metadata", {}):
+            ends |= dict(_LATE.findall(row["content"]))
+    return {call_id: said for call_id, said in ends.items() if said != results.STILL_RUNNING}
+
+
+def outcome_of(call_id: str, said: str, tools: Mapping[str, str]) -> str:
+    """What people are to be told of a call, of whose end this is said."""
+    match said.removeprefix("failed: "):
+        case "done" | results.UNCHECKED:
+            return "finished"
+        case str(why) if "outcome is unknown" in why and (tools[call_id] != HARMLESS or why == results.PROCESS_ENDED):
+            return "unknown"
+    return "cancelled"
+
+
+def tools_in(rows: Iterable[Row]) -> dict[str, str]:
+    """The tool that each call in the rows is made to."""
+    calls = (call for row in rows if row["role"] == "assistant" for call in row.get("tool_calls", ()))
+    return {call["id"]: call["function"]["name"] for call in calls}
+
+
+def all_is_told(rows: list[Row], process: Process) -> None:
+    """What became of each call is told at the end; those that nobody can know of were named when the run went on."""
+    tools, said = tools_in(rows), ends_in(rows)
+    told = {each["id"]: each["outcome"] for each in process.end["tools"] if each["id"] in tools}
+    assert told == {call_id: outcome_of(call_id, why, tools) for call_id, why in said.items()}
+    lost = [call_id for call_id, why in said.items() if why.endswith(results.PROCESS_ENDED)]
+    for resumed in process.progress.of("resumed"):
+        assert sorted(each["id"] for each in resumed["tools"]) == sorted(lost)
+        assert resumed["unknown"] == [
+            f"{tools[each['id']]} {tools[each['id']]} {each['id']}" for each in resumed["tools"]
+        ]
 
 
 def all_is_well(rows: list[Row], world: World) -> None:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from anthropic_server import Gate, message, text, tool_call
-from scene import Scene, StoreKind, reached_again, scene
+from scene import ENVELOPE, Scene, StoreKind, reached_again, scene
 
-from local_slack import DropsAfterwards, DropsBefore
+from local_slack import DropsAfterwards, DropsBefore, Refuses
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -75,6 +75,43 @@ async def test_a_tool_with_effects_is_not_run_again_and_model_and_people_hear_of
         assert "outcome is unknown" in said
         assert not others
         assert prompts(there.model.bodies[-1]) == ["check it"]
+
+
+async def test_people_hear_of_it_too_where_the_next_process_was_killed_before_it_could_tell_them(opened):
+    silent, too_late = Gate(), Gate()
+    async with opened("sqlite") as there:
+        there.model.reply(silent, text("First answer."))
+        await there.say("@alpha check it")
+        await silent.reached.wait()
+        await there.sees_mark(await there.say("and run the tests"), ENVELOPE)
+        there.slack.faults.next("chat.postMessage", Refuses("service_unavailable"), times=1000)
+        there.model.reply(tool_call("run_tests", {}))
+        silent.open()
+        await there.tests.reached.wait()
+        there.model.reply(too_late, text("too late"))
+        await kill(there)
+        await too_late.reached.wait()
+        there.model.reply(text("Second answer."))
+        await kill(there)
+        there.slack.faults.clear()
+        await there.sees("Second answer.")
+        assert await there.told() == ["First answer.", UNKNOWN, "Second answer."]
+        assert there.tests.calls == 1
+
+
+async def test_whoever_has_stopped_it_hears_of_it_from_the_next_process(opened):
+    async with opened("sqlite") as there:
+        there.model.reply(tool_call("run_tests", {}))
+        await there.say("@alpha check it")
+        await there.tests.reached.wait()
+        await there.sees("Running the tests")
+        name = there.hold("users.info")
+        await there.slack.as_person("ben").say("general", "stop", thread=there.root)
+        await name.reached.wait()
+        await there.tests.left.wait()
+        await kill(there)
+        name.set()
+        assert await there.told() == ["🛑 Stopped by Ben. Outcome unknown: Running the tests."]
 
 
 async def test_a_tool_without_effects_is_run_again_and_nobody_needs_to_know(opened):

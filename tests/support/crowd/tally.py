@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -27,6 +29,7 @@ NOTHING_RUNS = "Nothing is running here."
 _STOPPED, _REPLY = "🛑", ":reply"
 _TAKEN_BACK = "(I have taken back my earlier message:)"
 _VERSION = re.compile(r"#\d+ v\d+")
+_LOOK_EVERY_S = 0.5
 _ENDS = ("delivered", "withdrawn", "refused", "waiting")
 
 
@@ -65,6 +68,13 @@ class Sides:
     logs: LogStore
     model: CrowdModel
     marks: Path
+
+    async def settled(self, within_s: float) -> None:
+        """Wait until nothing is on any more, and what was left of runs that were taken up has been swept up."""
+        with suppress(TimeoutError):  # it is counted
+            async with asyncio.timeout(within_s):
+                while (await check(self.runs, self.logs)).tally.runs_on:  # noqa: ASYNC110 - other processes change it
+                    await asyncio.sleep(_LOOK_EVERY_S)
 
     async def counted(self) -> Tally:
         """Count everything, and find what is wrong."""

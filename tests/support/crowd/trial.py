@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 
 LEASE_S = 2.0
+# What was taken up is looked at once more 15 s later.
+_SETTLED_WITHIN_S = 30.0
 # Every write is on the disk before it is answered: what is killed has lost nothing that anybody was told.
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
 _CONFIG = """
@@ -90,6 +92,7 @@ class Trial:
             sides = Sides(
                 slack.team_id, slack.channel(CHANNEL).id, record, board, runs, logs, model, folder / "marks.txt"
             )
+            await sides.settled(_SETTLED_WITHIN_S)
             tally = await sides.counted()
             tally.counts |= {f"harm: {kind}": count for kind, count in harm.done.items()}
             for sentence in unanswered:
