@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel import ModelInfo, ProviderInfo, ResponseStream, ToolResult
-from orchestrator_interactive.kernel.errors import ProviderUnavailableError
+from orchestrator_interactive.kernel.errors import InvalidRequestError, ProviderUnavailableError
 from orchestrator_interactive.kernel.messages import ChatResponse, TextBlock, ToolCall, ToolCallBlock
 from orchestrator_interactive.kernel.request_check import problems_of
 from simulated.engine import LIFE
@@ -101,6 +101,10 @@ class Model:
             scene.blame(f"A provider would refuse a request of {self._place[0]}: {problem}.")
         if scene.happens("failing model", 0.1):
             raise ProviderUnavailableError("overloaded")
+        if scene.happens("hopeless model", 0.12):
+            cast.witness.failed(self._place[0])
+            scene.count("model failed for good")
+            raise InvalidRequestError("no such model")
         with cast.at(LIFE.get(), "model"):
             return await self._answered(stream or ResponseStream(), may_call=request.tool_choice != "none")
 
@@ -158,8 +162,11 @@ class Tool:
         self._cast.witness.began(f"{use.call} was begun", self._conversation, use.life)
         scene.count(f"tool {self.name}")
         scene.tell("tool", f"{self.name} {use.call} begins in {use.life}")
-        with self._cast.at(use.life, "tool"):
-            if not scene.calm and scene.chance.random() < 0.8:
-                await asyncio.sleep(scene.some_s(0.1, 2))
+        try:
+            with self._cast.at(use.life, "tool"):
+                if not scene.calm and scene.chance.random() < 0.8:
+                    await asyncio.sleep(scene.some_s(0.1, 2))
+        finally:
+            self._cast.witness.ended(f"{use.call} was at work", self._conversation, use.life)
         scene.tell("tool", f"{self.name} {use.call} ends")
         return ToolResult(output=f"done {use.call}")

@@ -43,6 +43,7 @@ class Chaos:
             "terms": self._terminate_some,
             "pauses": self._pause_some,
             "outages": self._be_away,
+            "Slack away": self._be_without_slack,
         }
         for feature, trouble in troubles.items():
             if feature in scene.features:
@@ -58,6 +59,7 @@ class Chaos:
     def calm(self) -> None:
         """From here on nothing happens any more; what is to be started again still is."""
         self._is_calm = True
+        self._ground.slack.is_away = False
         self._ground.stores.come_back()
         for process in self.processes:
             self._scene.loop.let_go(process.number)
@@ -179,3 +181,15 @@ class Chaos:
             await asyncio.sleep(scene.chance.uniform(0.1, scene.chance.choice([1, 10])))
             self._ground.stores.come_back()
             scene.tell("chaos", "the store is back")
+
+    async def _be_without_slack(self) -> None:
+        scene, slack = self._scene, self._ground.slack
+        await asyncio.sleep(scene.some_s(1, 5))
+        if scene.calm:
+            return
+        scene.tell("chaos", "Slack is away")
+        scene.count("Slack away")
+        slack.is_away = True
+        await asyncio.sleep(scene.chance.uniform(0.1, scene.chance.choice([5, 20, 60])))
+        slack.is_away = False
+        scene.tell("chaos", "Slack is back")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from connector.inbound.intake import NotNow
 
-from .slack import CHANNEL
+from .slack import BOT, CHANNEL, tombstone_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -63,7 +63,8 @@ class Events:
 
     async def _deliver(self, delivery: Delivery) -> None:
         scene = self._scene
-        await asyncio.sleep(scene.some_s(0.02, 0.2))
+        is_late = scene.happens("late events", 0.15)
+        await asyncio.sleep(scene.some_s(2, 8) if is_late else scene.some_s(0.02, 0.2))
         for again_after_s in (*self._again_after_s, None):
             if await self._attempt(delivery):
                 delivery.is_acked = True
@@ -130,7 +131,10 @@ def edited(message: SlackMessage, before: str, ts: str) -> dict[str, Any]:
     return _about("message_changed", ts) | {"message": now, "previous_message": previous}
 
 
-def deleted(message: SlackMessage, ts: str) -> dict[str, Any]:
+def deleted(message: SlackMessage, ts: str, *, has_replies: bool = False) -> dict[str, Any]:
+    """What others have replied to leaves a tombstone: to Slack, that is an edit."""
+    if has_replies:
+        return _about("message_changed", ts) | {"message": tombstone_of(message), "previous_message": _inside(message)}
     return _about("message_deleted", ts) | {"previous_message": _inside(message), "deleted_ts": message.ts}
 
 
@@ -155,4 +159,6 @@ def _inside(message: SlackMessage) -> dict[str, Any]:
     inside = {"user": message.user, "ts": message.ts, "text": message.text, "type": "message"}
     if message.thread_ts != message.ts:
         inside["thread_ts"] = message.thread_ts
+    if message.user == BOT:
+        inside["bot_id"] = "B1"
     return inside

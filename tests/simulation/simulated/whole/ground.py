@@ -24,7 +24,7 @@ class Ground:
     def __init__(self, scene: Scene, parts: Parts) -> None:
         self.scene = scene
         self.parts = parts
-        self.slack = Slack(scene.now, page=scene.chance.choice([2, 200]))
+        self.slack = Slack(scene.now, scene.chance.choice([2, 200]), scene.loop.died_s)
         self.witness = Witness(scene)
         self.cast = Cast(scene, self.witness, parts.tool)
         self.lease_s = scene.chance.choice([3.0, 6.0, 12.0])

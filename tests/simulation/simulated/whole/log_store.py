@@ -60,6 +60,9 @@ class SimulatedLogStore:
     async def forget_agent(self, agent_id: str) -> None:
         await self._ask("forget_agent", self._logs.forget_agent, agent_id)
 
+    async def tidy(self) -> None:
+        """Nothing is kept for longer than the logs."""
+
     async def aclose(self) -> None:
         """Nothing to let go of."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from connector.desk import Desk
 from connector.outbound.wire import Wire
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
 
@@ -36,6 +37,7 @@ class Parts:
     table: type[RunTable] = RunTable
     logs: type[MemoryStore] = MemoryStore
     wire: type[Wire] = Wire
+    desk: Callable[[Wire], Desk] = Desk
     sessions: type[Sessions] = Sessions
     tool: type[Tool] = Tool
     is_hasty: bool = False

@@ -90,7 +90,8 @@ class Crowd:
             await asyncio.sleep(0.1)
         for _ in range(scene.chance.choice([0, 1, 2, 3, 4, 6])):
             await asyncio.sleep(scene.some_s(0.05, 0.5, 2, 6))
-            self._act(root.message.ts)
+            if self._slack.is_there(root.message.ts):
+                self._act(root.message.ts)
 
     def say(self, thread_ts: str) -> Written:
         """Write a plain message that is to be read."""
@@ -101,9 +102,13 @@ class Crowd:
         if scene.happens("stops", 0.2):
             self._stop(thread_ts)
         elif scene.happens("edits", 0.2):
-            self._edit(scene.chance.choice(mine))
+            self._edit(edited := scene.chance.choice(mine))
+            if scene.chance.random() < 0.3:  # so soon that one may overtake the other
+                self._edit(edited)
         elif scene.happens("deletions", 0.15):
-            self._delete(scene.chance.choice(mine))
+            self._delete(scene.chance.choice(mine[scene.chance.choice([0, 1, 1, 1]) :] or mine))
+        elif scene.happens("deletions", 0.05):
+            self._delete_status(thread_ts)
         else:
             self._write(thread_ts)
 
@@ -131,21 +136,26 @@ class Crowd:
             written.told.append(self._tells.tell(events.mentioned(message)))
 
     def _stop(self, thread_ts: str) -> None:
-        scene, chance = self._scene, self._scene.chance
+        chance = self._scene.chance
         if chance.random() < 0.4:
-            word = chance.choice(["stop", "Stop!", f"<@{BOT}> stop"])
-            self._post(Written(self._slack.write(self._somebody(), word, thread_ts), word, is_stop=True))
-            scene.count("stop word")
+            for _ in range(chance.choice([0, 0, 0, 1])):  # what is taken back at once
+                self._write(thread_ts)
+            for _ in range(chance.choice([1, 1, 2])):
+                self._say_stop(thread_ts)
             return
         thread = self._slack.thread(thread_ts)
-        statuses = [each for each in thread if each.key.endswith(_STATUS_KEY)]
+        statuses = [each for each in thread if _STATUS_KEY in each.key]
         starters = [each for each in thread if "hourglass_flowing_sand" in each.reactions]
         others = [each for each in thread if each.user != BOT]
         targets = others if chance.random() < 0.15 else statuses + starters  # what is no run's stops nothing
         if targets:
-            self._react(chance.choice(targets))
-            if chance.random() < 0.3:
+            for _ in range(chance.choice([1, 1, 2])):
                 self._react(chance.choice(targets))
+
+    def _say_stop(self, thread_ts: str) -> None:
+        word = self._scene.chance.choice(["stop", "Stop!", f"<@{BOT}> stop"])
+        self._post(Written(self._slack.write(self._somebody(), word, thread_ts), word, is_stop=True))
+        self._scene.count("stop word")
 
     def _react(self, message: SlackMessage) -> None:
         user = self._somebody()
@@ -167,13 +177,24 @@ class Crowd:
 
     def _delete(self, written: Written) -> None:
         message = written.message
-        # A thread whose root is gone is another matter: Slack keeps a tombstone in its place.
-        if written.is_stop or message.is_deleted or message.ts == message.thread_ts:
+        if written.is_stop or message.is_deleted:
             return
-        message.is_deleted = True
+        self._slack.delete(message)
+        is_root = message.ts == message.thread_ts
+        has_replies = is_root and self._slack.is_there(message.ts)
         self._scene.tell(message.user, f"deletes {message.ts}")
-        self._scene.count("deletion")
-        written.deletion = self._tells.tell(events.deleted(message, self._slack.now_ts()))
+        self._scene.count(
+            "deletion" if not is_root else f"deletion of a root with{'' if has_replies else 'out'} replies"
+        )
+        written.deletion = self._tells.tell(events.deleted(message, self._slack.now_ts(), has_replies=has_replies))
+
+    def _delete_status(self, thread_ts: str) -> None:
+        statuses = [each for each in self._slack.thread(thread_ts) if _STATUS_KEY in each.key]
+        if statuses:
+            self._slack.delete(statuses[0])
+            self._scene.tell("UADM", f"deletes the status {statuses[0].ts}")
+            self._scene.count("deletion of a status")
+            self._tells.tell(events.deleted(statuses[0], self._slack.now_ts()))
 
     def _somebody(self) -> str:
         return self._scene.chance.choice(_PEOPLE)

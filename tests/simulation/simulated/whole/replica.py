@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from connector.conversations import Conversations
-from connector.desk import Desk, Workplace
+from connector.desk import Workplace
 from connector.inbound.dispatch import dispatch
 from connector.inbound.intake import Intake
 from connector.inbound.routing import Router
@@ -29,11 +29,21 @@ if TYPE_CHECKING:
     from .ground import Ground
 
 _AGENT = ModuleConfig(module="staged", source=str(Path(__file__).parent / "staged_agent.py"))
-INSTANCES = {
-    name: InstanceConfig(persona=PersonaConfig(name=name.title(), emoji=":owl:"), providers=(_AGENT,), tools=())
-    for name in ("alpha", "beta")
-}
-_NAMED = [Instance(name, Persona(config.persona.name, config.persona.emoji)) for name, config in INSTANCES.items()]
+_NAMED = [Instance(name, Persona(name.title(), ":owl:")) for name in ("alpha", "beta")]
+
+
+def _instances(**options: int) -> dict[str, InstanceConfig]:
+    """The configured agents, with these options of their loops."""
+    loop = ModuleConfig(module="loop-interactive", config=options)
+    personas = {each.name: PersonaConfig(name=each.persona.name, emoji=each.persona.emoji) for each in _NAMED}
+    return {
+        name: InstanceConfig(persona=persona, providers=(_AGENT,), tools=(), orchestrator=loop)
+        for name, persona in personas.items()
+    }
+
+
+_INSTANCES = _instances()
+_WITH_A_SHORT_QUEUE = _instances(max_waiting=1)
 
 
 # Of what Slack allows: calls have to wait for each other then, which they do not otherwise.
@@ -95,18 +105,19 @@ class Replica:
         patience = Patience()
         scale = _LITTLE_ROOM if scene.happens("little room", 1) else 1.0
         client = cast("Any", Web(scene, ground.slack, self.number))
+        instances = _WITH_A_SHORT_QUEUE if scene.happens("short queue", 1) else _INSTANCES
         router = Router(_NAMED, runs := Runs(run_store, f"process {self.number}", ground.lease_s, patience), TEAM, BOT)
         async with (
             runs,
             parts.sessions(
-                INSTANCES,
+                instances,
                 "staged",
                 cast("Workspaces", _Nowhere()),
                 PatientStore(log_store, patience),
                 ground.idle_evict_s,
             ) as sessions,
             Scheduler(TEAM, scale=scale) as scheduler,
-            Desk(parts.wire(client, scheduler)) as desk,
+            parts.desk(parts.wire(client, scheduler)) as desk,
             Conversations(
                 workplace := Workplace(sessions, desk, router), runs, ground.shutdown_grace_s
             ) as conversations,

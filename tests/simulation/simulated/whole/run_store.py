@@ -79,6 +79,15 @@ class SimulatedRunStore:
     async def known(self, conversation_id: str) -> Known | None:
         return await self._ask("known", self._table.known, conversation_id)
 
+    async def strays(self) -> list[str]:
+        return []
+
+    async def rested(self, _since: float) -> list[str]:
+        return []
+
+    async def tidy(self) -> None:
+        """Nothing is kept for longer than the conversations."""
+
     async def forget(self, conversation_id: str) -> bool:
         return await self._ask("forget", self._table.forget, conversation_id)
 
@@ -88,7 +97,7 @@ class SimulatedRunStore:
     def _admit(self, conversation_id: str, entry: Entry, agent: str | None) -> Admission:
         admission = self._table.admit(conversation_id, entry, agent)
         if admission.is_new:
-            self._witness.admitted(conversation_id, entry)
+            self._witness.admitted(conversation_id, entry, len(self._table.conversations[conversation_id].order))
         return admission
 
     def _claim(self, conversation_id: str, owner: str, lease_s: float) -> Claim | None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from connector.protocols import Claim, LeaseLost
-from service.store.base import Admission, Known
+from service.store.base import Admission, Count, Known
 
 if TYPE_CHECKING:
     import asyncio
@@ -140,12 +141,14 @@ class RunTable:
         return Known(
             agent=found.agent,
             owner=found.owner,
+            is_owned=self.owner_of(found) is not None,
             has_run=found.run is not None,
             posts=sum(1 for post in found.posts.values() if post),
             held=found.held,
             waiting=tuple(found.waiting.values()),
             ends=dict(found.ends),
             order=tuple(found.order),
+            count=Count(len(found.order), Counter(found.ends.values()), 0),
         )
 
     def forget(self, conversation_id: str) -> bool:

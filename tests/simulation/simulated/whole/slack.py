@@ -13,6 +13,8 @@ TEAM = "T1"
 CHANNEL = "C1"
 BOT = "UBOT"
 _BEGAN = 1_700_000_000
+# How many messages of a channel one answer tells of.
+_LATEST = 200
 
 
 class Refusal(Exception):  # noqa: N818 - Slack's answer
@@ -21,27 +23,40 @@ class Refusal(Exception):  # noqa: N818 - Slack's answer
 
 @dataclass(slots=True)
 class SlackMessage:
-    """`by` is the process that posted it, for a post of the bot."""
+    """`by` is the process that posted it, for a post of the bot, and `is_stray` says that it was dead by then."""
 
     ts: str
     thread_ts: str
     user: str
     text: str
     by: int = 0
+    is_stray: bool = False
     username: str | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
     reactions: dict[str, list[str]] = field(default_factory=dict)
-    is_deleted: bool = False
+    deleted_s: float | None = None
+
+    @property
+    def is_deleted(self) -> bool:
+        return self.deleted_s is not None
 
     @property
     def key(self) -> str:
         """What tells a post of the bot's from its other posts."""
         return str(self.metadata.get("event_payload", {}).get("key", ""))
 
+    @property
+    def made_s(self) -> float:
+        """When it was written, in the scene's time."""
+        return float(self.ts) - _BEGAN
+
     def told(self) -> dict[str, Any]:
+        if self.is_deleted:
+            return tombstone_of(self)
         marks = [{"name": name, "users": list(users), "count": len(users)} for name, users in self.reactions.items()]
         told: dict[str, Any] = {"type": "message", "ts": self.ts, "user": self.user, "text": self.text}
-        told["thread_ts"] = self.thread_ts
+        if self.thread_ts != self.ts:
+            told["thread_ts"] = self.thread_ts
         if marks:
             told["reactions"] = marks
         if self.metadata:
@@ -54,10 +69,13 @@ class SlackMessage:
 class Slack:
     """One channel with its threads. `messages` has all there ever were, in the order in which they were posted.
 
-    `page` is how many of them it tells of at most in one answer.
+    `page` is how many of them it tells of at most in one answer. While it `is_away`, processes get none. `died_s` says
+    when a process died; `None`: it did not.
     """
 
-    def __init__(self, now: Callable[[], float], page: int) -> None:
+    def __init__(self, now: Callable[[], float], page: int, died_s: Callable[[int], float | None]) -> None:
+        self._died_s = died_s
+        self.is_away = False
         self.messages: dict[str, SlackMessage] = {}
         self._now = now
         self._page = page
@@ -74,9 +92,22 @@ class Slack:
         self.messages[ts] = message
         return message
 
+    def delete(self, message: SlackMessage) -> None:
+        message.deleted_s = self._now()
+
     def thread(self, thread_ts: str) -> list[SlackMessage]:
         """The messages of a thread that are there."""
         return [each for each in self.messages.values() if each.thread_ts == thread_ts and not each.is_deleted]
+
+    def is_there(self, thread_ts: str) -> bool:
+        """Whether there is such a thread: a root that was deleted stays for as long as there are replies to it."""
+        root = self.messages.get(thread_ts)
+        return root is not None and (not root.is_deleted or bool(self.thread(thread_ts)))
+
+    def strays(self) -> list[SlackMessage]:
+        """The bot's posts that are in no thread."""
+        mine = (each for each in self.messages.values() if each.user == BOT and not each.is_deleted)
+        return [each for each in mine if each.ts == each.thread_ts]
 
     def call(self, method: str, given: dict[str, Any], by: int) -> dict[str, Any]:
         """What the method answers.
@@ -94,7 +125,7 @@ class Slack:
         return {"ts": message.ts}
 
     def _delete(self, given: dict[str, Any], _by: int) -> dict[str, Any]:
-        self._find(given["ts"]).is_deleted = True
+        self.delete(self._find(given["ts"]))
         return {}
 
     def _react(self, given: dict[str, Any], _by: int) -> dict[str, Any]:
@@ -106,7 +137,7 @@ class Slack:
 
     def _history(self, _given: dict[str, Any], _by: int) -> dict[str, Any]:
         roots = [each for each in self.messages.values() if each.ts == each.thread_ts and not each.is_deleted]
-        return {"messages": [each.told() for each in reversed(roots[-self._page :])]}
+        return {"messages": [each.told() for each in reversed(roots[-_LATEST:])]}
 
     def _agent(self, given: dict[str, Any], _by: int) -> dict[str, Any]:
         raise Refusal("feature_disabled")
@@ -117,14 +148,15 @@ class Slack:
     def _post(self, given: dict[str, Any], by: int) -> dict[str, Any]:
         root = given.get("thread_ts")
         metadata = json.loads(given["metadata"]) if "metadata" in given else {}
-        is_there = root is not None and root in self.messages and not self.messages[root].is_deleted
-        thread_ts = root if is_there else None
-        more = {"by": by, "username": given.get("username"), "metadata": metadata}
+        thread_ts = root if root is not None and self.is_there(root) else None
+        more = {
+            "by": by,
+            "is_stray": self._died_s(by) is not None,
+            "username": given.get("username"),
+            "metadata": metadata,
+        }
         message = self.write(BOT, given["text"], thread_ts, **more)
-        told = message.told()
-        if thread_ts is None:
-            del told["thread_ts"]
-        return {"ts": message.ts, "message": told}
+        return {"ts": message.ts, "message": message.told()}
 
     def _unreact(self, given: dict[str, Any], _by: int) -> dict[str, Any]:
         message = self._find(given["timestamp"])
@@ -138,9 +170,10 @@ class Slack:
 
     def _replies(self, given: dict[str, Any], _by: int) -> dict[str, Any]:
         asked = self.messages.get(given["ts"])
-        if asked is None or asked.is_deleted:
+        if asked is None or not (self.is_there(asked.ts) if asked.ts == asked.thread_ts else not asked.is_deleted):
             raise Refusal("thread_not_found")
         messages = self.thread(asked.ts) if asked.ts == asked.thread_ts else [asked]
+        messages = [asked, *messages] if asked.is_deleted else messages
         # Slack's cursor names a message: what is deleted meanwhile has no other one left out.
         left = [each for each in messages if each.ts > (given.get("cursor") or "")]
         page = left[: min(int(given.get("limit", self._page)), self._page)]
@@ -154,6 +187,12 @@ class Slack:
         if message is None or message.is_deleted:
             raise Refusal("message_not_found")
         return message
+
+
+def tombstone_of(root: SlackMessage) -> dict[str, Any]:
+    """What stands in the place of a root that was deleted."""
+    told = {"type": "message", "subtype": "tombstone", "user": "USLACKBOT", "text": "This message was deleted."}
+    return {**told, "hidden": True, "ts": root.ts, "thread_ts": root.ts}
 
 
 _METHODS = {

@@ -15,7 +15,7 @@ from orchestrator_interactive.interactions.errors import StoreAway
 from orchestrator_interactive.interactions.stores import sqlite_file
 from orchestrator_interactive.interactions.stores.sqlite import SqliteStore
 from orchestrator_interactive.interactions.stores.sqlite_database import Database
-from service.store import sqlite_steps as steps
+from service.store import sqlite_known, sqlite_schema
 from service.store.sqlite import SqliteRunStore
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class SqliteStores:
             if self._lock is None:
                 database = self._database()
                 with suppress(StoreAway):
-                    await database.run(steps.let_go, self._clock())
+                    await database.run(sqlite_schema.let_go, self._clock())
                     return database
             await asyncio.sleep(0.2)
 
@@ -118,8 +118,9 @@ class SqliteStores:
             self._lock = None
 
     async def known(self) -> dict[str, Known]:
-        names = steps.conversations(self._looking)
-        return {name: known for name in names if (known := steps.known(self._looking, name)) is not None}
+        names, now = sqlite_known.conversations(self._looking), self._clock()
+        found = {name: sqlite_known.known(self._looking, now, name) for name in names}
+        return {name: known for name, known in found.items() if known is not None}
 
     def close(self) -> None:
         for connection in self._connections:
@@ -133,7 +134,7 @@ class SqliteStores:
         return Database(self._path, thread, self._opened(), writer)
 
     def _opened(self) -> sqlite3.Connection:
-        connection = sqlite_file.opened(self._path, steps.prepare)
+        connection = sqlite_file.opened(self._path, sqlite_schema.prepare)
         connection.execute("PRAGMA busy_timeout = 0")  # a wait for somebody's lock would take real time
         self._connections.append(connection)
         return connection
@@ -151,7 +152,8 @@ class WitnessedRunStore(SqliteRunStore):
     async def admit(self, conversation_id: str, entry: Entry, agent: str | None) -> Admission:
         admission = await super().admit(conversation_id, entry, agent)
         if admission.is_new:
-            self._witness.admitted(conversation_id, entry)
+            known = sqlite_known.known(self._looking, self._clock(), conversation_id)
+            self._witness.admitted(conversation_id, entry, known.order.index(entry.id) + 1 if known else 0)
         return admission
 
     async def claim(self, conversation_id: str, owner: str, lease_s: float) -> Claim | None:
@@ -162,7 +164,7 @@ class WitnessedRunStore(SqliteRunStore):
 
     async def write(self, conversation_id: str, token: int, changes: Changes) -> None:
         await super().write(conversation_id, token, changes)
-        known = steps.known(self._looking, conversation_id)
+        known = sqlite_known.known(self._looking, self._clock(), conversation_id)
         waiting = [entry.seq for entry in known.waiting] if known else []
         self._witness.wrote(conversation_id, self._process, changes, waiting)
 

@@ -35,6 +35,8 @@ WANTED = (
     *("Slack: dropped after", "Slack: 500 after", "Slack: ratelimited"),
     *("post made, and its answer lost", "post sent again"),
     *("a row of a stale owner refused", "a change of a stale owner refused"),
+    *("Slack away", "call of a dead process", "model failed for good", "run stopped again"),
+    *("deletion of a status", "deletion of a root with replies", "deletion of a root without replies"),
 )
 # One process at a time has a file, and asks nobody over a network.
 _NOT_WITH_A_FILE = (

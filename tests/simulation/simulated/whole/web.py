@@ -25,8 +25,9 @@ _BEFORE = ("dropped before", "500 before", "ratelimited")
 _AFTER = ("dropped after", "500 after")
 _WAYS = (*_BEFORE, *_AFTER)
 _MOST_FAILURES = 2
-# How long what a process had sent may go on arriving after its death: its successor cannot know of more.
-_ON_ITS_WAY_S = 0.2
+_WHILE_AWAY = ("dropped before", "500 before", "500 before", "500 after")
+# How long a call may be on its way, whatever has become of its sender. A client waits for 15 s.
+ON_ITS_WAY_S = 6.0
 
 
 class _Response:
@@ -52,6 +53,7 @@ class _Call:
     reply: asyncio.Future[_Response]
     home: contextvars.Context
     is_sent: bool
+    sent_s: float
 
 
 class Web:
@@ -72,16 +74,17 @@ class Web:
         home = contextvars.copy_context()
         fate = self._fate(method, given)
         is_sent = self._scene.happens("orphans", 0.5)
-        call = _Call(method, given, fate, reply, home, is_sent)
-        loop.call_later(self._travel_s(), self._arrive, call, context=self._there)
+        call = _Call(method, given, fate, reply, home, is_sent, loop.time())
+        loop.call_later(min(self._travel_s(), ON_ITS_WAY_S), self._arrive, call, context=self._there)
         answer: _Response = await reply
         return answer
 
     def _fate(self, method: str, given: dict[str, Any]) -> str:
         scene = self._scene
+        if self._slack.is_away:
+            return scene.chance.choice(_WHILE_AWAY)
         if not scene.happens("failing Slack", 0.12):
             return "answered"
-        # Four times in a row is once too often: then people are told that there is an answer, and do not get it.
         what = method, given.get("metadata"), given.get("ts"), given.get("timestamp"), given.get("name")
         self._failed[what] += 1
         if self._failed[what] > _MOST_FAILURES:
@@ -95,10 +98,16 @@ class Web:
         return 0.03 * (0.5 + scene.chance.random())
 
     def _arrive(self, call: _Call) -> None:
+        if self._scene.loop.died_s(self._process) is None:
+            self._take_effect(call)
+        elif call.is_sent:
+            left_s = max(0.0, call.sent_s + ON_ITS_WAY_S - self._scene.now())
+            later_s = self._scene.chance.choice([0.0, self._scene.chance.uniform(0.0, left_s)])
+            self._scene.count("call of a dead process")
+            self._scene.loop.call_later(later_s, self._take_effect, call, context=self._there)
+
+    def _take_effect(self, call: _Call) -> None:
         scene, method, given, fate = self._scene, call.method, call.given, call.fate
-        died_s = scene.loop.died_s(self._process)
-        if died_s is not None and (not call.is_sent or scene.now() > died_s + _ON_ITS_WAY_S):
-            return
         if fate != "answered":
             scene.count(f"Slack: {fate}")
         answer: _Response | BaseException

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,21 +18,34 @@ if TYPE_CHECKING:
 # The ids of messages in a state, as it is written.
 _DELIVERED = re.compile(r"T1:C1:\d+\.\d+")
 
+# How what people read of the end of a run begins, where there is no answer.
+LAST_WORDS = ("🛑", "⚠️", "⏸️", "I finished without anything to say.")
 # How long after a stop something may begin that was about to.
 _SOON_S = 0.05
 
 
 @dataclass(slots=True)
 class RunSeen:
-    """A run, as the store was told of it. `stop_words_s` is when people said stop while it was on."""
+    """A run, as the store was told of it.
+
+    It began with a message that a stop had held back, if that `was_held`. It was stopped, and then `hurried_s`: stopped
+    again. `last_word_s` is when it was kept what people read of its end, `last_step_s` when it has asked, begun or
+    written down anything last, `stop_words_s` when people said stop while it was on. It `has_failed` where the model
+    said last that it never will.
+    """
 
     id: str
     conversation: str
     first: str
     first_seq: int
     began_s: float
+    was_held: bool
     stopped_s: float | None = None
+    hurried_s: float | None = None
     ended_s: float | None = None
+    last_word_s: float | None = None
+    last_step_s: float = 0.0
+    has_failed: bool = False
     owners: list[int] = field(default_factory=list)
     stop_words_s: list[float] = field(default_factory=list)
 
@@ -49,7 +63,8 @@ class Standing:
     """How a conversation stands.
 
     `owner` is the process that owns it, `first` the message that the run that is on began with, `posts` are that run's,
-    by part: whether they are still to be made.
+    by part: whether they are still to be made. `waiting` are the places of what waits in the inbox, `stops` those of
+    the stops among it; what stands before the place `held` is held back by one.
     """
 
     owner: int | None = None
@@ -58,6 +73,13 @@ class Standing:
     first: str = ""
     held: int = 0
     posts: dict[str, bool] = field(default_factory=dict)
+    stops: set[int] = field(default_factory=set)
+    waiting: set[int] = field(default_factory=set)
+
+    @property
+    def starts_a_run(self) -> bool:
+        """Whether something waits that no stop has held back."""
+        return any(seq > self.held for seq in self.waiting)
 
 
 class Witness:
@@ -69,20 +91,31 @@ class Witness:
         self.commits: list[Commit] = []
         self.admitted_s: dict[str, float] = {}
         self.delivered: set[str] = set()
+        # When a process has claimed a conversation.
+        self.claims_s: dict[tuple[str, int], list[float]] = defaultdict(list)
+        # Stops that came where nothing was on, and nothing was to begin.
+        self.idle_stops: set[str] = set()
         self._scene = scene
 
-    def admitted(self, conversation_id: str, entry: Entry) -> None:
+    def admitted(self, conversation_id: str, entry: Entry, seq: int) -> None:
+        """`seq` is its place in the order of acceptance."""
         scene = self._scene
         scene.count(f"accepted: {entry.kind}")
         scene.tell("store", f"has accepted {entry.kind} {entry.id}")
         self.admitted_s[entry.id] = scene.now()
-        run = self.runs.get(self._at(conversation_id).run or "")
+        standing = self._at(conversation_id)
+        if entry.kind == "stop" and standing.run is None and not standing.starts_a_run:
+            self.idle_stops.add(entry.id)
+        standing.waiting.add(seq)
+        standing.stops |= {seq} if entry.kind == "stop" else set()
+        run = self.runs.get(standing.run or "")
         if run is not None and entry.kind == "stop" and "message" in entry.data:
             is_older = entry.data["message"]["ts"] < run.first.split(":")[2]  # it was meant for another one
             run.stop_words_s += [] if is_older else [scene.now()]
 
     def claimed(self, conversation_id: str, process: int, claim: Claim) -> None:
         scene, standing = self._scene, self._at(conversation_id)
+        self.claims_s[conversation_id, process].append(scene.now())
         is_another = standing.last_owner not in (None, process)
         standing.owner = standing.last_owner = process
         if claim.run is not None and "first" in claim.run:
@@ -97,10 +130,13 @@ class Witness:
     def wrote(self, conversation_id: str, process: int, changes: Changes, waiting: Collection[int]) -> None:
         """`waiting` are the places of what waits in the inbox."""
         scene, standing = self._scene, self._at(conversation_id)
-        is_started = any(seq > standing.held for seq in waiting)
+        standing.waiting = set(waiting)
+        is_started = standing.starts_a_run
         standing.posts |= {part: bool(post) for part, post in changes.posts.items()}
-        if changes.held is not None:
-            standing.held = changes.held
+        standing.held = max(standing.held, changes.held or 0, self._stopped_at(standing, changes))
+        run = self.runs.get(standing.run or "")
+        if run is not None and any(_is_last_word(post) for post in changes.posts.values()):
+            run.last_word_s = scene.now()
         if changes.forgets_posts and standing.run is not None:
             run = self.runs[standing.run]
             run.ended_s = scene.now()
@@ -108,6 +144,10 @@ class Witness:
             standing.run, standing.posts = None, {}
         if changes.run and "first" in changes.run:  # else it only tells of traces
             self._see(conversation_id, process, changes.run, is_started=is_started)
+            self._hurry(self.runs[changes.run["id"]], standing, changes)
+        standing.stops -= (
+            changes.closed.keys()
+        )  # what is written once more, because the answer was lost, is nothing new
         scene.tell("store", f"has from {process}: {_changes(changes)}")
 
     def refused(self, conversation_id: str, process: int, what: str) -> None:
@@ -118,28 +158,65 @@ class Witness:
     def began(self, what: str, conversation_id: str, process: int) -> None:
         """A run has begun something: not one that was stopped."""
         standing = self._at(conversation_id)
-        stopped_s = self.runs[standing.run].stopped_s if standing.run is not None else None
+        run = self.runs.get(standing.run or "")
+        if run is not None:
+            run.has_failed = False
+            run.last_step_s = self._scene.now()
+            if run.last_word_s is not None and standing.owner == process:
+                self._scene.blame(f"The run of {run.first} had said its last word, and then {what}.")
+        stopped_s = run.stopped_s if run is not None else None
         if standing.owner == process and stopped_s is not None and self._scene.now() > stopped_s + _SOON_S:
             self._scene.blame(f"The run of {standing.first} was stopped at {stopped_s:.3f}, and then {what}.")
 
+    def ended(self, what: str, conversation_id: str, process: int) -> None:
+        """A run has done something: not one that was to end at once."""
+        standing = self._at(conversation_id)
+        run = self.runs.get(standing.run or "")
+        hurried_s = run.hurried_s if run is not None and standing.owner == process else None
+        if hurried_s is not None and self._scene.now() > hurried_s + _SOON_S:
+            self._scene.blame(f"The run was to end at once at {hurried_s:.3f}, and then {what}.")
+
+    def failed(self, conversation_id: str) -> None:
+        """The model has said that it never will."""
+        run = self.runs.get(self._at(conversation_id).run or "")
+        if run is not None:
+            run.has_failed = True
+
     def committed(self, key: Key, change: Change, process: int) -> None:
         self.commits.append(Commit(key, change.fence, process, self._scene.now()))
+        run = self.runs.get(self._at(key.conversation_id).run or "")
+        if run is not None:
+            run.last_step_s = self._scene.now()
         kinds = ", ".join(node.envelope["t"].removesuffix("State") for node in change.nodes)
         self.delivered |= {each for node in change.nodes for each in _DELIVERED.findall(str(node.envelope["data"]))}
         self._scene.tell("log", f"has from {process}: {kinds or 'branches'}")
+
+    def _stopped_at(self, standing: Standing, changes: Changes) -> int:
+        """The place of a stop that has met something: nothing that stands before it begins a run by itself."""
+        is_stopped = changes.run is not None and changes.run.get("stopped_by") is not None
+        has_met = is_stopped or "withdrawn" in changes.closed.values()
+        return max(standing.stops & changes.closed.keys(), default=0) if has_met else 0
+
+    def _hurry(self, run: RunSeen, standing: Standing, changes: Changes) -> None:
+        """Take note of a second stop."""
+        is_again = run.stopped_s is not None and run.stopped_s < self._scene.now()
+        if is_again and standing.stops & changes.closed.keys():
+            run.hurried_s = self._scene.now()
+            self._scene.count("run stopped again")
 
     def _at(self, conversation_id: str) -> Standing:
         return self.standing.setdefault(conversation_id, Standing())
 
     def _see(self, conversation_id: str, process: int, record: Mapping[str, Any], *, is_started: bool) -> None:
         first = record["first"]
+        was_held = first["seq"] <= self._at(conversation_id).held
         if record["id"] not in self.runs:
             self._scene.count("run begun")
             if not is_started:
                 self._scene.blame(f"The run of {first['id']} began, and nothing had started it.")
         run = self.runs.setdefault(
             record["id"],
-            RunSeen(record["id"], conversation_id, first["id"], first["seq"], self._scene.now()),
+            RunSeen(record["id"], conversation_id, first["id"], first["seq"], self._scene.now(), was_held=was_held),
         )
         if record.get("stopped_by") is not None and run.stopped_s is None:
             run.stopped_s = self._scene.now()
@@ -148,6 +225,10 @@ class Witness:
         standing.run, standing.first = run.id, run.first
         if process not in run.owners:
             run.owners.append(process)
+
+
+def _is_last_word(post: Any) -> bool:
+    return bool(post) and any(text.startswith(LAST_WORDS) for text in post["texts"])
 
 
 def _told(run: Mapping[str, Any] | None) -> str:
@@ -174,7 +255,7 @@ def _changes(changes: Changes) -> str:
 class Nobody(Witness):
     """Sees nothing: for a store that keeps other things than the service's."""
 
-    def admitted(self, conversation_id: str, entry: Entry) -> None:
+    def admitted(self, conversation_id: str, entry: Entry, seq: int) -> None:
         pass
 
     def claimed(self, conversation_id: str, process: int, claim: Claim) -> None:

@@ -5,27 +5,37 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from connector.outbound.history import History
 from connector.outbound.wire import Wire
 from orchestrator_interactive.kernel import HookResult, events
 from simulated.whole.agent import Cast, Tool
 from simulated.whole.sessions import Sessions
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from types import TracebackType
 
     from connector.messages import Place
     from connector.outbound.content import Content
+    from connector.outbound.scheduler import Turn
     from connector.protocols import Persona
     from orchestrator_interactive.interactions.records import Key
     from orchestrator_interactive.kernel import AmplifierSession
     from orchestrator_interactive.kernel.messages import ChatRequest, ChatResponse
 
 
+class _Blind(History):
+    async def messages(self, place: Place, turn: Turn | None = None) -> AsyncIterator[dict[str, Any]]:
+        async for message in super().messages(place, turn):
+            yield {**message, "metadata": None}
+
+
 class DoesNotLookUp(Wire):
     """Never finds a post of its own in a thread."""
 
-    async def _find(self, place: Place, key: str) -> dict[str, Any] | None:
-        return None
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.history = _Blind(self)
 
 
 class LeavesStatuses(Wire):
@@ -87,6 +97,13 @@ class DeafToStops(Sessions):
 
     def stop(self, instance_name: str, conversation_id: str, *, immediate: bool = False) -> bool:
         return True
+
+
+class TakesItsTime(Sessions):
+    """Stops no sooner when it is told again."""
+
+    def stop(self, instance_name: str, conversation_id: str, *, immediate: bool = False) -> bool:
+        return super().stop(instance_name, conversation_id)
 
 
 class LosesResults(Sessions):

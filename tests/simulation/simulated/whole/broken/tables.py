@@ -158,3 +158,47 @@ class RefusesSome(RunTable):
     def write(self, conversation_id: str, token: int, changes: Changes) -> None:
         closed = {seq: end or "refused" for seq, end in changes.closed.items()}
         super().write(conversation_id, token, replace(changes, closed=closed))
+
+
+class ForgetsWhatIsLeft(RunTable):
+    """Keeps nothing of what is still to be taken away, or to be said, when a run is over."""
+
+    def write(self, conversation_id: str, token: int, changes: Changes) -> None:
+        is_over = changes.run is not None and "id" not in changes.run
+        super().write(conversation_id, token, replace(changes, run={}) if is_over else changes)
+
+
+class ForgetsEnds(RunTable):
+    """Does not keep that a run is over."""
+
+    def write(self, conversation_id: str, token: int, changes: Changes) -> None:
+        run = {name: value for name, value in (changes.run or {}).items() if name not in ("failed", "is_over")}
+        super().write(conversation_id, token, replace(changes, run=run) if run else changes)
+
+
+class ForgetsToHold(RunTable):
+    """Does not keep what a stop holds back."""
+
+    def write(self, conversation_id: str, token: int, changes: Changes) -> None:
+        is_of_a_stop = any(end == "done" for end in changes.closed.values())
+        super().write(conversation_id, token, replace(changes, held=None) if is_of_a_stop else changes)
+
+
+class StopsWhatIsHeld(RunTable):
+    """Takes a message that was held back for what a stop means."""
+
+    def write(self, conversation_id: str, token: int, changes: Changes) -> None:
+        run = self.conversations[conversation_id].run or {}
+        first = run.get("first", {}).get("seq", 0)
+        if run.get("stopped_by") is not None and changes.forgets_posts and first not in changes.closed:
+            changes = replace(changes, closed={**changes.closed, first: "withdrawn"})
+        super().write(conversation_id, token, changes)
+
+
+class StopsAtAnyTime(RunTable):
+    """Forgets when a stop was written."""
+
+    def admit(self, conversation_id: str, entry: Entry, agent: str | None) -> Admission:
+        if entry.kind == "stop":
+            entry = replace(entry, data={**entry.data, "at": "9999999999.000000"})
+        return super().admit(conversation_id, entry, agent)

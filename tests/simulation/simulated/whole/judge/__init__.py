@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from . import deliveries, ownership, stops, thread
+from simulated.whole.slack import BOT
+
+from . import deliveries, ownership, replies, runs, stops, thread
 from .evidence import Evidence, rows_of
 
 if TYPE_CHECKING:
@@ -14,11 +17,14 @@ if TYPE_CHECKING:
     from simulated.whole.agent import Cast
     from simulated.whole.ground import Ground
     from simulated.whole.people import Crowd
+    from simulated.whole.witness import RunSeen
 
 # What holds a process or its marks up: where it may happen, a mark can be missing, and a stop takes its time.
 HOLDS_UP = frozenset(
     {"kills", "pauses", "terms", "outages", "failing Slack", "flaky store", "slow store", "slow Slack", "little room"}
-)
+) | {"Slack away"}
+# Where these are, the name of somebody cannot always be had.
+UNNAMED = frozenset({"failing Slack", "Slack away", "slow Slack", "little room"})
 _HEEDED_WITHIN_S = (3.0, 60.0)
 
 __all__ = ["HOLDS_UP", "judge"]
@@ -39,23 +45,41 @@ async def judge(scene: Scene, ground: Ground, crowd: Crowd) -> None:
 
 
 def _of_conversation(case: Evidence, scene: Scene, ground: Ground) -> Iterator[str]:
-    runs = [run for run in ground.witness.runs.values() if run.conversation == case.id]
+    seen = [run for run in ground.witness.runs.values() if run.conversation == case.id]
     is_held_up = not HOLDS_UP.isdisjoint(scene.features)
     yield from deliveries.conservation(case)
     yield from deliveries.kept(case)
     yield from deliveries.order(case)
     yield from deliveries.latest(case)
-    yield from thread.texts(case)
-    yield from thread.keys(case)
-    yield from thread.endings(case, runs)
     yield from thread.remains(case, [written.message for written in case.written])
+    if case.is_there:
+        yield from _of_thread(case, scene, ground, seen)
     if not is_held_up:
         yield from thread.marks(case)
-    yield from stops.meant(case, runs)
-    yield from stops.heeded(runs, _HEEDED_WITHIN_S[is_held_up])
+    yield from stops.meant(case, seen)
+    yield from stops.kept(case, seen)
+    yield from stops.heeded(seen, _HEEDED_WITHIN_S[is_held_up])
+
+
+def _of_thread(case: Evidence, scene: Scene, ground: Ground, seen: list[RunSeen]) -> Iterator[str]:
+    """What people read."""
+    told = runs.stories(case, seen)
+    yield from thread.texts(case)
+    yield from thread.keys(case)
+    yield from thread.looked_up(case)
+    yield from ownership.posts(case)
+    yield from runs.endings(told)
+    yield from runs.sentences(case, told, are_named=UNNAMED.isdisjoint(scene.features))
+    yield from runs.summaries(case, told)
+    yield from runs.unknown(case)
+    yield from replies.held(case)
+    yield from replies.idle_stops(case, ground.witness.idle_stops)
+    yield from replies.beginnings(case)
+    yield from replies.refusals(case)
 
 
 def _of_all(cast: Cast, ground: Ground) -> Iterator[str]:
+    yield from thread.strays(ground.slack.strays())
     yield from ownership.fencing(ground.witness.commits)
     yield from ownership.repeated(cast.uses)
 
@@ -65,7 +89,13 @@ async def _evidence(conversation_id: str, ground: Ground, crowd: Crowd) -> Evide
     if known is None:
         return None
     root = conversation_id.rpartition(":")[2]
+    begun: dict[str, list[str]] = defaultdict(list)
+    for run in ground.witness.runs.values():
+        begun[run.first].append(run.id)
     agents = [key.agent_id for key in await ground.stores.logs.keys() if key.conversation_id == conversation_id]
+    claims_s: dict[int, list[float]] = defaultdict(list)
+    for (claimed, process), times_s in ground.witness.claims_s.items():
+        claims_s[process] += times_s if claimed == conversation_id else []
     return Evidence(
         id=conversation_id,
         known=known,
@@ -73,5 +103,10 @@ async def _evidence(conversation_id: str, ground: Ground, crowd: Crowd) -> Evide
         written=[written for written in crowd.written if written.conversation == conversation_id],
         accepted_s=ground.witness.admitted_s,
         reactions=[each for each in crowd.reactions if each.message.thread_ts == root],
-        posts=[post for post in ground.slack.thread(root) if post.user == "UBOT"],
+        posts=[post for post in ground.slack.thread(root) if post.user == BOT],
+        is_there=ground.slack.is_there(root),
+        ever=[post for post in ground.slack.messages.values() if post.user == BOT and post.thread_ts == root],
+        begun=begun,
+        claims_s=claims_s,
+        used={use.call for use in ground.cast.uses if use.conversation == conversation_id},
     )

@@ -61,8 +61,6 @@ def _of_message(case: Evidence, written: Written) -> Iterator[str]:
     if sum(ends) != 1:
         named = dict(zip(("delivered", "withdrawn", "refused", "waiting"), ends, strict=True))
         yield f"{name} is to have one end, and has these: {', '.join(k for k, v in named.items() if v) or 'none'}."
-    if end == "refused":
-        yield f"{name} was refused for no reason."
     if end == "withdrawn" and written.deletion is None and not _was_stopped(case):
         yield f"{name} was withdrawn by nobody."
     if written.id in case.waiting and case.seqs[written.id] > case.known.held:
@@ -93,7 +91,7 @@ def latest(case: Evidence) -> Iterator[str]:
         deletion, read = f"{written.id}:deleted", case.last_version(written.word)
         version, edit = max(_edits_of(case, written), default=(1, written.id))
         # A stop that met a correction has held it, or taken it along.
-        is_stopped = edit in case.waiting or case.known.ends.get(edit) == "withdrawn"
+        is_stopped = edit in case.waiting or case.known.ends.get(edit) in ("withdrawn", "refused")
         if read != version and not is_stopped and deletion not in case.seqs:
             yield f"Of {written.word} the agent knows version {read}; {version} is the last that was accepted."
         if deletion in case.seqs and not _heard_of(case, deletion) and not _began_a_run(case, written):
@@ -111,7 +109,7 @@ def _edits_of(case: Evidence, written: Written) -> list[tuple[int, str]]:
 
 
 def _heard_of(case: Evidence, entry_id: str) -> bool:
-    was_stopped = case.known.ends.get(entry_id) == "withdrawn"
+    was_stopped = case.known.ends.get(entry_id) in ("withdrawn", "refused")
     return bool(case.times_delivered(entry_id)) or entry_id in case.waiting or was_stopped
 
 

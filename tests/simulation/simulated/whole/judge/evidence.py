@@ -12,13 +12,16 @@ from orchestrator_interactive.modules.context_stack.rows import row_of
 from orchestrator_interactive.rows import delivered_in
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from orchestrator_interactive.interactions.stores.base import LogStore
     from service.store.base import Known
     from simulated.whole.people import Reacted, Written
     from simulated.whole.slack import SlackMessage
 
 _TEXT = re.compile(r"\bt\d+\b")
-_STATUS = ":status"
+# The first status of a run, and one that stands in for another.
+_STATUS = re.compile(r"^\w+:status(:|$)")
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,11 @@ class Evidence:
         rows: of each agent's log, on the current branch.
         written: what people wrote, in order; `reactions` of theirs.
         accepted_s: when each entry was accepted, in seconds.
-        posts: the bot's messages that were not deleted, in the order of the thread.
+        posts: the bot's messages that were not deleted, in the order of the thread; `is_there`: whether there is one.
+        ever: the bot's messages in the thread, of which some may have been deleted.
+        begun: the runs that began with a message, by its id.
+        claims_s: when a process has claimed it, in seconds.
+        used: the tool calls that were made.
     """
 
     id: str
@@ -40,6 +47,11 @@ class Evidence:
     reactions: list[Reacted]
     accepted_s: dict[str, float]
     posts: list[SlackMessage]
+    is_there: bool
+    ever: list[SlackMessage]
+    begun: Mapping[str, list[str]]
+    claims_s: Mapping[int, list[float]]
+    used: set[str]
 
     @cached_property
     def delivered(self) -> dict[str, list[str]]:
@@ -55,14 +67,20 @@ class Evidence:
     def waiting(self) -> set[str]:
         return {entry.id for entry in self.known.waiting}
 
+    @cached_property
+    def unrecorded(self) -> int:
+        """How many calls were made of which no log has a result."""
+        recorded = {row["tool_call_id"] for rows in self.rows.values() for row in rows if row["role"] == "tool"}
+        return len(self.used - recorded)
+
     @property
     def statuses(self) -> list[SlackMessage]:
-        return [post for post in self.posts if post.key.endswith(_STATUS)]
+        return [post for post in self.posts if _STATUS.match(post.key)]
 
     @property
     def told(self) -> list[SlackMessage]:
         """The posts that are to stay."""
-        return [post for post in self.posts if not post.key.endswith(_STATUS)]
+        return [post for post in self.posts if not _STATUS.match(post.key)]
 
     def times_delivered(self, message_id: str) -> int:
         return sum(ids.count(message_id) for ids in self.delivered.values())

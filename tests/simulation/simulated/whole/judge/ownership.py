@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
+from simulated.whole.web import ON_ITS_WAY_S
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from simulated.whole.agent import Use
     from simulated.whole.witness import Commit
+
+    from .evidence import Evidence
 
 
 def fencing(commits: Iterable[Commit]) -> Iterator[str]:
@@ -22,6 +26,17 @@ def fencing(commits: Iterable[Commit]) -> Iterator[str]:
             yield f"Process {commit.process} has written to {commit.key} though another one owns it."
         else:
             highest[commit.key] = commit.fence
+
+
+def posts(case: Evidence) -> Iterator[str]:
+    """Nobody posts in a conversation that somebody else has taken up, but for what was on its way."""
+    for post in case.ever:
+        mine = max((at_s for at_s in case.claims_s[post.by] if at_s < post.made_s), default=0.0)
+        others = (at_s for process, times_s in case.claims_s.items() if process != post.by for at_s in times_s)
+        since_s = min((at_s for at_s in others if mine < at_s), default=post.made_s)
+        if post.made_s > since_s + ON_ITS_WAY_S and not post.is_stray:
+            late_s = post.made_s - since_s
+            yield f"Process {post.by} has posted {post.text[:40]!r}, {late_s:.1f} s after it was succeeded."
 
 
 def repeated(uses: Iterable[Use]) -> Iterator[str]:

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 from simulated.whole.slack import BOT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from simulated.whole.slack import SlackMessage
-    from simulated.whole.witness import RunSeen
 
     from .evidence import Evidence
 
@@ -30,18 +29,34 @@ def texts(case: Evidence) -> Iterator[str]:
 
 
 def keys(case: Evidence) -> Iterator[str]:
-    """No post was made twice."""
+    """No post is there twice; of one that was, the first is."""
     counted = Counter(post.key for post in case.told)
     yield from (f"{n} posts have the key {key}." for key, n in counted.items() if n > 1)
+    first: dict[str, SlackMessage] = {}
+    for post in case.ever:
+        first.setdefault(post.key, post)
+    for post in case.told:
+        if first[post.key].ts != post.ts:
+            yield f"Of {post.key} the first post is gone, and a later one is there."
 
 
-def endings(case: Evidence, runs: list[RunSeen]) -> Iterator[str]:
-    """Each run has come to its end, and people see it."""
-    for run in runs:
-        if run.ended_s is None:
-            yield f"The run of {run.first} has not ended."
-        elif not any(post.key.startswith(run.id) for post in case.told):
-            yield f"The run of {run.first} has ended, and the thread has no word of it."
+def looked_up(case: Evidence) -> Iterator[str]:
+    """Nothing is posted by whoever could have seen that it is there."""
+    standing: dict[str, SlackMessage] = {}
+    for post in case.ever:
+        before = standing.get(post.key)
+        is_there = before is not None and (before.deleted_s is None or before.deleted_s > post.made_s)
+        if before is not None and is_there and not post.is_stray:
+            looked_s = max((at_s for at_s in case.claims_s[post.by] if at_s < post.made_s), default=0.0)
+            if before.made_s < looked_s or before.by == post.by:
+                yield f"{post.key} was there, and was posted again: {post.text[:40]!r}."
+        if not is_there:
+            standing[post.key] = post
+
+
+def strays(posts: Iterable[SlackMessage]) -> Iterator[str]:
+    """Nothing of a thread stands outside of it."""
+    yield from (f"{post.text[:40]!r} stands in the channel." for post in posts)
 
 
 def remains(case: Evidence, messages: list[SlackMessage]) -> Iterator[str]:
