@@ -102,7 +102,7 @@ class Model:
         if scene.happens("failing model", 0.1):
             raise ProviderUnavailableError("overloaded")
         if scene.happens("hopeless model", 0.12):
-            cast.witness.failed(self._place[0])
+            cast.witness.failed(self._place[0], LIFE.get())
             scene.count("model failed for good")
             raise InvalidRequestError("no such model")
         with cast.at(LIFE.get(), "model"):

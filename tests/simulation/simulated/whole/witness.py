@@ -156,17 +156,17 @@ class Witness:
         self._scene.tell("store", f"refuses {what} of {process}, which does not own {conversation_id} any more")
 
     def began(self, what: str, conversation_id: str, process: int) -> None:
-        """A run has begun something: not one that was stopped."""
+        """A run has begun something: not one that was stopped, or is over. What was frozen, and wakes up, may."""
         standing = self._at(conversation_id)
         run = self.runs.get(standing.run or "")
-        if run is not None:
-            run.has_failed = False
-            run.last_step_s = self._scene.now()
-            if run.last_word_s is not None and standing.owner == process:
-                self._scene.blame(f"The run of {run.first} had said its last word, and then {what}.")
-        stopped_s = run.stopped_s if run is not None else None
-        if standing.owner == process and stopped_s is not None and self._scene.now() > stopped_s + _SOON_S:
-            self._scene.blame(f"The run of {standing.first} was stopped at {stopped_s:.3f}, and then {what}.")
+        if run is None or standing.owner != process:
+            return
+        run.has_failed = False
+        run.last_step_s = self._scene.now()
+        if run.last_word_s is not None:
+            self._scene.blame(f"The run of {run.first} had said its last word, and then {what}.")
+        if run.stopped_s is not None and self._scene.now() > run.stopped_s + _SOON_S:
+            self._scene.blame(f"The run of {run.first} was stopped at {run.stopped_s:.3f}, and then {what}.")
 
     def ended(self, what: str, conversation_id: str, process: int) -> None:
         """A run has done something: not one that was to end at once."""
@@ -176,10 +176,11 @@ class Witness:
         if hurried_s is not None and self._scene.now() > hurried_s + _SOON_S:
             self._scene.blame(f"The run was to end at once at {hurried_s:.3f}, and then {what}.")
 
-    def failed(self, conversation_id: str) -> None:
+    def failed(self, conversation_id: str, process: int) -> None:
         """The model has said that it never will."""
-        run = self.runs.get(self._at(conversation_id).run or "")
-        if run is not None:
+        standing = self._at(conversation_id)
+        run = self.runs.get(standing.run or "")
+        if run is not None and standing.owner == process:
             run.has_failed = True
 
     def committed(self, key: Key, change: Change, process: int) -> None:
