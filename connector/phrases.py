@@ -42,6 +42,7 @@ NOTHING_RUNS = "Nothing is running here."
 NO_TEXT = "Yes? Write what I can do for you."
 SUSPENDED = "⏸️ The service is being restarted; I go on in a moment."
 UNREADABLE_RUN = "⚠️ Another version of this service was at work here, and I cannot read how far it came. Write again."
+UNREADABLE_POST = "⚠️ Another version of this service has kept a text here that I cannot read, and that is not told."
 UNREADABLE_MESSAGE = "📭 Not taken: a message that another version of this service has kept here. Write it again."
 UNEXPECTED = "Something went wrong on my side. Write again to try once more; the log of the service has the details."
 

@@ -64,15 +64,18 @@ class RunRecord:
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Self:
-        """What was written; what a newer version has added is left out.
+        """What was written, be it by an older version; what a newer one has added is left out.
 
         Raises:
             KeyError, TypeError, ValueError: it cannot be read.
         """
         first = Inbound.read(data["first"], data["first"]["id"], data["first"]["seq"])
-        leftovers = Leftovers.read(data.get("leftovers", {}))
+        leftovers = Leftovers.read(
+            data.get("leftovers") or data
+        )  # an older version has its traces in the record itself
+        older = {"stops": 1 if data.get("stopped_by") else 0, "is_over": bool(data.get("failed"))}
         kept = {name: data[name] for name in _NAMES if name in data}
-        return cls(**{**kept, "first": first, "leftovers": leftovers, "is_taken_up": True})
+        return cls(**{**older, **kept, "first": first, "leftovers": leftovers, "is_taken_up": True})
 
 
 _NAMES = tuple(field.name for field in fields(RunRecord) if field.name != "is_taken_up")

@@ -12,6 +12,7 @@ import structlog
 
 from connector import phrases
 from connector.best_effort import best_effort
+from connector.entries import UNREADABLE
 from connector.outbound import files
 from connector.outbound.content import Content
 from connector.outbound.errors import NO_THREAD, SlackCallFailed, Verdict
@@ -79,7 +80,7 @@ class Outbox:
         # Each with what says that it is written down; `None`: it was before.
         self._waiting: asyncio.Queue[tuple[Post, asyncio.Task[None] | None]] = asyncio.Queue()
         self._keeping: set[asyncio.Task[None]] = set()
-        pending = [Post.read(part, data) for part, data in posts.items() if data != _POSTED]
+        pending = [_pending(part, data) for part, data in posts.items() if data != _POSTED]
         for post in sorted(pending, key=lambda post: post.number):
             self._waiting.put_nowait((post, None))
 
@@ -239,3 +240,12 @@ class Outbox:
             return failed
         self.close(failed.error)
         return None
+
+
+def _pending(part: str, data: Any) -> Post:
+    """A post that another process has written down; a sentence in its place, where it cannot be read."""
+    try:
+        return Post.read(part, data)
+    except UNREADABLE:
+        log.exception("post.unreadable", part=part)
+        return Post(part, (phrases.UNREADABLE_POST,), in_doubt=True)

@@ -39,6 +39,11 @@ class Post:
 
     @classmethod
     def read(cls, part: str, data: Mapping[str, Any]) -> Self:
+        """What was written.
+
+        Raises:
+            AttributeError, KeyError, TypeError, ValueError: it cannot be read.
+        """
         texts, file = tuple(data["texts"]), data.get("file", "")
         return cls(part, texts, data["by_agent"], file, data["number"], in_doubt=True)
 

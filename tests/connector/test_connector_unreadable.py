@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from contextlib import aclosing
 
+import aiohttp
 import pytest
+from slack_sdk.web.async_client import AsyncWebClient
 from successors import begun, texts
 
+from connector.inbox import Inbound
+from connector.messages import Message
+from connector.phrases import UNREADABLE_POST as POST
 from connector.protocols import Changes, Entry
 from service.store import open_run_store
 
@@ -62,3 +67,38 @@ async def test_an_entry_is_closed_and_who_wrote_a_message_is_told(  # noqa: PLR0
         run = await sessions.next_run()
         await run.answer("ok")
         await slack.until(lambda _: texts(slack, root) == [MESSAGE, "ok"] if kind == "message" else ["ok"])
+
+
+async def test_a_text_that_cannot_be_read_is_told_beside_a_run_that_can(slack, sessions, process, root, kept):
+    sessions.obedient = False
+    await kept(Changes(run=an_earlier_run(slack, root), posts={"earlier": {"a": "new form"}, "other": PENDING}))
+    async with process():
+        run = await sessions.next_run()
+        await run.answer("ok")
+        await slack.until(lambda _: sorted(texts(slack, root)) == sorted([POST, "a &lt; b", "ok"]))
+
+
+async def test_a_run_that_an_earlier_version_was_told_to_stop_does_not_begin(slack, sessions, process, root, kept):
+    await kept(Changes(run={**an_earlier_run(slack, root), "stopped_by": "U0BEN"}))
+    async with process():
+        await slack.until(lambda _: texts(slack, root) == ["🛑 Stopped by Ben."])
+    assert sessions.prompts == []
+
+
+async def test_of_a_run_that_failed_in_an_earlier_version_only_what_is_left_goes(slack, sessions, process, root, kept):
+    async with aiohttp.ClientSession() as session:
+        bot = AsyncWebClient(slack.bot_token, slack.api_url, session=session)
+        posted = await bot.chat_postMessage(channel=slack.channel("general").id, text="⚙️ Working…", thread_ts=root)
+    traces = {"channel": posted["channel"], "first_ts": root, "statuses": [posted["ts"]], "is_marked": False}
+    run = {**an_earlier_run(slack, root), "failed": "The model is away.", "traces": [traces]}
+    await kept(Changes(run=run, posts={"end": ""}))
+    async with process():
+        await slack.until(lambda _: texts(slack, root) == [])
+    assert sessions.prompts == []
+
+
+def an_earlier_run(slack, root):
+    """A run as it was written down before a run knew how often it was stopped, and that it is over."""
+    message = Message(slack.team_id, slack.channel("general").id, root, None, "U0ANA", "look", (), direct=False)
+    first = {**Inbound(message, "alpha", "look", message.id).written(), "id": message.id, "seq": 0}
+    return {"id": "r", "first": first, "was_waiting": False, "newest_ts": root, "stopped_by": None, "failed": None}
