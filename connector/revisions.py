@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from connector import phrases
+from connector import entries, phrases
+from connector.entries import Unreadable
+from connector.inbox import Inbound
 from connector.outbound.errors import SlackCallFailed
 from connector.protocols import Changes
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
 
-    from connector.inbox import Inbound
     from connector.owned import Owned
     from connector.protocols import End, Entry
 
@@ -31,7 +33,8 @@ class Revisions:
     def __init__(self, owned: Owned, stop: Callable[[Entry, str], Awaitable[None]]) -> None:
         self._owned = owned
         self._stop = stop
-        self._edited: dict[str, str] = {}
+        # By message, the latest that is known, whoever has acted on it; the log may have that by now.
+        self._edited = _edited_in(owned.lease.claim.entries)
 
     async def on_edit(self, entry: Entry, edit: Inbound) -> None:
         """Another text for a message that waits; a correction of one that the model has.
@@ -113,3 +116,14 @@ class Revisions:
         except (SlackCallFailed, TimeoutError):
             return True
         return found is None or found.get("text") == edit.message.text
+
+
+def _edited_in(came: Iterable[Entry]) -> dict[str, str]:
+    """When messages were changed last, or taken back, as far as these entries say."""
+    edited: dict[str, str] = {}
+    for entry in came:
+        with suppress(Unreadable):
+            found = entries.read(entry)
+            if isinstance(found, Inbound):
+                edited[found.message.id] = max(edited.get(found.message.id, ""), found.edited_ts)
+    return edited

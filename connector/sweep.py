@@ -46,7 +46,7 @@ class Sweep:
         async with self._one_at_a_time:
             if left in self._waiting:
                 together, self._waiting = self._waiting, []
-                await best_effort(self._sweep(together[0].place, together))
+                await best_effort(self._sweep(_place_of(together), together))
 
     async def _sweep(self, place: Place, together: Sequence[Traces | Notice]) -> None:
         insisting = self._desk.wire.insisting
@@ -78,10 +78,21 @@ class Sweep:
                     yield partial(take_away, wire, place.channel, each["ts"])
                 elif _is_astray(each, place) or any(_is_again(each, other) for other in posts):
                     yield partial(wire.delete, place.channel, each["ts"])
+            for file_id in files.shared_again(messages, _shared_by(posts)):
+                yield partial(files.delete, wire, file_id)
             if isinstance(left, Traces) and _may_be_marked(left, messages):
                 yield partial(self._desk.unmark, left)
-        for file_id in files.shared_again(messages):
-            yield partial(files.delete, wire, file_id)
+
+
+def _place_of(together: Sequence[Traces | Notice]) -> Place:
+    """Where to look: all have left something in one place, but traces of an older version do not name its thread."""
+    places = [each.place for each in together]
+    return next((each for each in places if each.thread_ts is not None), places[0])
+
+
+def _shared_by(posts: Iterable[Message]) -> set[str]:
+    """What the files are called that come with these posts: each has the key of its post without the number in it."""
+    return {files.file_name(key_of(each).rpartition(":")[0]) for each in posts}
 
 
 def _is_astray(post: Message, place: Place) -> bool:

@@ -23,6 +23,7 @@ from connector.outbound.wire import Sending
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Set as AbstractSet
 
     from markdown_it.token import Token
 
@@ -120,16 +121,23 @@ async def _shared(wire: Wire, place: Place, name: str) -> list[dict[str, Any]]:
     return [file async for message in wire.history.messages(place) for file in _files_of(message, name)]
 
 
-def shared_again(messages: Iterable[dict[str, Any]]) -> list[str]:
-    """The ids of the files of ours that stand there more than once: of each, all but the earliest."""
+def shared_again(messages: Iterable[dict[str, Any]], names: AbstractSet[str]) -> list[str]:
+    """The ids of files with these names that were uploaded more than once: of each name, all but the earliest.
+
+    A file that people share again is the same one still; what they upload under such a name is theirs.
+    """
     shared = [(float(each["ts"]), str(file["id"]), file) for each in messages for file in _files_of(each)]
-    seen, again = set(), []
+    uploads: dict[str, list[dict[str, Any]]] = {}
     for _, file_id, file in sorted(shared, key=itemgetter(0, 1)):
-        what = file["name"], file.get("user")
-        if what in seen:
-            again.append(file_id)
-        seen.add(what)
-    return again
+        same = uploads.setdefault(file["name"], [])
+        if file_id not in (str(each["id"]) for each in same):
+            same.append(file)
+    return [
+        str(file["id"])
+        for name in sorted(names & uploads.keys())
+        for file in uploads[name][1:]
+        if file.get("user") == uploads[name][0].get("user")
+    ]
 
 
 def _files_of(message: dict[str, Any], name: str = "") -> list[dict[str, Any]]:

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 
 import pytest
+from successors import begun as begun_by
+from successors import over
 
+from connector.inbox import Inbound
+from connector.messages import Message
+from connector.protocols import Entry
+from local_slack import Waits
 from local_slack.delivery_faults import Lost
+from service.runs import Runs
+from service.store import open_run_store
 
 CORRECTED = "(A correction of my earlier message, which reads now:)"
 TAKEN_BACK = "(I have taken back my earlier message:)"
@@ -269,3 +278,38 @@ async def test_the_first_message_of_a_direct_message_to_which_somebody_replied_i
     assert (beside.stops, beside.steers) == ([], [])
     for each in (run, beside):
         await each.answer("", status="cancelled")
+
+
+async def test_a_late_edit_overrides_none_that_the_process_before_has_told(slack, sessions, process, ana, admitted):
+    async with process():
+        ts, run = await begun_by(slack, ana, sessions)
+        await ana.edit("general", ts, "@alpha look closely")
+        await run.until(lambda r: len(r.steers) == 1)
+        await run.read_steers()
+    await admitted(ts, "look clsely", edited_ts=ts)
+    hold = asyncio.Event()
+    slack.faults.next("conversations.replies", Waits(hold), times=50)
+    sessions.obedient = False
+    async with process():
+        run = await sessions.next_run()
+        await ana.say("general", "go on", thread=ts)
+        await run.until(lambda r: bool(r.steers))
+        assert [s.text for s in run.steers] == ["go on"]
+        slack.faults.clear()
+        hold.set()
+        await run.answer("ok")
+        assert await over(slack, ts) == ["ok"]
+
+
+@pytest.fixture
+def admitted(slack, tmp_path):
+    """An edit that some process has accepted, and nobody has acted on."""
+
+    async def admitted(ts: str, text: str, edited_ts: str) -> None:
+        channel = slack.channel("general").id
+        message = Message("T0LOCAL", channel, ts, None, slack.person("ana").id, text, (), direct=False)
+        inbound = Inbound(message, "alpha", text, f"{message.id}:edit:{edited_ts}", edited_ts=edited_ts)
+        async with aclosing(await open_run_store(f"sqlite:{tmp_path}/runs.db")) as store, Runs(store, "a", 10) as runs:
+            await runs.admit(message.place.conversation_id, Entry(inbound.id, "edit", inbound.written()))
+
+    return admitted

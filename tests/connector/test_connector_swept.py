@@ -11,6 +11,7 @@ from stage import Hold
 
 from connector import Instance, Persona, SlackAccess, SocketDoor, connected
 from local_slack import Waits
+from local_slack.messages import Body
 from service.runs import Runs
 from service.store import open_run_store
 
@@ -159,7 +160,10 @@ async def test_an_hourglass_that_comes_after_it_was_taken_away_goes(slack, sessi
         await slack.until(lambda _: not is_marked(slack, root))
 
 
-async def test_of_a_file_that_two_processes_have_shared_the_earlier_one_stays(slack, sessions, process, ana, held):
+@pytest.mark.parametrize("is_shown_again", [False, True])
+async def test_of_a_file_that_two_processes_have_shared_the_earlier_one_stays(  # noqa: PLR0917 - its fixtures
+    slack, sessions, process, ana, held, is_shown_again
+):
     def files() -> list[str]:
         return [file.id for m in bot_posts(slack, root) for file in m.body.files if slack.workspace.file(file.id)]
 
@@ -171,6 +175,9 @@ async def test_of_a_file_that_two_processes_have_shared_the_earlier_one_stays(sl
     async with process():
         run = await sessions.next_run()
         (kept,) = await slack.until(lambda _: files())
+        if is_shown_again:
+            body = Body("see this", files=(slack.workspace.file(kept),))
+            slack.workspace.post(slack.channel("general").id, slack.person("ana"), body, thread_ts=root)
         await slack.until(lambda _: any("whole answer" in text for text in texts(slack, root)))
         sweeping = held("conversations.replies")
         await run.answer("the answer", part=2)
