@@ -194,13 +194,17 @@ class Conversation:
     async def _run(self, execution: Execution) -> None:
         where = {"conversation": self._id, "run_id": execution.record.id}
         log.info("run.started", **where, instance=execution.instance.name)
-        await execution.go()
-        if execution.was_suspended:
-            log.info("run.suspended", **where)
-            self._is_closing = True
-            return
-        async with self._one_at_a_time:
-            await self._settle(execution)
+        try:
+            await execution.go()
+            if execution.was_suspended:
+                log.info("run.suspended", **where)
+                self._is_closing = True
+                return
+            async with self._one_at_a_time:
+                await self._settle(execution)
+        except BaseException:
+            self._desk.leaves_mark(execution.first.message)
+            raise
         # One that another process had ended tells nothing of that here.
         ending = execution.ending
         told = {"status": ending.status, "reason": ending.reason, **ending.usage} if ending is not None else {}
@@ -217,7 +221,9 @@ class Conversation:
             closed[first.seq] = "withdrawn" if execution.record.stopped_by else "refused"
         inbox.remove([each for each in given if each.seq in closed])
         inbox.take_back()
-        notices = self._held_back(execution)
+        late = self._succession.refused_late()
+        closed.update(dict.fromkeys(late, "refused"))
+        notices = (*self._held_back(execution), *late.values())
         self._owned.execution = None
         await self._aftermath.end_run(closed, traces=execution.view.traces, notices=notices)
         for message_id in read - execution.read - {first.id}:  # the loop was cut before it could tell

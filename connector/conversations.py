@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from connector.desk import Workplace
-    from connector.protocols import Runs
+    from connector.protocols import Lease, Runs
 
 log = structlog.get_logger(__name__)
 
@@ -44,7 +44,7 @@ class Conversations:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Let the runs come to a boundary, and hand over what is on."""
+        """Let the runs come to a boundary, and hand over what is on; and then what still waits for Slack."""
         self.suspend()
         last_s = min(_CUT_BEFORE_S, self._grace_s / 2)
         await self._ended(self._grace_s - last_s)
@@ -95,7 +95,7 @@ class Conversations:
             if self.is_closing:
                 conversation.suspend()
             self._owned[conversation_id] = conversation
-            await conversation.work()
+            await self._work_in(conversation, lease)
         except* LeaseLost:
             log.warning("lease.lost", conversation=conversation_id)
         except* Exception:  # a Slack handler's border: it is left alone until its lease has run out, and tried again
@@ -109,3 +109,11 @@ class Conversations:
             if has_news or conversation_id in self._again:
                 self._again.discard(conversation_id)
                 self.look_after(conversation_id)
+
+    async def _work_in(self, conversation: Conversation, lease: Lease) -> None:
+        try:
+            await conversation.work()
+        except asyncio.CancelledError:
+            if self.is_closing:  # whoever is next posts what was not posted, and looks up what was under way
+                await lease.hand_over()
+            raise

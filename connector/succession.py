@@ -31,6 +31,8 @@ class Succession:
 
     def __init__(self, owned: Owned) -> None:
         self._owned = owned
+        # Of a run that posts nothing any more, and is not settled yet.
+        self._late: dict[int, Notice] = {}
 
     async def take_up(self) -> tuple[Entry, ...]:
         """Go on with the run that was on, and with what is left of those before it; gives the entries that nobody read.
@@ -57,12 +59,19 @@ class Succession:
             await owned.close(entry)
             return
         closed: dict[int, End] = {entry.seq: "refused"}
-        if owned.execution is not None:
+        told = Notice(self._somewhere, f"{entry.id}:refused", phrases.UNREADABLE_MESSAGE)
+        if owned.execution is None:
+            await owned.aftermath.end_run(closed, notices=(told,))
+        elif owned.execution.view.is_silent:
+            self._late[entry.seq] = told
+        else:
             notice = noted(f"refused:{entry.id}", phrases.UNREADABLE_MESSAGE)
             await owned.execution.view.post(*notice, closed=closed)
-        else:
-            told = Notice(self._somewhere, f"{entry.id}:refused", phrases.UNREADABLE_MESSAGE)
-            await owned.aftermath.end_run(closed, notices=(told,))
+
+    def refused_late(self) -> dict[int, Notice]:
+        """The entries that were refused when the run had posted all, by place, with what is to be said of each."""
+        late, self._late = self._late, {}
+        return late
 
     async def _go_on(self, record: RunRecord) -> tuple[Entry, ...]:
         owned, entries = self._owned, self._owned.lease.claim.entries

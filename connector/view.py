@@ -45,6 +45,9 @@ class View:
         self._status = Status(desk.wire, lease, record, self, before)
         self._outbox = Outbox(desk.wire, lease, record, persona, before, on_closed=keeper.on_closed)
         self._is_suspended = False
+        # Whether nothing is posted any more.
+        self.is_silent = False
+        self._said = 0
 
     @property
     def is_closed(self) -> bool:
@@ -65,11 +68,15 @@ class View:
 
     async def post(self, *posts: Post, run: Record | None = None, closed: Mapping[int, End] | None = None) -> None:
         """Post texts after those before them; when this returns, they are written down: see `Outbox.add`."""
+        self._said += 1
         await self._outbox.add(*posts, run=run, closed=closed or {})
 
     async def posted(self) -> None:
         """Return once Slack has all that was said."""
-        await self._outbox.empty()
+        said = None
+        while said != self._said:  # more may come in the moment in which the last one is there
+            said = self._said
+            await self._outbox.empty()
 
     def suspend(self) -> None:
         """Leave the traces where they are at the end: another process goes on with them."""
@@ -81,6 +88,7 @@ class View:
 
     def on_closed(self, error: str) -> None:
         """Slack does not let us write in this conversation (any more), for a reason in its own word."""
+        self._said += 1
         self._outbox.close(error)
 
     @property
@@ -108,27 +116,24 @@ class View:
             posts = tasks.create_task(self._outbox.work())
             yield
             await self.posted()
+            self.is_silent = True
             posts.cancel()
 
     @asynccontextmanager
     async def shown(self) -> AsyncIterator[None]:
         """Show hourglass and status. Both stay at the end, as the run's traces."""
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                hourglass = self._desk.spawn(self._mark())
-                self._status.begin(tasks)
-                self._desk.native.show(self._place, PROCESSING, self._title)
-                yield
-                await self._status.end()
-                self._desk.forgo_working(self._record.first.message)
-                await asyncio.wait((hourglass,), timeout=_MARKED_WITHIN_S)
-                await self._lease.confirm()
-                if self._is_suspended:
-                    self._desk.native.show(self._place, SUSPENDED)
-                    await self._status.pause()
-        except BaseException:
-            self._desk.leaves_mark(self._record.first.message)
-            raise
+        async with asyncio.TaskGroup() as tasks:
+            hourglass = self._desk.spawn(self._mark())
+            self._status.begin(tasks)
+            self._desk.native.show(self._place, PROCESSING, self._title)
+            yield
+            await self._status.end()
+            self._desk.forgo_working(self._record.first.message)
+            await asyncio.wait((hourglass,), timeout=_MARKED_WITHIN_S)
+            await self._lease.confirm()
+            if self._is_suspended:
+                self._desk.native.show(self._place, SUSPENDED)
+                await self._status.pause()
 
     @property
     def _title(self) -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 
 import pytest
 from stage import Hold
 from successors import begun, bot_posts, is_marked, of_an_earlier_run, over, texts
 
-from connector import Instance, Persona, RunFailed
+from connector import Instance, Persona, RunFailed, SlackAccess, SocketDoor, connected
 from local_slack import Refuses, Waits
+from service.runs import Runs
 
 ALPHA, BETA = Instance("alpha", Persona("Alpha", ":owl:")), Instance("beta", Persona("Beta", ":fox_face:"))
 ONE_WAITS = "📨 1 message has not been read yet; your next message takes it along."
@@ -36,6 +38,23 @@ def posting(slack):
     hold.set()
 
 
+@pytest.fixture
+def replica(slack, sessions, store):
+    """A process that shares its store, and has a moment for its end."""
+
+    @asynccontextmanager
+    async def replica(name: str):
+        access = SlackAccess(slack.bot_token, slack.api_url, SocketDoor(slack.app_token))
+        async with (
+            Runs(store, name, 10) as runs,
+            connected(access, [ALPHA], sessions, runs, shutdown_grace_s=0.1),
+        ):
+            await slack.until(lambda ws: ws.bot_online)
+            yield
+
+    return replica
+
+
 async def all_taken(slack) -> None:
     await slack.until(lambda _: not slack.socket_mode.delivery.outstanding)
 
@@ -54,6 +73,21 @@ async def test_texts_that_wait_to_be_posted_outlive_the_end_of_their_run(  # noq
     slack.faults.clear()
     async with process():
         assert await over(slack, root) == ["first", "second", last]
+    assert sessions.prompts == ["look"]
+
+
+async def test_a_conversation_whose_answer_waits_for_slack_is_handed_over(  # noqa: PLR0917 - fixtures
+    slack, sessions, replica, store, ana, posting
+):
+    async with replica("one"):
+        root, run = await begun(slack, ana, sessions)
+        held = posting()
+        await run.answer("the answer", part=1)
+        await held.reached.wait()
+    assert len(await store.due(5)) == 1, "nobody waits for its lease to run out"
+    slack.faults.clear()
+    async with replica("another"):
+        assert await over(slack, root) == ["the answer"]
     assert sessions.prompts == ["look"]
 
 
