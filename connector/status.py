@@ -97,6 +97,8 @@ class Status:
         self._changed, self._at_work = asyncio.Event(), asyncio.Event()
         self._is_plain = False
         self._replacements = 0
+        # Whether there may be one of which Slack has not told the ts.
+        self.is_in_doubt = False
         self._tasks: asyncio.TaskGroup | None = None
         self._opening: asyncio.Task[None] | None = None
         self._updating: asyncio.Task[None] | None = None
@@ -193,6 +195,7 @@ class Status:
 
     def _give_up(self, failed: SlackCallFailed) -> None:
         log.warning("status.not_shown", conversation=self._place.conversation_id, error=str(failed))
+        self.is_in_doubt = self.is_in_doubt or failed.is_passing
         if failed.verdict is Verdict.CONVERSATION_CLOSED:
             self._keeper.on_closed(failed.error)
 
