@@ -10,7 +10,9 @@ from typing import Any
 # A share of a file and a reply "also sent to the channel" are posts of a person; every other subtype is not.
 _SUBTYPES_OF_PEOPLE = (None, "file_share", "thread_broadcast")
 _ENTITY = re.compile(r"<([^<>|]+)(?:\|([^<>]*))?>")
-_TS = re.compile(r"[0-9]+(?:\.[0-9]+)?")
+# Ids and times become names in stores and paths, so both are checked and bounded.
+_ID = re.compile(r"[A-Za-z0-9]{1,40}")
+_TS = re.compile(r"[0-9]{1,16}(?:\.[0-9]{1,9})?")
 _STOP_WORDS = frozenset({"stop", "halt", "cancel", "abort"})
 # Slack's own voice: it reminds, and answers what it takes for a question.
 _SLACKBOT = "USLACKBOT"
@@ -134,7 +136,7 @@ def message_of(event: dict[str, Any], team: str) -> Message | None:
     if event.get("subtype") not in _SUBTYPES_OF_PEOPLE or not _is_of_a_person(event):
         return None
     files = tuple(str(file.get("name") or file.get("id")) for file in event.get("files") or ())
-    text, channel = _whole(event.get("text") or ""), _word(event["channel"])
+    text, channel = _whole(event.get("text") or ""), _id(event["channel"])
     if not text.strip() and not files:
         return None
     return Message(
@@ -142,7 +144,7 @@ def message_of(event: dict[str, Any], team: str) -> Message | None:
         channel=channel,
         ts=_ts(event["ts"]),
         thread_ts=thread_of(event),
-        user=_word(event["user"]),
+        user=_id(event["user"]),
         text=text,
         files=files,
         direct=event.get("channel_type") == "im" or channel.startswith("D"),
@@ -162,7 +164,13 @@ def moment_of(event: dict[str, Any]) -> str:
 
 def _word(value: object) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no id")
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def _id(value: object) -> str:
+    if not isinstance(value, str) or _ID.fullmatch(value) is None:
+        raise ValueError(f"{value!r} is no id")
     return value
 
 
@@ -221,9 +229,9 @@ def reaction_of(event: dict[str, Any]) -> Reaction | None:
     if item.get("type") != "message":
         return None
     return Reaction(
-        user=_word(event["user"]),
+        user=_id(event["user"]),
         name=_word(event["reaction"]),
-        channel=_word(item["channel"]),
+        channel=_id(item["channel"]),
         ts=_ts(item["ts"]),
         event_ts=_ts(event["event_ts"]),
         author=event.get("item_user"),
@@ -236,8 +244,8 @@ def session_stop_of(event: dict[str, Any], team: str) -> tuple[Place, Stop] | No
     if not user or not channel or not at:
         return None
     thread_ts = event.get("thread_ts")
-    place = Place(team, _word(channel), None if thread_ts is None else _ts(thread_ts))
-    return place, Stop(f"{place.conversation_id}:{user}:session_stopped:{at}", _word(user), _ts(at))
+    place = Place(team, _id(channel), None if thread_ts is None else _ts(thread_ts))
+    return place, Stop(f"{place.conversation_id}:{user}:session_stopped:{at}", _id(user), _ts(at))
 
 
 def clicked_stop_of(body: dict[str, Any], team: str) -> tuple[Place, Stop] | None:
@@ -249,9 +257,9 @@ def clicked_stop_of(body: dict[str, Any], team: str) -> tuple[Place, Stop] | Non
     if action is None or not channel or not user or not ts or not action.get("action_ts"):
         return None
     thread_ts = thread_of({"ts": _ts(ts), "thread_ts": message.get("thread_ts") or container.get("thread_ts")})
-    place = Place(team, channel, thread_ts or (None if channel.startswith("D") else ts))
-    at = _ts(str(action["action_ts"]))
-    return place, Stop(f"{channel}:{ts}:{user}:clicked:{at}", _word(user), at, run=action.get("value") or None)
+    place = Place(team, _id(channel), thread_ts or (None if channel.startswith("D") else ts))
+    at, run = _ts(str(action["action_ts"])), _word(action.get("value") or "") or None
+    return place, Stop(f"{channel}:{ts}:{user}:clicked:{at}", _id(user), at, run=run)
 
 
 def plain_text(text: str, bot: str) -> str:
