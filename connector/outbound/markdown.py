@@ -137,7 +137,9 @@ def _block(token: Token, inside: Sequence[Token], place: _Place) -> list[_Block]
         case "blockquote_open":
             return _quote(_blocks(inside, replace(place, is_quoted=True)), place)
         case "fence" | "code_block":
-            return [_code(escape(token.content))]
+            # A fence is named after a language; more words behind it, or nothing else in the block, are text.
+            is_language = len(token.info.split()) < 2 and token.content.strip()
+            return [_code(escape(token.content if is_language else f"{token.info.strip()}\n{token.content}"))]
         case "table_open":
             text, is_code = table(inside)
             return [_code(text) if is_code else _Block(_without_fences(text))]

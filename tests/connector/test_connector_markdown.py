@@ -41,6 +41,8 @@ LIVE = re.compile(r"<[!@#]")
         ("- > a\n  > b", "• &gt; a\n    &gt; b"),
         ("\\> a\n\\>>> b", "\u200b&gt; a\n\u200b&gt;&gt;&gt; b"),
         ("```python\nif a < b:\n    pass\n```", "```\nif a &lt; b:\n    pass\n```"),
+        ("``` never closed, and all of it is text", "```\nnever closed, and all of it is text\n```"),
+        ("```sh on the server\nls\n```", "```\nsh on the server\nls\n```"),
         ("wo**r**d, **a**b, **漢**字", "wo\u200b*r*\u200bd, *a*\u200bb, *漢*\u200b字"),
         ("**a**~~b~~ ***c*** **d *e* f**", "*a*\u200b~b~ _*c*_ *d _e_ f*"),
         ('(**a**), "*b*". **c:** d', '(*a*), "_b_". *c:* d'),
