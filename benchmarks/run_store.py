@@ -36,7 +36,7 @@ class Inbox:
         self._token = 0
 
     async def open(self) -> None:
-        claimed = await self._store.claim("owned", OWNER, LEASE_S)
+        claimed = await self._store.claim("T1:owned", OWNER, LEASE_S)
         assert claimed is not None  # noqa: S101 - nobody else is here
         self._token = claimed.token
 
@@ -44,31 +44,31 @@ class Inbox:
         """Seconds of an admission; the entry is closed again."""
         number = next(self._numbers)
         cost = await timed(
-            self._store.admit("owned", Entry(f"message {number}", "message", {"prompt": "And?"}), "alpha")
+            self._store.admit("T1:owned", Entry(f"message {number}", "message", {"prompt": "And?"}), "alpha")
         )
-        await self._store.write("owned", self._token, Changes(closed={number: ""}))
+        await self._store.write("T1:owned", self._token, Changes(closed={number: ""}))
         return cost
 
     async def admit_and_hear(self) -> float:
         """Seconds until the owner has been told of an admission, and has what was admitted."""
         number = next(self._numbers)
         began = time.perf_counter()
-        await self._store.admit("owned", Entry(f"message {number}", "message", {"prompt": "And?"}), "alpha")
-        while "owned" not in await self._store.woken(OWNER):
+        await self._store.admit("T1:owned", Entry(f"message {number}", "message", {"prompt": "And?"}), "alpha")
+        while "T1:owned" not in await self._store.woken(OWNER):
             pass
-        await self._store.fetch("owned", self._token, number - 1)
+        await self._store.fetch("T1:owned", self._token, number - 1)
         cost = time.perf_counter() - began
-        await self._store.write("owned", self._token, Changes(closed={number: ""}))
+        await self._store.write("T1:owned", self._token, Changes(closed={number: ""}))
         return cost
 
     async def renew(self) -> None:
-        await self._store.renew("owned", self._token, LEASE_S)
+        await self._store.renew("T1:owned", self._token, LEASE_S)
 
     async def write(self) -> None:
-        await self._store.write("owned", self._token, Changes(run=RUN, posts={"1": POST}))
+        await self._store.write("T1:owned", self._token, Changes(run=RUN, posts={"1": POST}))
 
     async def claim(self) -> float:
-        place = f"conversation {next(self._numbers)}"
+        place = f"T1:conversation {next(self._numbers)}"
         began = time.perf_counter()
         claimed = await self._store.claim(place, OWNER, LEASE_S)
         cost = time.perf_counter() - began
@@ -76,12 +76,12 @@ class Inbox:
         return cost
 
     async def release(self) -> float:
-        place = f"conversation {next(self._numbers)}"
+        place = f"T1:conversation {next(self._numbers)}"
         claimed = await self._store.claim(place, OWNER, LEASE_S)
         return await timed(self._store.release(place, claimed.token if claimed else 0, 0))
 
     async def due(self) -> None:
-        await self._store.due(50)
+        await self._store.due("T1", 50)
 
 
 async def timed(step: Awaitable[object]) -> float:

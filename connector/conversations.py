@@ -38,7 +38,7 @@ class Conversations:
         self.is_closing = False
 
     async def __aenter__(self) -> Self:
-        self._runs.watch(self.look_after)
+        self._runs.watch(self._workplace.router.team, self.look_after)
         return self
 
     async def __aexit__(

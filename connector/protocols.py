@@ -182,11 +182,11 @@ class Budget(Protocol):
 class Runs(Protocol):
     """Keeps what people write, and says who acts on it: over all processes, one at a time in a conversation."""
 
-    def watch(self, look_after: Callable[[str], None]) -> None:
-        """Call `look_after(conversation_id)` from here on, when something is to be done there.
+    def watch(self, workspace: str, look_after: Callable[[str], None]) -> None:
+        """Call `look_after(conversation_id)` from here on, when something is to be done in a conversation there.
 
-        There is news for a conversation that this process owns, or one has something to do and no owner. It may be
-        called once too often.
+        There is news for a conversation of the workspace that this process owns, or one has something to do and no
+        owner. It may be called once too often.
         """
         ...
 
@@ -199,7 +199,10 @@ class Runs(Protocol):
         ...
 
     async def claim(self, conversation_id: str) -> Lease | None:
-        """Own the conversation; `None`: another process does. Waits while the store is away."""
+        """Own the conversation; `None`: another process does, or this one does not watch its workspace.
+
+        Waits while the store is away.
+        """
         ...
 
     async def agent_of(self, conversation_id: str) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import reduce
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from orchestrator_interactive.interactions.errors import DamagedLog
 from orchestrator_interactive.interactions.records import Key
 from service import inbox_counts as inbox
 from service.delivered import LoggedIds, logged_ids
+from service.store.base import workspace_of
 from service.tables import counted
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class Tally:
             the time of a version that did not count them are not among them once their ids are forgotten.
         runs_on: runs that have begun and not come to their end.
         leases: conversations that a process owns now.
+        unowned: conversations that have something to do and no owner: they wait for a service of their workspace.
         posts_pending: texts that are still to be posted.
         unchecked: conversations whose log is gone, or was never kept: nobody can tell what was delivered there.
     """
@@ -48,6 +50,7 @@ class Tally:
     waiting: int = 0
     runs_on: int = 0
     leases: int = 0
+    unowned: int = 0
     posts_pending: int = 0
     unchecked: int = 0
 
@@ -57,17 +60,23 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Conservation:
-    """What was found; each violation is a sentence."""
+    """The result of a check: the tally of each workspace by its id, and each violation as a sentence."""
 
-    tally: Tally = Tally()
+    workspaces: Mapping[str, Tally] = field(default_factory=dict)
     violations: tuple[str, ...] = ()
+
+    @property
+    def tally(self) -> Tally:
+        """The sum over all workspaces."""
+        return sum(self.workspaces.values(), Tally())
 
     @property
     def holds(self) -> bool:
         return not self.violations
 
     def __add__(self, other: Conservation) -> Conservation:
-        return Conservation(self.tally + other.tally, self.violations + other.violations)
+        tallies = {name: self.workspaces.get(name, Tally()) + tally for name, tally in other.workspaces.items()}
+        return Conservation({**self.workspaces, **tallies}, self.violations + other.violations)
 
 
 async def check(runs: RunStore, logs: LogStore) -> Conservation:
@@ -94,7 +103,7 @@ async def _looked_at(conversation_id: str, runs: RunStore, logs: LogStore, keys:
         try:
             read = {key.agent_id: await logged_ids(logs, key) for key in _with_agent(conversation_id, keys, known)}
         except DamagedLog as e:
-            return Conservation(Tally(conversations=1), (str(e),))
+            return Conservation({workspace_of(conversation_id): Tally(conversations=1)}, (str(e),))
         found = _judged(conversation_id, known, {agent: each for agent, each in read.items() if each is not None})
         if found.holds:
             break
@@ -123,10 +132,12 @@ def _judged(conversation_id: str, known: Known, logs: Mapping[str, LoggedIds]) -
         **{end: counts[end] for end in _ENDS},
         runs_on=int(known.has_run),
         leases=int(known.is_owned),
+        unowned=int(known.has_something_to_do and not known.is_owned),
         posts_pending=known.posts,
         unchecked=int(not logs and counts["delivered"] > 0),
     )
-    return Conservation(tally, tuple(f"{conversation_id}: {each}" for each in wrong))
+    violations = tuple(f"{conversation_id}: {each}" for each in wrong)
+    return Conservation({workspace_of(conversation_id): tally}, violations)
 
 
 def _end_of(end: str | None, is_logged: bool, is_waiting: bool, *, is_whole: bool) -> str:

@@ -23,15 +23,16 @@ from service.store import refuse_unprepared, visit_run_store
 from service.tables import counted, table
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
 
     from service.config import ServiceConfig
-    from service.conservation import Conservation
+    from service.conservation import Conservation, Tally
     from service.doctor import Finding
 
 _NAMES = {
     "runs_on": "runs that are on, or whose traces are still to go",
     "leases": "conversations that a service owns",
+    "unowned": "conversations that wait for a service",
     "posts_pending": "texts that are still to be posted",
 }
 
@@ -127,13 +128,23 @@ async def _checked(url: str) -> Conservation:
 
 
 def _as_json(found: Conservation) -> str:
-    return json.dumps({"holds": found.holds, **asdict(found.tally), "violations": found.violations}, indent=2)
+    workspaces = {name: asdict(tally) for name, tally in sorted(found.workspaces.items())}
+    told = {"holds": found.holds, **asdict(found.tally), "workspaces": workspaces, "violations": found.violations}
+    return json.dumps(told, indent=2)
 
 
 def _as_text(found: Conservation) -> str:
     tally = asdict(found.tally)
     unchecked = tally.pop("unchecked")
     lines = [table(("", "there are"), [(_NAMES.get(name, name), f"{count:,}") for name, count in tally.items()])]
+    if len(found.workspaces) > 1:
+        lines.append(_by_workspace(found.workspaces))
+    lines += [
+        f"{counted(each.unowned, 'conversation')} of {name} {'waits' if each.unowned == 1 else 'wait'} for a service "
+        "of that workspace."
+        for name, each in sorted(found.workspaces.items())
+        if each.unowned
+    ]
     if unchecked:
         there = counted(unchecked, "conversation")
         lines.append(f"Of {there} there is no log (any more): what was delivered there cannot be checked.")
@@ -143,3 +154,10 @@ def _as_text(found: Conservation) -> str:
         lines.append(f"{counted(len(found.violations), 'thing')} should not be:")
         lines += [f"- {each}" for each in found.violations]
     return "\n".join(lines)
+
+
+def _by_workspace(workspaces: Mapping[str, Tally]) -> str:
+    columns = ("conversations", "accepted", "waiting", "runs_on", "leases", "unowned")
+    head = ("workspace", "conversations", "accepted", "waiting", "runs on", "owned", "without owner")
+    rows = [(name, *(f"{getattr(each, column):,}" for column in columns)) for name, each in sorted(workspaces.items())]
+    return table(head, rows, numbers=head[1:])

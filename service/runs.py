@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, Self, TypeVar
 from weakref import WeakValueDictionary
@@ -13,6 +14,7 @@ import structlog
 from connector.protocols import LeaseLost
 from orchestrator_interactive.interactions.errors import StoreAway, StoreError, StoreGone
 from service.leases import HeldLease, Leases, Terms
+from service.store.base import workspace_of
 from service.store.patience import Patience
 
 if TYPE_CHECKING:
@@ -66,7 +68,7 @@ class Runs:
         self._lease_s = lease_s
         self._patience = patience or Patience()
         self._clock = clock or (lambda: asyncio.get_running_loop().time())
-        self._listeners: list[Callable[[str], None]] = []
+        self._listeners: defaultdict[str, list[Callable[[str], None]]] = defaultdict(list)  # by workspace
         self._is_watched = asyncio.Event()
         self._orders: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._admitting = 0
@@ -102,9 +104,9 @@ class Runs:
         if self._life.done() and not self._life.cancelled() and (problem := self._life.exception()) is not None:
             raise _why(problem)
 
-    def watch(self, look_after: Callable[[str], None]) -> None:
-        """Call `look_after(conversation_id)` from here on, when something is to be done there."""
-        self._listeners.append(look_after)
+    def watch(self, workspace: str, look_after: Callable[[str], None]) -> None:
+        """Call `look_after(conversation_id)` from here on, when something is to be done in a conversation there."""
+        self._listeners[workspace].append(look_after)
         self._is_watched.set()
 
     async def admit(self, conversation_id: str, entry: Entry, agent: str | None = None) -> bool:
@@ -128,11 +130,13 @@ class Runs:
         return admitted.is_new
 
     async def claim(self, conversation_id: str) -> HeldLease | None:
-        """Own the conversation; `None`: another process does.
+        """Own the conversation; `None`: another process does, or this one does not watch its workspace.
 
         Raises:
             StoreError: the store cannot be used, and waiting is no use.
         """
+        if workspace_of(conversation_id) not in self._listeners:
+            return None
         lease = await self._patience.through(lambda: self._claimed(conversation_id))
         if lease is not None:
             self._leases.hold(lease)
@@ -187,7 +191,7 @@ class Runs:
         self._entered_by.cancel()
 
     def _look_after(self, conversation_id: str) -> None:
-        for listener in self._listeners:
+        for listener in self._listeners.get(workspace_of(conversation_id), ()):
             listener(conversation_id)
 
     async def _hear(self) -> None:
@@ -200,14 +204,17 @@ class Runs:
         """Pass on what nobody looks after; after an outage `_claimed` leaves it to those who owned it.
 
         Not while very much is under way here already: a lease must be renewed in time, and there may be others.
+        Only workspaces that this process watches are looked at.
         """
         await self._is_watched.wait()
         while True:
-            most = min(self._most_owned - len(self._leases), _MOST_AT_A_TIME)
-            due = await self._insisting(partial(self._store.due, most)) if most > 0 else []
-            for conversation_id in due:
-                self._look_after(conversation_id)
-            are_more = len(due) == most and not self._patience.unsettled_s(self._lease_s)
+            are_more = False
+            for workspace in list(self._listeners):
+                most = min(self._most_owned - len(self._leases), _MOST_AT_A_TIME)
+                due = await self._insisting(partial(self._store.due, workspace, most)) if most > 0 else []
+                for conversation_id in due:
+                    self._look_after(conversation_id)
+                are_more |= len(due) == most and not self._patience.unsettled_s(self._lease_s)
             wait_s = _LOOK_AGAIN_S if are_more else _LOOK_EVERY_S
             await asyncio.sleep(wait_s * random.uniform(0.75, 1.25))  # noqa: S311 - so that replicas do not look at once
 

@@ -76,6 +76,11 @@ class Known:
         return self.has_run or any(entry.seq > self.held for entry in self.waiting)
 
 
+def workspace_of(conversation_id: str) -> str:
+    """Return the workspace of a conversation, whose id is `team:channel:thread_ts`."""
+    return conversation_id.partition(":")[0]
+
+
 class RunStore(Protocol):
     """Every method is one atomic step, and may be called by any number of tasks and processes at once.
 
@@ -142,8 +147,8 @@ class RunStore(Protocol):
         """
         ...
 
-    async def due(self, most: int) -> list[str]:
-        """Conversations that have something to do and no valid lease, those first that have waited longest.
+    async def due(self, workspace: str, most: int) -> list[str]:
+        """Conversations of a workspace that have something to do and no valid lease, in the order of waiting longest.
 
         Something to do is a run that is on, or an entry that waits behind those that are held.
         """

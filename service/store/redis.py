@@ -130,8 +130,8 @@ class RedisRunStore:
     async def hand_over(self, conversation_id: str, token: int) -> None:
         await self._give_back(conversation_id, token, "")
 
-    async def due(self, most: int) -> list[str]:
-        return await self._index.due(most)
+    async def due(self, workspace: str, most: int) -> list[str]:
+        return await self._index.due(workspace, most)
 
     async def woken(self, owner: str) -> Sequence[str]:
         async with self._client.asking():

@@ -13,6 +13,7 @@ from urllib.parse import quote, unquote
 
 from orchestrator_interactive.interactions.errors import StoreAway
 from service.store import redis_index_scripts as scripts
+from service.store.base import workspace_of
 from service.store.written import GRACE_S
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from orchestrator_interactive.interactions.stores.redis_client import RedisClient
 
-_DUE, _ALL = "runs:{index}:due", "runs:{index}:all"
+_ALL = "runs:{index}:all"
 # What a conversation consists of at the most.
 _KEYS = 4
 # Of conversations that are looked at at a time.
@@ -44,7 +45,7 @@ def keys(conversation_id: str) -> list[str]:
 async def refuse_unwritable(client: RedisClient) -> None:
     """Raise StoreError where the server cannot be written."""
     async with client.asking():
-        await client.redis.zrem(_DUE, "")
+        await client.redis.zrem(_ALL, "")
 
 
 class RedisIndex:
@@ -55,16 +56,17 @@ class RedisIndex:
 
     async def enter(self, conversation_id: str, rest_s: float) -> None:
         """Have the conversation looked at, at the latest after so many seconds."""
-        await self._client.run(scripts.ENTER, [_DUE, _ALL], [_name(conversation_id), int(rest_s * 1000)])
+        arguments = [_name(conversation_id), int(rest_s * 1000)]
+        await self._client.run(scripts.ENTER, [_due(workspace_of(conversation_id)), _ALL], arguments)
 
-    async def due(self, most: int) -> list[str]:
-        """Conversations that have something to do and no valid lease, those first that have waited longest."""
+    async def due(self, workspace: str, most: int) -> list[str]:
+        """See `RunStore.due`."""
         found: list[tuple[float, str]] = []
         with self._client.underway():
             while len(found) < most:
-                page = await self._client.run(scripts.CANDIDATES, [_DUE], [len(found), _PAGE, _FAR_MS])
+                page = await self._client.run(scripts.CANDIDATES, [_due(workspace)], [len(found), _PAGE, _FAR_MS])
                 entries = list(zip(page[::2], page[1::2], strict=True))
-                due, away = await self._looked_at(entries)
+                due, away = await self._looked_at(workspace, entries)
                 found += due
                 if len(entries) < _PAGE or away:
                     break
@@ -84,7 +86,8 @@ class RedisIndex:
     async def is_watched(self, conversation_id: str) -> bool:
         """Whether it is looked at whether it is due."""
         async with self._client.asking():
-            return await self._client.redis.zscore(_DUE, _name(conversation_id)) is not None
+            index = _due(workspace_of(conversation_id))
+            return await self._client.redis.zscore(index, _name(conversation_id)) is not None
 
     async def tidy(self) -> None:
         """Take out the conversations that are not there any more."""
@@ -93,7 +96,9 @@ class RedisIndex:
             for at in range(0, len(gone), _PAGE):
                 await self._client.run(scripts.GONE, [_ALL], [_ENTERED_MS, *gone[at : at + _PAGE]])
 
-    async def _looked_at(self, entries: Sequence[tuple[bytes, bytes]]) -> tuple[list[tuple[float, str]], bool]:
+    async def _looked_at(
+        self, workspace: str, entries: Sequence[tuple[bytes, bytes]]
+    ) -> tuple[list[tuple[float, str]], bool]:
         """Those that are due, with the time since when they are; and whether some could not be looked at."""
         names = [unquote(name.decode()) for name, _ in entries]
         looks = [self._client.run(scripts.LOOK, keys(name), [int(GRACE_S * 1000)]) for name in names]
@@ -108,7 +113,7 @@ class RedisIndex:
                 case [-1, _]:
                     later += [*entry, ""]
         if later:
-            await self._client.run(scripts.LATER, [_DUE], later)
+            await self._client.run(scripts.LATER, [_due(workspace)], later)
         return due, self._is_away(found)
 
     def _is_away(self, found: Sequence[Any]) -> bool:
@@ -138,6 +143,11 @@ class RedisIndex:
                 there = await pipe.execute()
             found += [(name, any(there[at : at + _KEYS])) for at, name in zip(count(0, _KEYS), page, strict=False)]
         return found
+
+
+def _due(workspace: str) -> str:
+    """Return the key of a workspace's index of due conversations; with one each, none delays another."""
+    return f"runs:{{index}}:due:{_name(workspace)}"
 
 
 def _name(conversation_id: str) -> str:

@@ -102,8 +102,8 @@ class SqliteRunStore:
     async def hand_over(self, conversation_id: str, token: int) -> None:
         await self._database.write(steps.release, self._clock(), conversation_id, token, None)
 
-    async def due(self, most: int) -> list[str]:
-        return await self._database.read(steps.due, self._clock(), most)
+    async def due(self, workspace: str, most: int) -> list[str]:
+        return await self._database.read(steps.due, self._clock(), workspace, most)
 
     async def woken(self, owner: str) -> Sequence[str]:
         try:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     import sqlite3
 
 VERSION = 2
+# The workspace in a conversation's id, as `workspace_of` reads it; SQLite uses the index only for this very expression.
+WORKSPACE = "substr(conversation, 1, instr(conversation || ':', ':') - 1)"
 
 _SCHEMA = (
     # `owner` is blank once the lease was given back; `back` is the token that was given back last. `todo`: there is
@@ -28,7 +30,8 @@ _SCHEMA = (
     """CREATE TABLE IF NOT EXISTS run_posts (
         conversation INTEGER NOT NULL, part TEXT NOT NULL, content TEXT NOT NULL, PRIMARY KEY (conversation, part))
         WITHOUT ROWID""",
-    "CREATE INDEX IF NOT EXISTS run_due ON run_conversations (due) WHERE todo",
+    "DROP INDEX IF EXISTS run_due",  # it was of all workspaces
+    f"CREATE INDEX IF NOT EXISTS run_due_in ON run_conversations ({WORKSPACE}, due) WHERE todo",
     'CREATE INDEX IF NOT EXISTS run_waiting ON run_entries (conversation, seq) WHERE "end" IS NULL',
 )
 # From the version to the next one; 0 is that of a file which has none.

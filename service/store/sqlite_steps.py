@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from connector.protocols import Claim, Entry
 from orchestrator_interactive.interactions.stores.sqlite_database import writing
 from service.store.base import Admission
-from service.store.sqlite_schema import forget_ids
+from service.store.sqlite_schema import WORKSPACE, forget_ids
 from service.store.written import GRACE_S, KEPT_ENTRIES, as_json, data_of, lost, posts_of, run_of
 
 if TYPE_CHECKING:
@@ -34,7 +34,8 @@ _LOOK = """UPDATE run_conversations SET changed = ?, todo = run IS NOT NULL OR E
         SELECT 1 FROM run_entries AS entry
         WHERE entry.conversation = run_conversations.id AND "end" IS NULL AND entry.seq > held)
     WHERE id = ?"""
-_DUE = "SELECT conversation FROM run_conversations WHERE todo AND due <= ? ORDER BY due, id LIMIT ?"
+_DUE = f"""SELECT conversation FROM run_conversations WHERE {WORKSPACE} = ? AND todo AND due <= ?
+    ORDER BY due, id LIMIT ?"""  # noqa: S608 - no part is user input
 
 
 def admit(file: sqlite3.Connection, now: float, conversation_id: str, entry: Entry, agent: str | None) -> Admission:
@@ -117,8 +118,8 @@ def release(file: sqlite3.Connection, now: float, conversation_id: str, token: i
     return True
 
 
-def due(file: sqlite3.Connection, now: float, most: int) -> list[str]:
-    return [name for (name,) in file.execute(_DUE, (now, most))]
+def due(file: sqlite3.Connection, now: float, workspace: str, most: int) -> list[str]:
+    return [name for (name,) in file.execute(_DUE, (workspace, now, most))]
 
 
 def forget(file: sqlite3.Connection, now: float, conversation_id: str) -> bool:

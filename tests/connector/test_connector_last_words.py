@@ -84,7 +84,7 @@ async def test_a_conversation_whose_answer_waits_for_slack_is_handed_over(  # no
         held = posting()
         await run.answer("the answer", part=1)
         await held.reached.wait()
-    assert len(await store.due(5)) == 1, "nobody waits for its lease to run out"
+    assert len(await store.due(slack.team_id, 5)) == 1, "nobody waits for its lease to run out"
     slack.faults.clear()
     async with replica("another"):
         assert await over(slack, root) == ["the answer"]

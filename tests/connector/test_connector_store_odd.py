@@ -63,7 +63,7 @@ async def test_what_nobody_can_read_is_told_though_the_run_has_just_said_all(sce
     await scene.quiet("general", another)
     store.answers.set()
     assert of_bot(await scene.quiet("general", root, posts=2)) == ["ok", UNREADABLE]
-    assert store.slow_in not in await store.due(5)
+    assert store.slow_in not in await store.due(scene.slack.team_id, 5)
 
 
 async def test_runs_that_are_lost_before_they_begin_take_no_hourglass_from_others(scene, store):

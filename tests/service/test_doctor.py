@@ -125,3 +125,25 @@ def test_a_file_of_an_earlier_version_is_left_as_it_is(url, spoilt):
     assert (result.exit_code, "start the service once" in result.output) == (2, True)
     with sqlite3.connect(path) as file:
         assert [*file.execute("PRAGMA user_version"), *file.execute("SELECT sql FROM sqlite_master")] == before
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "redis"])
+def test_what_waits_for_a_service_of_its_workspace_is_no_damage_and_is_counted_by_workspace(tmp_path, kind):
+    async def keep(url: str) -> None:
+        async with aclosing(await open_run_store(url)) as runs:
+            for place, owner in (("T1:C:1.0", "one"), ("T1:C:2.0", "one"), ("T2:C:1.0", None)):
+                await runs.admit(place, Entry("a", "message", {}), "alpha")
+                if owner:
+                    await runs.claim(place, owner, 1000)
+
+    with redis_server() as server:
+        url = f"sqlite:{tmp_path}/kept.db" if kind == "sqlite" else server.url
+        asyncio.run(keep(url))
+        result, machine = run("doctor", "--store", url), run("doctor", "--store", url, "--json")
+    assert result.exit_code == 0, result.output
+    rows = [line.split() for line in result.output.splitlines()]
+    assert ["T1", "2", "2", "2", "0", "2", "0"] in rows
+    assert ["T2", "1", "1", "1", "0", "0", "1"] in rows
+    assert "1 conversation of T2 waits for a service of that workspace." in result.output
+    told = json.loads(machine.output)
+    assert (told["unowned"], told["workspaces"]["T2"]["unowned"], told["workspaces"]["T1"]["leases"]) == (1, 1, 2)

@@ -134,7 +134,7 @@ ORDER = "the ids of its entries and their order are not of the same entries."
         (("HSET", RUNS, "seq", "7"), ["its inbox has accepted 7 entries, and 6 wait or have left it."]),
         (("DEL", RUNS), ["its inbox has accepted 0 entries, and 6 wait or have left it."]),
         (("HSET", RUNS, "run", "{{"), ["the record of its run cannot be read."]),
-        (("ZREM", "runs:{index}:due", HERE), ["it has something to do, and is not where that is looked for"]),
+        (("ZREM", "runs:{index}:due:T", HERE), ["it has something to do, and is not where that is looked for"]),
     ],
 )
 def test_of_a_server(redis, damage, said):

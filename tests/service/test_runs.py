@@ -31,7 +31,7 @@ class Process:
         self.runs = runs
         self.news: list[str] = []
         self._changed = asyncio.Event()
-        runs.watch(self._look_after)
+        runs.watch("T", self._look_after)
 
     def _look_after(self, conversation_id: str) -> None:
         self.news.append(conversation_id)
@@ -237,7 +237,7 @@ async def test_many_conversations_that_nobody_owns_are_all_told_of_soon(process,
         await store.hand_over(place, claim.token)
     async with process() as one:
         claims: list[asyncio.Task] = []
-        one.runs.watch(lambda place: claims.append(asyncio.create_task(one.runs.claim(place))))
+        one.runs.watch("T", lambda place: claims.append(asyncio.create_task(one.runs.claim(place))))
         for place in places:
             await one.told(place, within_s=3)
         leases = [lease for lease in await asyncio.gather(*claims) if lease is not None]
@@ -251,9 +251,11 @@ async def test_while_very_many_are_owned_here_no_more_are_looked_for(store):
         await store.write(place, claim.token, Changes(run={"id": place}))
         await store.hand_over(place, claim.token)
     async with Runs(store, "here", 10, most_owned=3) as runs:
-        leases = [await runs.claim(place) for place in places[:3]]
         one = Process(runs)
-        await asyncio.sleep(0.3)  # it looks at once
+        leases = [await runs.claim(place) for place in places[:3]]
+        await asyncio.sleep(0.3)  # it looks at once, perhaps before they are claimed
+        one.news.clear()
+        await asyncio.sleep(1.3)  # it looks again
         assert one.news == []
         await leases[0].write(Changes(run={}))
         await leases[0].release(0)
@@ -270,6 +272,7 @@ async def test_while_a_part_of_the_store_is_away_what_a_dead_process_had_goes_on
         raise StoreAway
 
     async with Runs(store, "here", 0.3, patience) as runs:
+        runs.watch("T", lambda _: None)
         waiting = asyncio.create_task(patience.through(never))
         await asyncio.sleep(0)
         assert patience.is_away
@@ -298,3 +301,22 @@ async def test_giving_up_while_the_lease_is_being_renewed_gives_it_up(process):
             await asyncio.sleep(0.003 * (number % 4))  # somewhere in a renewal
             assert await lease.release(0)
             assert await two.runs.claim(f"T:C:{number}") is not None
+
+
+async def test_a_conversation_of_a_workspace_that_nobody_here_watches_waits_untouched(process, store):
+    """It also hides no conversation that is served, and new entries only wait in its inbox."""
+    foreign = [f"T2:C:{number}.5" for number in range(120)]
+    for place in [*foreign, HERE]:
+        claim = await store.claim(place, "gone", 10)
+        await store.write(place, claim.token, Changes(run={"id": place}))
+        await store.hand_over(place, claim.token)
+    before = [await store.known(place) for place in foreign]
+    async with process() as one:
+        await one.told(HERE)
+        assert await one.runs.admit(foreign[0], Entry("m", "message", {}))
+        assert await one.runs.claim(foreign[0]) is None
+        assert set(one.news) == {HERE}
+        assert [await store.known(place) for place in foreign[1:]] == before[1:]
+        one.runs.watch("T2", lambda _: None)
+        lease = await one.runs.claim(foreign[0])
+        assert (lease.claim.run, len(lease.claim.entries)) == ({"id": foreign[0]}, 1)

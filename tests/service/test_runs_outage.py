@@ -33,6 +33,7 @@ from service.store import open_run_store
 
 async def main(url, place):
     async with Runs(await open_run_store(url), "another", 1) as runs:
+        runs.watch(place.partition(":")[0], lambda _: None)
         lease = await runs.claim(place)
         await lease.write(Changes(run={"id": "r"}))
         print("owns", flush=True)
@@ -60,7 +61,7 @@ async def process(server: RedisServer, owner: str, lease_s: float = 10) -> Async
         store = await stack.enter_async_context(aclosing(await open_run_store(server.url)))
         runs = await stack.enter_async_context(Runs(store, owner, lease_s))
         news: list[str] = []
-        runs.watch(news.append)
+        runs.watch("T", news.append)
         yield runs, news
 
 

@@ -158,6 +158,10 @@ CASES = {
         Parts(sessions=broken.service.LeavesATaskBehind, features=_with("terms")),
         "and left this behind",
     ),
+    "a process that serves every workspace": (
+        Parts(runs=broken.service.ServesEveryWorkspace, features=_with("other workspace")),
+        "whose workspace it is not connected to",
+    ),
     "a session that hangs": (Parts(sessions=broken.service.NeverAnswers), "still has something to do"),
 }
 

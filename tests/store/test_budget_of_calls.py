@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import time
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 
 import pytest
@@ -17,6 +17,7 @@ from redis_server import redis_server
 
 from connector.outbound.budget import OwnBudget
 from connector.outbound.limits import limits_of
+from connector.outbound.scheduler import Scheduler, Turn
 from connector.protocols import Limit
 from orchestrator_interactive.interactions.stores.redis_client import RedisClient, Script
 from service.store import open_budget
@@ -248,6 +249,23 @@ async def test_by_the_servers_own_clock_two_clients_share_one_bucket(redis, redi
         assert key.startswith(b"budget:{T0TEAM}:")
     await first.aclose()
     await second.aclose()
+
+
+@pytest.mark.parametrize("method", ["chat.postMessage", "apps.connections.open", "auth.test", "users.info"])
+async def test_a_pause_in_one_workspace_holds_up_no_call_of_another(redis_url, method):
+    async with (
+        aclosing(await open_budget(redis_url)) as first,
+        aclosing(await open_budget(redis_url)) as second,
+        Scheduler("T1", first) as paused,
+        Scheduler("T2", second) as other,
+    ):
+        await paused.pause(method, "C1", 60)
+        waiting = asyncio.create_task(paused.wait(method, "C1", Turn()))
+        async with asyncio.timeout(5):
+            for _ in range(3):
+                await other.wait(method, "C1", Turn())
+        assert not waiting.done()
+        waiting.cancel()
 
 
 async def test_who_has_a_file_shares_with_nobody(sqlite_url):

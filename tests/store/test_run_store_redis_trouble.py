@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 from lossy_proxy import lossy_proxy
 from redis_server import redis_server
-from run_store_cases import LONG_S, OVER_S, C, D, admitted, entry, is_lost, names_of, until_due, within
+from run_store_cases import LONG_S, OVER_S, T1, C, D, admitted, entry, is_lost, names_of, until_due, within
 from structlog.testing import capture_logs
 
 from connector.protocols import Changes
@@ -17,7 +17,7 @@ from service.store import open_run_store, redis_index_scripts, visit_run_store
 from service.store import redis_scripts as scripts
 
 STATE = f"runs:{{{C}}}"
-DUE = "runs:{index}:due"
+DUE = f"runs:{{index}}:due:{T1}"
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
 
 
@@ -158,7 +158,7 @@ async def test_a_store_that_is_away_says_so_and_leases_and_runs_are_there_when_i
                 store.write(C, claim.token, Changes(held=1)),
                 store.release(C, claim.token, 1),
                 store.hand_over(C, claim.token),
-                *(store.due(9), store.woken("a"), store.agent_of(C), store.conversations()),
+                *(store.due(T1, 9), store.woken("a"), store.agent_of(C), store.conversations()),
                 *(store.known(C), store.forget(C), open_run_store(server.url)),
             )
             ended = await asyncio.gather(*steps, return_exceptions=True)
@@ -239,11 +239,11 @@ async def test_ids_are_known_for_a_week_after_the_last_change_and_longer_where_s
 async def test_the_index_loses_what_has_nothing_to_do_at_the_second_look_only(redis, redis_url):
     async with _opened(redis_url) as store:
         redis.ask("ZADD", DUE, "1", "ghost")
-        assert await store.due(9) == []
+        assert await store.due(T1, 9) == []
         first = float(redis.ask("ZSCORE", DUE, "ghost"))
         assert first % 1 == 0.5
         redis.ask("ZADD", DUE, "1.5", "ghost")
-        assert await store.due(9) == []
+        assert await store.due(T1, 9) == []
         assert redis.ask("ZSCORE", DUE, "ghost") is None
 
 
@@ -318,7 +318,7 @@ async def test_a_clock_that_was_set_back_keeps_no_lease_longer_than_it_is_and_no
         await store.write(C, claim.token, Changes(run={"id": 1}))
         later(C, "until", "due")
         later(D, "due")
-        assert D in await store.due(9)
+        assert D in await store.due(T1, 9)
         assert await store.claim(C, "b", LONG_S) is None  # who lives has as long as ever to renew it
         assert await store.renew(C, claim.token, 0.3) == 1
         later(C, "until", "due")

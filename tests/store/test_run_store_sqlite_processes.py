@@ -9,7 +9,7 @@ import sys
 from contextlib import asynccontextmanager, closing
 
 import pytest
-from run_store_cases import LONG_S, C, D, admitted, entry, is_lost, names_of
+from run_store_cases import LONG_S, T1, C, D, admitted, entry, is_lost, names_of
 
 from connector.protocols import Changes
 from orchestrator_interactive.interactions import InteractionStack
@@ -27,10 +27,11 @@ from service.store import open_run_store
 
 async def main(url):
     store = await open_run_store(url)
-    claim = await store.claim("c", "them", 1000)
+    claim = await store.claim("T1:c", "them", 1000)
     for number in range(1, 1_000_000):
-        await store.admit("c", Entry(f"m{number}", "message", {"text": "x" * 500}), "owl")
-        await store.write("c", claim.token, Changes(run={"id": number}, posts={"1": f"{number}"}, closed={number: ""}))
+        await store.admit("T1:c", Entry(f"m{number}", "message", {"text": "x" * 500}), "owl")
+        changes = Changes(run={"id": number}, posts={"1": f"{number}"}, closed={number: ""})
+        await store.write("T1:c", claim.token, changes)
         print(number, flush=True)
 
 asyncio.run(main(*sys.argv[1:]))
@@ -64,9 +65,9 @@ async def test_a_process_that_was_killed_leaves_all_it_had_reported_and_no_lease
         last = max([steps, *(int(line) for line in rest if line.endswith(b"\n"))])
         await process.wait()
     store = await open_run_store(sqlite_url)
-    assert await store.due(9) == ["c"]
-    claim = await store.claim("c", "us", LONG_S)
-    known = await store.known("c")
+    assert await store.due(T1, 9) == ["T1:c"]
+    claim = await store.claim("T1:c", "us", LONG_S)
+    known = await store.known("T1:c")
     assert claim.run["id"] in (last, last + 1)
     assert claim.posts == {"1": f"{claim.run['id']}"}
     assert len(known.ends) == min(claim.run["id"], KEPT_ENTRIES)
@@ -80,10 +81,10 @@ async def test_the_next_process_goes_on_at_once(sqlite_url):
     await admitted(store, D, 1)
     claim = await store.claim(C, "a", LONG_S)
     await store.write(C, claim.token, Changes(run={"id": 1}))
-    assert await store.due(9) == []
+    assert await store.due(T1, 9) == []
     await store.aclose()
     store = await open_run_store(sqlite_url)
-    assert set(await store.due(9)) == {C, D}
+    assert set(await store.due(T1, 9)) == {C, D}
     assert (await store.known(C)).owner == "a"
     again = await store.claim(C, "b", LONG_S)
     assert (again.run, again.token > claim.token) == ({"id": 1}, True)
@@ -245,18 +246,18 @@ async def test_tidying_forgets_ids_and_the_next_service_the_fences_of_logs_that_
 async def test_damaged_entries_keep_nobody_from_claiming_their_conversations(tmp_path, sqlite_url):
     store = await open_run_store(sqlite_url)
     for number in range(51):
-        claim = await store.claim(f"c{number}", "a", LONG_S)
-        await admitted(store, f"c{number}", 1)
-        await store.write(f"c{number}", claim.token, Changes(run={"id": 1}, posts={"1": "x", "2": "y"}))
-        await store.hand_over(f"c{number}", claim.token)
+        claim = await store.claim(f"T1:c{number}", "a", LONG_S)
+        await admitted(store, f"T1:c{number}", 1)
+        await store.write(f"T1:c{number}", claim.token, Changes(run={"id": 1}, posts={"1": "x", "2": "y"}))
+        await store.hand_over(f"T1:c{number}", claim.token)
     with closing(sqlite3.connect(tmp_path / "logs.db", isolation_level=None)) as file:
         file.execute("UPDATE run_entries SET data = '{{' WHERE conversation <= 50")
         file.execute("UPDATE run_conversations SET run = '{{' WHERE id <= 50")
         file.execute("UPDATE run_posts SET content = '{{' WHERE conversation <= 50 AND part = '1'")
-    for name in await store.due(50):
+    for name in await store.due(T1, 50):
         claim = await store.claim(name, "b", LONG_S)
         assert [(each.id, each.data) for each in claim.entries] == [("m1", {})]
         assert await store.fetch(name, claim.token, 0) == claim.entries
         assert (claim.run, claim.posts) == ({"id": "unreadable"}, {"2": "y"})
-    assert await store.due(50) == ["c50"]
+    assert await store.due(T1, 50) == ["T1:c50"]
     await store.aclose()

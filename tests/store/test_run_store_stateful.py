@@ -91,8 +91,11 @@ class RunsOfTwoConversations(RuleBasedStateMachine):
     def of(self, name: str) -> Conversation:
         return self.truth.setdefault(name, Conversation())
 
+    def workspace(self, name: str) -> str:
+        return f"{self.serial}-{name}"
+
     def full(self, name: str) -> str:
-        return f"{self.serial}:{name}"
+        return f"{self.workspace(name)}:{name}"
 
     def token(self, name: str, age: int) -> int:
         tokens = self.of(name).tokens
@@ -213,8 +216,9 @@ class RunsOfTwoConversations(RuleBasedStateMachine):
 
     @invariant()
     def what_is_due_has_something_to_do_and_no_owner(self):
-        due = self.run(self.store.due(100_000))
         for name, there in self.truth.items():
+            due = self.run(self.store.due(self.workspace(name), 9))
+            assert set(due) <= {self.full(name)}
             is_free = there.has_something_to_do and not there.is_valid
             assert is_free or self.full(name) not in due
             assert not (is_free and there.at_once) or self.full(name) in due

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     Case = Callable[[RunStore], Awaitable[None]]
 
-C, D = "T1:C1:1700000000.000100", "T1:C1:1700000000.000200"
+T1 = "T1"
+C, D = f"{T1}:C1:1700000000.000100", f"{T1}:C1:1700000000.000200"
 LONG_S = 1000.0
 # A lease that has run out when it begins.
 OVER_S = 0.0
@@ -59,7 +60,7 @@ async def within(seconds: float) -> AsyncIterator[None]:
 async def until_due(store: RunStore, *conversation_ids: str) -> None:
     """Return once these and no others are due."""
     async with within(9):
-        while set(await store.due(1000)) != set(conversation_ids):  # noqa: ASYNC110 - time is what is waited for
+        while set(await store.due(T1, 1000)) != set(conversation_ids):  # noqa: ASYNC110 - time is what is waited for
             await asyncio.sleep(0.05)
 
 
@@ -136,7 +137,7 @@ async def fifty_conversations_are_used_at_once(store: RunStore) -> None:
 
     await asyncio.gather(*map(use, range(50)))
     assert set(await store.conversations()) == {f"c{number}" for number in range(50)}
-    assert await store.due(100) == []
+    assert await store.due(T1, 100) == []
 
 
 @_case
@@ -197,7 +198,7 @@ async def a_lease_that_has_run_out_is_its_owners_until_somebody_claims_it(store:
     assert names_of(await store.fetch(C, claim.token, 1)) == ["2"]
     assert await store.renew(C, claim.token, LONG_S) == 2
     assert await store.claim(C, "b", LONG_S) is None
-    assert await store.due(9) == []
+    assert await store.due(T1, 9) == []
 
 
 @_case
@@ -335,12 +336,12 @@ async def what_was_handed_over_is_due_at_once(store: RunStore) -> None:
     for conversation_id, name in ((C, 1), (D, 2)):
         await admitted(store, conversation_id, name)
         claim = await store.claim(conversation_id, "a", LONG_S)
-        assert await store.due(9) == []
+        assert await store.due(T1, 9) == []
         await store.write(conversation_id, claim.token, Changes(run={"id": name}, closed={1: ""}))
         await store.hand_over(conversation_id, claim.token)
-        assert conversation_id in await store.due(9)
+        assert conversation_id in await store.due(T1, 9)
         await store.claim(conversation_id, "b", LONG_S)
-        assert await store.due(9) == []
+        assert await store.due(T1, 9) == []
 
 
 @_case
@@ -350,12 +351,12 @@ async def without_anything_to_do_nothing_is_due(store: RunStore) -> None:
     await store.write(C, claim.token, Changes(run={"id": 1}))
     await store.write(C, claim.token, Changes(run={}, held=1, closed={2: "done"}))
     await store.hand_over(C, claim.token)
-    assert await store.due(9) == []
+    assert await store.due(T1, 9) == []
     claim = await store.claim(C, "a", OVER_S)
-    assert await store.due(9) == []
+    assert await store.due(T1, 9) == []
     await store.write(C, claim.token, Changes(held=0))
     await store.hand_over(C, claim.token)
-    assert await store.due(9) == [C]
+    assert await store.due(T1, 9) == [C]
 
 
 @_case
@@ -367,27 +368,27 @@ async def whoever_admits_has_a_moment_to_claim(store: RunStore) -> None:
     await store.write(C, claim.token, Changes(held=2))
     assert await store.release(C, claim.token, 2)
     await admitted(store, D, 1)
-    assert await store.due(9) == []
+    assert await store.due(T1, 9) == []
     await store.admit(C, entry(3, "stop"), None)
     await until_due(store, C, D)
     await admitted(store, D, 2)
-    assert D in await store.due(9)
+    assert D in await store.due(T1, 9)
     assert names_of((await store.claim(D, "a", LONG_S)).entries) == ["1", "2"]
-    assert D not in await store.due(9)
+    assert D not in await store.due(T1, 9)
 
 
 @_case
 async def what_has_waited_longest_is_due_first(store: RunStore) -> None:
-    names = ["c3", "c1", "c4", "c2"]
+    names = ["T1:c3", "T1:c1", "T1:c4", "T1:c2"]
     for name in names:
         await admitted(store, name, 1)
         claim = await store.claim(name, "a", LONG_S)
         await store.hand_over(name, claim.token)
         await asyncio.sleep(0.005)
-    assert await store.due(9) == names
-    assert await store.due(2) == names[:2]
-    await store.claim("c3", "a", LONG_S)
-    assert await store.due(2) == ["c1", "c4"]
+    assert await store.due(T1, 9) == names
+    assert await store.due(T1, 2) == names[:2]
+    await store.claim("T1:c3", "a", LONG_S)
+    assert await store.due(T1, 2) == ["T1:c1", "T1:c4"]
 
 
 @_case
@@ -395,13 +396,31 @@ async def many_are_due_at_once(store: RunStore) -> None:
     async def leave(name: str) -> None:
         await admitted(store, name, 1)
         claim = await store.claim(name, "a", OVER_S)
-        await store.write(name, claim.token, Changes(run={"id": 1}) if name < "c2" else Changes(closed={1: ""}))
+        await store.write(name, claim.token, Changes(run={"id": 1}) if name < "T1:c2" else Changes(closed={1: ""}))
 
-    names = {f"c{number}" for number in range(1, 251)}
+    names = {f"T1:c{number}" for number in range(1, 251)}
     await asyncio.gather(*map(leave, names))
-    some = {name for name in names if name < "c2"}
+    some = {name for name in names if name < "T1:c2"}
     await until_due(store, *some)
-    assert len(await store.due(50)) == 50
+    assert len(await store.due(T1, 50)) == 50
+
+
+@_case
+async def what_is_due_is_asked_for_by_workspace(store: RunStore) -> None:
+    async def leave(name: str) -> None:
+        claim = await store.claim(name, "a", LONG_S)
+        await store.write(name, claim.token, Changes(run={"id": 1}))
+        await store.hand_over(name, claim.token)
+
+    foreign = {f"T2:C{number}:1.0" for number in range(250)}
+    await asyncio.gather(*map(leave, foreign))
+    for name in (C, "T", "T:1", "t1:C1:1.0", "ü%}{:C1:1.0"):
+        await leave(name)
+    assert await store.due(T1, 9) == [C]
+    assert await store.due("T", 9) == ["T", "T:1"]
+    assert await store.due("ü%}{", 9) == ["ü%}{:C1:1.0"]
+    assert await store.due("T3", 9) == []
+    assert set(await store.due("T2", 1000)) == foreign
 
 
 @_case
@@ -447,7 +466,7 @@ async def the_agent_is_the_one_that_was_named_last(store: RunStore) -> None:
 async def what_nobody_knows_is_not_there(store: RunStore) -> None:
     assert await store.known(C) is None
     assert await store.conversations() == []
-    assert await store.due(9) == []
+    assert await store.due(T1, 9) == []
     assert not await store.forget(C)
 
 

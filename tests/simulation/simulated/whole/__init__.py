@@ -10,5 +10,6 @@ __all__ = ["FEATURES", "ON_SQLITE", "WANTED", "WANTED_WITH_A_FILE", "Parts", "br
 
 # The service over a file: one process at a time, and no network between it and what it keeps.
 ON_SQLITE = Parts(
-    stores=SqliteStores, without=frozenset({"replicas", "pauses", "orphans", "flaky store", "slow store"})
+    stores=SqliteStores,
+    without=frozenset({"replicas", "pauses", "orphans", "flaky store", "slow store", "other workspace"}),
 )

@@ -36,8 +36,15 @@ FEATURES = {
     "edits": 0.4,
     "deletions": 0.4,
     "little room": 0.2,
+    "other workspace": 1 / 8,
 }
 
 
-def drawn(chance: random.Random) -> set[str]:
-    return {feature for feature, often in FEATURES.items() if chance.random() < often}
+# Every eighth seed has this one. It draws no random number, so that the draws of the others stay as they are.
+_APART, _EVERY, _REST = "other workspace", 8, 6
+
+
+def drawn(chance: random.Random, seed: int) -> set[str]:
+    """Draw the features of a seed."""
+    found = {feature for feature, often in FEATURES.items() if feature != _APART and chance.random() < often}
+    return found | ({_APART} if seed % _EVERY == _REST else set())

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from connector.desk import Desk
 from connector.outbound.wire import Wire
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
+from service.runs import Runs
 
 from .agent import Tool
 from .run_table import RunTable
@@ -39,6 +40,7 @@ class Parts:
     wire: type[Wire] = Wire
     desk: Callable[[Wire], Desk] = Desk
     sessions: type[Sessions] = Sessions
+    runs: type[Runs] = Runs
     tool: type[Tool] = Tool
     is_hasty: bool = False
     features: frozenset[str] = frozenset()

@@ -15,7 +15,6 @@ from connector.inbound.routing import Router
 from connector.outbound.scheduler import Scheduler
 from connector.protocols import Instance, Persona
 from service.config import InstanceConfig, ModuleConfig, PersonaConfig
-from service.runs import Runs
 from service.store.patience import Patience, PatientStore
 from simulated.engine import LIFE
 
@@ -106,7 +105,8 @@ class Replica:
         scale = _LITTLE_ROOM if scene.happens("little room", 1) else 1.0
         client = cast("Any", Web(scene, ground.slack, self.number))
         instances = _WITH_A_SHORT_QUEUE if scene.happens("short queue", 1) else _INSTANCES
-        router = Router(_NAMED, runs := Runs(run_store, f"process {self.number}", ground.lease_s, patience), TEAM, BOT)
+        runs = parts.runs(run_store, f"process {self.number}", ground.lease_s, patience)
+        router = Router(_NAMED, runs, TEAM, BOT)
         async with (
             runs,
             parts.sessions(

@@ -56,8 +56,8 @@ class SimulatedRunStore:
     async def hand_over(self, conversation_id: str, token: int) -> None:
         await self._ask("hand_over", self._hand_over, conversation_id, token)
 
-    async def due(self, most: int) -> list[str]:
-        return await self._ask("due", self._table.due, most)
+    async def due(self, workspace: str, most: int) -> list[str]:
+        return await self._ask("due", self._table.due, workspace, most)
 
     async def woken(self, owner: str) -> Sequence[str]:
         loop = asyncio.get_running_loop()

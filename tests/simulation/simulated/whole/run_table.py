@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from connector.protocols import Claim, LeaseLost
-from service.store.base import Admission, Count, Known
+from service.store.base import Admission, Count, Known, workspace_of
 
 if TYPE_CHECKING:
     import asyncio
@@ -116,12 +116,15 @@ class RunTable:
         if not self._is_given_back(conversation_id, token):
             self._give_back(self._owned(conversation_id, token))
 
-    def due(self, most: int) -> list[str]:
+    def due(self, workspace: str, most: int) -> list[str]:
         now_s = self._now()
         due = [
             (found.due_s, name)
             for name, found in self.conversations.items()
-            if found.due_s <= now_s and self.owner_of(found) is None and found.has_something_to_do
+            if workspace_of(name) == workspace
+            and found.due_s <= now_s
+            and self.owner_of(found) is None
+            and found.has_something_to_do
         ]
         return [name for _, name in sorted(due)[:most]]
 

@@ -7,6 +7,10 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from service.store.base import workspace_of
+
+from .neighbour import serves
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
@@ -115,6 +119,8 @@ class Witness:
 
     def claimed(self, conversation_id: str, process: int, claim: Claim) -> None:
         scene, standing = self._scene, self._at(conversation_id)
+        if not serves(process, workspace_of(conversation_id)):
+            scene.blame(f"Process {process} has claimed {conversation_id}, whose workspace it is not connected to.")
         self.claims_s[conversation_id, process].append(scene.now())
         is_another = standing.last_owner not in (None, process)
         standing.owner = standing.last_owner = process

@@ -11,6 +11,7 @@ from .chaos import Chaos
 from .events import Events
 from .ground import Ground
 from .judge import judge
+from .neighbour import Neighbour
 from .people import Crowd
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class World:
     """Plays some conversations on the scene, and judges them."""
 
     def __init__(self, scene: Scene, parts: Parts) -> None:
-        scene.features |= (features.drawn(scene.chance) | parts.features) - parts.without
+        scene.features |= (features.drawn(scene.chance, scene.seed) | parts.features) - parts.without
         self._scene = scene
         self._ground = Ground(scene, parts)
         self._chaos = Chaos(self._ground)
@@ -40,6 +41,8 @@ class World:
         scene = self._scene
         CAST.set(self._ground.cast)
         self._chaos.begin()
+        if "other workspace" in scene.features:
+            scene.spawn(Neighbour(self._ground).live(), "the neighbour")
         count = 2 if "two conversations" in scene.features else 1
         people = [scene.spawn(self._crowd.converse(), f"people {number}") for number in range(count)]
         await asyncio.wait(people)

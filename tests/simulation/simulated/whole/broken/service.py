@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 from connector.outbound.history import History
 from connector.outbound.wire import Wire
 from orchestrator_interactive.kernel import HookResult, events
+from service.runs import Runs
 from simulated.whole.agent import Cast, Tool
+from simulated.whole.neighbour import TEAM as OTHER_TEAM
 from simulated.whole.sessions import Sessions
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from types import TracebackType
 
     from connector.messages import Place
@@ -36,6 +38,14 @@ class DoesNotLookUp(Wire):
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self.history = _Blind(self)
+
+
+class ServesEveryWorkspace(Runs):
+    """Looks after the conversations of a workspace that it is not connected to."""
+
+    def watch(self, workspace: str, look_after: Callable[[str], None]) -> None:
+        for each in (workspace, OTHER_TEAM):
+            super().watch(each, look_after)
 
 
 class LeavesStatuses(Wire):

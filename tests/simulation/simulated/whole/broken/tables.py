@@ -91,7 +91,7 @@ class ForgetsWhatIsHeld(RunTable):
         claim = super().claim(conversation_id, owner, lease_s)
         return claim and replace(claim, held=0)
 
-    def due(self, most: int) -> list[str]:
+    def due(self, workspace: str, most: int) -> list[str]:
         names = [name for name, found in self.conversations.items() if found.waiting and self.owner_of(found) is None]
         return names[:most]
 
@@ -99,7 +99,7 @@ class ForgetsWhatIsHeld(RunTable):
 class NothingIsDue(RunTable):
     """Tells nobody of what nobody looks after."""
 
-    def due(self, most: int) -> list[str]:
+    def due(self, workspace: str, most: int) -> list[str]:
         return []
 
 
@@ -113,7 +113,7 @@ class NobodyIsTold(RunTable):
     def release(self, conversation_id: str, token: int, seen: int) -> bool:
         return super().release(conversation_id, token, 10**9)
 
-    def due(self, most: int) -> list[str]:
+    def due(self, workspace: str, most: int) -> list[str]:
         return []
 
     def _tell(self, owner: str, *conversation_ids: str) -> None:
@@ -135,7 +135,7 @@ class GivesAwayLeases(RunTable):
         self.conversations.setdefault(conversation_id, Conversation()).owner = owner
         return super().claim(conversation_id, owner, lease_s)
 
-    def due(self, most: int) -> list[str]:
+    def due(self, workspace: str, most: int) -> list[str]:
         return [name for name, found in self.conversations.items() if found.has_something_to_do][:most]
 
     def _owned(self, conversation_id: str, token: int) -> Conversation:

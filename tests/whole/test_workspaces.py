@@ -1,0 +1,87 @@
+"""Services of different workspaces over one Redis leave each other's conversations alone."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+from anthropic_server import AnthropicServer, text, tool_call
+from replicas import Replica, Replicas
+from scene import scene
+from service_process import run_command
+
+from connector.inbox import Inbound
+from connector.messages import Message
+from connector.protocols import Entry
+from local_slack import LocalSlack
+from service.store import visit_run_store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from local_slack.team import InstalledTeam
+
+
+def unaddressed(team: InstalledTeam, ts: str) -> Inbound:
+    """Return a message as a replica writes it to the inbox, so that another replica finds it as due."""
+    message = Message(team.team_id, team.channel("general").id, ts, None, team.person("ana").id, "hi", (), direct=False)
+    return Inbound(message, "alpha", "hi", message.id)
+
+
+async def test_a_run_of_a_killed_service_waits_untouched_for_a_service_of_its_workspace(tmp_path: Path):
+    (tmp_path / "other").mkdir()
+    async with (
+        scene(tmp_path, "redis") as there,
+        LocalSlack(teams=("Playground", "Second")) as other_slack,
+        AnthropicServer() as other_model,
+    ):
+        assert there.redis is not None
+        (here,), second = there.replicas.each, other_slack.teams[1]
+        env = {
+            **here.env,
+            "SLACK_API_URL": other_slack.api_url,
+            "SLACK_APP_TOKEN": other_slack.app_token,
+            "SLACK_BOT_TOKEN": second.bot_token,
+            "ANTHROPIC_BASE_URL": other_model.base_url,
+        }
+        other = Replica("other", env, here.config)
+        async with Replicas((other,), tmp_path / "other"), aclosing(await visit_run_store(there.redis.url)) as store:
+            await there.start(here)
+            await other.start()
+            there.model.reply(tool_call("run_tests", {}))
+            await there.say("@alpha check it")
+            await there.tests.reached.wait()
+            foreign = f"{there.slack.team_id}:{there.slack.channel('general').id}:{there.root}"
+            await here.kill()
+            async with asyncio.timeout(10):
+                while (known := await store.known(foreign)).is_owned:  # noqa: ASYNC110 - its lease is to run out
+                    await asyncio.sleep(0.05)
+
+            # The other service finds this message by its search for due conversations, which ran after the lease ended.
+            ana = second.as_person("ana")
+            inbound = unaddressed(second, await ana.say("general", "hi"))
+            other_model.reply(text("Hello."))
+            await store.admit(
+                inbound.message.place.conversation_id, Entry(inbound.id, "message", inbound.written()), "alpha"
+            )
+            thread = (second.channel("general").id, inbound.message.ts)
+            await other_slack.until(lambda _: any(m.text == "Hello." for m in second.workspace.thread(*thread)), 30)
+
+            assert await store.known(foreign) == known
+            assert there.slack.channel("general").id not in other_slack.record.text
+            assert (len(there.model.requests), len(other_model.requests)) == (1, 1)
+            doctor = await run_command("doctor", "--store", there.redis.url)
+            assert doctor.code == 0, doctor.output
+            assert f"1 conversation of {there.slack.team_id} waits for a service of that workspace." in doctor.output
+
+            budgets = [key.decode() for key in there.redis.ask("KEYS", "budget:*")]
+            teams = (there.slack.team_id, second.team_id)
+            assert all(key.startswith(tuple(f"budget:{{{team}}}:" for team in teams)) for key in budgets), budgets
+
+            there.model.reply(text("I do not know what came of the tests."))
+            await there.start(here)
+            there.tests.open()
+            assert (await there.told()).count("I do not know what came of the tests.") == 1
+            assert (len(there.model.requests), len(other_model.requests)) == (2, 1)
+            assert foreign not in other.log
