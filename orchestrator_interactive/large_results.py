@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +22,14 @@ if TYPE_CHECKING:
 MOST_KEPT_CHARS = 5_000_000
 # Of one result; a larger one is a failed result.
 MOST_CHARS = 50_000_000
-# What is smaller is measured and written at once, what is larger in a thread.
+# A smaller result needs no thread.
 _SMALL_CHARS = 200_000
 # Deeper data cannot be written as JSON anyway.
 _DEEPEST = 1_000
 _PLAIN_VALUE_CHARS = 8
 _END = object()
+# One thread for all: each piece of this work holds the interpreter for up to some 0.1 s.
+_WORKER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="large-results")
 
 
 def size_of(result: ToolResult, most: int = MOST_CHARS) -> int:
@@ -59,7 +62,7 @@ async def refused_if_huge(result: ToolResult) -> ToolResult:
     """Return the result, or a failed one in its place if it is too large to be worked with."""
     size = size_of(result, _SMALL_CHARS)
     if size > _SMALL_CHARS:
-        size = await asyncio.to_thread(size_of, result)
+        size = await asyncio.get_running_loop().run_in_executor(_WORKER, size_of, result)
     if size <= MOST_CHARS:
         return result
     told = f"{size:,}" if isinstance(result.output, str) else f"more than {MOST_CHARS:,}"
@@ -80,7 +83,7 @@ async def moved_to_file(result: ToolResult, call_id: str, most_chars: int, save:
     if size_of(result, _SMALL_CHARS) <= _SMALL_CHARS:
         return result
     result = await refused_if_huge(result)
-    text = await asyncio.to_thread(_text_of, result)
+    text = await asyncio.get_running_loop().run_in_executor(_WORKER, _text_of, result)
     if len(text) <= MOST_KEPT_CHARS:
         return result
     note = f"[The result has {len(text):,} characters. {await _where_it_is(call_id, text, save)}]"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FilesystemOptions", "mount"]
 
-_LONG_LINE = re.compile(r"[^\n]{10000}(?=[^\n])")
+_LONGEST_LINE = 10_000
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 _MOST_OF_A_NAME = 60
 
@@ -76,11 +77,20 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> None:
 
 
 def _save(workspace: Workspace, name: str, text: str) -> str:
-    # `read_file` reads whole lines only.
-    lines = _LONG_LINE.sub(r"\g<0>\n", text)
     path = f"results/{_UNSAFE.sub('-', name)[:_MOST_OF_A_NAME]}-{secrets.token_hex(4)}.txt"
     try:
-        workspace.write(path, lines.encode(errors="replace"), append=False, max_bytes=4 * MOST_CHARS)
+        workspace.write(path, _with_short_lines(text).encode(errors="replace"), append=False, max_bytes=4 * MOST_CHARS)
     except WorkspaceError as e:
         raise ValueError(str(e)) from e
     return path
+
+
+def _with_short_lines(text: str) -> str:
+    """Break the lines that `read_file` could not read on in."""
+    start, cuts = 0, [0]
+    while len(text) - start > _LONGEST_LINE:
+        end = text.rfind("\n", start, start + _LONGEST_LINE + 1)
+        start = end + 1 if end >= 0 else start + _LONGEST_LINE
+        if end < 0:
+            cuts.append(start)
+    return "\n".join(text[begin:end] for begin, end in pairwise([*cuts, len(text)]))
