@@ -76,9 +76,8 @@ async def refused_if_huge(result: ToolResult) -> ToolResult:
 async def moved_to_file(result: ToolResult, call_id: str, most_chars: int, save: Save | None) -> ToolResult:
     """Save the text of a result that is too large for the log in a file, and say in the result where it is.
 
-    Args:
-        most_chars: characters of it that the model reads.
-        save: writes a file of this name and text, and returns its path; raises ValueError with a sentence.
+    The model reads `most_chars` of it. `save` writes a file of this name and text, and returns its path; it raises
+    ValueError with a sentence.
     """
     if size_of(result, _SMALL_CHARS) <= _SMALL_CHARS:
         return result
@@ -108,10 +107,10 @@ async def _where_it_is(call_id: str, text: str, save: Save | None) -> str:
 
 
 def _text_of(result: ToolResult) -> str:
-    """Return what a model would read of a result, or nothing if it cannot be written as text."""
+    """Return the text of a result, or nothing if it has none."""
     if result.content:
         return "\n".join(block.text for block in result.content if isinstance(block, TextBlock))
     try:
         return result.get_serialized_output()
-    except Exception:  # noqa: BLE001 - whoever writes the row says so
+    except Exception:  # noqa: BLE001 - logged where the row is written
         return ""

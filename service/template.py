@@ -1,4 +1,4 @@
-"""The template of workspace folders: what of it can be copied, and the copy."""
+"""The template of workspace folders: a list of its files, and a copy of it."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Entry:
 
 
 def entries(template: Path) -> Iterator[Entry]:
-    """List a template, each folder before what is in it. Links inside of the template are listed as what they lead to.
+    """List a template, each folder before its contents. A link inside of the template is listed as its target.
 
-    Not to be copied: links that lead nowhere, out of the template or to a folder above them, what is neither a file nor
-    a folder, and what cannot be read.
+    These have a problem: links that lead nowhere, out of the template or to a folder above them, entries that are
+    neither files nor folders, and unreadable ones.
     """
     top = Path(os.path.realpath(template))
     folders: list[tuple[Path, frozenset[Path]]] = [(top, frozenset({top}))]
@@ -67,7 +67,7 @@ def _entry(path: Path, target: Path, top: Path, above: frozenset[Path]) -> Entry
 
 
 def copy(template: Path, folder: Path) -> None:
-    """Copy what can be copied into a folder that exists. Files and folders keep their modes, this folder keeps its own.
+    """Copy the entries without a problem into a folder that exists. Files and folders keep their modes, this folder keeps its own.
 
     Raises:
         OSError: something cannot be written.

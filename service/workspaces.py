@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-# For the service's user alone: conversations of different people lie beside each other.
+# For the service's user alone.
 _PRIVATE = 0o700
 
 
@@ -40,7 +40,7 @@ class Workspaces:
         return self._config.limits()
 
     async def check(self) -> None:
-        """Make sure that conversations can have folders here, which nobody else can read.
+        """Make sure that conversations can have folders here, and that other users cannot read them.
 
         Raises:
             ConfigError: the root cannot be written to, or lies inside the template, or the template exceeds the quota.
@@ -105,12 +105,12 @@ class Workspaces:
 
 
 def template_entries(config: WorkspaceConfig) -> list[templates.Entry]:
-    """List the template, as far as it may be one more than what a folder may hold."""
+    """List the template, up to one entry more than a folder may hold."""
     return [] if config.template is None else list(islice(templates.entries(config.template), config.quota_files + 1))
 
 
 def excess(config: WorkspaceConfig, entries: Sequence[templates.Entry]) -> str | None:
-    """Say what to do if a copy of the template exceeds the quota of its folder."""
+    """Return a sentence if a copy of the template exceeds the quota of its folder."""
     size_bytes = sum(entry.size_bytes for entry in entries)
     if len(entries) <= config.quota_files and size_bytes <= config.quota_mb * MB:
         return None

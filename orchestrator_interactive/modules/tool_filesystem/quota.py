@@ -1,4 +1,4 @@
-"""Limits on what a workspace folder may hold, and on what its disk must keep free."""
+"""Limits on the size of a workspace folder and on the free space of its disk."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ MB = 1_000_000
 _MEASURE_EVERY_S = 10.0
 
 
-class NoRoom(OSError):  # noqa: N818 - named after what is missing
-    """Refusal to write more; the message says how much is used and what to do."""
+class NoRoom(OSError):  # noqa: N818 - a fact about the disk
+    """Refusal to write more; the message states the usage, the limit and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +127,13 @@ class Quota:
         if free - draft_bytes < self._limits.reserve_bytes:
             raise NoRoom(
                 f"Nothing was written: the disk has {_mb(free)} left, and {_mb(self._limits.reserve_bytes)} of it are "
-                "kept free for the service. Tell the people here that whoever runs the service has to make room."
+                "kept free for the service. Tell the people here that the operator of the service has to make room."
             )
         most_bytes, most_files = self._limits.quota_bytes, self._limits.quota_files
         if most_bytes is None and most_files is None:
             return
         usage = self._measured(_MEASURE_EVERY_S)
-        if self._problem(usage, growth, missing):  # somebody may have removed files meanwhile
+        if self._problem(usage, growth, missing):  # another program may have removed files
             usage = self._measured(0)
         if problem := self._problem(usage, growth, missing):
             raise NoRoom(f"Nothing was written: {problem}")

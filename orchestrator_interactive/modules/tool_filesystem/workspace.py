@@ -218,7 +218,7 @@ def _explained(path: str) -> Iterator[None]:
     except OSError as e:
         if e.errno in (errno.ENOSPC, errno.EDQUOT):
             raise WorkspaceError(
-                "Nothing was written: the disk is full. Tell the people here that whoever runs the service has to make "
-                "room."
+                "Nothing was written: the disk is full. Tell the people here that the operator of the service has to "
+                "make room."
             ) from e
         raise WorkspaceError(f"'{path}' cannot be used: {e.strerror or e}.") from e
