@@ -27,6 +27,7 @@ _SMALL_CHARS = 200_000
 # Deeper data cannot be written as JSON anyway.
 _DEEPEST = 1_000
 _PLAIN_VALUE_CHARS = 8
+_MARK_CHARS = 100
 _END = object()
 # One thread for all: each piece of this work holds the interpreter for up to some 0.1 s.
 _WORKER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="large-results")
@@ -86,7 +87,7 @@ async def moved_to_file(result: ToolResult, call_id: str, most_chars: int, save:
     if len(text) <= MOST_KEPT_CHARS:
         return result
     note = f"[The result has {len(text):,} characters. {await _where_it_is(call_id, text, save)}]"
-    shown = f"{abridged(text, most_chars - len(note))}\n{note}"
+    shown = f"{abridged(text, max(most_chars - len(note) - _MARK_CHARS, 0))}\n{note}"
     if not result.content:
         return result.model_copy(update={"output": shown})
     images = [block for block in result.content if not isinstance(block, TextBlock)]
