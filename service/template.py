@@ -67,7 +67,7 @@ def _entry(path: Path, target: Path, top: Path, above: frozenset[Path]) -> Entry
 
 
 def copy(template: Path, folder: Path) -> None:
-    """Copy the entries without a problem into a folder that exists. Files and folders keep their modes, this folder keeps its own.
+    """Copy the entries without a problem into a folder that exists. All keep their modes, but for this folder.
 
     Raises:
         OSError: something cannot be written.

@@ -34,8 +34,12 @@ def refused(result: ToolResult) -> str:
     return str((result.error or {})["message"])
 
 
-def size_of(root: Path) -> int:
-    return sum(path.stat().st_size for path in root.rglob("*") if path.is_file())
+def files_in(root: Path) -> list[Path]:
+    return sorted(root.rglob("*"))
+
+
+def modes_in(root: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_mode & 0o777 for path in (root, *files_in(root))}
 
 
 async def test_a_write_past_the_quota_is_refused_with_the_usage_and_a_remedy_that_works(tmp_path: Path) -> None:
@@ -62,7 +66,7 @@ async def test_parallel_writes_of_several_sessions_do_not_pass_the_quota_togethe
     writes = [write(sessions[number % 3], f"{number}.md", "x" * 100_000) for number in range(30)]
     results = await asyncio.gather(*writes)
     assert sum(result.success for result in results) == 10
-    assert size_of(tmp_path) == MB
+    assert sum(path.stat().st_size for path in files_in(tmp_path)) == MB
 
 
 async def test_parallel_appends_of_two_sessions_lose_nothing(tmp_path: Path) -> None:
@@ -90,7 +94,7 @@ async def test_a_write_leaves_the_reserve_of_the_disk_free(tmp_path: Path) -> No
     workspace = await mounted(tmp_path, reserve_mb=10**9)
     told = refused(await write(workspace, "a.md", "text"))
     assert "the service keeps 1,000,000,000.0 MB free" in told
-    assert list(tmp_path.iterdir()) == []
+    assert files_in(tmp_path) == []
 
 
 async def test_a_write_that_the_system_refuses_is_told_and_leaves_nothing(tmp_path: Path) -> None:
@@ -101,15 +105,14 @@ async def test_a_write_that_the_system_refuses_is_told_and_leaves_nothing(tmp_pa
         assert "cannot be used" in refused(await write(workspace, "a.md", HALF))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert list(tmp_path.iterdir()) == []
+    assert files_in(tmp_path) == []
     assert (await write(workspace, "a.md", HALF)).success
 
 
 async def test_new_files_and_folders_are_for_this_user_alone(tmp_path: Path) -> None:
     workspace = await mounted(tmp_path / "new")
     await write(workspace, "plans/a.md", "text")
-    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "new", *(tmp_path / "new").rglob("*"))}
-    assert modes == {"new": 0o700, "plans": 0o700, "a.md": 0o600}
+    assert modes_in(tmp_path / "new") == {"new": 0o700, "plans": 0o700, "a.md": 0o600}
 
 
 async def test_a_saved_text_of_one_long_line_can_be_read_to_its_end(tmp_path: Path) -> None:
@@ -117,7 +120,7 @@ async def test_a_saved_text_of_one_long_line_can_be_read_to_its_end(tmp_path: Pa
     text = "".join(f"{number:09}," for number in range(30_000))
     path = await workspace.get_capability("workspace.save")("../call\n1/" + "é" * 300, text)
     assert os.path.dirname(path) == "results"  # noqa: PTH120 - a path of the tools
-    (saved,) = (tmp_path / "results").iterdir()
+    (_, saved) = files_in(tmp_path)
     assert saved.read_text().replace("\n", "") == text
     read = workspace.get("tools", "read_file")
     first, last = [(await read.execute({"path": path, "offset": offset})).output for offset in (1, 30)]

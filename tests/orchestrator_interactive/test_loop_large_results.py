@@ -27,6 +27,19 @@ async def row_of(agent: Agent) -> dict[str, Any]:
     return row
 
 
+def saved_in(folder: Path) -> Path:
+    (saved,) = (folder / "results").iterdir()
+    return saved
+
+
+def is_empty(folder: Path) -> bool:
+    return not list(folder.iterdir())
+
+
+def size_of(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.iterdir())
+
+
 async def with_files(result: Any, folder: Path, **config: Any) -> Agent:
     agent = await make_agent(call(use("give", "a/../b")), say("ok"), tools=[returning(result)])
     await tool_filesystem.mount(agent.coordinator, {"root": str(folder), **config})
@@ -35,7 +48,7 @@ async def with_files(result: Any, folder: Path, **config: Any) -> Agent:
 
 async def test_a_result_that_is_too_large_for_the_log_is_saved_and_its_row_says_where(tmp_path: Path) -> None:
     row = await row_of(await with_files(LARGE, tmp_path))
-    (saved,) = (tmp_path / "results").iterdir()
+    saved = saved_in(tmp_path)
     assert saved.read_text() == LARGE
     assert saved.name.startswith("a----b-")
     assert row["content"].startswith("line\nline\n")
@@ -46,14 +59,14 @@ async def test_a_result_that_is_too_large_for_the_log_is_saved_and_its_row_says_
 
 async def test_data_are_saved_as_the_model_reads_them(tmp_path: Path) -> None:
     await row_of(await with_files({"found": [LARGE[:1_000_000]] * 6}, tmp_path))
-    (saved,) = (tmp_path / "results").iterdir()
+    saved = saved_in(tmp_path)
     assert saved.read_text().startswith('{"found": ["line\\nline')
 
 
 async def test_a_result_of_the_largest_size_that_the_log_takes_is_kept_whole(tmp_path: Path) -> None:
     row = await row_of(await with_files("x" * MOST_KEPT_CHARS, tmp_path))
     assert row["metadata"] == {"whole": "x" * MOST_KEPT_CHARS}
-    assert list(tmp_path.iterdir()) == []
+    assert is_empty(tmp_path)
 
 
 async def test_without_a_workspace_a_large_result_is_cut_and_says_so() -> None:
@@ -68,7 +81,7 @@ async def test_with_a_full_workspace_a_large_result_is_cut_and_says_why(tmp_path
         "the rest cannot be saved in the workspace. Nothing was written: the workspace may hold 1.0 MB"
         in row["content"]
     )
-    assert list(tmp_path.iterdir()) == []
+    assert is_empty(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -82,14 +95,14 @@ async def test_a_huge_result_is_a_failed_one_that_says_why(tmp_path: Path, huge:
     assert row["metadata"] == {"is_error": True}
     assert "its result is too large to be read" in row["content"]
     assert "and 50,000,000 is the most" in row["content"]
-    assert list(tmp_path.iterdir()) == []
+    assert is_empty(tmp_path)
 
 
 async def test_what_a_hook_makes_of_a_large_result_is_saved_and_not_the_original(tmp_path: Path) -> None:
     agent = await with_files(LARGE, tmp_path)
     agent.on_hook("tool:post", HookResult(action="modify", data={"tool_result": LARGE.replace("line", "hush")}))
     await row_of(agent)
-    (saved,) = (tmp_path / "results").iterdir()
+    saved = saved_in(tmp_path)
     assert "line" not in saved.read_text()
 
 
@@ -104,10 +117,10 @@ async def test_twenty_large_results_leave_little_in_the_conversation(tmp_path: P
     tools = [returning(LARGE)]
     agent = await make_agent(*(call(use("give", f"c{number}")) for number in range(20)), say("ok"), tools=tools)
     await tool_filesystem.mount(agent.coordinator, {"root": str(tmp_path)})
-    await agent.run()
+    await agent.session.execute("go")
     assert len(await results(agent)) == 20
-    assert len(str(await agent.history())) < 20 * 101_000
-    assert sum(path.stat().st_size for path in (tmp_path / "results").iterdir()) == 20 * len(LARGE)
+    assert len(str(await agent.history())) < 20 * 130_000
+    assert size_of(tmp_path / "results") == 20 * len(LARGE)
 
 
 async def test_a_large_result_is_not_kept_to_be_given_again() -> None:
