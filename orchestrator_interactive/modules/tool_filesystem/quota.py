@@ -126,8 +126,8 @@ class Quota:
         free = free_bytes(self._root)
         if free - draft_bytes < self._limits.reserve_bytes:
             raise NoRoom(
-                f"Nothing was written: this needs {_mb(draft_bytes)}, the disk has {_mb(free)}, and the service "
-                f"keeps {_mb(self._limits.reserve_bytes)} free. Tell the people here that its operator has to make room."
+                f"Nothing was written: this needs {_mb(draft_bytes)}, the disk has {_mb(free)}, and the service keeps "
+                f"{_mb(self._limits.reserve_bytes)} free. Tell the people here that its operator has to make room."
             )
         most_bytes, most_files = self._limits.quota_bytes, self._limits.quota_files
         if most_bytes is None and most_files is None:
