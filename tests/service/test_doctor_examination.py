@@ -384,8 +384,8 @@ async def test_what_of_the_template_is_not_copied_is_told(slack, tmp_path):
     finding = only([f async for f in examined(load_config(path), Environment()) if f.area == "workspace"])
     assert finding.verdict is Verdict.LACKING
     assert finding.said == (
-        f"workspace.template: not copied: may.md leads nowhere, to {tmp_path}/notes/gone.md: No such file or directory. "
-        "Remove or correct it."
+        f"workspace.template: not copied: may.md leads nowhere, to {tmp_path}/notes/gone.md: No such file or "
+        "directory. Remove or correct it."
     )
 
 

@@ -1,4 +1,4 @@
-"""The folders of conversations: copies of a template, private, and limited in what they may hold."""
+"""The folders of conversations: copies of a template, private, limited in size."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def mount(coordinator, config):
 
 @pytest.fixture
 async def model(monkeypatch) -> AsyncIterator[AnthropicServer]:
-    """A model that says `fine` whatever it is asked."""
+    """A model that answers `fine`."""
     async with AnthropicServer() as model:
         monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-of-the-test")
         monkeypatch.setenv("ANTHROPIC_BASE_URL", model.base_url)
@@ -59,7 +59,7 @@ def manager(workspace: WorkspaceConfig, *tools: ModuleConfig) -> InProcessSessio
 
 
 def results_in(model: AnthropicServer) -> list[Any]:
-    """What the model has read of its calls in its last request."""
+    """Return the tool results in the last request to the model."""
     blocks = [
         block for row in model.bodies[-1]["messages"] if isinstance(row["content"], list) for block in row["content"]
     ]
