@@ -9,6 +9,7 @@ import structlog
 
 from orchestrator_interactive.kernel.interop import own
 from orchestrator_interactive.kernel.models import ToolResult, sendable
+from orchestrator_interactive.large_results import MOST_KEPT_CHARS
 from orchestrator_interactive.rows import abridged, marked, metadata_of, text_of, tool_row
 from orchestrator_interactive.run import changed
 
@@ -129,11 +130,15 @@ def _read(told: Any) -> Became | None:
 
 
 def result_row(call: ToolCall, result: ToolResult, most_chars: int) -> dict[str, Any]:
-    """The row of a result. One that is larger than `most_chars` is shortened there; its metadata keep the whole."""
+    """The row of a result. One that is larger than `most_chars` is shortened there; its metadata keep the whole.
+
+    Of more than `MOST_KEPT_CHARS`, only the shortened form is kept.
+    """
     content, failed = _written_down(result)
+    content = _without_large_images(content)
     shown = _capped(content, most_chars)
     row = tool_row(call, shown, failed=failed)
-    if shown is not content:
+    if shown is not content and len(text_of(row | {"content": content})) <= MOST_KEPT_CHARS:
         row["metadata"] = {**row.get("metadata", {}), "whole": content}
     return row
 
@@ -196,6 +201,19 @@ def _written_down(result: ToolResult) -> tuple[str | list[Block], bool]:
     except Exception as e:  # an output of a tool's own kind may not take the run down
         log.exception("tool.output_unreadable")
         return f"The tool's output cannot be written down: {type(e).__name__}.", True
+
+
+def _without_large_images(content: str | list[Block]) -> str | list[Block]:
+    """Replace the images of a result by a sentence if they are too large to be kept."""
+    if isinstance(content, str):
+        return content
+    texts = [block for block in content if block.get("type") == "text"]
+    images = [block for block in content if block.get("type") != "text"]
+    size = sum(len(str(value)) for image in images for value in image.get("source", {}).values())
+    if size <= MOST_KEPT_CHARS:
+        return content
+    said = f"[{len(images)} images are left out: they have {size:,} characters, and {MOST_KEPT_CHARS:,} is the most.]"
+    return [*texts, {"type": "text", "text": said}]
 
 
 def _capped(content: str | list[Block], most_chars: int) -> str | list[Block]:

@@ -20,7 +20,7 @@ class LoopOptions(Options):
             a minute more.
         force_respond_tools: after one of these the model must answer in words.
         tool_timeout_s: how long a tool call may take, in seconds, where the tool has no `timeout_s` of its own.
-        max_result_chars: characters of a tool's result that the model reads; the log keeps the whole.
+        max_result_chars: characters of a tool's result that the model reads; the log keeps the whole, up to a limit.
         stop_grace_s: how long running tools may go on after a graceful stop, in seconds.
         stall_timeout_s: how long a model call may be silent, in seconds.
         max_retries: how often a failed model call is repeated before another provider is asked.

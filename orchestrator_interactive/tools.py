@@ -14,6 +14,7 @@ from orchestrator_interactive.kernel.borders import told
 from orchestrator_interactive.kernel.hooks import CONTINUE, too_late_for_a_no
 from orchestrator_interactive.kernel.models import HookResult, ToolResult
 from orchestrator_interactive.kernel.report import reporting
+from orchestrator_interactive.large_results import moved_to_file, refused_if_huge
 from orchestrator_interactive.results import (
     NOT_STARTED,
     TIMED_OUT,
@@ -118,7 +119,7 @@ class ToolUse:
         limit = asyncio.get_running_loop().call_later(timeout_s, self._time_up, timeout_s)
         try:
             with reporting(self._reports.take):
-                return await _result_of(tool, self._input)
+                return await refused_if_huge(await _result_of(tool, self._input))
         finally:
             limit.cancel()
             self._run.session_stop.register_tool_complete(self.call.id)
@@ -219,6 +220,11 @@ class ToolUse:
         if self._is_closed():
             return
         self.stage = "checked"
+        coordinator = self._run.coordinator
+        save = coordinator.get_capability("workspace.save") if coordinator else None
+        self.result = await moved_to_file(self.result, self.call.id, self._most_chars, save)
+        if self._is_closed():
+            return
         await self._report_end()
 
     async def _consult(self, event: str, **more: Any) -> HookResult:

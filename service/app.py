@@ -18,6 +18,7 @@ from connector import Instance, Persona, Policy, connected
 from orchestrator_interactive.interactions.stores import open_store
 from service.access import slack_access
 from service.config import store_url
+from service.disk_space import places, watching_disks
 from service.runs import Runs
 from service.sessions import InProcessSessionManager
 from service.store import open_budget, open_run_store
@@ -102,6 +103,7 @@ async def _working(
     """Sessions and runs over the store of a URL. At the end nothing of it holds up the process for long."""
     patience, workspaces, owner = Patience(), Workspaces(config.workspace), uuid4().hex
     async with (
+        watching_disks(places(config.workspace, url), config.workspace.reserve_mb),
         _stores(url) as (store, logs),
         tidying(store, logs),
         Runs(store, owner, config.lease_s, patience, _passing_s) as runs,

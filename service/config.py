@@ -111,10 +111,23 @@ class InstanceConfig(_Part):
 
 
 class WorkspaceConfig(_Part):
-    """Where conversations keep their files: a folder each under `root`, new ones copied from `template`."""
+    """Where conversations keep their files: a folder each under `root`, new ones copied from `template`.
+
+    Args:
+        quota_mb: total size of the files in one folder, in megabytes.
+        quota_files: number of files and folders in one.
+        reserve_mb: free space that agents leave on the disk, in megabytes.
+    """
 
     root: Path = _DEFAULT_WORKSPACES
     template: Path | None = None
+    quota_mb: int = Field(default=512, gt=0)
+    quota_files: int = Field(default=10_000, gt=0)
+    reserve_mb: int = Field(default=256, ge=0)
+
+    def limits(self) -> dict[str, int]:
+        """Return the options of `tool-filesystem` that limit a folder."""
+        return self.model_dump(include={"quota_mb", "quota_files", "reserve_mb"})
 
 
 class LogConfig(_Part):
@@ -236,7 +249,7 @@ def _anchored(config: ServiceConfig, folder: Path) -> ServiceConfig:
     if template is not None and not template.is_dir():
         raise ConfigError(f"workspace.template: there is no folder {template}.")
     store = SecretStr(store_url("store", config.store, folder))
-    workspace = WorkspaceConfig(root=root, template=template)
+    workspace = config.workspace.model_copy(update={"root": root, "template": template})
     return config.model_copy(update={"workspace": workspace, "store": store})
 
 

@@ -12,6 +12,7 @@ from orchestrator_interactive.interactions.errors import (
     WriteConflict,
 )
 from orchestrator_interactive.kernel import errors
+from orchestrator_interactive.modules.tool_filesystem.quota import NoRoom
 
 
 class Interrupted(Exception):  # noqa: N818 - a fact about the run
@@ -20,6 +21,10 @@ class Interrupted(Exception):  # noqa: N818 - a fact about the run
 
 _AGAIN = "Write again to try once more."
 _OPERATOR = "Whoever runs this bot finds the reason in its log."
+_FULL = (
+    "There is no room on the disk for the files of this conversation. Whoever runs this bot has to make room; then "
+    "write again."
+)
 
 # The first kind that fits speaks.
 _SENTENCES: tuple[tuple[type[Exception], str], ...] = (
@@ -43,6 +48,7 @@ _SENTENCES: tuple[tuple[type[Exception], str], ...] = (
     (errors.ModuleLoadError, f"This agent is not set up correctly. {_OPERATOR}"),
     (TimeoutError, f"The model stopped answering. {_AGAIN}"),
     (ConnectionError, f"The model's service cannot be reached at the moment. {_AGAIN}"),
+    (NoRoom, _FULL),
     (OSError, f"The files of this conversation cannot be used. {_OPERATOR}"),
     (Exception, f"Something went wrong on my side. {_AGAIN} {_OPERATOR}"),
 )

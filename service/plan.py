@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from orchestrator_interactive.interactions.records import Key
@@ -15,9 +16,16 @@ _WITH_INSTRUCTIONS = ("context-simple", _WITH_LOG)
 
 
 def mount_plan(
-    instance: InstanceConfig, default_provider: str, workspace: Path, conversation: Key | None = None
+    instance: InstanceConfig,
+    default_provider: str,
+    workspace: Path,
+    conversation: Key | None = None,
+    limits: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
-    """The plan for a conversation whose files lie in `workspace`; `conversation` is what its log is kept under."""
+    """The plan for a conversation whose files lie in `workspace`; `conversation` is what its log is kept under.
+
+    `limits` are the options of `tool-filesystem` that limit this folder.
+    """
     providers = [_entry(m) for m in instance.providers] if instance.providers else [{"module": default_provider}]
     return {
         "session": {
@@ -26,7 +34,7 @@ def mount_plan(
             **instance.session.model_dump(exclude_none=True),
         },
         "providers": providers,
-        "tools": [_entry(tool, _rooted(tool, workspace)) for tool in instance.tools],
+        "tools": [_entry(tool, _rooted(tool, workspace, limits or {})) for tool in instance.tools],
         "hooks": [_entry(hook) for hook in instance.hooks],
     }
 
@@ -48,6 +56,8 @@ def _of_context(instance: InstanceConfig, conversation: Key | None) -> dict[str,
     return options
 
 
-def _rooted(tool: ModuleConfig, workspace: Path) -> dict[str, Any]:
-    """Files are confined to the conversation's own folder."""
-    return {"root": str(workspace)} if tool.module == "tool-filesystem" else {}
+def _rooted(tool: ModuleConfig, workspace: Path, limits: Mapping[str, int]) -> dict[str, Any]:
+    """Files are confined to the conversation's own folder. The limits are of that, not of a folder of the user's."""
+    if tool.module != "tool-filesystem" or "root" in tool.config:
+        return {}
+    return {"root": str(workspace), **limits}

@@ -237,7 +237,7 @@ class InProcessSessionManager:
 
     async def _new_session(self, key: Key) -> AmplifierSession:
         instance, folder = self._instances[key.agent_id], self._workspaces.folder(key.conversation_id)
-        plan = mount_plan(instance, self._default_provider, folder, key)
+        plan = mount_plan(instance, self._default_provider, folder, key, self._workspaces.limits)
         session = AmplifierSession(plan, is_resumed=await self._store.load(key) is not None)
         session.coordinator.register_capability("interactions.store", self._store)
         session.coordinator.mount("module-source-resolver", LocalSources())

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from orchestrator_interactive.large_results import size_of
 from orchestrator_interactive.work import Work
 
 if TYPE_CHECKING:
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
 
     Run = Callable[[], Coroutine[Any, Any, ToolResult]]
 
-# Of results that are kept of one tool; the one that was asked for longest ago goes first.
+# Of results that are kept of one tool; the one that was asked for longest ago goes first. A large one is not kept.
 _MOST_KEPT = 256
+_MOST_CHARS = 100_000
 
 
 @dataclass(slots=True)
@@ -65,7 +67,7 @@ class KeptResults:
         return result.model_copy(deep=True)
 
     def _keep(self, key: str, result: ToolResult) -> ToolResult:
-        if result.success and self._for_s:
+        if result.success and self._for_s and size_of(result, _MOST_CHARS) <= _MOST_CHARS:
             # A copy, since hooks may change what the caller has.
             self._kept[key] = (self._clock() + self._for_s, result.model_copy(deep=True))
             if len(self._kept) > _MOST_KEPT:

@@ -9,7 +9,7 @@ from service.config import ConfigError
 from service.doctor import app, bot, door
 from service.doctor.agents import look_at_agents
 from service.doctor.findings import Finding, unknown, wrong
-from service.doctor.places import look_at_store, look_at_workspace
+from service.doctor.places import look_at_disks, look_at_store, look_at_workspace
 from service.doctor.web_api import WebApi
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ async def examined(config: ServiceConfig, environment: Environment) -> AsyncIter
                 yield finding
     yield await look_at_store(config, environment)
     yield look_at_workspace(config)
+    yield look_at_disks(config, environment)
     default = "provider-anthropic" if environment.anthropic_api_key else "provider-demo"
     async for finding in look_at_agents(config, default):
         yield finding

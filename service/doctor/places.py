@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from orchestrator_interactive.interactions.errors import StoreError
 from orchestrator_interactive.interactions.stores import open_store
 from service.config import ConfigError, file_of, store_url
+from service.disk_space import free_mb, places
 from service.doctor.findings import lacking, well, wrong
 from service.store import refuse_unprepared, visit_run_store
+from service.workspaces import excess, template_entries
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,12 +20,14 @@ if TYPE_CHECKING:
     from service.config import Environment, ServiceConfig
     from service.doctor.findings import Finding
 
+# Of the entries of a template that are not copied.
+_MOST_NAMED = 5
+
 
 async def look_at_store(config: ServiceConfig, environment: Environment) -> Finding:
     """Whether the store can be opened and written; a file that is not there is not made."""
-    given = environment.amplifier_slack_store
     try:
-        url = store_url("AMPLIFIER_SLACK_STORE", given) if given else config.store.get_secret_value()
+        url = _url(config, environment)
         path = file_of(url)
         if path is not None and not path.exists():
             return _of_new("store", path)
@@ -43,14 +47,45 @@ async def look_at_store(config: ServiceConfig, environment: Environment) -> Find
 
 
 def look_at_workspace(config: ServiceConfig) -> Finding:
-    """Whether conversations can have folders."""
+    """Whether conversations can have folders, each a whole copy of the template."""
     root = config.workspace.root
     try:
+        entries = template_entries(config.workspace)
+        if problem := excess(config.workspace, entries):
+            return wrong("workspace", problem)
+        if skipped := [f"{entry.path} {entry.problem}" for entry in entries if entry.problem is not None]:
+            more = f" (and {len(skipped) - _MOST_NAMED} more)" if len(skipped) > _MOST_NAMED else ""
+            return lacking(
+                "workspace",
+                f"workspace.template: not copied: {'; '.join(skipped[:_MOST_NAMED])}{more}. Remove or correct it.",
+            )
         if root.is_dir() and os.access(root, os.W_OK):
             return well("workspace", f"{root} can be written.")
         return _of_new("workspace", root)
     except OSError as e:
         return wrong("workspace", f"{e.filename} cannot be looked at: {e.strerror}. Let the service use it.")
+
+
+def look_at_disks(config: ServiceConfig, environment: Environment) -> Finding:
+    """Whether the disks of the store and of the workspaces have more free space than the reserve."""
+    reserve = config.workspace.reserve_mb
+    try:
+        found = free_mb(places(config.workspace, _url(config, environment)))
+    except ConfigError:
+        found = free_mb({"workspaces": config.workspace.root})
+    said = ", ".join(f"{name} {free:,} MB" for name, free in found.items())
+    if low := [name for name, free in found.items() if free < reserve]:
+        return lacking(
+            "disk",
+            f"free: {said}; workspace.reserve_mb is {reserve:,}. Make room on the disk of the {' and the '.join(low)}: "
+            "agents write no more files, and where the store has no room, everything waits.",
+        )
+    return well("disk", f"free: {said}.")
+
+
+def _url(config: ServiceConfig, environment: Environment) -> str:
+    given = environment.amplifier_slack_store
+    return store_url("AMPLIFIER_SLACK_STORE", given) if given else config.store.get_secret_value()
 
 
 def _of_new(area: str, path: Path) -> Finding:

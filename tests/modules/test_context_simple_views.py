@@ -268,6 +268,14 @@ async def test_the_whole_of_a_capped_result_takes_no_room() -> None:
     assert await (await a_context(*rows)).get_messages_for_request(token_budget=200) == rows
 
 
+async def test_a_shortened_result_does_not_bring_the_whole_of_it_along() -> None:
+    # A view is written to the log as one state: with the whole of many results it would be too large for that.
+    capped = {**result("c", "x" * 4000), "metadata": {"whole": "x" * 1_000_000, "is_error": True}}
+    view = await (await a_context(user("the task"), calls("c"), capped)).get_messages_for_request(token_budget=500)
+    assert "left out here" in view[2]["content"]
+    assert view[2]["metadata"] == {"is_error": True}
+
+
 async def test_a_result_that_cannot_become_shorter_is_left_as_it_is() -> None:
     parts = {**result("a"), "content": [{"type": "text", "text": text} for text in "abc"]}
     rows = [user("the task"), calls("a", "b"), parts, result("b", "x" * 8000)]

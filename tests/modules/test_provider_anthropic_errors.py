@@ -8,7 +8,7 @@ from email.utils import format_datetime
 from typing import Any
 
 import pytest
-from anthropic_server import AnthropicServer, Cut, error_event, message_start, text
+from anthropic_server import AnthropicServer, Cut, error_event, message_start, text, tool_call
 from mounted_claude import KEY, a_request, mounted_at
 
 from orchestrator_interactive.kernel.errors import (
@@ -141,3 +141,12 @@ def test_the_wait_is_read_in_every_form_that_the_header_takes() -> None:
     assert retry_after_s({}) is None
     in_a_minute = format_datetime(datetime.now(UTC) + timedelta(minutes=1), usegmt=True)
     assert 50 < (retry_after_s({"retry-after": in_a_minute}) or 0) <= 60
+
+
+@pytest.mark.parametrize("kind", ["text", "input"])
+async def test_an_answer_without_end_is_cut_off_and_not_asked_for_again(server: AnthropicServer, kind: str) -> None:
+    pieces = ["x" * 1_000_000] * 11
+    server.reply(text(*pieces) if kind == "text" else tool_call("write", {}, *pieces))
+    error = await error_of_a_call(server.base_url)
+    assert "more than 10,000,000 characters" in str(error)
+    assert not error.retryable

@@ -72,7 +72,7 @@ async def test_where_all_is_well_every_line_says_so(tmp_path, monkeypatch):
             slack, tmp_path, slack_config_token=slack.config_token, anthropic_api_key="sk-ant-of-the-test"
         )
         called = {entry["method"] for entry in slack.record if entry["what"] == "call"}
-    wanted = ["bot token", "scopes", "clock", "Socket Mode", "events", "app", "store", "workspace"]
+    wanted = ["bot token", "scopes", "clock", "Socket Mode", "events", "app", "store", "workspace", "disk"]
     assert list(areas) == [*wanted, "agent alpha", "model anthropic"]
     assert {only(findings).verdict for findings in areas.values()} == {Verdict.WELL}
     assert [request.path.partition("?")[0] for request in model.requests] == ["/v1/models"], "which costs nothing"
@@ -373,3 +373,28 @@ def test_a_configuration_that_cannot_be_read_is_an_error_of_its_own(tmp_path):
     result = run("doctor", "--config", str(tmp_path / "nowhere.yaml"))
     assert result.exit_code == 2
     assert "cannot be read" in result.output
+
+
+async def test_what_of_the_template_is_not_copied_is_told(slack, tmp_path):
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "may.md").symlink_to("gone.md")
+    text = "workspace: {root: files, template: notes}"
+    path = written(tmp_path)
+    path.write_text(path.read_text().replace("workspace: {root: files}", text))
+    finding = only([f async for f in examined(load_config(path), Environment()) if f.area == "workspace"])
+    assert finding.verdict is Verdict.LACKING
+    assert finding.said == (
+        f"workspace.template: not copied: may.md leads nowhere, to {tmp_path}/notes/gone.md: No such file or "
+        "directory. Remove or correct it."
+    )
+
+
+async def test_a_disk_with_less_than_the_reserve_is_told(slack, tmp_path):
+    path = written(tmp_path)
+    path.write_text(path.read_text().replace("{root: files}", "{root: files, reserve_mb: 1000000000}"))
+    finding = only([f async for f in examined(load_config(path), Environment()) if f.area == "disk"])
+    assert finding.verdict is Verdict.LACKING
+    assert finding.said.startswith("free: workspaces ")
+    assert (
+        "workspace.reserve_mb is 1,000,000,000. Make room on the disk of the workspaces and the store" in finding.said
+    )

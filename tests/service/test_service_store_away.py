@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING
@@ -183,3 +184,24 @@ async def test_a_service_whose_file_is_not_there_any_more_ends_and_says_so(slack
     assert "Error: The conversation log" in service.output
     assert "was removed or replaced while it was open: nothing is kept any more. Start again." in service.output
     assert "ExceptionGroup" not in service.output
+
+
+async def test_what_is_written_while_the_disk_of_the_store_is_full_is_answered_when_there_is_room(
+    slack, stage, tmp_path
+):
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        "store: sqlite:kept.db\ninstances: {alpha: {persona: {name: Alpha, emoji: ':owl:'}, "
+        "providers: [{module: provider-demo, config: {think_s: 0, word_s: 0}}]}}"
+    )
+    async with stage.serving("--config", str(config)) as service:
+        await service.says("service.ready")
+        _, hard = resource.prlimit(service.process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(service.process.pid, resource.RLIMIT_FSIZE, (0, hard))  # no file can grow, as on a full disk
+        ts = await slack.as_person("ana").say("general", "@alpha hello")
+        await service.says("store.away")
+        assert stage.said(ts) == []
+        resource.prlimit(service.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
+        await service.says("store.back")
+        await slack.until(lambda _: len(stage.said(ts)) == 1)
+        assert "Traceback" not in service.output

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.modules.context_simple.history import is_result, is_said
-from orchestrator_interactive.rows import MARK_END, abridged, is_prompt
+from orchestrator_interactive.rows import MARK_END, abridged, is_prompt, metadata_of
 from orchestrator_interactive.tokens import BYTES_PER_TOKEN, estimate
 
 if TYPE_CHECKING:
@@ -49,7 +49,10 @@ def shortened_rows(history: History, shown: Sequence[int], excess: float) -> dic
 def _shortened_row(row: Row, tokens: int) -> Row:
     text = plain_text(row.get("content"))
     least = 0 if row["role"] == "tool" else _USER_CHARS
-    return {**row, "content": shortened(text, tokens, least)}
+    short = {**row, "content": shortened(text, tokens, least)}
+    if "whole" in metadata_of(row):  # a view is written as a whole, and shows nothing of this
+        short["metadata"] = {key: value for key, value in metadata_of(row).items() if key != "whole"}
+    return short
 
 
 def shortened(text: str, tokens: int, least_chars: int = 0) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from orchestrator_interactive.kernel.errors import LLMError
 from orchestrator_interactive.kernel.messages import (
     ChatResponse,
     RedactedThinkingBlock,
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from orchestrator_interactive.modules.provider_anthropic.convert import WireRequest
     from orchestrator_interactive.modules.provider_anthropic.prices import Prices
 
+# Of an answer: many times the output limit of any model.
+_MOST_CHARS = 10_000_000
 _CUT = ("max_tokens", "model_context_window_exceeded")
 
 
@@ -49,6 +52,7 @@ class Answer:
 
     def __init__(self, request: WireRequest, sink: ResponseStream | None, prices: Prices | None) -> None:
         self.complete = False
+        self._chars = 0
         self._request = request
         self._sink = sink
         self._prices = prices
@@ -70,6 +74,7 @@ class Answer:
         if event.type == "content_block_delta":
             if block := self._open.get(event.index):
                 self._grow(block, event.delta)
+                self._count_chars(block)
         elif event.type == "content_block_start":
             self._begin(event)
         elif event.type == "content_block_stop":
@@ -126,6 +131,15 @@ class Answer:
             block.pieces.append(delta.thinking)
         elif kind == "signature_delta":
             block.signature = delta.signature
+
+    def _count_chars(self, block: _OpenBlock) -> None:
+        self._chars += len(block.pieces[-1]) if block.pieces else 0
+        if self._chars > _MOST_CHARS:
+            raise LLMError(
+                f"The answer has more than {_MOST_CHARS:,} characters: it was cut off.",
+                provider="anthropic",
+                model=self._request.model,
+            )
 
     def _say(self, block: _OpenBlock, text: str) -> None:
         block.pieces.append(text)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
+import secrets
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
 from orchestrator_interactive.kernel.interop import at_home
+from orchestrator_interactive.large_results import MOST_CHARS
+from orchestrator_interactive.modules.tool_filesystem.quota import MB, Limits
 from orchestrator_interactive.modules.tool_filesystem.tools import ALL_TOOLS
-from orchestrator_interactive.modules.tool_filesystem.workspace import Workspace
+from orchestrator_interactive.modules.tool_filesystem.workspace import Workspace, WorkspaceError
 from orchestrator_interactive.options import Options, read
 
 if TYPE_CHECKING:
@@ -17,28 +23,74 @@ if TYPE_CHECKING:
 
 __all__ = ["FilesystemOptions", "mount"]
 
+_LONGEST_LINE = 10_000
+_UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
+_MOST_OF_A_NAME = 60
+
 
 class FilesystemOptions(Options):
     """Options of `tool-filesystem`.
 
     Without `root`, the workspace folder, it is the session's capability `session.working_dir`, or where there is none
     the folder that the process runs in.
+
+    Args:
+        quota_mb: total size of the files in the folder, in megabytes; unlimited unless set.
+        quota_files: number of files and folders in it; unlimited unless set.
+        reserve_mb: free space that a write leaves on the disk, in megabytes.
     """
 
     root: Path | None = None
     max_read_bytes: int = Field(default=200_000, gt=0)
     max_results: int = Field(default=200, gt=0)
+    quota_mb: int | None = Field(default=None, gt=0)
+    quota_files: int | None = Field(default=None, gt=0)
+    reserve_mb: int = Field(default=0, ge=0)
+
+    def limits(self) -> Limits:
+        """Return the limits of the folder."""
+        quota_bytes = None if self.quota_mb is None else self.quota_mb * MB
+        return Limits(quota_bytes, self.quota_files, self.reserve_mb * MB)
 
 
 async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> None:
     """Mount `list_files`, `read_file`, `search_files` and `write_file`.
+
+    Registers the capability `workspace.save(name, text)`, which writes a text to a new file that `read_file` can read,
+    and returns its path. It raises ValueError with a sentence where the file cannot be written.
 
     Raises:
         ValueError: an unknown option, or a value out of range.
     """
     coordinator = at_home(coordinator)
     options = read(FilesystemOptions, config, "tool-filesystem")
-    workspace = Workspace(options.root or Path(coordinator.get_capability("session.working_dir") or "."))
+    root = options.root or Path(coordinator.get_capability("session.working_dir") or ".")
+    workspace = Workspace(root, options.limits())
+
+    async def save(name: str, text: str) -> str:
+        return await asyncio.to_thread(_save, workspace, name, text)
+
+    coordinator.register_capability("workspace.save", save)
     for kind in ALL_TOOLS:
         tool = kind(workspace, options.max_read_bytes, options.max_results)
         await coordinator.mount("tools", tool, name=tool.name)
+
+
+def _save(workspace: Workspace, name: str, text: str) -> str:
+    path = f"results/{_UNSAFE.sub('-', name)[:_MOST_OF_A_NAME]}-{secrets.token_hex(4)}.txt"
+    try:
+        workspace.write(path, _with_short_lines(text).encode(errors="replace"), append=False, max_bytes=4 * MOST_CHARS)
+    except WorkspaceError as e:
+        raise ValueError(str(e)) from e
+    return path
+
+
+def _with_short_lines(text: str) -> str:
+    """Break the lines that `read_file` could not read on in."""
+    start, cuts = 0, [0]
+    while len(text) - start > _LONGEST_LINE:
+        end = text.rfind("\n", start, start + _LONGEST_LINE + 1)
+        start = end + 1 if end >= 0 else start + _LONGEST_LINE
+        if end < 0:
+            cuts.append(start)
+    return "\n".join(text[begin:end] for begin, end in pairwise([*cuts, len(text)]))

@@ -6,15 +6,17 @@ link that someone swaps in between the check and the walk makes the walk fail.
 
 from __future__ import annotations
 
+import errno
 import fnmatch
 import os
 import secrets
 import stat
-import threading
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+
+from orchestrator_interactive.modules.tool_filesystem.quota import Limits, NoRoom, Quota
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,6 +26,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _NOT_LOOKED_INTO = {"__pycache__", "node_modules"}
+_UNLIMITED = Limits()
 
 
 class WorkspaceError(Exception):
@@ -43,10 +46,10 @@ class Workspace:
     Its methods block: call them in a thread.
     """
 
-    def __init__(self, root: Path) -> None:
-        root.mkdir(parents=True, exist_ok=True)
+    def __init__(self, root: Path, limits: Limits = _UNLIMITED) -> None:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.root = root.resolve(strict=True)
-        self._writing = threading.Lock()
+        self._quota = Quota(self.root, limits)
 
     @contextmanager
     def open(self, path: str) -> Iterator[BinaryIO]:
@@ -82,10 +85,11 @@ class Workspace:
         """Write or extend a file, whole or not at all; its folders are created. Returns its new size in bytes.
 
         Raises:
-            WorkspaceError: outside of the workspace, too large, or in the way of something else.
+            WorkspaceError: outside of the workspace, too large, in the way of something else, or without room for it.
         """
         folders, name = self._file_parts(path)
-        with self._writing, _explained(path), self._folder(folders, create=True) as folder:
+        room = self._quota.room([*folders, name], len(content), append=append)
+        with _explained(path), room, self._folder(folders, create=True) as folder:
             mode = _mode_to_keep(name, folder, path)
             if append and mode is not None:
                 with _opened(name, folder, path) as present:
@@ -121,7 +125,7 @@ class Workspace:
             for part in parts:
                 if create:
                     with suppress(FileExistsError):
-                        os.mkdir(part, dir_fd=fd)
+                        os.mkdir(part, 0o700, dir_fd=fd)
                 inner = os.open(part, _FOLDER, dir_fd=fd)
                 os.close(fd)
                 fd = inner
@@ -182,7 +186,7 @@ def _mode_to_keep(name: str, folder: int, path: str) -> int | None:
 
 def _replace(name: str, folder: int, content: bytes, mode: int | None) -> None:
     draft = f".draft-{secrets.token_hex(8)}"
-    fd = os.open(draft, _NEW_FILE, 0o644, dir_fd=folder)
+    fd = os.open(draft, _NEW_FILE, 0o600, dir_fd=folder)
     try:
         with os.fdopen(fd, "wb") as file:
             file.write(content)
@@ -205,9 +209,16 @@ def _not_a_file(path: str, mode: int) -> WorkspaceError:
 def _explained(path: str) -> Iterator[None]:
     try:
         yield
+    except NoRoom as e:
+        raise WorkspaceError(str(e)) from e
     except FileNotFoundError as e:
         raise WorkspaceError(f"There is no '{path}' in the workspace. Use list_files to see what there is.") from e
     except NotADirectoryError as e:
         raise WorkspaceError(f"'{path}' cannot be reached: a part of its path is no folder.") from e
     except OSError as e:
+        if e.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise WorkspaceError(
+                "Nothing was written: the disk is full. Tell the people here that the operator of the service has to "
+                "make room."
+            ) from e
         raise WorkspaceError(f"'{path}' cannot be used: {e.strerror or e}.") from e

@@ -1,0 +1,164 @@
+"""Limits on the size of a workspace folder and on the free space of its disk."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+MB = 1_000_000
+# Another program may have changed the folder since it was measured.
+_MEASURE_EVERY_S = 10.0
+
+
+class NoRoom(OSError):  # noqa: N818 - a fact about the disk
+    """Refusal to write more; the message states the usage, the limit and the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of one workspace folder; None means no limit.
+
+    Args:
+        quota_bytes: total size of its files.
+        quota_files: number of its files and folders.
+        reserve_bytes: free space that a write leaves on the disk.
+    """
+
+    quota_bytes: int | None = None
+    quota_files: int | None = None
+    reserve_bytes: int = 0
+
+
+@dataclass(slots=True)
+class Usage:
+    """Total size and number of the files and folders below a folder."""
+
+    size_bytes: int = 0
+    files: int = 0
+
+
+@dataclass
+class _Folder:
+    """The state of one folder, shared by all of its workspaces in this process."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    usage: Usage | None = None
+    measured_s: float = 0.0
+
+
+_FOLDERS: WeakValueDictionary[Path, _Folder] = WeakValueDictionary()
+
+
+def free_bytes(path: Path) -> int:
+    """Return the free space of the disk that holds a path."""
+    disk = os.statvfs(path)
+    return disk.f_bavail * disk.f_frsize
+
+
+def usage_of(top: Path, most_files: int | None = None) -> Usage:
+    """Measure a folder without following links; stop once it holds more than `most_files`."""
+    usage, folders = Usage(), [os.fspath(top)]
+    while folders:
+        try:
+            with os.scandir(folders.pop()) as entries:
+                for entry in entries:
+                    usage.files += 1
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+                    else:
+                        usage.size_bytes += entry.stat(follow_symlinks=False).st_size
+                    if most_files is not None and usage.files > most_files:
+                        return usage
+        except OSError:  # removed since it was listed, or not readable for us
+            continue
+    return usage
+
+
+class Quota:
+    """The limits of one folder. `room` holds a lock, so that two writes cannot share the same room."""
+
+    def __init__(self, root: Path, limits: Limits) -> None:
+        self._root = root
+        self._limits = limits
+        self._folder = _FOLDERS.setdefault(root, _Folder())
+
+    @contextmanager
+    def room(self, parts: Sequence[str], added_bytes: int, *, append: bool) -> Iterator[None]:
+        """Hold the folder's lock while a file is written or extended by `added_bytes`.
+
+        Raises:
+            NoRoom: the file would exceed a limit; nothing was written.
+        """
+        with self._folder.lock:
+            size, missing = self._present(parts)
+            growth = added_bytes if append else added_bytes - size
+            if growth > 0 or missing:
+                self._refuse_excess(growth, missing, draft_bytes=size + growth)
+            try:
+                yield
+            except BaseException:
+                self._folder.usage = None
+                raise
+            if self._folder.usage is not None:
+                self._folder.usage.size_bytes += growth
+                self._folder.usage.files += missing
+
+    def _present(self, parts: Sequence[str]) -> tuple[int, int]:
+        """Return the size of a file, and how many parts of its path do not exist."""
+        for number in range(len(parts), 0, -1):
+            try:
+                found = os.lstat(self._root.joinpath(*parts[:number]))
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            return (found.st_size if number == len(parts) else 0), len(parts) - number
+        return 0, len(parts)
+
+    def _refuse_excess(self, growth: int, missing: int, draft_bytes: int) -> None:
+        free = free_bytes(self._root)
+        if free - draft_bytes < self._limits.reserve_bytes:
+            raise NoRoom(
+                f"Nothing was written: this needs {_mb(draft_bytes)}, the disk has {_mb(free)}, and the service keeps "
+                f"{_mb(self._limits.reserve_bytes)} free. Tell the people here that its operator has to make room."
+            )
+        most_bytes, most_files = self._limits.quota_bytes, self._limits.quota_files
+        if most_bytes is None and most_files is None:
+            return
+        usage = self._measured(_MEASURE_EVERY_S)
+        if self._problem(usage, growth, missing):  # another program may have removed files
+            usage = self._measured(0)
+        if problem := self._problem(usage, growth, missing):
+            raise NoRoom(f"Nothing was written: {problem}")
+
+    def _problem(self, usage: Usage, growth: int, missing: int) -> str | None:
+        most_bytes, most_files = self._limits.quota_bytes, self._limits.quota_files
+        if most_files is not None and missing and usage.files + missing > most_files:
+            return (
+                f"the workspace may hold {most_files:,} files and folders, and it is full. Add the text to a file that "
+                "exists (append=true), or replace one that is not needed."
+            )
+        if most_bytes is not None and growth > 0 and usage.size_bytes + growth > most_bytes:
+            return (
+                f"the workspace may hold {_mb(most_bytes)}, it holds {_mb(usage.size_bytes)}, and this needs "
+                f"{_mb(growth)} more. Write less, or first make room: replace files that are not needed by shorter or "
+                "empty ones."
+            )
+        return None
+
+    def _measured(self, max_age_s: float) -> Usage:
+        folder, now_s = self._folder, time.monotonic()
+        if folder.usage is None or now_s - folder.measured_s >= max_age_s:
+            folder.usage, folder.measured_s = usage_of(self._root), now_s
+        return folder.usage
+
+
+def _mb(size_bytes: int) -> str:
+    return f"{size_bytes / MB:,.1f} MB"

@@ -1,0 +1,141 @@
+"""Limits of a workspace folder, and the files that the loop saves in it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator_interactive.kernel import AmplifierSession, ModuleCoordinator, ToolResult
+from orchestrator_interactive.modules import tool_filesystem
+
+MB = 1_000_000
+HALF = "x" * (MB // 2)
+
+
+async def mounted(root: Path, **config: Any) -> ModuleCoordinator:
+    coordinator = AmplifierSession({"session": {"orchestrator": "none", "context": "none"}}).coordinator
+    await tool_filesystem.mount(coordinator, {"root": str(root), **config})
+    return coordinator
+
+
+async def write(coordinator: ModuleCoordinator, path: str, content: str, *, append: bool = False) -> ToolResult:
+    tool = coordinator.get("tools", "write_file")
+    result: ToolResult = await tool.execute({"path": path, "content": content, "append": append})
+    return result
+
+
+def refused(result: ToolResult) -> str:
+    assert not result.success, result
+    return str((result.error or {})["message"])
+
+
+def files_in(root: Path) -> list[Path]:
+    return sorted(root.rglob("*"))
+
+
+def modes_in(root: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_mode & 0o777 for path in (root, *files_in(root))}
+
+
+async def test_a_write_past_the_quota_is_refused_with_the_usage_and_a_remedy_that_works(tmp_path: Path) -> None:
+    workspace = await mounted(tmp_path, quota_mb=1)
+    assert (await write(workspace, "a.md", HALF)).success
+    assert (await write(workspace, "b.md", HALF)).success
+    told = refused(await write(workspace, "plans/c.md", "more"))
+    assert "may hold 1.0 MB, it holds 1.0 MB" in told
+    assert "empty ones" in told
+    assert not (tmp_path / "plans").exists(), "a refused write leaves nothing"
+    assert (await write(workspace, "a.md", "")).success
+    assert (await write(workspace, "plans/c.md", "more")).success
+
+
+async def test_an_append_counts_what_it_adds(tmp_path: Path) -> None:
+    workspace = await mounted(tmp_path, quota_mb=1)
+    await write(workspace, "a.md", HALF)
+    assert (await write(workspace, "a.md", HALF, append=True)).success
+    assert "may hold 1.0 MB" in refused(await write(workspace, "a.md", "!", append=True))
+
+
+async def test_parallel_writes_of_several_sessions_do_not_pass_the_quota_together(tmp_path: Path) -> None:
+    sessions = [await mounted(tmp_path, quota_mb=1) for _ in range(3)]
+    writes = [write(sessions[number % 3], f"{number}.md", "x" * 100_000) for number in range(30)]
+    results = await asyncio.gather(*writes)
+    assert sum(result.success for result in results) == 10
+    assert sum(path.stat().st_size for path in files_in(tmp_path)) == MB
+
+
+async def test_parallel_appends_of_two_sessions_lose_nothing(tmp_path: Path) -> None:
+    sessions = [await mounted(tmp_path) for _ in range(2)]
+    await asyncio.gather(*(write(sessions[n % 2], "a.md", f"{n}\n", append=True) for n in range(40)))
+    assert sorted(map(int, (tmp_path / "a.md").read_text().split())) == list(range(40))
+
+
+async def test_files_and_folders_are_counted_too(tmp_path: Path) -> None:
+    workspace = await mounted(tmp_path, quota_files=3)
+    assert (await write(workspace, "a/b/c.md", "")).success
+    assert "may hold 3 files and folders" in refused(await write(workspace, "d.md", ""))
+    assert (await write(workspace, "a/b/c.md", "still", append=True)).success
+
+
+async def test_what_others_put_there_counts_and_what_they_remove_makes_room_at_once(tmp_path: Path) -> None:
+    (tmp_path / "by-a-template.bin").write_bytes(b"x" * MB)
+    workspace = await mounted(tmp_path, quota_mb=1)
+    assert "may hold" in refused(await write(workspace, "a.md", "more"))
+    (tmp_path / "by-a-template.bin").unlink()
+    assert (await write(workspace, "a.md", "more")).success
+
+
+async def test_a_write_leaves_the_reserve_of_the_disk_free(tmp_path: Path) -> None:
+    workspace = await mounted(tmp_path, reserve_mb=10**9)
+    told = refused(await write(workspace, "a.md", "text"))
+    assert "the service keeps 1,000,000,000.0 MB free" in told
+    assert files_in(tmp_path) == []
+
+
+async def test_a_write_that_the_system_refuses_is_told_and_leaves_nothing(tmp_path: Path) -> None:
+    workspace = await mounted(tmp_path, quota_mb=1)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, hard))
+    try:
+        assert "cannot be used" in refused(await write(workspace, "a.md", HALF))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert files_in(tmp_path) == []
+    assert (await write(workspace, "a.md", HALF)).success
+
+
+async def test_new_files_and_folders_are_for_this_user_alone(tmp_path: Path) -> None:
+    workspace = await mounted(tmp_path / "new")
+    await write(workspace, "plans/a.md", "text")
+    assert modes_in(tmp_path / "new") == {"new": 0o700, "plans": 0o700, "a.md": 0o600}
+
+
+async def test_a_saved_text_of_one_long_line_can_be_read_to_its_end(tmp_path: Path) -> None:
+    workspace = await mounted(tmp_path)
+    text = "".join(f"{number:09}," for number in range(30_000))
+    path = await workspace.get_capability("workspace.save")("../call\n1/" + "é" * 300, text)
+    assert os.path.dirname(path) == "results"  # noqa: PTH120 - a path of the tools
+    (_, saved) = files_in(tmp_path)
+    assert saved.read_text().replace("\n", "") == text
+    read = workspace.get("tools", "read_file")
+    first, last = [(await read.execute({"path": path, "offset": offset})).output for offset in (1, 30)]
+    assert "Read on with offset=20" in first
+    assert "000029999," in last
+
+
+@pytest.mark.parametrize("text", ["", "a\n" * 9_999 + "b", "x" * 10_000 + "\n" + "y" * 10_000, "\n" * 30_000])
+async def test_a_saved_text_of_short_lines_stays_as_it_is(tmp_path: Path, text: str) -> None:
+    workspace = await mounted(tmp_path)
+    path = await workspace.get_capability("workspace.save")("call", text)
+    assert (tmp_path / path).read_text() == text
+
+
+async def test_a_text_that_exceeds_the_quota_is_not_saved(tmp_path: Path) -> None:
+    workspace = await mounted(tmp_path, quota_mb=1)
+    with pytest.raises(ValueError, match="may hold"):
+        await workspace.get_capability("workspace.save")("call", HALF * 3)

@@ -1,0 +1,134 @@
+"""Results that are too large for the log: the rest is in a file, or they fail, and the model reads why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from agents import call, make_agent, results, returning, say, use
+
+from orchestrator_interactive.kernel import HookResult, ToolResult
+from orchestrator_interactive.kernel.messages import ImageBlock, TextBlock
+from orchestrator_interactive.large_results import MOST_CHARS, MOST_KEPT_CHARS
+from orchestrator_interactive.modules import tool_filesystem
+from orchestrator_interactive.registries.kept_results import KeptResults
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from agents import Agent
+
+LARGE = "line\n" * (MOST_KEPT_CHARS // 5 + 1)
+
+
+async def row_of(agent: Agent) -> dict[str, Any]:
+    await agent.run()
+    [row] = [row for row in await agent.history() if row["role"] == "tool"]
+    return row
+
+
+def saved_in(folder: Path) -> Path:
+    (saved,) = (folder / "results").iterdir()
+    return saved
+
+
+def is_empty(folder: Path) -> bool:
+    return not list(folder.iterdir())
+
+
+def size_of(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.iterdir())
+
+
+async def with_files(result: Any, folder: Path, **config: Any) -> Agent:
+    agent = await make_agent(call(use("give", "a/../b")), say("ok"), tools=[returning(result)])
+    await tool_filesystem.mount(agent.coordinator, {"root": str(folder), **config})
+    return agent
+
+
+async def test_a_result_that_is_too_large_for_the_log_is_saved_and_its_row_says_where(tmp_path: Path) -> None:
+    row = await row_of(await with_files(LARGE, tmp_path))
+    saved = saved_in(tmp_path)
+    assert saved.read_text() == LARGE
+    assert saved.name.startswith("a----b-")
+    assert row["content"].startswith("line\nline\n")
+    assert f"The result has {len(LARGE):,} characters. All of it is in the file results/{saved.name}:" in row["content"]
+    assert len(row["content"]) < 100_200
+    assert row.get("metadata", {}) == {}, "the log does not keep it as well"
+
+
+async def test_data_are_saved_as_the_model_reads_them(tmp_path: Path) -> None:
+    await row_of(await with_files({"found": [LARGE[:1_000_000]] * 6}, tmp_path))
+    saved = saved_in(tmp_path)
+    assert saved.read_text().startswith('{"found": ["line\\nline')
+
+
+async def test_a_result_of_the_largest_size_that_the_log_takes_is_kept_whole(tmp_path: Path) -> None:
+    row = await row_of(await with_files("x" * MOST_KEPT_CHARS, tmp_path))
+    assert row["metadata"] == {"whole": "x" * MOST_KEPT_CHARS}
+    assert is_empty(tmp_path)
+
+
+async def test_without_a_workspace_a_large_result_is_cut_and_says_so() -> None:
+    row = await row_of(await make_agent(call(use("give", "a")), say("ok"), tools=[returning(LARGE)]))
+    assert "Only this much of it is kept, for there is no workspace for the rest." in row["content"]
+    assert "whole" not in row.get("metadata", {})
+
+
+async def test_with_a_full_workspace_a_large_result_is_cut_and_says_why(tmp_path: Path) -> None:
+    row = await row_of(await with_files(LARGE, tmp_path, quota_mb=1))
+    assert (
+        "the rest cannot be saved in the workspace. Nothing was written: the workspace may hold 1.0 MB"
+        in row["content"]
+    )
+    assert is_empty(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "huge",
+    ["x" * (MOST_CHARS + 1), {"many": ["x" * 1_000_000] * 51}, ToolResult(content=[TextBlock(text="x" * 51_000_000)])],
+    ids=["text", "data", "blocks"],
+)
+async def test_a_huge_result_is_a_failed_one_that_says_why(tmp_path: Path, huge: Any) -> None:
+    agent = await with_files(huge, tmp_path)
+    row = await row_of(agent)
+    assert row["metadata"] == {"is_error": True}
+    assert "its result is too large to be read" in row["content"]
+    assert "and 50,000,000 is the most" in row["content"]
+    assert is_empty(tmp_path)
+
+
+async def test_what_a_hook_makes_of_a_large_result_is_saved_and_not_the_original(tmp_path: Path) -> None:
+    agent = await with_files(LARGE, tmp_path)
+    agent.on_hook("tool:post", HookResult(action="modify", data={"tool_result": LARGE.replace("line", "hush")}))
+    await row_of(agent)
+    saved = saved_in(tmp_path)
+    assert "line" not in saved.read_text()
+
+
+async def test_images_that_are_too_large_for_the_log_give_way_to_a_sentence(tmp_path: Path) -> None:
+    image = ImageBlock(source={"type": "base64", "media_type": "image/png", "data": "aGk=" * 1_000_000})
+    row = await row_of(await with_files(ToolResult(content=[TextBlock(text="two"), image, image]), tmp_path))
+    assert [block["type"] for block in row["content"]] == ["text", "text"]
+    assert row["content"][1]["text"].startswith("[2 images are left out: they have 8,000,")
+
+
+async def test_twenty_large_results_leave_little_in_the_conversation(tmp_path: Path) -> None:
+    tools = [returning(LARGE)]
+    agent = await make_agent(*(call(use("give", f"c{number}")) for number in range(20)), say("ok"), tools=tools)
+    await tool_filesystem.mount(agent.coordinator, {"root": str(tmp_path)})
+    await agent.session.execute("go")
+    assert len(await results(agent)) == 20
+    assert len(str(await agent.history())) < 20 * 130_000
+    assert size_of(tmp_path / "results") == 20 * len(LARGE)
+
+
+async def test_a_large_result_is_not_kept_to_be_given_again() -> None:
+    kept, calls = KeptResults(cache_s=60, dedup_s=None, clock=lambda: 0.0), []
+
+    async def run() -> ToolResult:
+        calls.append(1)
+        return ToolResult(output="x" * 200_000)
+
+    assert [(await kept.result_of("key", run)).success for _ in range(2)] == [True, True]
+    assert len(calls) == 2
