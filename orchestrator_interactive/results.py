@@ -9,6 +9,7 @@ import structlog
 
 from orchestrator_interactive.kernel.interop import own
 from orchestrator_interactive.kernel.models import ToolResult, sendable
+from orchestrator_interactive.outside_json import MAX_NESTING, bounded
 from orchestrator_interactive.rows import abridged, marked, metadata_of, text_of, tool_row
 from orchestrator_interactive.run import changed
 
@@ -67,9 +68,14 @@ def failure(message: str) -> ToolResult:
 
 
 def as_result(returned: Any) -> ToolResult:
-    """A `ToolResult`; anything else that a tool returns is its output."""
+    """A `ToolResult`; anything else that a tool returns is its output. What is nested too deeply in it is cut off."""
     result = own(returned)
-    return result if isinstance(result, ToolResult) else ToolResult(output=result)
+    result = result if isinstance(result, ToolResult) else ToolResult(output=result)
+    output, error = bounded(result.output), bounded(result.error)
+    if output is result.output and error is result.error:
+        return result
+    log.warning("tool.result_nested_too_deeply", most=MAX_NESTING)
+    return result.model_copy(update={"output": output, "error": error})
 
 
 def changed_result(wish: HookResult, result: ToolResult) -> ToolResult:
