@@ -161,7 +161,7 @@ def _tool_use(call_id: str, name: str, given: Any) -> WireBlock:
 
 def _object(given: Any) -> dict[str, Any]:
     """The input of a call as an object that can be sent: half a surrogate pair would break every later request."""
-    parsed = {} if given is None else arguments_of(given)
+    parsed = arguments_of(given) if given else {}
     try:
         to_json(parsed)
     except PydanticSerializationError:
