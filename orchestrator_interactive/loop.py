@@ -110,7 +110,8 @@ class Loop:
         again, cut = standing.unanswered(tools)
         self.calls.know([*standing.settled(tools), *cut, *standing.late(tools)])
         lost = self.calls.lost
-        names = {"unknown": [each.name for each in lost], "retried": [each.name for each in again]}
+        retried = [each.name for each in again if problem_of(each.call.arguments) is None]
+        names = {"unknown": [each.name for each in lost], "retried": retried}
         await run.progress("resumed", **names, tools=[each.told() for each in lost])
         for part in standing.told:
             await run.show(part)
