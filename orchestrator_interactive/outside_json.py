@@ -25,7 +25,7 @@ class NestedTooDeeply(ValueError):  # noqa: N818 - it says what the JSON is
     """JSON is nested more deeply than its reader allows."""
 
     def __init__(self, depth: int, most: int) -> None:
-        super().__init__(f"it is nested {depth} levels deep, and {most} are allowed")
+        super().__init__(f"nested {depth} levels deep, and {most} are allowed")
 
 
 def parse_json(text: str | bytes, most: int = MAX_NESTING) -> Any:

@@ -54,7 +54,7 @@ def problem_of(arguments: dict[str, Any]) -> str | None:
     try:
         parsed = parse_json(text)
     except NestedTooDeeply as e:
-        return f"The arguments of this call cannot be used: {e}. {_FLATTER}"
+        return f"The arguments of this call are {e}. {_FLATTER}"
     except ValueError as e:
         why = str(e) if len(text) < MAX_INVALID_CHARS else f"an error after more than {MAX_INVALID_CHARS} characters"
         return f"The arguments of this call are not valid JSON: {why}. {_AGAIN}"
