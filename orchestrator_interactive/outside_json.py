@@ -15,7 +15,7 @@ MAX_NESTING = 100
 # Levels in a row of a conversation, which wraps such values.
 MAX_ROW_NESTING = MAX_NESTING + 20
 # Counting stops here: only a value that contains itself is deeper.
-_MAX_COUNTED = 1_000_000
+_MAX_COUNTED = 100_000
 
 _CUT_OFF = "[… nested too deeply: left out here …]"
 _TOKENS = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
@@ -25,7 +25,7 @@ class NestedTooDeeply(ValueError):  # noqa: N818 - it says what the JSON is
     """JSON is nested more deeply than its reader allows."""
 
     def __init__(self, depth: int, most: int) -> None:
-        super().__init__(f"nested {depth} levels deep, and {most} are allowed")
+        super().__init__(f"nested at least {depth} levels deep, and {most} are allowed")
 
 
 def parse_json(text: str | bytes, most: int = MAX_NESTING) -> Any:
@@ -68,15 +68,16 @@ def _containers(values: Any) -> list[Any]:
     return list({id(each): each for each in values if isinstance(each, dict | list | tuple)}.values())
 
 
-def _cut_off(value: Any, levels: int) -> Any:
-    """Copy this many levels; the recursion ends with them."""
+def _cut_off(value: Any, levels: int, around: tuple[int, ...] = ()) -> Any:
+    """Copy this many levels; the recursion ends with them, and where a value contains itself."""
     if not isinstance(value, dict | list | tuple):
         return value
-    if levels == 0:
+    if levels == 0 or id(value) in around:
         return _CUT_OFF
+    around = (*around, id(value))
     if isinstance(value, dict):
-        return {key: _cut_off(item, levels - 1) for key, item in value.items()}
-    return [_cut_off(item, levels - 1) for item in value]
+        return {key: _cut_off(item, levels - 1, around) for key, item in value.items()}
+    return [_cut_off(item, levels - 1, around) for item in value]
 
 
 def _nesting_of_text(text: str | bytes) -> int:

@@ -68,9 +68,12 @@ def failure(message: str) -> ToolResult:
 
 
 def as_result(returned: Any) -> ToolResult:
-    """A `ToolResult`; anything else that a tool returns is its output. What is nested too deeply in it is cut off."""
+    """A `ToolResult`; anything else that a tool returns is its output."""
     result = own(returned)
-    result = result if isinstance(result, ToolResult) else ToolResult(output=result)
+    return _bounded(result if isinstance(result, ToolResult) else ToolResult(output=result))
+
+
+def _bounded(result: ToolResult) -> ToolResult:
     output, error = bounded(result.output), bounded(result.error)
     if output is result.output and error is result.error:
         return result
@@ -82,8 +85,8 @@ def changed_result(wish: HookResult, result: ToolResult) -> ToolResult:
     """What the hooks made of a result; a text or other data in its place is its output."""
     value = (wish.data or {}).get("tool_result")
     if isinstance(value, str) or (isinstance(value, dict) and not value.keys() <= ToolResult.model_fields.keys()):
-        return result.model_copy(update={"output": value})
-    return changed(wish, "tool_result", result)
+        return _bounded(result.model_copy(update={"output": value}))
+    return _bounded(changed(wish, "tool_result", result))
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from orchestrator_interactive.kernel.hooks import CONTINUE
 from orchestrator_interactive.modules.context_simple import ContextOptions, SimpleContext
 from orchestrator_interactive.modules.context_stack.rows import fitting, reward_of, row_of, row_of_message, states_of
 from orchestrator_interactive.modules.context_stack.states import RowState, ViewState
+from orchestrator_interactive.outside_json import MAX_ROW_NESTING, bounded
 from orchestrator_interactive.rows import is_prompt
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ class StackContext:
         """
         if not message.get("role"):
             raise ValueError("A message needs a 'role': user, assistant, tool or system.")
+        message = bounded(message, MAX_ROW_NESTING)
         async with self._one_at_a_time:
             await self._read()
             self._is_read = False  # until it is certain what is in the log
@@ -147,7 +149,7 @@ class StackContext:
             WriteConflict: the conversation was changed from elsewhere.
             StoreError: the log cannot be written.
         """
-        rows = list(messages)
+        rows = [bounded(row, MAX_ROW_NESTING) for row in messages]
         async with self._one_at_a_time:
             self._is_read = False
             await self._stack.restart(*fitting(rows, self._rewards))
