@@ -14,7 +14,7 @@ PAGE = (TESTS.parent / "docs" / "failure-modes.md").read_text(encoding="utf-8")
 KINDS = {
     "Lost input": range(1, 9),
     "Doubled or reordered": range(9, 15),
-    "A log that the provider rejects": range(15, 21),
+    "A log that the provider rejects": (*range(15, 21), 61, 62, 63),
     "Stop": range(21, 28),
     "Approvals": range(28, 29),
     "Slack": (*range(32, 39), *range(40, 45)),

@@ -19,7 +19,14 @@ from orchestrator_interactive.interactions.render import render_for_llm
 from orchestrator_interactive.interactions.render_policies import UnknownPolicy, policy_named
 from orchestrator_interactive.kernel.hooks import CONTINUE
 from orchestrator_interactive.modules.context_simple import ContextOptions, SimpleContext
-from orchestrator_interactive.modules.context_stack.rows import fitting, reward_of, row_of, row_of_message, states_of
+from orchestrator_interactive.modules.context_stack.rows import (
+    fitting,
+    reward_of,
+    row_of,
+    row_of_message,
+    states_of,
+    unreadable,
+)
 from orchestrator_interactive.modules.context_stack.states import RowState, ViewState
 from orchestrator_interactive.outside_json import MAX_ROW_NESTING, bounded
 from orchestrator_interactive.rows import is_prompt
@@ -230,6 +237,9 @@ class StackContext:
             elif isinstance(entry.state, ViewState):
                 view = entry.state.view
             elif (row := row_of(entry.state)) is not None:
+                if problem := unreadable(row):
+                    log.error("log.state_unreadable", ref=entry.ref, problem=problem)
+                    continue
                 rows.append(row)
                 self._rewards.update(reward_of(entry.state))
         await self._shown.set_messages(rows)

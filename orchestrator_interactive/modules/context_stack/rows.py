@@ -94,6 +94,15 @@ def row_of(state: BaseState) -> Row | None:
     return None
 
 
+def unreadable(row: Any) -> str | None:
+    """Say why the row of a state cannot be one of a conversation; `None`: it can. What its parts are is not looked at."""
+    if not isinstance(row, dict) or not isinstance(row.get("role"), str):
+        return "It is no row: an object with a role."
+    if not isinstance(row.get("metadata"), dict | None) or not isinstance(row.get("tool_calls"), list | None):
+        return "Its metadata are no object, or its calls no list."
+    return None
+
+
 def _answer(row: Row, content: Any) -> tuple[BaseState, ...]:
     """What the model said. Calls that stand among the blocks too are states of their own, others stay with it."""
     calls, inside = row.get("tool_calls"), _calls_inside(content)
