@@ -103,6 +103,6 @@ async def test_what_is_too_deep_is_refused_before_it_is_written(store: LogStore,
     for _ in range(levels):
         value = [value]
     stack = InteractionStack(store, KEY.conversation_id, KEY.agent_id)
-    with pytest.raises(ValueError, match="nested|recursion"):
+    with pytest.raises(ValueError, match=r"nested|recursion"):
         await stack.push(UserMessageState([{"type": "text", "deep": value}]))
     assert await stack.length() == 0

@@ -95,7 +95,7 @@ def row_of(state: BaseState) -> Row | None:
 
 
 def unreadable(row: Any) -> str | None:
-    """Say why the row of a state cannot be one of a conversation; `None`: it can. What its parts are is not looked at."""
+    """Say why the row of a state cannot be one of a conversation; `None`: it can. Its content is not looked at."""
     if not isinstance(row, dict) or not isinstance(row.get("role"), str):
         return "It is no row: an object with a role."
     if not isinstance(row.get("metadata"), dict | None) or not isinstance(row.get("tool_calls"), list | None):
