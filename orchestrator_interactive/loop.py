@@ -285,7 +285,7 @@ class Loop:
 
 
 def _writable(call: Call, name: str) -> Call:
-    """Return the call with arguments that the log can keep, whatever a provider or a hook made of them."""
+    """Return the call with arguments that the log can keep; providers and hooks may have given others."""
     given = getattr(call, name)
     arguments = writable(given)
     return call if arguments is given else call.model_copy(update={name: arguments})

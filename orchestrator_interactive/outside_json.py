@@ -1,7 +1,7 @@
 """JSON from outside: how deep it may be nested, and how it is parsed without exhausting the stack.
 
 Python's `json` takes about 990 levels, `deepcopy` 500, pydantic's JSON serializer 255 and amplifier-core's 128, all
-minus the frames of the caller. Values that stay below the limits here pass through all of them.
+minus the frames of the caller. Values that stay below the limits here can be handled everywhere.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TOKENS = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
 
 
 class NestedTooDeeply(ValueError):  # noqa: N818 - it says what the JSON is
-    """JSON is nested more deeply than its reader allows."""
+    """JSON has more levels than its reader allows."""
 
     def __init__(self, depth: int, most: int) -> None:
         super().__init__(f"nested at least {depth} levels deep, and {most} are allowed")
@@ -59,7 +59,7 @@ def nesting(value: Any, most: int = _MAX_COUNTED) -> int:
 
 
 def bounded(value: Any, most: int = MAX_NESTING) -> Any:
-    """Return the value; if it has more than `most` levels, a copy with a mark in the place of what is deeper."""
+    """Return the value; if it has more than `most` levels, a copy with a mark in the place of deeper parts."""
     return value if nesting(value, most) <= most else _cut_off(value, most)
 
 

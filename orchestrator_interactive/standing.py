@@ -113,7 +113,7 @@ class Standing:
         return [SettledCall(call, _label(call, tools), "lost") for call in self.lost_calls]
 
     def unanswered(self, tools: Mapping[str, Tool]) -> tuple[list[SettledCall], list[SettledCall]]:
-        """The calls for which nothing stands: those to make again, without harm or never to start, and the others."""
+        """The calls without a result: those to make again (harmless, or never started), and the others."""
         missing = [SettledCall(call, _label(call, tools), "lost") for call in self._unanswered()]
         again = [each for each in missing if problem_of(each.call.arguments) or is_harmless(tools.get(each.call.name))]
         return again, [each for each in missing if each not in again]

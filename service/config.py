@@ -229,7 +229,7 @@ def _read(path: Path) -> Any:
         raise ConfigError(f"{path}: is not valid YAML: {' '.join(str(e).split())}.") from e
     except RecursionError as e:
         raise ConfigError(f"{path}: is nested too deeply to be read.") from e
-    if nesting(data, MAX_NESTING) > MAX_NESTING:  # an alias may stand in what it names
+    if nesting(data, MAX_NESTING) > MAX_NESTING:  # an alias can contain itself
         raise ConfigError(f"{path}: is nested more than {MAX_NESTING} levels deep, or contains itself.")
     return data
 

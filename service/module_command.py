@@ -89,7 +89,7 @@ def _options(option: str, given: str | None) -> dict[str, Any] | None:
     except (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as e:
         said = getattr(e, "problem", None) or type(e).__name__
         raise _Unusable(f"{option} cannot be read as YAML: {said}. Correct it, or check the path.") from e
-    if nesting(options, MAX_NESTING) > MAX_NESTING:  # an alias may stand in what it names
+    if nesting(options, MAX_NESTING) > MAX_NESTING:  # an alias can contain itself
         raise _Unusable(f"{option} is nested more than {MAX_NESTING} levels deep, or contains itself. Flatten it.")
     if not isinstance(options, dict) or not all(isinstance(name, str) for name in options):
         raise _Unusable(

@@ -1,7 +1,7 @@
 """The arguments of a tool call as they come from a model: an object that can be used, or a text that says it is none.
 
 Arguments that cannot be used become `{"INVALID_JSON": text}`, the form in which Anthropic's API takes them back. Being
-plain data, it passes through every provider, context and log, and says after a restart what it said before.
+plain data, it passes through every provider, context and log, and means the same after a restart.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FLATTER = "The tool was not started. Call it again with fewer levels, for examp
 
 
 def arguments_of(given: Any) -> dict[str, Any]:
-    """Return what a provider gives as the arguments of a call: an object, or the text of one."""
+    """Return the arguments of a call, which a provider gives as an object or as its text."""
     if isinstance(given, str):
         try:
             parsed = parse_json(given)
@@ -47,7 +47,7 @@ def invalid(text: str) -> dict[str, Any]:
 
 
 def problem_of(arguments: dict[str, Any]) -> str | None:
-    """Say why a tool cannot be called with these arguments, and what to do; `None`: it can."""
+    """Return why a tool cannot be called with these arguments, with the remedy; `None`: it can."""
     text = arguments.get(INVALID_JSON)
     if len(arguments) != 1 or not isinstance(text, str):
         return None

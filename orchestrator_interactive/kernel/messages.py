@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from orchestrator_interactive.kernel.arguments import arguments_of
 
 Visibility = Literal["internal", "developer", "user"]
-# What cannot be used stands under INVALID_JSON, and the loop tells the model so in the place of a result.
+# Unusable arguments become {INVALID_JSON: text}; the loop then returns the error to the model as the result.
 Arguments = Annotated[dict[str, Any], BeforeValidator(arguments_of)]
 
 

@@ -1,4 +1,4 @@
-"""A row of a log that cannot be read is left out and reported; the rest of its conversation goes on."""
+"""A row of a log that cannot be read is left out and reported; the conversation continues."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KEY = Key("c", "agent")
 DEEP = '{"a": ' * 700 + "1" + "}" * 700
 DEEPER = "[" * 50_000 + "]" * 50_000
 CALL = f'{{"type": "tool_call", "id": "t", "name": "note", "input": {DEEP}}}'
-# What an earlier version wrote of a call with deep arguments; and what never was a row.
+# A call with deep arguments as earlier versions wrote it, and states that are no rows.
 ODD = {
     "a deep call": [
         ("AssistantMessageState", f'{{"content": [{CALL}]}}'),

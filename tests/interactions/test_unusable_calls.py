@@ -1,4 +1,4 @@
-"""A call with arguments that cannot be used has a result that says why, and its conversation goes on in every store."""
+"""A call with arguments that cannot be used has a result that says why, and its conversation continues in every store."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LEVELS = st.sampled_from([0, 0, 0, 1, 95, 99, 100, 250, 500, 700, 990, 3000])
 
 
 def deep(levels: int) -> str:
-    """JSON of so many levels, with brackets in its text that are none of them."""
+    """JSON of so many levels, with more brackets inside its strings."""
     return '{"a]}": ' * levels + r'"[{\""' + "}" * levels
 
 

@@ -43,8 +43,8 @@ class Answer:
     """Collects one answer and hands its parts on as they are complete.
 
     Events and blocks of a kind that is not known here are passed over: the API adds kinds without a new version.
-    A tool call whose input is not a JSON object stands in the content as invalid, and the loop has the model make it
-    anew. Only a call that the length limit cut is left out; `degradation` then says so.
+    A tool call whose input is not a JSON object is in the content with invalid arguments, and the loop asks the model
+    again. Only a call that the length limit cut is left out; `degradation` then names it.
     """
 
     def __init__(self, request: WireRequest, sink: ResponseStream | None, prices: Prices | None) -> None:
