@@ -1,4 +1,4 @@
-"""A call with arguments that cannot be used has a result that says why, and its conversation continues in every store."""
+"""A call with unusable arguments has a result that says why, and its conversation continues in every store."""
 
 from __future__ import annotations
 
