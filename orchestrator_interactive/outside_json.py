@@ -17,6 +17,8 @@ MAX_ROW_NESTING = MAX_NESTING + 20
 # Counting stops here: only a value that contains itself is deeper.
 _MAX_COUNTED = 100_000
 
+_CONTAINERS = (dict, list, tuple)
+_SHARED_FROM = 100
 _CUT_OFF = "[… nested too deeply: left out here …]"
 _TOKENS = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
 
@@ -51,10 +53,13 @@ def may_be_deeper(text: str | bytes, most: int) -> bool:
 
 def nesting(value: Any, most: int = _MAX_COUNTED) -> int:
     """Return how many levels of lists and objects a value has; counting stops above `most`."""
-    depth, level = 0, _containers((value,))
+    depth, level = 0, [value] if isinstance(value, _CONTAINERS) else []
     while level and depth <= most:
         depth += 1
-        level = _containers(child for each in level for child in (each.values() if isinstance(each, dict) else each))
+        inside = [each.values() if isinstance(each, dict) else each for each in level]
+        level = [child for children in inside for child in children if isinstance(child, _CONTAINERS)]
+        if len(level) > _SHARED_FROM:  # shared parts are counted once: they could double from level to level
+            level = list({id(each): each for each in level}.values())
     return depth
 
 
@@ -63,14 +68,9 @@ def bounded(value: Any, most: int = MAX_NESTING) -> Any:
     return value if nesting(value, most) <= most else _cut_off(value, most)
 
 
-def _containers(values: Any) -> list[Any]:
-    """Return the lists and objects among these, each once, so that shared parts are not counted again and again."""
-    return list({id(each): each for each in values if isinstance(each, dict | list | tuple)}.values())
-
-
 def _cut_off(value: Any, levels: int, around: tuple[int, ...] = ()) -> Any:
     """Copy this many levels; the recursion ends with them, and where a value contains itself."""
-    if not isinstance(value, dict | list | tuple):
+    if not isinstance(value, _CONTAINERS):
         return value
     if levels == 0 or id(value) in around:
         return _CUT_OFF
