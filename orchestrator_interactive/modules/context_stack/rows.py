@@ -98,8 +98,6 @@ def unreadable(row: Any) -> str | None:
     """Say why the row of a state cannot be one of a conversation; `None`: it can. Its content is not looked at."""
     if not isinstance(row, dict) or not isinstance(row.get("role"), str):
         return "It is no row: an object with a role."
-    if not isinstance(row.get("metadata"), dict | None) or not isinstance(row.get("tool_calls"), list | None):
-        return "Its metadata are no object, or its calls no list."
     return None
 
 
