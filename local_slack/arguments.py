@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .errors import SlackRefused
+from .outside_json import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,8 +33,8 @@ async def _json_body(request: web.Request) -> dict[str, Any]:
     if not raw:
         return {}
     try:
-        body = json.loads(raw)
-    except (ValueError, RecursionError) as e:
+        body = parse_json(raw)
+    except ValueError as e:
         raise SlackRefused("invalid_json") from e
     if not isinstance(body, dict):
         raise SlackRefused("json_not_object")
@@ -131,8 +131,8 @@ class Arguments:
         if not isinstance(value, str):
             return value
         try:
-            return json.loads(value) if value else None
-        except (ValueError, RecursionError) as e:
+            return parse_json(value) if value else None
+        except ValueError as e:
             raise SlackRefused(refusal) from e
 
 

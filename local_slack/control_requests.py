@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args
 
 from .delivery_faults import DeliveryFault, Late, Lost, Twice
 from .faults import Breaks, DropsAfterwards, DropsBefore, Fault, RateLimits, Refuses, Slow
+from .outside_json import parse_json
 from .recorder import kind_of
 from .socket_mode import DisconnectReason
 from .web_api import METHOD_NAMES
@@ -63,7 +63,7 @@ class Happening:
 def read(text: bytes) -> ForCalls | ForDeliveries | Happening:
     """Return what the body of a request asks for; raises Wrong."""
     try:
-        body: dict[str, Any] = json.loads(text)
+        body: dict[str, Any] = parse_json(text.decode())
     except ValueError as e:
         raise Wrong(f"the body is no JSON; {_FORMS}") from e
     match body:

@@ -12,6 +12,7 @@ import aiohttp
 from yarl import URL
 
 from .errors import LocalSlackError
+from .outside_json import parse_json
 from .wire import VERIFICATION_TOKEN
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ def _echoed(content_type: str, text: str) -> str:
     """Read the challenge in any of the three forms that Slack takes."""
     if content_type == _JSON:
         try:
-            body = json.loads(text)
+            body = parse_json(text)
         except ValueError:
             return ""
         return str(body.get("challenge", "")) if isinstance(body, dict) else str(body)

@@ -11,6 +11,7 @@ from aiohttp import web
 
 from .connection import HOST, Connection
 from .errors import SlackRefused
+from .outside_json import parse_json
 from .recorder import Recorder, shortened
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ class SocketMode:
 
     def _received(self, text: str, connection: Connection) -> None:
         try:
-            frame = json.loads(text)
+            frame = parse_json(text)
         except ValueError:
             return
         if not isinstance(frame, dict):

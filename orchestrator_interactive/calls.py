@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from orchestrator_interactive.kernel.arguments import problem_of
 from orchestrator_interactive.kernel.messages import ToolCall, ToolCallBlock
 from orchestrator_interactive.kernel.request_check import is_plain
 from orchestrator_interactive.results import late_row
@@ -98,7 +99,8 @@ class ToolCalls:
         if is_used(block.id) or self.is_used(block.id):
             return
         seen.add(block.id)
-        if is_harmless(self._run.tools.get(block.name)) and not self._run.ending.is_cancelled and not self._grace:
+        is_wanted = is_harmless(self._run.tools.get(block.name)) and problem_of(block.input) is None
+        if is_wanted and not self._run.ending.is_cancelled and not self._grace:
             self._early[block.id] = self._begin(ToolCall(id=block.id, name=block.name, arguments=block.input))
 
     def _begin(self, call: ToolCall) -> ToolUse:

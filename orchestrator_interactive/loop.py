@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 
@@ -14,7 +14,8 @@ from orchestrator_interactive.calls import ToolCalls
 from orchestrator_interactive.injection import injection_row
 from orchestrator_interactive.interactions.errors import Fenced
 from orchestrator_interactive.kernel import events
-from orchestrator_interactive.kernel.messages import RedactedThinkingBlock, ThinkingBlock, ToolCallBlock
+from orchestrator_interactive.kernel.arguments import problem_of, writable
+from orchestrator_interactive.kernel.messages import RedactedThinkingBlock, ThinkingBlock, ToolCall, ToolCallBlock
 from orchestrator_interactive.outcomes import SUSPENDED, Lack, RunOutcome, lacking_row, outcome_of
 from orchestrator_interactive.parts import cut_row
 from orchestrator_interactive.refusals import refused_row
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from orchestrator_interactive.injection import Injection, InjectionQueue
     from orchestrator_interactive.kernel.interfaces import Provider
-    from orchestrator_interactive.kernel.messages import ChatResponse, ContentBlock, ToolCall
+    from orchestrator_interactive.kernel.messages import ChatResponse, ContentBlock
     from orchestrator_interactive.model_call import Model
     from orchestrator_interactive.parts import Cut
     from orchestrator_interactive.receipts import Receipts
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 INJECTION_APPLIED = "injection:applied"
+
+Call = TypeVar("Call", ToolCall, ToolCallBlock)
 
 # The providers' words for an answer that was cut at its length limit, and for one that they broke off.
 _CUT_SHORT = ("max_tokens", "length", "model_context_window_exceeded", "pause_turn")
@@ -107,7 +110,8 @@ class Loop:
         again, cut = standing.unanswered(tools)
         self.calls.know([*standing.settled(tools), *cut, *standing.late(tools)])
         lost = self.calls.lost
-        names = {"unknown": [each.name for each in lost], "retried": [each.name for each in again]}
+        retried = [each.name for each in again if problem_of(each.call.arguments) is None]
+        names = {"unknown": [each.name for each in lost], "retried": retried}
         await run.progress("resumed", **names, tools=[each.told() for each in lost])
         for part in standing.told:
             await run.show(part)
@@ -193,12 +197,18 @@ class Loop:
         self._turns += 1
         self._continuations = 0
         content, calls = distinct(answer.content, calls, partial(self._is_used, asking.model))
+        calls = [_writable(call, "arguments") for call in calls]
         ids = {call.id for call in calls}
-        content = [block for block in content if not isinstance(block, ToolCallBlock) or block.id in ids]
+        content = [
+            _writable(block, "input") if isinstance(block, ToolCallBlock) else block
+            for block in content
+            if not isinstance(block, ToolCallBlock) or block.id in ids
+        ]
         row = with_usage(assistant_row(content, calls), answer.usage)
         row = cut_row(row, "urgent" if answer.finish_reason == INTERRUPTED else None)
         await ToolBatch(self._run, self.calls).go(row, calls, self._inbox)
-        self._must_answer = any(call.name in self._options.force_respond_tools for call in calls)
+        forcing = (call for call in calls if call.name in self._options.force_respond_tools)
+        self._must_answer = any(problem_of(call.arguments) is None for call in forcing)
 
     def _is_used(self, model: Model, call_id: str) -> bool:
         # A view of the conversation may not show what this run has done.
@@ -272,6 +282,13 @@ class Loop:
         data = {"messages": [injection.text for injection in injections], "count": len(injections), "ids": ids}
         await run.announce(INJECTION_APPLIED, data)
         await run.progress(INJECTION_APPLIED, **data)
+
+
+def _writable(call: Call, name: str) -> Call:
+    """Return the call with arguments that the log can keep; providers and hooks may have given others."""
+    given = getattr(call, name)
+    arguments = writable(given)
+    return call if arguments is given else call.model_copy(update={name: arguments})
 
 
 def _is_thinking(block: ContentBlock) -> bool:

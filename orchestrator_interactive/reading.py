@@ -8,6 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from orchestrator_interactive.kernel.messages import ContentBlockUnion, Message, ToolResultBlock
 from orchestrator_interactive.kernel.models import ToolResult
+from orchestrator_interactive.outside_json import MAX_ROW_NESTING, bounded
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.messages import ContentBlock
@@ -26,6 +27,7 @@ def message_of(row: Row) -> Message:
     Raises:
         ValueError, TypeError, KeyError, AttributeError: the row cannot be read.
     """
+    row = bounded(row, MAX_ROW_NESTING)
     metadata = row.get("metadata")
     failed = {"is_error": metadata["is_error"]} if isinstance(metadata, dict) and "is_error" in metadata else None
     return Message.model_validate({**row, "content": row.get("content") or "", "metadata": failed})

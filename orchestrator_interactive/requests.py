@@ -9,6 +9,7 @@ import structlog
 from orchestrator_interactive.kernel.messages import ChatRequest, ToolSpec
 from orchestrator_interactive.kernel.request_check import Rule, is_plain
 from orchestrator_interactive.kernel.tool_calls import calls_beside, is_call
+from orchestrator_interactive.outside_json import MAX_NESTING, nesting
 from orchestrator_interactive.reading import UNREADABLE, message_of
 from orchestrator_interactive.transcript import Transcript
 
@@ -67,4 +68,6 @@ def _spec(name: str, tool: Tool) -> ToolSpec:
     schema = getattr(tool, "input_schema", None)
     if schema is None and hasattr(tool, "get_schema"):
         schema = tool.get_schema()
+    if nesting(schema, MAX_NESTING) > MAX_NESTING:
+        raise ValueError(f"The schema of a tool may have {MAX_NESTING} levels.")
     return ToolSpec(name=name, description=tool.description, parameters=schema or {"type": "object"})

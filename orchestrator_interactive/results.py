@@ -10,6 +10,7 @@ import structlog
 from orchestrator_interactive.kernel.interop import own
 from orchestrator_interactive.kernel.models import ToolResult, sendable
 from orchestrator_interactive.large_results import MOST_KEPT_CHARS
+from orchestrator_interactive.outside_json import MAX_NESTING, bounded
 from orchestrator_interactive.rows import abridged, marked, metadata_of, text_of, tool_row
 from orchestrator_interactive.run import changed
 
@@ -70,15 +71,23 @@ def failure(message: str) -> ToolResult:
 def as_result(returned: Any) -> ToolResult:
     """A `ToolResult`; anything else that a tool returns is its output."""
     result = own(returned)
-    return result if isinstance(result, ToolResult) else ToolResult(output=result)
+    return _bounded(result if isinstance(result, ToolResult) else ToolResult(output=result))
+
+
+def _bounded(result: ToolResult) -> ToolResult:
+    output, error = bounded(result.output), bounded(result.error)
+    if output is result.output and error is result.error:
+        return result
+    log.warning("tool.result_nested_too_deeply", most=MAX_NESTING)
+    return result.model_copy(update={"output": output, "error": error})
 
 
 def changed_result(wish: HookResult, result: ToolResult) -> ToolResult:
     """What the hooks made of a result; a text or other data in its place is its output."""
     value = (wish.data or {}).get("tool_result")
     if isinstance(value, str) or (isinstance(value, dict) and not value.keys() <= ToolResult.model_fields.keys()):
-        return result.model_copy(update={"output": value})
-    return changed(wish, "tool_result", result)
+        return _bounded(result.model_copy(update={"output": value}))
+    return _bounded(changed(wish, "tool_result", result))
 
 
 @dataclass(frozen=True, slots=True)

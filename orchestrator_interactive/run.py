@@ -15,6 +15,7 @@ from orchestrator_interactive.kernel.errors import InjectionTooLargeError
 from orchestrator_interactive.kernel.hooks import CONTINUE, HookRegistry, too_late_for_a_no
 from orchestrator_interactive.kernel.interop import own
 from orchestrator_interactive.kernel.time_limit import within
+from orchestrator_interactive.outside_json import MAX_ROW_NESTING, bounded, nesting
 from orchestrator_interactive.parts import Parts, has_words
 from orchestrator_interactive.rows import marked
 from orchestrator_interactive.seen import Seen
@@ -151,7 +152,7 @@ class Run:
     async def write(self, row: dict[str, Any]) -> None:
         """Add a row to the log."""
         try:
-            await self.context.add_message(row)
+            await self.context.add_message(bounded(row, MAX_ROW_NESTING))
         except BaseException:
             self.is_in_doubt = self.is_in_doubt or has_words(row)
             raise
@@ -282,9 +283,12 @@ def changed(wish: HookResult, key: str, given: T) -> T:
     try:
         if issubclass(kind, BaseModel) and isinstance(value, dict):
             value = kind.model_validate(value)
-        if isinstance(value, kind):
+        if not isinstance(value, kind):
+            problem = f"{type(value).__name__} in place of {kind.__name__}"
+        elif nesting(value, MAX_ROW_NESTING) > MAX_ROW_NESTING:
+            problem = f"nested more than {MAX_ROW_NESTING} levels deep"
+        else:
             return value
-        problem = f"{type(value).__name__} in place of {kind.__name__}"
     except ValidationError as e:
         problem = str(e)
     log.warning("hook.modified_to_nonsense", hook=wish.hook_name, part=key, problem=problem)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from orchestrator_interactive.kernel.arguments import problem_of
 from orchestrator_interactive.kernel.messages import ToolCall, ToolCallBlock
 from orchestrator_interactive.kernel.tool_calls import calls_beside, is_call, named
 from orchestrator_interactive.outcomes import outcome_in
@@ -82,8 +81,9 @@ class Standing:
 
     @property
     def last_tools(self) -> frozenset[str]:
-        """The names of the tools that its last answer calls."""
-        return frozenset(call.name for call in _calls(self._answers[-1])) if self._answers else frozenset()
+        """The names of the tools that its last answer calls with arguments that can be used."""
+        calls = _calls(self._answers[-1]) if self._answers else []
+        return frozenset(call.name for call in calls if problem_of(call.arguments) is None)
 
     @property
     def deliveries(self) -> list[tuple[list[str], int]]:
@@ -113,9 +113,9 @@ class Standing:
         return [SettledCall(call, _label(call, tools), "lost") for call in self.lost_calls]
 
     def unanswered(self, tools: Mapping[str, Tool]) -> tuple[list[SettledCall], list[SettledCall]]:
-        """The calls for which nothing stands: those that can be made again without harm, and the others."""
+        """The calls without a result: those to make again (harmless, or never started), and the others."""
         missing = [SettledCall(call, _label(call, tools), "lost") for call in self._unanswered()]
-        again = [each for each in missing if is_harmless(tools.get(each.call.name))]
+        again = [each for each in missing if problem_of(each.call.arguments) or is_harmless(tools.get(each.call.name))]
         return again, [each for each in missing if each not in again]
 
     def _unanswered(self) -> list[ToolCall]:
@@ -200,7 +200,4 @@ def _calls(row: Row) -> list[ToolCall]:
 
 def _beside(call: dict[str, Any]) -> ToolCall:
     arguments = named(call).get("arguments")
-    if isinstance(arguments, str):  # OpenAI's form
-        with suppress(ValueError):
-            arguments = json.loads(arguments)
-    return ToolCall(id=call["id"], name=named(call)["name"], arguments=arguments if isinstance(arguments, dict) else {})
+    return ToolCall(id=call["id"], name=named(call)["name"], arguments={} if arguments is None else arguments)

@@ -47,6 +47,7 @@ def _only_beside(calls: Any, content: Any) -> list[Any]:
     """The calls that do not stand among the blocks too."""
     blocks = content if isinstance(content, list) else ()
     inside = {block.get("id") for block in blocks if isinstance(block, dict) and block.get("type") == "tool_call"}
+    calls = calls if isinstance(calls, list | tuple) else [calls]
     return [call for call in calls if not isinstance(call, dict) or call.get("id") not in inside]
 
 

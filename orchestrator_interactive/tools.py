@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import structlog
 
 from orchestrator_interactive.kernel import events
+from orchestrator_interactive.kernel.arguments import problem_of
 from orchestrator_interactive.kernel.borders import told
 from orchestrator_interactive.kernel.hooks import CONTINUE, too_late_for_a_no
 from orchestrator_interactive.kernel.models import HookResult, ToolResult
@@ -93,6 +94,10 @@ class ToolUse:
 
     async def _go(self) -> None:
         tool = self._tool
+        if problem := problem_of(self.call.arguments):
+            log.warning("tool.arguments_invalid", tool=self.call.name, id=self.call.id, problem=problem)
+            self.result = failure(problem)
+            return
         if tool is None:
             known = ", ".join(sorted(self._run.tools)) or "none"
             self.result = failure(f"There is no tool '{self.call.name}'. Tools: {known}.")
@@ -302,7 +307,7 @@ def is_harmless(tool: Tool | None) -> bool:
 def label_of(tool: Tool, arguments: dict[str, Any]) -> str | None:
     """What a tool says that people call a call to it; `None`: nothing."""
     label = getattr(tool, "label", None)
-    if not callable(label):
+    if not callable(label) or problem_of(arguments):
         return None
     try:
         return str(label(arguments))

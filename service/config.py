@@ -19,6 +19,7 @@ from pydantic import (
     model_validator,
 )
 
+from orchestrator_interactive.outside_json import MAX_NESTING, nesting
 from service.config_sentences import sentence
 from service.slack_config import SlackConfig
 
@@ -230,7 +231,7 @@ class _Loader(yaml.SafeLoader):
 
 def _read(path: Path) -> Any:
     try:
-        return _Loader(path.read_text(encoding="utf-8")).get_single_data()
+        data = _Loader(path.read_text(encoding="utf-8")).get_single_data()
     except OSError as e:
         raise ConfigError(f"{path}: cannot be read: {e.strerror}. Check the path given to --config.") from e
     except yaml.MarkedYAMLError as e:
@@ -241,6 +242,9 @@ def _read(path: Path) -> Any:
         raise ConfigError(f"{path}: is not valid YAML: {' '.join(str(e).split())}.") from e
     except RecursionError as e:
         raise ConfigError(f"{path}: is nested too deeply to be read.") from e
+    if nesting(data, MAX_NESTING) > MAX_NESTING:  # an alias can contain itself
+        raise ConfigError(f"{path}: is nested more than {MAX_NESTING} levels deep, or contains itself.")
+    return data
 
 
 def _anchored(config: ServiceConfig, folder: Path) -> ServiceConfig:

@@ -11,6 +11,7 @@ import yaml
 from orchestrator_interactive.kernel.errors import ModuleNotFoundError  # noqa: A004 - the contract's name
 from orchestrator_interactive.kernel.validation import MODULE_TYPES, TIME_LIMIT_S, rendered
 from orchestrator_interactive.kernel.validation import validate as validated
+from orchestrator_interactive.outside_json import MAX_NESTING, nesting
 from service.config import Environment
 from service.known_secrets import secret_options, secrets
 from service.logs import hide_secrets
@@ -88,6 +89,8 @@ def _options(option: str, given: str | None) -> dict[str, Any] | None:
     except (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as e:
         said = getattr(e, "problem", None) or type(e).__name__
         raise _Unusable(f"{option} cannot be read as YAML: {said}. Correct it, or check the path.") from e
+    if nesting(options, MAX_NESTING) > MAX_NESTING:  # an alias can contain itself
+        raise _Unusable(f"{option} is nested more than {MAX_NESTING} levels deep, or contains itself. Flatten it.")
     if not isinstance(options, dict) or not all(isinstance(name, str) for name in options):
         raise _Unusable(
             f"{option} is neither a file with options nor options themselves. Give the path of a YAML file that has "

@@ -13,6 +13,7 @@ import structlog
 from aiohttp import ClientWSTimeout, WSMsgType
 
 from connector.inbound.backoff import Backoff
+from connector.inbound.outside_json import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -188,7 +189,7 @@ class Connection:
 
 def _read(text: str) -> dict[str, Any] | None:
     try:
-        frame = json.loads(text)
+        frame = parse_json(text)
     except ValueError:
         frame = None
     if not isinstance(frame, dict):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import json
 import time
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import parse_qs
@@ -13,6 +12,7 @@ import structlog
 from aiohttp import web
 
 from connector.access import ConnectionRefused
+from connector.inbound.outside_json import parse_json
 from connector.inbound.reception import DONE, NOT_NOW, Reply
 from connector.inbound.signature import flaw_of
 from connector.needs import PATH
@@ -143,8 +143,8 @@ def body_of(raw: bytes, content_type: str) -> dict[str, Any]:
     """
     try:
         text = raw.decode()
-        body = _form(text) if content_type == _FORM else json.loads(text)
-    except (ValueError, RecursionError) as e:
+        body = _form(text) if content_type == _FORM else parse_json(text)
+    except ValueError as e:
         raise Malformed("The body cannot be read.") from e
     if not isinstance(body, dict):
         raise Malformed("The body is no object.")
@@ -154,7 +154,7 @@ def body_of(raw: bytes, content_type: str) -> dict[str, Any]:
 def _form(text: str) -> Any:
     fields = parse_qs(text, keep_blank_values=True, strict_parsing=True, errors="strict")
     if "payload" in fields:
-        return json.loads(fields["payload"][-1])
+        return parse_json(fields["payload"][-1])
     if not fields:
         raise Malformed("The form is empty.")
     return {name: values[-1] for name, values in fields.items()}

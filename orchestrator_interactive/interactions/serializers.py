@@ -13,6 +13,7 @@ import zstandard
 from orchestrator_interactive.interactions.errors import NewerState, UnknownState, Unreadable
 from orchestrator_interactive.interactions.records import DAMAGED
 from orchestrator_interactive.interactions.states.base import state_type
+from orchestrator_interactive.outside_json import MAX_ROW_NESTING, may_be_deeper, nesting, parse_json
 
 if TYPE_CHECKING:
     from orchestrator_interactive.interactions.records import Envelope
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 COMPRESSED_FROM_BYTES = 2048
 # Of the data of a state: more than any tool brings, and less than a damaged one could claim.
 _MOST_BYTES = 256 * 1024 * 1024
+# Of a row, and of the state around it.
+_MOST_LEVELS = MAX_ROW_NESTING + 10
 
 _JSON = json.JSONEncoder(separators=(",", ":"))
 
@@ -48,6 +51,8 @@ def encode(state: BaseState, ts: float | None = None) -> Envelope:
         text = _JSON.encode(state.data())
     except (TypeError, ValueError, RecursionError) as e:
         raise ValueError(f"{kind.__name__} holds what cannot be written as JSON: {e}.") from e
+    if may_be_deeper(text, _MOST_LEVELS) and (depth := nesting(state.data())) > _MOST_LEVELS:
+        raise ValueError(f"{kind.__name__} is nested {depth} levels deep, and {_MOST_LEVELS} are allowed: flatten it.")
     if len(text) > _MOST_BYTES:
         raise ValueError(f"{kind.__name__} is too large to be written: {len(text)} bytes, {_MOST_BYTES} is the most.")
     compressed = len(text) > COMPRESSED_FROM_BYTES
@@ -96,8 +101,8 @@ def read_data(envelope: Envelope) -> dict[str, Any]:
         text = envelope["data"]
         if envelope["compressed"]:
             text = _unpacked(text if isinstance(text, bytes) else base64.b64decode(text, validate=True))
-        data = json.loads(text)
-    except (ValueError, TypeError, RecursionError, zstandard.ZstdError) as e:
+        data = parse_json(text, _MOST_LEVELS)
+    except (ValueError, TypeError, zstandard.ZstdError) as e:
         raise Unreadable(f"The data of {envelope['t']} are damaged: {e}.") from e
     if not isinstance(data, dict):
         raise Unreadable(f"The data of {envelope['t']} are damaged: they are no fields.")

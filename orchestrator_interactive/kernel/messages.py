@@ -9,9 +9,13 @@ from __future__ import annotations
 from decimal import Decimal  # noqa: TC003 - pydantic reads the annotation at run time
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from orchestrator_interactive.kernel.arguments import arguments_of
 
 Visibility = Literal["internal", "developer", "user"]
+# Unusable arguments become {INVALID_JSON: text}; the loop then returns the error to the model as the result.
+Arguments = Annotated[dict[str, Any], BeforeValidator(arguments_of)]
 
 
 class _Wire(BaseModel):
@@ -44,7 +48,7 @@ class ToolCallBlock(_Wire):
     type: Literal["tool_call"] = "tool_call"
     id: str
     name: str
-    input: dict[str, Any]
+    input: Arguments
     visibility: Visibility | None = None
 
 
@@ -94,7 +98,7 @@ class ToolSpec(_Wire):
 class ToolCall(_Wire):
     id: str
     name: str
-    arguments: dict[str, Any]
+    arguments: Arguments
 
 
 class Usage(_Wire):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from orchestrator_interactive.options import read
+from orchestrator_interactive.outside_json import parse_json
 from orchestrator_interactive.registries.errors import AlreadyRegistered, RegistryError, unknown
 from orchestrator_interactive.schemas import LLMAgentConfig
 
@@ -123,7 +123,7 @@ def _type_of(config: str) -> str:
 def _parsed(config: str) -> dict[str, Any]:
     """The fields of a stored configuration; none where it is damaged."""
     try:
-        given = json.loads(config)
+        given = parse_json(config)
     except ValueError:
         return {}
     return given if isinstance(given, dict) else {}

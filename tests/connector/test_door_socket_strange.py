@@ -81,6 +81,15 @@ async def test_frames_that_make_no_sense_harm_no_other():
     assert side.connections == 1
 
 
+@pytest.mark.parametrize("levels", [150, 960, 100_000])
+async def test_a_frame_that_is_nested_deeply_harms_no_other(levels):
+    deep = f'{{"envelope_id": "0", "payload": {{"reply": {"[" * levels + "]" * levels}}}}}'
+    side = Side(deep, HELLO, deep, envelope(1, {}))
+    async with side.listening() as http, SocketMode(http, side.address, echo, asyncio.Semaphore(1), pace=PACE):
+        assert await side.heard.get() == {"envelope_id": "1"}
+    assert side.connections == 1
+
+
 async def test_what_slack_is_to_be_told_goes_with_the_acknowledgement():
     side = Side(HELLO, envelope(1, {"reply": {"text": "so"}}))
     async with side.listening() as http, SocketMode(http, side.address, echo, asyncio.Semaphore(1), pace=PACE):

@@ -14,11 +14,11 @@ PAGE = (TESTS.parent / "docs" / "failure-modes.md").read_text(encoding="utf-8")
 KINDS = {
     "Lost input": range(1, 9),
     "Doubled or reordered": range(9, 15),
-    "A log that the provider rejects": range(15, 21),
+    "A log that the provider rejects": (*range(15, 21), *range(45, 48)),
     "Stop": range(21, 28),
     "Approvals": range(28, 29),
-    "Slack": (*range(32, 39), *range(40, 46)),
-    "Disk and memory": range(46, 49),
+    "Slack": (*range(32, 39), *range(40, 45), *range(48, 49)),
+    "Disk and memory": range(49, 52),
 }
 
 

@@ -156,6 +156,29 @@ async def test_what_is_no_json_is_told_so(slack: LocalSlack, session: aiohttp.Cl
         assert (answer.status, "no JSON" in (await answer.json())["error"]) == (400, True)
 
 
+@pytest.mark.parametrize("levels", [150, 100_000])
+async def test_json_that_is_nested_deeply_is_refused_at_every_door(
+    slack: LocalSlack, session: aiohttp.ClientSession, levels: int
+) -> None:
+    deep, headers = "[" * levels + "]" * levels, {"Authorization": f"Bearer {slack.bot_token}"}
+    async with session.post(slack.url + "faults", data=deep) as answer:
+        assert (answer.status, "no JSON" in (await answer.json())["error"]) == (400, True)
+    post = slack.api_url + "chat.postMessage"
+    typed = {**headers, "Content-Type": "application/json"}
+    async with session.post(post, data=f'{{"blocks": {deep}}}', headers=typed) as answer:
+        assert (await answer.json())["error"] == "invalid_json"
+    async with session.post(post, data={"channel": "general", "blocks": deep}, headers=headers) as answer:
+        assert (await answer.json())["error"] == "invalid_blocks_format"
+    opened = {"Authorization": f"Bearer {slack.app_token}"}
+    async with session.post(slack.api_url + "apps.connections.open", headers=opened) as answer:
+        url = (await answer.json())["url"]
+    async with session.ws_connect(url) as socket:
+        await socket.receive_json()
+        await socket.send_str(deep)
+        await socket.send_str('{"type": "ping", "id": 7}')
+        assert await socket.receive_json() == {"type": "pong", "id": 7}
+
+
 async def test_other_sites_may_not_control_it(slack: LocalSlack, session: aiohttp.ClientSession) -> None:
     for headers in ({"Origin": "http://evil.example"}, {"Host": "evil.example"}):
         for path in ("faults", "limits", "record.jsonl"):

@@ -14,6 +14,7 @@ from interaction_states import json_values
 from stack_house import House, add
 
 from orchestrator_interactive.kernel.testing import MockProvider
+from orchestrator_interactive.outside_json import MAX_ROW_NESTING
 
 Row = dict[str, Any]
 
@@ -58,7 +59,7 @@ async def test_what_is_no_plain_value_is_the_very_same_afterwards() -> None:
 
 async def test_a_row_that_is_very_deep_is_kept_too() -> None:
     deep: Any = "deep"
-    for _ in range(300):
+    for _ in range(MAX_ROW_NESTING - 1):
         deep = [deep]
     context = await a_context({"role": "user", "content": deep})
     context.rest()

@@ -153,10 +153,13 @@ class TestRows:
         row = assistant(call("a"), tool_calls=again)
         assert len(messages_of(user(), row, result())[1]["content"]) == 1
 
-    @pytest.mark.parametrize("arguments", ['{"path": ', "[1]", "", None])
-    def test_arguments_that_are_no_object_become_an_empty_one(self, arguments: Any) -> None:
+    @pytest.mark.parametrize(
+        ("arguments", "sent"),
+        [("", {}), (None, {}), ("[1]", {"INVALID_JSON": "[1]"}), ('{"path": ', {"INVALID_JSON": '{"path": '})],
+    )
+    def test_arguments_that_are_no_object_are_sent_as_invalid_json(self, arguments: Any, sent: dict[str, Any]) -> None:
         calls = [{"id": "a", "function": {"name": "read", "arguments": arguments}}]
-        assert messages_of(user(), assistant(tool_calls=calls), result())[1]["content"][0]["input"] == {}
+        assert messages_of(user(), assistant(tool_calls=calls), result())[1]["content"][0]["input"] == sent
 
     def test_half_a_surrogate_pair_never_reaches_the_wire(self) -> None:
         row = assistant(TextBlock(text="a\ud83d"), call("a", text="b\udc00", n=1.5))

@@ -83,6 +83,8 @@ async def test_an_unreachable_slack_ends_the_command(tmp_path):
         ("workspace: {template: nowhere}", "workspace.template: there is no folder"),
         ("- a", "holds no keys"),
         ("a: [", "is not valid YAML"),
+        ("a: &a [*a]", "is nested more than 100 levels deep, or contains itself."),
+        ("a: " + "[" * 900 + "]" * 900, "is nested too deeply to be read."),
     ],
 )
 async def test_a_config_that_is_wrong_is_told_by_its_key(tmp_path, text, said):

@@ -19,6 +19,7 @@ from orchestrator_interactive.interactions.stores.base import (
     refuse_orphan,
 )
 from orchestrator_interactive.interactions.stores.redis_client import RedisClient
+from orchestrator_interactive.outside_json import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -225,7 +226,7 @@ def _node(place: tuple[int, int], raw: bytes) -> Node:
 def _number(raw: bytes | None) -> Any:
     """The number that was written; `None`: it is damaged."""
     try:
-        return json.loads(raw or b"")
+        return parse_json(raw or b"")
     except ValueError:
         return None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.modules.context_simple.packing import packed, unpacked
+from orchestrator_interactive.outside_json import MAX_ROW_NESTING, bounded
 from orchestrator_interactive.rows import metadata_of
 from orchestrator_interactive.tokens import estimate
 
@@ -36,6 +37,7 @@ class History:
         return self._sizes
 
     def append(self, row: Row) -> None:
+        row = bounded(row, MAX_ROW_NESTING)
         size = estimate(row)
         self.rows.append(copied(row))
         self.sizes.append(size)
@@ -77,7 +79,7 @@ def is_of_a_hook(row: Row) -> bool:
 
 
 def copied(value: Any) -> Any:
-    """A copy of what JSON knows; the texts in it are shared."""
+    """A copy of what JSON knows, no deeper than a row may be; the texts in it are shared."""
     if isinstance(value, dict):
         return {key: item if isinstance(item, str) else copied(item) for key, item in value.items()}
     if isinstance(value, list):

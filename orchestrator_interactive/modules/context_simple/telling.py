@@ -65,7 +65,10 @@ def _calls(row: Row) -> Iterator[tuple[Any, Any, str]]:
         if isinstance(block, dict) and block.get("type") == "tool_call":
             seen.add(block.get("id"))
             yield block.get("id"), block.get("name"), _written(block.get("input"))
-    for call in row.get("tool_calls") or ():
+    beside = row.get("tool_calls")
+    for call in beside if isinstance(beside, list) else ():
+        if not isinstance(call, dict):
+            continue
         function = call.get("function") or call
         if call.get("id") not in seen:
             yield call.get("id"), function.get("name") or function.get("tool"), _written(function.get("arguments"))

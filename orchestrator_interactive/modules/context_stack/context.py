@@ -19,8 +19,16 @@ from orchestrator_interactive.interactions.render import render_for_llm
 from orchestrator_interactive.interactions.render_policies import UnknownPolicy, policy_named
 from orchestrator_interactive.kernel.hooks import CONTINUE
 from orchestrator_interactive.modules.context_simple import ContextOptions, SimpleContext
-from orchestrator_interactive.modules.context_stack.rows import fitting, reward_of, row_of, row_of_message, states_of
+from orchestrator_interactive.modules.context_stack.rows import (
+    fitting,
+    reward_of,
+    row_of,
+    row_of_message,
+    states_of,
+    unreadable,
+)
 from orchestrator_interactive.modules.context_stack.states import RowState, ViewState
+from orchestrator_interactive.outside_json import MAX_ROW_NESTING, bounded
 from orchestrator_interactive.rows import is_prompt
 
 if TYPE_CHECKING:
@@ -103,6 +111,7 @@ class StackContext:
         """
         if not message.get("role"):
             raise ValueError("A message needs a 'role': user, assistant, tool or system.")
+        message = bounded(message, MAX_ROW_NESTING)
         async with self._one_at_a_time:
             await self._read()
             self._is_read = False  # until it is certain what is in the log
@@ -147,7 +156,7 @@ class StackContext:
             WriteConflict: the conversation was changed from elsewhere.
             StoreError: the log cannot be written.
         """
-        rows = list(messages)
+        rows = [bounded(row, MAX_ROW_NESTING) for row in messages]
         async with self._one_at_a_time:
             self._is_read = False
             await self._stack.restart(*fitting(rows, self._rewards))
@@ -228,6 +237,9 @@ class StackContext:
             elif isinstance(entry.state, ViewState):
                 view = entry.state.view
             elif (row := row_of(entry.state)) is not None:
+                if problem := unreadable(row):
+                    log.error("log.state_unreadable", ref=entry.ref, problem=problem)
+                    continue
                 rows.append(row)
                 self._rewards.update(reward_of(entry.state))
         await self._shown.set_messages(rows)

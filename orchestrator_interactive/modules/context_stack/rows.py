@@ -94,6 +94,13 @@ def row_of(state: BaseState) -> Row | None:
     return None
 
 
+def unreadable(row: Any) -> str | None:
+    """Say why the row of a state cannot be one of a conversation; `None`: it can. Its content is not looked at."""
+    if not isinstance(row, dict) or not isinstance(row.get("role"), str):
+        return "It is no row: an object with a role."
+    return None
+
+
 def _answer(row: Row, content: Any) -> tuple[BaseState, ...]:
     """What the model said. Calls that stand among the blocks too are states of their own, others stay with it."""
     calls, inside = row.get("tool_calls"), _calls_inside(content)

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 # The SDK wraps what happens before the response; what happens while it is read comes through as it is: httpx2's errors,
-# aiohttp's where the transport does not map them, a JSON or UTF-8 error for a broken event.
+# aiohttp's where the transport does not map them, a JSON or UTF-8 error for a broken event, and
+# RecursionError for a deep one.
 FAILURES = (
     anthropic.AnthropicError,
     httpx2.HTTPError,
@@ -36,6 +37,7 @@ FAILURES = (
     ConnectionError,
     json.JSONDecodeError,
     UnicodeDecodeError,
+    RecursionError,
 )
 
 _TOO_LONG = re.compile(
@@ -86,7 +88,7 @@ def kernel_error(error: Exception, *, model: str, api_key: str, timeout_s: float
         case _ if _is_timeout(error):
             message = f"Anthropic sent nothing for {timeout_s:g} seconds; the call to {model} was given up."
             return LLMTimeoutError(message, provider="anthropic", model=model)
-        case ValueError():
+        case ValueError() | RecursionError():
             message = "Anthropic's answer was garbled on the way. It may help to try again."
         case _:
             message = "The connection to Anthropic failed or broke off. Check the network, then try again."

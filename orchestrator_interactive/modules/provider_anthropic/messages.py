@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import PydanticSerializationError, to_json
 
+from orchestrator_interactive.kernel.arguments import arguments_of
 from orchestrator_interactive.kernel.messages import (
     ImageBlock,
     Message,
@@ -160,12 +161,7 @@ def _tool_use(call_id: str, name: str, given: Any) -> WireBlock:
 
 def _object(given: Any) -> dict[str, Any]:
     """The input of a call as an object that can be sent: half a surrogate pair would break every later request."""
-    try:
-        parsed = json.loads(given) if isinstance(given, str) else given
-    except ValueError:
-        return {}
-    if not isinstance(parsed, dict):
-        return {}
+    parsed = arguments_of(given) if given else {}
     try:
         to_json(parsed)
     except PydanticSerializationError:

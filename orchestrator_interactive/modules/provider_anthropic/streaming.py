@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
+from orchestrator_interactive.kernel.arguments import arguments_of, problem_of
 from orchestrator_interactive.kernel.errors import LLMError
 from orchestrator_interactive.kernel.messages import (
     ChatResponse,
@@ -46,8 +46,8 @@ class Answer:
     """Collects one answer and hands its parts on as they are complete.
 
     Events and blocks of a kind that is not known here are passed over: the API adds kinds without a new version.
-    A tool call whose input is not a JSON object, or that was cut before its input began, is left out of the content:
-    it could neither be run nor be sent back. `degradation` then says so.
+    A tool call whose input is not a JSON object is in the content with invalid arguments, and the loop asks the model
+    again. Only a call that the length limit cut is left out; `degradation` then names it.
     """
 
     def __init__(self, request: WireRequest, sink: ResponseStream | None, prices: Prices | None) -> None:
@@ -59,7 +59,8 @@ class Answer:
         self._open: dict[int, _OpenBlock] = {}
         self._content: list[ContentBlock] = []
         self._dropped: list[str] = []
-        self._call_without_input: ToolCallBlock | None = None
+        # The last block, if it is a call whose input has not come, or not to its end.
+        self._unfinished_call: ToolCallBlock | None = None
         self._message: Message | None = None
         self._usage: dict[str, Any] = {}
         self._stop: Any = None
@@ -98,9 +99,9 @@ class Answer:
     def response(self) -> ChatResponse:
         """The finished answer."""
         stop_reason: str | None = getattr(self._stop, "stop_reason", None)
-        if stop_reason in _CUT and self._call_without_input is not None:
-            self._content.remove(self._call_without_input)
-            self._dropped.append(self._call_without_input.name)
+        if stop_reason in _CUT and self._unfinished_call is not None:
+            self._content.remove(self._unfinished_call)
+            self._dropped.append(self._unfinished_call.name)
         calls = [block for block in self._content if isinstance(block, ToolCallBlock)]
         return ChatResponse(
             content=self._content,
@@ -114,7 +115,7 @@ class Answer:
     def _begin(self, event: RawContentBlockStartEvent) -> None:
         start = event.content_block
         block = self._open[event.index] = _OpenBlock(start)
-        self._call_without_input = None
+        self._unfinished_call = None
         if start.type == "text" and start.text:
             self._say(block, start.text)
         elif start.type == "thinking":
@@ -169,18 +170,12 @@ class Answer:
                 return self._tool_call(block, text)
         return None
 
-    def _tool_call(self, block: _OpenBlock, text: str) -> ToolCallBlock | None:
+    def _tool_call(self, block: _OpenBlock, text: str) -> ToolCallBlock:
         name = self._request.tool_names.get(block.start.name, block.start.name)
-        try:
-            given = json.loads(text) if text else block.start.input
-        except ValueError:
-            given = None
-        if not isinstance(given, dict):
-            self._dropped.append(name)
-            return None
+        given = arguments_of(text or block.start.input)
         call = ToolCallBlock(id=block.start.id, name=name, input=given)
-        if not text:
-            self._call_without_input = call
+        if not text or problem_of(given):
+            self._unfinished_call = call
         return call
 
     def _wind_up(self, event: RawMessageDeltaEvent) -> None:

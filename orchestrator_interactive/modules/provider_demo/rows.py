@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.injection import NOTICE_PREFIX, PREFIX
 from orchestrator_interactive.kernel.messages import TextBlock, ToolCallBlock, ToolResultBlock
+from orchestrator_interactive.outside_json import parse_json
 from orchestrator_interactive.results import LATE_PREFIX, STILL_RUNNING
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ def _calls(message: Message) -> list[tuple[str, Used]]:
 def _wire_call(call: dict[str, Any]) -> tuple[str, Used]:
     function = call.get("function") or {}
     try:
-        given = json.loads(function.get("arguments") or "{}")
+        given = parse_json(function.get("arguments") or "{}")
     except ValueError:
         given = {}
     return str(call.get("id")), Used(str(function.get("name")), given if isinstance(given, dict) else {})

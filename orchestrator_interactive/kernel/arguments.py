@@ -1,0 +1,86 @@
+"""The arguments of a tool call as they come from a model: an object that can be used, or a text that says it is none.
+
+Arguments that cannot be used become `{"INVALID_JSON": text}`, the form in which Anthropic's API takes them back. Being
+plain data, it passes through every provider, context and log, and means the same after a restart.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from orchestrator_interactive.outside_json import MAX_NESTING, NestedTooDeeply, bounded, nesting, parse_json
+
+INVALID_JSON = "INVALID_JSON"
+# Of a text that is no JSON, so many characters are kept: the model reads them when it is asked again.
+MAX_INVALID_CHARS = 50_000
+
+_AGAIN = "The tool was not started. Call it again with one complete JSON object that fits its schema."
+_FLATTER = "The tool was not started. Call it again with fewer levels, for example with the inner part as a JSON text."
+
+
+def arguments_of(given: Any) -> dict[str, Any]:
+    """Return the arguments of a call, which a provider gives as an object or as its text."""
+    if isinstance(given, str):
+        try:
+            parsed = parse_json(given)
+        except ValueError:
+            return invalid(given)
+        return parsed if isinstance(parsed, dict) else invalid(given)
+    is_usable = isinstance(given, dict) and nesting(given, MAX_NESTING) <= MAX_NESTING
+    return given if is_usable else invalid(_text_of(given))
+
+
+def writable(given: Any) -> dict[str, Any]:
+    """Return the arguments of a call as `arguments_of` does; values that JSON does not know make them invalid."""
+    arguments = arguments_of(given)
+    try:
+        json.dumps(arguments)
+    except (TypeError, ValueError):
+        return invalid(_text_of(arguments))
+    return arguments
+
+
+def invalid(text: str) -> dict[str, Any]:
+    """Return the arguments of a call whose input cannot be used."""
+    return {INVALID_JSON: text[:MAX_INVALID_CHARS]}
+
+
+def problem_of(arguments: dict[str, Any]) -> str | None:
+    """Return why a tool cannot be called with these arguments, with the remedy; `None`: it can."""
+    text = arguments.get(INVALID_JSON)
+    if len(arguments) != 1 or not isinstance(text, str):
+        return None
+    try:
+        parsed = parse_json(text)
+    except NestedTooDeeply as e:
+        return f"The arguments of this call are {e}. {_FLATTER}"
+    except ValueError as e:
+        why = str(e) if len(text) < MAX_INVALID_CHARS else f"an error after more than {MAX_INVALID_CHARS} characters"
+        return f"The arguments of this call are not valid JSON: {why}. {_AGAIN}"
+    if isinstance(parsed, dict):
+        return f"The arguments of this call cannot be used: they hold what JSON does not know. {_AGAIN}"
+    return f"The arguments of this call are {_kind(parsed)}, not a JSON object. {_AGAIN}"
+
+
+def _kind(value: Any) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true or false"
+        case str():
+            return "a string"
+        case list():
+            return "a list"
+        case _:
+            return "a number"
+
+
+def _text_of(given: Any) -> str:
+    for value in (given, bounded(given, MAX_NESTING + 1)):
+        try:
+            return json.dumps(value, default=str, skipkeys=True)
+        except (TypeError, ValueError, RecursionError):
+            continue
+    return "(what cannot be written as JSON)"

@@ -1,0 +1,93 @@
+"""JSON from outside: how deep it may be nested, and how it is parsed without exhausting the stack.
+
+Python's `json` takes about 990 levels, `deepcopy` 500, pydantic's JSON serializer 255 and amplifier-core's 128, all
+minus the frames of the caller. Values that stay below the limits here can be handled everywhere.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+# Levels of lists and objects in one value from outside: a call's arguments, a result, a tool's schema.
+MAX_NESTING = 100
+# Levels in a row of a conversation, which wraps such values.
+MAX_ROW_NESTING = MAX_NESTING + 20
+# Counting stops here: only a value that contains itself is deeper.
+_MAX_COUNTED = 100_000
+
+_CONTAINERS = (dict, list, tuple)
+_SHARED_FROM = 100
+_CUT_OFF = "[… nested too deeply: left out here …]"
+_TOKENS = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
+
+
+class NestedTooDeeply(ValueError):  # noqa: N818 - it says what the JSON is
+    """JSON has more levels than its reader allows."""
+
+    def __init__(self, depth: int, most: int) -> None:
+        super().__init__(f"nested at least {depth} levels deep, and {most} are allowed")
+
+
+def parse_json(text: str | bytes, most: int = MAX_NESTING) -> Any:
+    """Parse JSON from outside.
+
+    Raises:
+        ValueError: the text is no JSON. It is NestedTooDeeply if it has more than `most` levels.
+    """
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        raise NestedTooDeeply(_nesting_of_text(text), most) from None
+    if may_be_deeper(text, most) and (depth := nesting(value)) > most:
+        raise NestedTooDeeply(depth, most)
+    return value
+
+
+def may_be_deeper(text: str | bytes, most: int) -> bool:
+    """Return False if JSON is too short of brackets for more than `most` levels. Quicker than `nesting`."""
+    brackets = (b"[", b"{") if isinstance(text, bytes) else ("[", "{")
+    return sum(map(text.count, brackets)) > most  # type: ignore[arg-type] # both are of the text's type
+
+
+def nesting(value: Any, most: int = _MAX_COUNTED) -> int:
+    """Return how many levels of lists and objects a value has; counting stops above `most`."""
+    depth, level = 0, [value] if isinstance(value, _CONTAINERS) else []
+    while level and depth <= most:
+        depth += 1
+        inside = [each.values() if isinstance(each, dict) else each for each in level]
+        level = [child for children in inside for child in children if isinstance(child, _CONTAINERS)]
+        if len(level) > _SHARED_FROM:  # shared parts are counted once: they could double from level to level
+            level = list({id(each): each for each in level}.values())
+    return depth
+
+
+def bounded(value: Any, most: int = MAX_NESTING) -> Any:
+    """Return the value; if it has more than `most` levels, a copy with a mark in the place of deeper parts."""
+    return value if nesting(value, most) <= most else _cut_off(value, most)
+
+
+def _cut_off(value: Any, levels: int, around: tuple[int, ...] = ()) -> Any:
+    """Copy this many levels; the recursion ends with them, and where a value contains itself."""
+    if not isinstance(value, _CONTAINERS):
+        return value
+    if levels == 0 or id(value) in around:
+        return _CUT_OFF
+    around = (*around, id(value))
+    if isinstance(value, dict):
+        return {key: _cut_off(item, levels - 1, around) for key, item in value.items()}
+    return [_cut_off(item, levels - 1, around) for item in value]
+
+
+def _nesting_of_text(text: str | bytes) -> int:
+    """Return how many levels JSON has that cannot be parsed."""
+    depth = deepest = 0
+    for token in _TOKENS.finditer(text if isinstance(text, str) else text.decode(errors="replace")):
+        match token[0]:
+            case "[" | "{":
+                depth += 1
+                deepest = max(deepest, depth)
+            case "]" | "}":
+                depth -= 1
+    return deepest

@@ -1,0 +1,238 @@
+"""A call with unusable arguments has a result that says why, and its conversation continues in every store."""
+
+from __future__ import annotations
+
+import json
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from agents import Recorder, echo, faults, soon, text_of
+from anthropic_server import AnthropicServer, Gate, message, text, tool_call
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from orchestrator_interactive.kernel import AmplifierSession
+from orchestrator_interactive.kernel.messages import ToolCall
+from orchestrator_interactive.rows import assistant_row, user_row
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from agents import ScriptedTool
+
+ODD_NUMBERS = st.floats() | st.integers() | st.sampled_from([10**4299, -(2**64)])
+ANY_JSON = st.recursive(
+    st.none() | st.booleans() | ODD_NUMBERS | st.text(st.characters(exclude_categories=()), max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=10,
+)
+NAMES = count()
+LEVELS = st.sampled_from([0, 0, 0, 1, 95, 99, 100, 250, 500, 700, 990, 3000])
+
+
+def deep(levels: int) -> str:
+    """JSON of so many levels, with more brackets inside its strings."""
+    return '{"a]}": ' * levels + r'"[{\""' + "}" * levels
+
+
+@dataclass
+class Talk:
+    """One session of a conversation, with Claude at a server on this machine."""
+
+    session: AmplifierSession
+    server: AnthropicServer
+    tool: ScriptedTool
+    progress: Recorder
+
+    async def run(self, prompt: str = "go") -> str:
+        return await soon(self.session.execute(prompt, on_progress=self.progress))
+
+    async def rows(self) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = await self.session.coordinator.get("context").get_messages()
+        return rows
+
+    def result(self) -> dict[str, Any]:
+        """The result that the last request ends with."""
+        block: dict[str, Any] = self.server.bodies[-1]["messages"][-1]["content"][-1]
+        assert block["type"] == "tool_result"
+        return block
+
+    def replayed(self) -> Any:
+        """The input of the last call, as the last request sends it back."""
+        blocks = [b for m in self.server.bodies[-1]["messages"] if m["role"] == "assistant" for b in m["content"]]
+        return [block["input"] for block in blocks if block["type"] == "tool_use"][-1]
+
+
+@asynccontextmanager
+async def talk(url: str, server: AnthropicServer, name: str = "c", **loop: Any) -> AsyncIterator[Talk]:
+    """Open the conversation, as a process does that has just started."""
+    claude = {"api_key": "sk-ant-x", "base_url": server.base_url, "retry_base_delay_s": 0}
+    context = {"module": "context-stack", "config": {"store": url, "conversation_id": name}}
+    plan = {
+        "session": {"orchestrator": {"module": "loop-interactive", "config": loop}, "context": context},
+        "providers": [{"module": "provider-anthropic", "config": claude}],
+    }
+    async with AmplifierSession(plan) as session:
+        tool = echo("note")
+        tool.side_effect_free = True  # type: ignore[attr-defined]
+        await session.coordinator.mount("tools", tool)
+        yield Talk(session, server, tool, Recorder())
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[AnthropicServer]:
+    async with AnthropicServer() as server:
+        yield server
+
+
+UNUSABLE = [
+    (deep(101), "nested at least 101 levels deep, and 100 are allowed"),
+    (deep(600), "nested at least 600 levels deep, and 100 are allowed"),
+    (deep(960), "nested at least 960 levels deep, and 100 are allowed"),
+    (deep(5000), "nested at least 5000 levels deep, and 100 are allowed"),
+    ('{"text": "a" "b"}', "not valid JSON: Expecting ',' delimiter: line 1 column 14 (char 13)"),
+    ('{"text": "half', "not valid JSON: Unterminated string starting at: line 1 column 10 (char 9)"),
+    ('{"n": ' + "1" * 5000 + "}", "not valid JSON: Exceeds the limit"),
+    ('{"text": "' + "x" * 60_000, "not valid JSON: an error after more than 50000 characters"),
+    ("[1]", "are a list, not a JSON object"),
+    ("null", "are null, not a JSON object"),
+    ('"text"', "are a string, not a JSON object"),
+    ("3", "are a number, not a JSON object"),
+    ("true", "are true or false, not a JSON object"),
+]
+
+
+@pytest.mark.parametrize(("given_text", "why"), UNUSABLE, ids=range(len(UNUSABLE)))
+async def test_the_model_is_told_why_and_is_asked_again(
+    tmp_path: Path, server: AnthropicServer, given_text: str, why: str
+) -> None:
+    async with talk(f"sqlite:{tmp_path}/logs.db", server) as now:
+        server.reply(tool_call("note", None, given_text))
+        server.reply(tool_call("note", {"text": "right"}))
+        server.reply(text("Done."))
+        assert await now.run() == "Done."
+        assert now.tool.inputs == [{"text": "right"}]
+        refused = server.bodies[1]["messages"]
+        assert refused[-2]["content"][-1]["input"] == {"INVALID_JSON": given_text[:50_000]}
+        assert refused[-1]["content"][-1]["is_error"] is True
+        assert why in refused[-1]["content"][-1]["content"]
+        assert "The tool was not started." in refused[-1]["content"][-1]["content"]
+
+
+@pytest.mark.parametrize("given_text", [deep(600), deep(960), deep(20_000), '{"text": '])
+async def test_the_conversation_answers_after_a_restart(
+    lasting_url: str, server: AnthropicServer, given_text: str
+) -> None:
+    async with talk(lasting_url, server) as before:
+        server.reply(tool_call("note", None, given_text))
+        server.reply(text("I see."))
+        assert await before.run() == "I see."
+    async with talk(lasting_url, server) as after:
+        server.reply(text("Still here."))
+        assert await after.run("next") == "Still here."
+        assert faults(await after.rows()) == []
+        assert len([row for row in await after.rows() if row["role"] == "tool"]) == 1
+
+
+async def test_a_call_side_by_side_with_it_runs(sqlite_url: str, server: AnthropicServer) -> None:
+    async with talk(sqlite_url, server) as now:
+        server.reply(tool_call("note", {"text": "one"}), tool_call("note", None, deep(600)))
+        server.reply(text("Done."))
+        assert await now.run() == "Done."
+        assert now.tool.inputs == [{"text": "one"}]
+        results = [text_of(row) for row in await now.rows() if row["role"] == "tool"]
+        assert sorted("not started" in result for result in results) == [False, True]
+
+
+async def test_it_does_not_begin_while_its_answer_is_on_the_way(sqlite_url: str, server: AnthropicServer) -> None:
+    gate = Gate()
+    async with talk(sqlite_url, server) as now:
+        server.reply(tool_call("note", None, deep(600)), tool_call("note", {"text": "early"}), text(gate, "So."))
+        server.reply(text("Done."))
+        now.progress.act_on("tool:start", gate.open)
+        assert await now.run() == "Done."
+        assert now.tool.inputs == [{"text": "early"}]
+
+
+async def test_after_a_kill_before_its_result_it_is_settled_the_same_way(
+    lasting_url: str, server: AnthropicServer
+) -> None:
+    called = ToolCall.model_validate({"id": "a", "name": "note", "arguments": deep(600)})
+    async with talk(lasting_url, server) as before:
+        context = before.session.coordinator.get("context")
+        await context.set_messages([user_row("go"), assistant_row((), [called])])
+    async with talk(lasting_url, server) as after:
+        server.reply(text("Done."))
+        assert await soon(after.session.resume(on_progress=after.progress)) == "Done."
+        assert after.tool.inputs == []
+        assert "nested at least 600 levels deep" in after.result()["content"]
+        assert after.progress.of("resumed") == [{"unknown": [], "retried": [], "tools": []}]
+
+
+async def test_a_model_that_never_learns_reaches_the_limit_of_the_run(sqlite_url: str, server: AnthropicServer) -> None:
+    def otherwise(body: dict[str, Any]) -> Any:
+        is_last = body.get("tool_choice") == {"type": "none"}
+        return message(text("I give up.") if is_last else tool_call("note", None, '{"text": '))
+
+    server.otherwise = otherwise
+    async with talk(sqlite_url, server, max_iterations=3) as now:
+        assert await now.run() == "I give up."
+        assert len(server.bodies) == 4
+        assert now.progress.of("complete")[-1]["reason"] == "max_iterations"
+
+
+async def test_it_does_not_force_an_answer_in_words(sqlite_url: str, server: AnthropicServer) -> None:
+    async with talk(sqlite_url, server, force_respond_tools=["note"]) as now:
+        server.reply(tool_call("note", None, "[1]"))
+        server.reply(text("Done."))
+        assert await now.run() == "Done."
+        assert "tool_choice" not in server.bodies[1]
+
+
+@pytest.mark.parametrize(
+    "where", [b'{"type": %s}', b'{"type": "content_block_start", "index": 0, "content_block": %s}']
+)
+async def test_an_event_that_is_nested_deeply_is_a_failure_of_the_provider(
+    sqlite_url: str, server: AnthropicServer, where: bytes
+) -> None:
+    async with talk(sqlite_url, server) as now:
+        server.reply_steps(b"event: content_block_start\ndata: " + where % deep(20_000).encode() + b"\n\n")
+        server.reply(text("At the second try."))
+        assert await now.run() == "At the second try."
+
+
+async def test_the_input_of_a_block_may_be_deep_too(sqlite_url: str, server: AnthropicServer) -> None:
+    block = tool_call("note", None, "")
+    block.start["input"] = json.loads(deep(300))
+    async with talk(sqlite_url, server) as now:
+        server.reply(block)
+        server.reply(text("Done."))
+        assert await now.run() == "Done."
+        assert "nested at least 300 levels deep" in now.result()["content"]
+
+
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(calls=st.lists(st.tuples(ANY_JSON, LEVELS, st.floats(0.5, 3)), min_size=1, max_size=8))
+async def test_whatever_a_model_gives_to_tools_the_next_message_is_answered(
+    tmp_path: Path, calls: list[tuple[Any, int, float]]
+) -> None:
+    wholes = [('{"a": ' * levels + json.dumps(value) + "}" * levels, part) for value, levels, part in calls]
+    given_texts = [whole[: int(len(whole) * part)] for whole, part in wholes]
+    url, name = f"sqlite:{tmp_path}/logs.db", str(next(NAMES))
+    async with AnthropicServer() as server:
+        async with talk(url, server, name) as before:
+            server.reply(*(tool_call("note", None, each) for each in given_texts))
+            server.reply(text("One."))
+            assert await before.run() == "One."
+        async with talk(url, server, name) as after:
+            server.reply(text("Two."))
+            assert await after.run("next") == "Two."
+            rows = await after.rows()
+    assert faults(rows) == []
+    results = [text_of(row) for row in rows if row["role"] == "tool"]
+    assert len(results) == len(calls)
+    assert len(before.tool.inputs) == sum("not started" not in result for result in results)
