@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,6 +15,7 @@ from connector.outbound.links import escape
 from connector.outbound.marks import Mark, Marks
 from connector.outbound.native import NativeSessions
 from connector.protocols import LeaseLost
+from connector.run_slots import RunSlots
 from connector.status import take_away
 
 if TYPE_CHECKING:
@@ -187,3 +188,4 @@ class Workplace:
     sessions: SessionManager
     desk: Desk
     router: Router
+    slots: RunSlots = field(default_factory=RunSlots)
