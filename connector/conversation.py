@@ -236,6 +236,7 @@ class Conversation:
         told = {"status": ending.status, "reason": ending.reason, **ending.usage} if ending is not None else {}
         log.info("run.ended", **where, **told)
         await self._aftermath.tidied()
+        self._slots.leave(self._id)
 
     async def _settle(self, execution: Execution) -> None:
         """Close what the log has, and give back what it has not."""

@@ -83,7 +83,7 @@ class Desk:
 
     def mark_accepted(self, message: Message) -> None:
         """📨: the message is with us, and will be read."""
-        self.spawn(self._marks.put(Mark(message.channel, message.ts, ENVELOPE), message.place.conversation_id))
+        self.spawn(self._marks.put(Mark(message.channel, message.ts, ENVELOPE), message.user))
 
     def take_back(self, message: Message) -> None:
         """The message is not accepted after all."""
@@ -101,6 +101,7 @@ class Desk:
 
         Where there are many, the status message alone says so.
         """
+        self._marks.forget(Mark(message.channel, message.ts, ENVELOPE))  # the run shows more
         is_room = len(self._hourglasses) < _MOST_HOURGLASSES
         if is_room:
             self._hourglasses.add(_hourglass_on(message))
@@ -122,7 +123,7 @@ class Desk:
         self._hourglasses.add(mark)
         is_there = True
         try:
-            is_there = await self._marks.put(mark, message.place.conversation_id, confirm)
+            is_there = await self._marks.put(mark, message.user, confirm)
         except LeaseLost:
             is_there = False  # whoever owns the conversation takes it away
             raise
@@ -138,7 +139,7 @@ class Desk:
     async def take_away(self, traces: Traces) -> None:
         """Take away what a run has left. Nobody else would do it later: where Slack is away, it is waited for."""
         for ts in traces.statuses:
-            await best_effort(self.wire.insisting(partial(take_away, self.wire, traces.channel, ts)))
+            await best_effort(self.wire.insisting(partial(take_away, self.wire, traces.channel, ts, traces.user)))
         if traces.is_marked:
             await best_effort(self.wire.insisting(partial(self.unmark, traces)))
             self._hourglasses.discard(_hourglass_of(traces))

@@ -185,7 +185,6 @@ class Execution:
         finally:
             self.is_over = True
             self._steers.close()
-            self._slots.leave(self.place.conversation_id)
 
     async def _begin(self) -> str:
         self._has_begun = True

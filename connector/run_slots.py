@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from connector.messages import Message
 
 # Conversations that wait with a lease and a status message. The others wait in the store, without a lease.
-_MOST_SHOWN, _MOST_SHOWN_PER_PERSON = 200, 5
+_MOST_SHOWN = 200
+_MOST_SHOWN_PER_PERSON = 5
 # Tickets kept in memory. A conversation without a ticket asks for one when the store next reports it as due.
 _MOST_TICKETS_PER_PERSON = 10_000
 # How long the store does not report a parked conversation as due: at most 50 reports a second, within these bounds.
@@ -63,8 +64,9 @@ class RunSlots:
     and keeps its ticket; `wake` (see `watch`) is called when it is to be claimed again.
     """
 
-    def __init__(self, limits: RunLimits | None = None) -> None:
+    def __init__(self, limits: RunLimits | None = None, most_shown_per_person: int = _MOST_SHOWN_PER_PERSON) -> None:
         self._limits = limits or RunLimits()
+        self._most_shown_per_person = most_shown_per_person
         self._tickets: dict[str, Ticket] = {}
         # By person; the first person is the next one to be served.
         self._waiting: dict[str, list[Ticket]] = {}
@@ -179,7 +181,7 @@ class RunSlots:
 
     def _may_show(self, person: str) -> bool:
         of_person = sum(each.person == person for each in self._shown)
-        return len(self._shown) < _MOST_SHOWN and of_person < _MOST_SHOWN_PER_PERSON
+        return len(self._shown) < _MOST_SHOWN and of_person < self._most_shown_per_person
 
     def _show(self, ticket: Ticket) -> None:
         ticket.is_shown = True

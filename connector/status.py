@@ -48,14 +48,14 @@ class Keeper(Protocol):
         ...
 
 
-async def take_away(wire: Wire, channel: str, ts: str) -> None:
-    """Delete a status message; where Slack does not let us, have it say that it is over.
+async def take_away(wire: Wire, channel: str, ts: str, run: str = "") -> None:
+    """Delete a status message, `run` as in `Turn`; where Slack does not let us, have it say that it is over.
 
     Raises:
         SlackCallFailed: Slack did not do it.
     """
     try:
-        await wire.delete(channel, ts)
+        await wire.delete(channel, ts, run)
     except SlackCallFailed as e:
         if e.error != "cant_delete_message":
             raise

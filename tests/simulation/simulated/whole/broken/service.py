@@ -41,7 +41,7 @@ class DoesNotLookUp(Wire):
 class LeavesStatuses(Wire):
     """Deletes nothing."""
 
-    async def delete(self, channel: str, ts: str) -> None:
+    async def delete(self, channel: str, ts: str, run: str = "") -> None:
         """It stays."""
 
 
