@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import structlog
@@ -135,8 +136,7 @@ class Conversation:
             return
         await self._aftermath.keep()
         if ticket is not None:
-            self.is_parked = True
-            await self._lease.hand_over(self._slots.rest_s)
+            await self._park()
             self.is_over = True
             return
         # What corrects a message, or takes it back, starts no run: it goes with the next message.
@@ -211,11 +211,18 @@ class Conversation:
         if beginning is None:
             self._slots.leave(self._id)
             return None
-        ticket = self._slots.enter(self._id, beginning.message)
-        if not ticket.is_shown and not ticket.is_told:
-            ticket.is_told = True
-            self._desk.mark_accepted(beginning.message)
-        return ticket
+        return self._slots.enter(self._id, beginning.message)
+
+    async def _park(self) -> None:
+        """Wait for a slot without a lease; the author of the message that waits is told so."""
+        beginning = self._inbox.beginning
+        if beginning is not None and not beginning.is_told:
+            told = replace(beginning, is_told=True)
+            self._inbox.replace(told)
+            await self._lease.write(Changes(replaced={told.seq: told.written()}))
+            self._desk.mark_accepted(told.message)
+        self.is_parked = True
+        await self._lease.hand_over(self._slots.rest_s)
 
     async def _run(self, execution: Execution) -> None:
         where = {"conversation": self._id, "run_id": execution.record.id}

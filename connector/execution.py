@@ -305,7 +305,7 @@ class Execution:
                 await self._listen()
             case "thinking" if not self._was_read:
                 self._was_read = True
-                if self.record.was_waiting:
+                if self.record.was_waiting or self.first.is_told:
                     self._desk.mark_read(self.first.id)
             case "injection:applied":
                 for message_id in data.get("ids", ()):

@@ -39,7 +39,6 @@ class Ticket:
         order: sort key within the tickets of one person: resumed runs first, then by the time of writing.
         is_granted: the conversation has its slot.
         is_shown: the conversation keeps its lease, and its run shows that it waits. False: it is parked.
-        is_told: the author of a parked message was told that it waits.
         changed: set when the slot is granted, and whenever the place in the queue may have changed.
     """
 
@@ -49,7 +48,6 @@ class Ticket:
     order: tuple[bool, float]
     is_granted: bool = False
     is_shown: bool = False
-    is_told: bool = False
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property

@@ -37,7 +37,10 @@ FEATURES = {
     "deletions": 0.4,
     "little room": 0.2,
 }
+# Drawn apart from the others, whose seeds keep their stories.
+_APART = {"few slots": 0.3}
+FEATURES |= _APART
 
 
-def drawn(chance: random.Random) -> set[str]:
-    return {feature for feature, often in FEATURES.items() if chance.random() < often}
+def drawn(chance: random.Random, apart: random.Random) -> set[str]:
+    return {feature for feature, often in FEATURES.items() if (apart if feature in _APART else chance).random() < often}

@@ -12,6 +12,7 @@ from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from .agent import Tool
 from .run_table import RunTable
 from .sessions import Sessions
+from .slots import Slots
 from .stores import NetworkStores
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class Parts:
     desk: Callable[[Wire], Desk] = Desk
     sessions: type[Sessions] = Sessions
     tool: type[Tool] = Tool
+    slots: type[Slots] = Slots
     is_hasty: bool = False
     features: frozenset[str] = frozenset()
     without: frozenset[str] = frozenset()
