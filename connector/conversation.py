@@ -214,7 +214,7 @@ class Conversation:
         return self._slots.enter(self._id, beginning.message)
 
     async def _park(self) -> None:
-        """Wait for a slot without a lease; the author of the message that waits is told so."""
+        """Wait for a slot without a lease; 📨 shows that the message waits."""
         beginning = self._inbox.beginning
         if beginning is not None and not beginning.is_told:
             told = replace(beginning, is_told=True)

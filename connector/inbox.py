@@ -26,7 +26,7 @@ class Inbound:
         id: its identity as an entry of the inbox, and in the log.
         seq: its place in the order of acceptance.
         edited_ts: when its author changed it last; blank: never.
-        is_told: whether its author was told that it waits for a slot.
+        is_told: whether 📨 was put on it because it waits for a slot.
     """
 
     message: Message

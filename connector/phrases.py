@@ -65,7 +65,7 @@ def incomplete(ending: Ending, waiting: int) -> str:
 
 
 def waits(place: int, runs: int, bound: str) -> str:
-    """What a run says that waits for its slot; `bound` is the limit that keeps it waiting."""
+    """Return the status of a run that waits for its slot; `bound` is the limit that keeps it waiting."""
     whose = {"person": " of yours", "channel": " in this channel"}.get(bound, "")
     return f"⏳ Waiting, place {place} in line: {counted(runs, 'run')}{whose} {'is' if runs == 1 else 'are'} at work."
 

@@ -186,7 +186,7 @@ class RunSlots:
         self._shown.add(ticket)
 
     def _show_more(self) -> None:
-        """Have parked conversations claimed again, as far as there is room among those that are shown."""
+        """Have parked conversations claimed again, while there is room among those that are shown."""
         for person, waiting in self._waiting.items():
             for ticket in waiting:
                 if not self._may_show(person):

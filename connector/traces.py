@@ -21,7 +21,7 @@ class Traces:
         is_marked: whether there may be an hourglass on its first message.
         team, thread_ts: the thread that Slack may show as at work; blank: there is none.
         run_id: what the keys of its posts begin with; blank: nobody knows.
-        user: who wrote the message that it began with; blank: nobody knows.
+        user: the author of the message that it began with; blank: unknown.
         is_inherited: whether there may be more: of a process that had it before, or that Slack has not told us of.
     """
 

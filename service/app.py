@@ -42,7 +42,7 @@ log = structlog.get_logger(__name__)
 # that, the closing of the stores.
 _AFTER_CONNECTOR_S = 1.5
 _CLOSED_WITHIN_S = 0.3
-# Conversations that a process may own beside those with a run at work before it stops taking over others.
+# A process that owns this many conversations more than it may have runs at work takes over no others.
 _OWNED_BESIDE_RUNS = 300
 # What a signal does that is not asked about any more.
 _AT_ONCE: Mapping[signal.Signals, Handler] = {

@@ -103,7 +103,7 @@ def write(file: sqlite3.Connection, now: float, conversation_id: str, token: int
         file.execute(_LOOK, (now, number))
 
 
-def release(  # noqa: PLR0913, PLR0917 - what the store is asked for
+def release(  # noqa: PLR0913, PLR0917 - a step of the store
     file: sqlite3.Connection, now: float, conversation_id: str, token: int, seen: int | None, rest_s: float = 0.0
 ) -> bool:
     """Give the lease back, unless an entry waits behind the place `seen`; `None`: whatever waits.

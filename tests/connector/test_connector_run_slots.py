@@ -1,4 +1,4 @@
-"""Runs at once are bounded: the others wait in line, say so, and begin in order."""
+"""Runs at once are bounded: the others wait in line, show their place, and begin in order."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def test_a_conversation_whose_message_is_another_persons_now_waits_for_that_one(
 
 
 class Slots(RuleBasedStateMachine):
-    """Whatever is asked for, ended and given up in whatever order."""
+    """Ask for slots and give them back in any order."""
 
     people = st.sampled_from("abc")
     channels = st.sampled_from(["C1", "C2", "C3"])
@@ -149,7 +149,7 @@ class Slots(RuleBasedStateMachine):
                 each.conversation_id
                 for each in same
                 if (each.person, each.channel) == (ticket.person, ticket.channel) and each.order < ticket.order
-            ], "somebody was overtaken by a later message of their own"
+            ], "a later message of the same person was served first"
 
     @invariant()
     def no_bound_is_exceeded(self) -> None:
@@ -175,11 +175,11 @@ class Slots(RuleBasedStateMachine):
         assert all(1 <= self.queue.slots.place(ticket) <= len(tickets) for ticket in tickets)
 
     def teardown(self) -> None:
-        """Nobody starves: once nothing new is asked for, everybody has their turn."""
+        """Check that every ticket is granted once no new ones come."""
         waiting = set(self.queue.waiting)
         while self.queue.tickets:
             running = self.queue.running
-            assert running, f"{self.queue.waiting} wait for nobody"
+            assert running, f"{self.queue.waiting} wait, and none is at work"
             self.queue.end(running[0])
         assert waiting <= set(self.queue.granted)
 

@@ -1,4 +1,4 @@
-"""The slots of a process, watched: what they promise is checked after every step."""
+"""The slots of a process, whose invariants are checked after every step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slots for runs that break what they promise."""
+"""Slots for runs, broken on purpose."""
 
 from __future__ import annotations
 
