@@ -201,6 +201,7 @@ class Conversation:
             leftovers=self._aftermath.leftovers,
         )
         execution = self._owned.start(record)
+        execution.ticket = ticket
         for inbound in others:
             self._add(execution, inbound)
         return execution

@@ -50,7 +50,8 @@ class Execution:
         self._sessions = workplace.sessions
         self._desk = workplace.desk
         self._slots = workplace.slots
-        self._ticket: Ticket | None = None
+        # The place in the queue for slots; a run that another process had begun asks for one itself.
+        self.ticket: Ticket | None = None
         self._key = (self.instance.name, self.place.conversation_id)
         self._steers = Steers(self._key, inbox, workplace, self.view)
         self._beginning = beginning
@@ -197,8 +198,9 @@ class Execution:
         """Return when the run has its slot, or needs none because it does not begin."""
         if isinstance(self._beginning, Lost):
             return
-        is_resumed = self.record.is_taken_up
-        self._ticket = ticket = self._slots.enter(self.place.conversation_id, self.first.message, is_resumed=is_resumed)
+        if self.ticket is None:
+            self.ticket = self._slots.enter(self.place.conversation_id, self.first.message, is_resumed=True)
+        ticket = self.ticket
         if ticket.is_granted:
             return
         log.info("run.waiting", conversation=self.place.conversation_id, place=self._slots.place(ticket))
@@ -211,8 +213,8 @@ class Execution:
 
     def _check_slot(self) -> None:
         """Have a run that waits for its slot look whether it is still to begin."""
-        if self._ticket is not None:
-            self._ticket.changed.set()
+        if self.ticket is not None:
+            self.ticket.changed.set()
 
     @property
     def _is_stopped(self) -> bool:

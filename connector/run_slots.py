@@ -18,7 +18,8 @@ _MOST_SHOWN = 200
 _MOST_SHOWN_PER_PERSON = 5
 # Tickets kept in memory. A conversation without a ticket asks for one when the store next reports it as due.
 _MOST_TICKETS_PER_PERSON = 10_000
-# How long the store does not report a parked conversation as due: at most 50 reports a second, within these bounds.
+# How long the store does not report a parked conversation as due: at most 50 reports a second, within these bounds. No
+# store rests a conversation for longer.
 _REST_S, _REPORTS_PER_S = (5.0, 60.0), 50
 
 
