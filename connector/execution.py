@@ -209,6 +209,8 @@ class Execution:
             self.view.hear("waiting", {"place": self._slots.place(ticket), "runs": runs, "bound": bound})
             await ticket.changed.wait()
             ticket.changed.clear()
+        if not ticket.is_granted:
+            self._slots.leave(self.place.conversation_id)
         self.view.hear("waited", {})
 
     def _check_slot(self) -> None:
