@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from benchmarks.harness import Benchmark, Row, Side
 from benchmarks.redis_process import redis_server
 from benchmarks.slack_process import slack_elsewhere
-from connector import Instance, Persona, SlackAccess, SocketDoor, connected
+from connector import Instance, Persona, RunLimits, SlackAccess, SocketDoor, connected
 from service.runs import Runs
 from service.store import open_run_store
 
@@ -129,7 +129,15 @@ async def connector_over(store: str) -> AsyncIterator[SlackProcess]:
         access = SlackAccess(begun["bot_token"], begun["api_url"], SocketDoor(begun["app_token"]))
         instances = [Instance("alpha", Persona("Alpha", ":owl:"))]
         await closing.enter_async_context(
-            connected(access, instances, BusySessions(), runs, shutdown_grace_s=0, rate_scale=1000)
+            connected(
+                access,
+                instances,
+                BusySessions(),
+                runs,
+                shutdown_grace_s=0,
+                rate_scale=1000,
+                limits=RunLimits(100_000, 100_000, 100_000),
+            )
         )
         yield slack
 

@@ -21,7 +21,7 @@ import click
 
 from benchmarks.distribution import Distribution, drawn, tabled
 from benchmarks.intake import BusySessions
-from connector import Instance, Persona, SlackAccess, SocketDoor, connected
+from connector import Instance, Persona, RunLimits, SlackAccess, SocketDoor, connected
 from local_slack import LocalSlack
 from service.runs import Runs
 from service.store import open_run_store
@@ -172,7 +172,15 @@ async def _one_side(name: str, scale: float, runs: int, minutes: float, seed: in
         access = SlackAccess(slack.bot_token, slack.api_url, SocketDoor(slack.app_token))
         instances = [Instance("alpha", Persona("Alpha", ":owl:"))]
         await stack.enter_async_context(
-            connected(access, instances, script, kept, shutdown_grace_s=2, rate_scale=scale)
+            connected(
+                access,
+                instances,
+                script,
+                kept,
+                shutdown_grace_s=2,
+                rate_scale=scale,
+                limits=RunLimits(runs, runs, runs),
+            )
         )
         stack.callback(slack.workspace.listen(watcher.heard))
         looking = asyncio.create_task(watcher.look())

@@ -36,6 +36,7 @@ store: "{store}"
 workspace: {{root: "{folder}/files"}}
 lease_s: 2
 slack: {{rate_scale: 1000}}
+limits: {{runs: 10000, runs_per_channel: 10000, runs_per_person: 10000}}
 """
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from connector.access import ConnectionRefused, HttpDoor, SlackAccess, SocketDoor
 from connector.inbound.gate import Policy
 from connector.protocols import Instance, Persona, Refused, RunFailed, SessionManager, Steer
+from connector.run_slots import RunLimits
 
 if TYPE_CHECKING:
     from connector.slack import connected
@@ -19,6 +20,7 @@ __all__ = [
     "Policy",
     "Refused",
     "RunFailed",
+    "RunLimits",
     "SessionManager",
     "SlackAccess",
     "SocketDoor",

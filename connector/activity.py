@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from connector import phrases
 from connector.lines import counted, one_line, use_of
 from connector.todo import TODO_TOOL, Todo, todo_of
 
@@ -68,9 +69,14 @@ class Activity:
     _failed: int = 0
     _read: int = 0
     _retries: int = 0
+    _waiting: str = ""
 
     def hear(self, event: str, data: dict[str, Any]) -> None:
         match event:
+            case "waiting":
+                self._waiting = phrases.waits(**data)
+            case "waited":
+                self._waiting = ""
             case "thinking":
                 self._is_thinking = True
                 self._pass(self._trouble)
@@ -104,6 +110,8 @@ class Activity:
 
     def phrase(self) -> str:
         """What it is doing now."""
+        if self._waiting and not self.is_stopping:
+            return self._waiting
         remarks = (self._stopping, self._trouble, self._taking_in)
         parts = [remark.text for remark in remarks if remark is not None and remark.stands]
         tool = next(iter(self._tools.values()), self._latest)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import structlog
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from connector.desk import Workplace
     from connector.execution import Execution
     from connector.protocols import End, Entry, Lease
+    from connector.run_slots import Ticket
 
 log = structlog.get_logger(__name__)
 
@@ -38,6 +40,7 @@ class Conversation:
         self._lease = lease
         self._id = lease.conversation_id
         self._desk = workplace.desk
+        self._slots = workplace.slots
         self._owned = Owned(lease, workplace)
         self._inbox = self._owned.inbox
         self._aftermath = self._owned.aftermath
@@ -54,6 +57,8 @@ class Conversation:
         self._is_closing = False
         # Whether it was given up: what is new from here on is for the next owner.
         self.is_over = False
+        # Whether it was given up only because there is no slot for its run yet.
+        self.is_parked = False
 
     @property
     def execution(self) -> Execution | None:
@@ -125,9 +130,15 @@ class Conversation:
             await self._lease.hand_over()
             self.is_over = True
             return
-        if self._inbox.starts_a_run or not self._aftermath.is_done:  # it came while we waited for our turn
+        ticket = self._ticket()
+        # It came while we waited for our turn.
+        if (ticket is not None and ticket.is_shown) or not self._aftermath.is_done:
             return
         await self._aftermath.keep()
+        if ticket is not None:
+            await self._park()
+            self.is_over = True
+            return
         # What corrects a message, or takes it back, starts no run: it goes with the next message.
         held = max((each.seq for each in self._inbox.waiting), default=0)
         if held > self._inbox.held:
@@ -174,8 +185,11 @@ class Conversation:
 
     def _next(self) -> Execution | None:
         """The run to go on with, or to begin: the oldest message is its prompt, and it is given the others."""
-        if self._owned.execution is not None or not self._inbox.starts_a_run:
+        if self._owned.execution is not None:
             return self._owned.execution
+        ticket = self._ticket()
+        if ticket is None or not ticket.is_shown:
+            return None
         first, *others = self._inbox.waiting
         was_waiting = first.id in self._told or first.seq <= self._inbox.held
         newest_ts = max((each.message.ts for each in (first, *others)), key=float)
@@ -187,9 +201,29 @@ class Conversation:
             leftovers=self._aftermath.leftovers,
         )
         execution = self._owned.start(record)
+        execution.ticket = ticket
         for inbound in others:
             self._add(execution, inbound)
         return execution
+
+    def _ticket(self) -> Ticket | None:
+        """The place in the queue for slots; `None`: nothing here starts a run."""
+        beginning = self._inbox.beginning
+        if beginning is None:
+            self._slots.leave(self._id)
+            return None
+        return self._slots.enter(self._id, beginning.message)
+
+    async def _park(self) -> None:
+        """Wait for a slot without a lease; 📨 shows that the message waits."""
+        beginning = self._inbox.beginning
+        if beginning is not None and not beginning.is_told:
+            told = replace(beginning, is_told=True)
+            self._inbox.replace(told)
+            await self._lease.write(Changes(replaced={told.seq: told.written()}))
+            self._desk.mark_accepted(told.message)
+        self.is_parked = True
+        await self._lease.hand_over(self._slots.rest_s)
 
     async def _run(self, execution: Execution) -> None:
         where = {"conversation": self._id, "run_id": execution.record.id}
@@ -210,6 +244,7 @@ class Conversation:
         told = {"status": ending.status, "reason": ending.reason, **ending.usage} if ending is not None else {}
         log.info("run.ended", **where, **told)
         await self._aftermath.tidied()
+        self._slots.leave(self._id)
 
     async def _settle(self, execution: Execution) -> None:
         """Close what the log has, and give back what it has not."""

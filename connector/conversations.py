@@ -39,6 +39,7 @@ class Conversations:
 
     async def __aenter__(self) -> Self:
         self._runs.watch(self._workplace.router.team, self.look_after)
+        self._workplace.slots.watch(self.look_after)
         return self
 
     async def __aexit__(
@@ -104,6 +105,8 @@ class Conversations:
             if lease is not None:
                 lease.abandon()
             self._owned.pop(conversation_id, None)
+            if conversation is None or not conversation.is_parked:
+                self._workplace.slots.leave(conversation_id)
             del self._working[conversation_id]
             has_news = conversation is not None and conversation.is_over and conversation.has_news
             if has_news or conversation_id in self._again:

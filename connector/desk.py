@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,6 +15,7 @@ from connector.outbound.links import escape
 from connector.outbound.marks import Mark, Marks
 from connector.outbound.native import NativeSessions
 from connector.protocols import LeaseLost
+from connector.run_slots import RunSlots
 from connector.status import take_away
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class Desk:
 
     def mark_accepted(self, message: Message) -> None:
         """📨: the message is with us, and will be read."""
-        self.spawn(self._marks.put(Mark(message.channel, message.ts, ENVELOPE), message.place.conversation_id))
+        self.spawn(self._marks.put(Mark(message.channel, message.ts, ENVELOPE), message.user))
 
     def take_back(self, message: Message) -> None:
         """The message is not accepted after all."""
@@ -100,6 +101,7 @@ class Desk:
 
         Where there are many, the status message alone says so.
         """
+        self._marks.forget(Mark(message.channel, message.ts, ENVELOPE))  # the run shows more
         is_room = len(self._hourglasses) < _MOST_HOURGLASSES
         if is_room:
             self._hourglasses.add(_hourglass_on(message))
@@ -121,7 +123,7 @@ class Desk:
         self._hourglasses.add(mark)
         is_there = True
         try:
-            is_there = await self._marks.put(mark, message.place.conversation_id, confirm)
+            is_there = await self._marks.put(mark, message.user, confirm)
         except LeaseLost:
             is_there = False  # whoever owns the conversation takes it away
             raise
@@ -137,7 +139,7 @@ class Desk:
     async def take_away(self, traces: Traces) -> None:
         """Take away what a run has left. Nobody else would do it later: where Slack is away, it is waited for."""
         for ts in traces.statuses:
-            await best_effort(self.wire.insisting(partial(take_away, self.wire, traces.channel, ts)))
+            await best_effort(self.wire.insisting(partial(take_away, self.wire, traces.channel, ts, traces.user)))
         if traces.is_marked:
             await best_effort(self.wire.insisting(partial(self.unmark, traces)))
             self._hourglasses.discard(_hourglass_of(traces))
@@ -187,3 +189,4 @@ class Workplace:
     sessions: SessionManager
     desk: Desk
     router: Router
+    slots: RunSlots = field(default_factory=RunSlots)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from connector.outbound.post import Post
     from connector.protocols import Lease
     from connector.run_record import RunRecord
+    from connector.run_slots import Ticket
 
 log = structlog.get_logger(__name__)
 
@@ -48,6 +49,9 @@ class Execution:
         self._inbox = inbox
         self._sessions = workplace.sessions
         self._desk = workplace.desk
+        self._slots = workplace.slots
+        # The place in the queue for slots; a run that another process had begun asks for one itself.
+        self.ticket: Ticket | None = None
         self._key = (self.instance.name, self.place.conversation_id)
         self._steers = Steers(self._key, inbox, workplace, self.view)
         self._beginning = beginning
@@ -98,6 +102,7 @@ class Execution:
             self._is_suspending = True
             self._steers.close()
             self._sessions.suspend(*self._key)
+            self._check_slot()
 
     def cut(self) -> None:
         """End at once what did not come to a boundary in time."""
@@ -164,6 +169,7 @@ class Execution:
     async def _execute(self) -> str:
         await self._desk.names.learn(mentioned_in(self.first.prompt))
         try:
+            await self._wait_for_slot()
             match self._beginning:
                 case Lost(why):
                     raise why
@@ -188,12 +194,37 @@ class Execution:
             *self._key, prompt, self._on_progress, message_id=self.first.id, fence=fence
         )
 
+    async def _wait_for_slot(self) -> None:
+        """Return when the run has its slot, or needs none because it does not begin."""
+        if isinstance(self._beginning, Lost):
+            return
+        if self.ticket is None:
+            self.ticket = self._slots.enter(self.place.conversation_id, self.first.message, is_resumed=True)
+        ticket = self.ticket
+        if ticket.is_granted:
+            return
+        log.info("run.waiting", conversation=self.place.conversation_id, place=self._slots.place(ticket))
+        while not (ticket.is_granted or self._is_stopped or self._is_suspending):
+            runs, bound = self._slots.obstacle(ticket)
+            self.view.hear("waiting", {"place": self._slots.place(ticket), "runs": runs, "bound": bound})
+            await ticket.changed.wait()
+            ticket.changed.clear()
+        if not ticket.is_granted:
+            self._slots.leave(self.place.conversation_id)
+        self.view.hear("waited", {})
+
+    def _check_slot(self) -> None:
+        """Have a run that waits for its slot look whether it is still to begin."""
+        if self.ticket is not None:
+            self.ticket.changed.set()
+
     @property
     def _is_stopped(self) -> bool:
         return self.record.stops > 0 or self.view.is_closed
 
     def _stop_loop(self) -> None:
         self._steers.close()
+        self._check_slot()
         is_immediate = self.record.stops > 1 or self._is_cut or self.view.is_closed
         self._sessions.stop(*self._key, immediate=is_immediate)
 
@@ -278,7 +309,7 @@ class Execution:
                 await self._listen()
             case "thinking" if not self._was_read:
                 self._was_read = True
-                if self.record.was_waiting:
+                if self.record.was_waiting or self.first.is_told:
                     self._desk.mark_read(self.first.id)
             case "injection:applied":
                 for message_id in data.get("ids", ()):

@@ -26,6 +26,7 @@ class Inbound:
         id: its identity as an entry of the inbox, and in the log.
         seq: its place in the order of acceptance.
         edited_ts: when its author changed it last; blank: never.
+        is_told: whether 📨 was put on it because it waits for a slot.
     """
 
     message: Message
@@ -34,6 +35,7 @@ class Inbound:
     id: str
     seq: int = 0
     edited_ts: str = ""
+    is_told: bool = False
 
     @property
     def is_about_another(self) -> bool:
@@ -52,13 +54,15 @@ class Inbound:
 
     def written(self) -> dict[str, Any]:
         """As an inbox keeps it."""
-        message = asdict(self.message)
-        return {"message": message, "instance": self.instance, "prompt": self.prompt, "edited_ts": self.edited_ts}
+        written = {"message": asdict(self.message), "instance": self.instance, "prompt": self.prompt}
+        return {**written, "edited_ts": self.edited_ts, "is_told": self.is_told}
 
     @classmethod
     def read(cls, data: Mapping[str, Any], entry_id: str, seq: int) -> Self:
         message = Message(**{**data["message"], "files": tuple(data["message"]["files"])})
-        return cls(message, data["instance"], data["prompt"], entry_id, seq, data["edited_ts"])
+        return cls(
+            message, data["instance"], data["prompt"], entry_id, seq, data["edited_ts"], data.get("is_told", False)
+        )
 
 
 class Inbox:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from connector.lines import one_line
+from connector.lines import counted, one_line
 from connector.outbound.links import escape
 
 if TYPE_CHECKING:
@@ -62,6 +62,12 @@ def incomplete(ending: Ending, waiting: int) -> str:
         why = f"{why} Its explanation: “{one_line(ending.detail, _DETAIL_CHARS)}”"
     undone = _undone(ending)
     return _said("⏸️", why, undone, _waiting(waiting)) if why or undone else held_back(waiting)
+
+
+def waits(place: int, runs: int, bound: str) -> str:
+    """Return the status of a run that waits for its slot; `bound` is the limit that keeps it waiting."""
+    whose = {"person": " of yours", "channel": " in this channel"}.get(bound, "")
+    return f"⏳ Waiting, place {place} in line: {counted(runs, 'run')}{whose} {'is' if runs == 1 else 'are'} at work."
 
 
 def held_back(waiting: int) -> str:

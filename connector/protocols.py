@@ -142,8 +142,11 @@ class Lease(Protocol):
         """Give the conversation up. False: something waits behind the place `seen`; it is still ours."""
         ...
 
-    async def hand_over(self) -> None:
-        """Give the conversation up as it stands; another process, or this one's successor, goes on with it at once."""
+    async def hand_over(self, rest_s: float = 0.0) -> None:
+        """Give the conversation up as it stands; another process, or this one's successor, goes on with it at once.
+
+        With `rest_s` it is reported as due only after so long; a new entry in its inbox is reported at once.
+        """
         ...
 
     def abandon(self) -> None:

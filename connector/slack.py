@@ -23,6 +23,7 @@ from connector.inbound.socket_mode import SocketMode
 from connector.outbound.scheduler import Scheduler
 from connector.outbound.wire import Wire
 from connector.preflight import first_address, preflight
+from connector.run_slots import RunSlots
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from connector.inbound.reception import Receive
     from connector.outbound.errors import SlackCallFailed
     from connector.protocols import Budget, Instance, Runs, SessionManager
+    from connector.run_slots import RunLimits
 
     OpenClient = Callable[[str | None], AsyncWebClient]
     OpenDoor = Callable[[Receive], AbstractAsyncContextManager[Any]]
@@ -56,13 +58,14 @@ async def connected(  # noqa: PLR0913 - what it joins
     budget: Budget | None = None,
     rate_scale: float = 1.0,
     calls_late_s: float = CALLS_LATE_S,
+    limits: RunLimits | None = None,
 ) -> AsyncIterator[None]:
     """Answer people in the workspace for as long as the context lasts.
 
     At its end nothing more is taken in, and runs that are on are handed over within `shutdown_grace_s`. `policy` says
     who may use the bot, and where. `budget` is what is left of the calls that Slack allows, where others use it, too;
     `rate_scale` a factor on Slack's limits. `calls_late_s` is how long after a process was killed its calls may still
-    reach Slack.
+    reach Slack. `limits` bound the runs that are at work at once.
 
     Raises:
         ConnectionRefused: at entry, when a token is wrong or Slack is out of reach; later, when Slack does not let us
@@ -81,7 +84,7 @@ async def connected(  # noqa: PLR0913 - what it joins
         async with Scheduler(identity.team, budget, rate_scale) as scheduler:
             wire, open_door = Wire(client, scheduler), await _door(access, http, open_client, scheduler)
             async with _open(wire), Desk(wire, calls_late_s) as desk:
-                workplace = Workplace(sessions, desk, router)
+                workplace = Workplace(sessions, desk, router, RunSlots(limits))
                 async with Conversations(workplace, runs, shutdown_grace_s) as conversations:
                     intake = Intake(workplace, runs, conversations, identity.user, policy)
                     reception = Reception(open_client(None), access.bot_token, identity, intake)

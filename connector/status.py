@@ -33,7 +33,7 @@ _REPLACEMENTS = 2
 STATUS_KEY = ":status"
 STATUS_SPACING_S = 2.0
 # A run that goes on is seen to do so by one of these; one that was complete only ends.
-_AT_WORK = frozenset({"thinking", "tool:start", "retrying", "fallback", "compacting"})
+_AT_WORK = frozenset({"waiting", "thinking", "tool:start", "retrying", "fallback", "compacting"})
 
 
 class Keeper(Protocol):
@@ -48,14 +48,14 @@ class Keeper(Protocol):
         ...
 
 
-async def take_away(wire: Wire, channel: str, ts: str) -> None:
-    """Delete a status message; where Slack does not let us, have it say that it is over.
+async def take_away(wire: Wire, channel: str, ts: str, run: str = "") -> None:
+    """Delete a status message, `run` as in `Turn`; where Slack does not let us, have it say that it is over.
 
     Raises:
         SlackCallFailed: Slack did not do it.
     """
     try:
-        await wire.delete(channel, ts)
+        await wire.delete(channel, ts, run)
     except SlackCallFailed as e:
         if e.error != "cant_delete_message":
             raise
@@ -86,7 +86,8 @@ class Status:
         self._keeper = keeper
         self._place = record.first.message.place
         self._need = Need()
-        self._turn = Turn(Urgency.STATUS, self._place.conversation_id, self._need)
+        # People take turns: the status messages of one person do not delay those of the others.
+        self._turn = Turn(Urgency.STATUS, record.first.message.user, self._need)
         self._before = before
         self._activity = Activity()
         self._began = asyncio.get_running_loop().time()

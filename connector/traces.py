@@ -21,6 +21,7 @@ class Traces:
         is_marked: whether there may be an hourglass on its first message.
         team, thread_ts: the thread that Slack may show as at work; blank: there is none.
         run_id: what the keys of its posts begin with; blank: nobody knows.
+        user: the author of the message that it began with; blank: unknown.
         is_inherited: whether there may be more: of a process that had it before, or that Slack has not told us of.
     """
 
@@ -31,6 +32,7 @@ class Traces:
     team: str = ""
     thread_ts: str = ""
     run_id: str = ""
+    user: str = ""
     is_inherited: bool = False
 
     @classmethod
@@ -48,6 +50,7 @@ class Traces:
             data["is_marked"],
             *thread,
             data.get("run_id", ""),
+            data.get("user", ""),
         )
 
     @property

@@ -103,6 +103,7 @@ class View:
             self._is_marked,
             *thread,
             run_id=record.id,
+            user=first.user,
             is_inherited=record.is_taken_up or self._status.is_in_doubt,
         )
 

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import structlog
 
-from connector import Instance, Persona, Policy, connected
+from connector import Instance, Persona, Policy, RunLimits, connected
 from orchestrator_interactive.interactions.stores import open_store
 from service.access import slack_access
 from service.config import store_url
@@ -43,6 +43,8 @@ log = structlog.get_logger(__name__)
 # that, the closing of the stores.
 _AFTER_CONNECTOR_S = 1.5
 _CLOSED_WITHIN_S = 0.3
+# A process that owns this many conversations more than it may have runs at work takes over no others.
+_OWNED_BESIDE_RUNS = 300
 # What a signal does that is not asked about any more.
 _AT_ONCE: Mapping[signal.Signals, Handler] = {
     signal.SIGINT: signal.default_int_handler,
@@ -87,6 +89,7 @@ async def serve(config: ServiceConfig, environment: Environment) -> None:
             policy=Policy(config.slack.users, config.slack.channels, config.slack.external),
             budget=budget,
             rate_scale=config.slack.rate_scale,
+            limits=RunLimits(**config.limits.model_dump()),
         ),
     ):
         gc.freeze()  # looking at it again and again would hold up every run
@@ -106,7 +109,7 @@ async def _working(
         watching_disks(places(config.workspace, url), config.workspace.reserve_mb),
         _stores(url) as (store, logs),
         tidying(store, logs),
-        Runs(store, owner, config.lease_s, patience, _passing_s) as runs,
+        Runs(store, owner, config.lease_s, patience, _passing_s, config.limits.runs + _OWNED_BESIDE_RUNS) as runs,
         InProcessSessionManager(
             config.instances, provider, workspaces, PatientStore(logs, patience), config.idle_evict_s
         ) as sessions,

@@ -131,6 +131,14 @@ class WorkspaceConfig(_Part):
         return self.model_dump(include={"quota_mb", "quota_files", "reserve_mb"})
 
 
+class LimitsConfig(_Part):
+    """How many runs may be at work at once in one process: in total, in one channel, of one person."""
+
+    runs: int = Field(default=200, ge=1)
+    runs_per_channel: int = Field(default=50, ge=1)
+    runs_per_person: int = Field(default=10, ge=1)
+
+
 class LogConfig(_Part):
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: Literal["auto", "human", "json"] = "auto"
@@ -152,6 +160,7 @@ class ServiceConfig(_Part):
     slack: SlackConfig = SlackConfig()
     workspace: WorkspaceConfig = WorkspaceConfig()
     store: SecretStr = SecretStr(_DEFAULT_STORE)
+    limits: LimitsConfig = LimitsConfig()
     log: LogConfig = LogConfig()
     idle_evict_s: float = Field(default=900, gt=0, allow_inf_nan=False)
     shutdown_grace_s: float = Field(default=10, ge=0, allow_inf_nan=False)

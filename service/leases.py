@@ -90,10 +90,10 @@ class HeldLease:
             )
         return self._given_back
 
-    async def hand_over(self) -> None:
+    async def hand_over(self, rest_s: float = 0.0) -> None:
         self._is_handed_over = True  # whoever is next may have it before we hear of that
         async with self._writing, self._renewing:
-            await self._ask(lambda: self._store.hand_over(self.conversation_id, self._claim.token))
+            await self._ask(lambda: self._store.hand_over(self.conversation_id, self._claim.token, rest_s))
             self._given_back = True
 
     async def lost(self) -> None:

@@ -125,7 +125,7 @@ class Runs:
                 admitted = await self._patience.through(lambda: self._store.admit(conversation_id, entry, agent))
         finally:
             self._admitting -= 1
-        if admitted.owner in (None, self._owner):
+        if admitted.is_new and admitted.owner in (None, self._owner):
             self._look_after(conversation_id)
         return admitted.is_new
 

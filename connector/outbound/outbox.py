@@ -192,7 +192,10 @@ class Outbox:
 
     def _sending(self, post: Post, text: str, key: str) -> Send:
         persona = self._persona if post.by_agent else None
-        send = partial(self._wire.post, self._place, Content(text), key, persona, confirm=self._lease.confirm)
+        turn = Turn(run=self._first.user)  # people take turns
+        send = partial(
+            self._wire.post, self._place, Content(text), key, persona, turn=turn, confirm=self._lease.confirm
+        )
         # Of what this process has sent itself, what stood there before says nothing.
         before = self._before if post.in_doubt else None
 

@@ -179,10 +179,10 @@ class Wire:
         if status != HTTPStatus.OK:
             raise SlackCallFailed("upload", NO_ANSWER if status >= HTTPStatus.INTERNAL_SERVER_ERROR else str(status))
 
-    async def delete(self, channel: str, ts: str) -> None:
-        """Delete a message of ours, if it is there."""
+    async def delete(self, channel: str, ts: str, run: str = "") -> None:
+        """Delete a message of ours, if it is there; `run` as in `Turn`."""
         arguments = {"channel": channel, "ts": ts}
-        await self.call("chat.delete", arguments, Turn(Urgency.STATUS), done=("message_not_found",))
+        await self.call("chat.delete", arguments, Turn(Urgency.STATUS, run), done=("message_not_found",))
 
     async def react(self, channel: str, ts: str, name: str, turn: Turn, confirm: Confirm | None = None) -> None:
         """Put an emoji on a message; `confirm` as in `post`."""

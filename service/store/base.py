@@ -139,8 +139,10 @@ class RunStore(Protocol):
         """
         ...
 
-    async def hand_over(self, conversation_id: str, token: int) -> None:
-        """Give the lease back as things are: where there is something to do, the conversation is due at once.
+    async def hand_over(self, conversation_id: str, token: int, rest_s: float = 0.0) -> None:
+        """Give the lease back as things are: if there is something to do, the conversation is due after `rest_s`.
+
+        `rest_s` is at most LONGEST_REST_S.
 
         Raises:
             LeaseLost: as in `renew`.

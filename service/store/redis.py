@@ -125,10 +125,10 @@ class RedisRunStore:
                 raise lost(conversation_id)
 
     async def release(self, conversation_id: str, token: int, seen: int) -> bool:
-        return await self._give_back(conversation_id, token, seen)
+        return await self._give_back(conversation_id, token, seen, 0.0)
 
-    async def hand_over(self, conversation_id: str, token: int) -> None:
-        await self._give_back(conversation_id, token, "")
+    async def hand_over(self, conversation_id: str, token: int, rest_s: float = 0.0) -> None:
+        await self._give_back(conversation_id, token, "", rest_s)
 
     async def due(self, workspace: str, most: int) -> list[str]:
         return await self._index.due(workspace, most)
@@ -175,13 +175,13 @@ class RedisRunStore:
         """Close the connections once all that is on its way is written."""
         await self._client.aclose()
 
-    async def _give_back(self, conversation_id: str, token: int, seen: int | str) -> bool:
+    async def _give_back(self, conversation_id: str, token: int, seen: int | str, rest_s: float) -> bool:
         with self._client.underway():
-            work = self._step(scripts.RELEASE, conversation_id, token, seen)
+            work = self._step(scripts.RELEASE, conversation_id, token, seen, int(rest_s * 1000))
             given: int = await self._client.to_its_end(conversation_id, work)
             if given == 2:
                 # It is in the index already, perhaps at the end of the lease that is over now.
-                await self._index.enter(conversation_id, 0)
+                await self._index.enter(conversation_id, rest_s)
         if given < 0:
             raise lost(conversation_id)
         return given > 0

@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote
 from orchestrator_interactive.interactions.errors import StoreAway
 from service.store import redis_index_scripts as scripts
 from service.store.base import workspace_of
-from service.store.written import GRACE_S
+from service.store.written import LONGEST_REST_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,7 +101,7 @@ class RedisIndex:
     ) -> tuple[list[tuple[float, str]], bool]:
         """Those that are due, with the time since when they are; and whether some could not be looked at."""
         names = [unquote(name.decode()) for name, _ in entries]
-        looks = [self._client.run(scripts.LOOK, keys(name), [int(GRACE_S * 1000)]) for name in names]
+        looks = [self._client.run(scripts.LOOK, keys(name), [int(LONGEST_REST_S * 1000)]) for name in names]
         found: list[Any] = await asyncio.gather(*looks, return_exceptions=True)
         due, later = [], list[Any]()
         for name, entry, seen in zip(names, entries, found, strict=True):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from orchestrator_interactive.interactions.stores.redis_client import Script
 from service.store.redis_words import WORDS
 
-# ARGV: the time for which nobody else is told of a conversation without an owner. Gives 1 and since when others may be
-# told that there is something to do; 0 and when to look again; -1 where there is nothing to do.
+# ARGV: the longest time for which a conversation without an owner may rest. Gives 1 and since when others may be told
+# that there is something to do; 0 and when to look again; -1 where there is nothing to do.
 LOOK = Script(
     WORDS
     + """

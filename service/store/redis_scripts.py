@@ -169,8 +169,9 @@ return 1
 """
 )
 
-# ARGV: process and step; the token; the place behind which nothing may wait, blank: anything may. Gives -1 where the
-# lease is another's, 0 where something waits; 1 where the lease was given back, 2 where there is something to do still.
+# ARGV: process and step; the token; the place behind which nothing may wait, blank: anything may; after how
+# many milliseconds it is due. Gives -1 where the lease is another's, 0 where something waits; 1 where the lease was
+# given back, 2 where there is something to do still.
 RELEASE = Script(
     WORDS
     + """
@@ -185,7 +186,7 @@ if redis.call('HGET', KEYS[1], 'back') ~= ARGV[5] then
         return 1
     end
     redis.call('HDEL', KEYS[1], 'owner')
-    redis.call('HSET', KEYS[1], 'back', ARGV[5], 'due', whole(clock()))
+    redis.call('HSET', KEYS[1], 'back', ARGV[5], 'due', whole(clock() + tonumber(ARGV[7])))
     last(ARGV[1], ARGV[2])
 end
 return has_something_to_do() and 2 or 1

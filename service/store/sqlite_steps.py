@@ -104,8 +104,13 @@ def write(file: sqlite3.Connection, now: float, conversation_id: str, token: int
         file.execute(_LOOK, (now, number))
 
 
-def release(file: sqlite3.Connection, now: float, conversation_id: str, token: int, seen: int | None) -> bool:
-    """Give the lease back, unless an entry waits behind the place `seen`; `None`: whatever waits."""
+def release(  # noqa: PLR0913, PLR0917 - a step of the store
+    file: sqlite3.Connection, now: float, conversation_id: str, token: int, seen: int | None, rest_s: float = 0.0
+) -> bool:
+    """Give the lease back, unless an entry waits behind the place `seen`; `None`: whatever waits.
+
+    The conversation is due after `rest_s`.
+    """
     with writing(file):
         if file.execute(
             "SELECT 1 FROM run_conversations WHERE conversation = ? AND back = ?", (conversation_id, token)
@@ -114,7 +119,7 @@ def release(file: sqlite3.Connection, now: float, conversation_id: str, token: i
         number, _ = _owned(file, conversation_id, token)
         if seen is not None and file.execute(_WAITING, (number, seen)).fetchone():
             return False
-        file.execute(_GIVE_BACK, (now, number))
+        file.execute(_GIVE_BACK, (now + rest_s, number))
     return True
 
 

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 # For how long nobody else is told of a conversation without an owner to which something was admitted, in seconds.
 GRACE_S = 2.0
+# For how long a conversation that is handed over may rest before it is due, in seconds.
+LONGEST_REST_S = 60.0
 # Of entries that were closed, so many of a conversation's newest are known again when they come once more,
 KEPT_ENTRIES = 10_000
 # and for so long after its last change, in seconds.

@@ -10,7 +10,7 @@ from typing import Literal
 import pytest
 from held_sessions import HeldSessions
 
-from connector import Instance, Persona, SlackAccess, SocketDoor, connected
+from connector import Instance, Persona, RunLimits, SlackAccess, SocketDoor, connected
 from local_slack import LocalSlack, Message, PersonClient, Waits, Workspace
 from service.runs import Runs
 from service.store import open_run_store
@@ -152,11 +152,13 @@ def process(slack: LocalSlack, sessions: HeldSessions, tmp_path):
     """A process of the service, which ends as SIGTERM ends it; `grace_s` is what it has for that."""
 
     @asynccontextmanager
-    async def process(grace_s: float = 5, agents: Sequence[Instance] = (ALPHA,)) -> AsyncIterator[None]:
+    async def process(
+        grace_s: float = 5, agents: Sequence[Instance] = (ALPHA,), limits: RunLimits | None = None
+    ) -> AsyncIterator[None]:
         async with (
             aclosing(await open_run_store(f"sqlite:{tmp_path}/runs.db")) as store,
             Runs(store, "a process", 10) as runs,
-            connected(access(slack), agents, sessions, runs, shutdown_grace_s=grace_s),
+            connected(access(slack), agents, sessions, runs, shutdown_grace_s=grace_s, limits=limits),
         ):
             await slack.until(lambda ws: ws.bot_online)
             yield

@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 from held_sessions import HeldSessions
 
-from connector import ConnectionRefused, Instance, Persona, SlackAccess, SocketDoor, connected
+from connector import ConnectionRefused, Instance, Persona, RunLimits, SlackAccess, SocketDoor, connected
 from connector.protocols import Changes
 from local_slack import LocalSlack, Refuses, Waits
 from service.runs import Runs
@@ -38,7 +38,9 @@ def process(tmp_path):
         async with (
             aclosing(await open_run_store(f"sqlite:{tmp_path}/runs.db")) as store,
             Runs(store, "a process", 10) as runs,
-            connected(_access(slack), [ALPHA], sessions, runs, shutdown_grace_s=1),
+            connected(
+                _access(slack), [ALPHA], sessions, runs, shutdown_grace_s=1, limits=RunLimits(runs_per_person=MANY)
+            ),
         ):
             await slack.until(lambda ws: ws.bot_online)
             yield

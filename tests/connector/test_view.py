@@ -49,7 +49,7 @@ class _Wire:
     async def update(self, *_: Any) -> None:
         pass
 
-    async def delete(self, _channel: str, ts: str) -> None:
+    async def delete(self, _channel: str, ts: str, _run: str = "") -> None:
         self.done.append(f"{ts} deleted")
 
     async def call(self, method: str, *_: Any) -> None:

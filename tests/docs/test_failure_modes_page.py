@@ -17,8 +17,8 @@ KINDS = {
     "A log that the provider rejects": (*range(15, 21), *range(45, 48)),
     "Stop": range(21, 28),
     "Approvals": range(28, 29),
-    "Slack": (*range(32, 39), *range(40, 45), *range(48, 49)),
-    "Disk and memory": range(49, 52),
+    "Slack": (*range(32, 39), *range(40, 45), *range(48, 50)),
+    "Disk and memory": range(50, 53),
 }
 
 

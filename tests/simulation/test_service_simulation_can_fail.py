@@ -162,6 +162,18 @@ CASES = {
         Parts(runs=broken.service.ServesEveryWorkspace, features=_with("other workspace")),
         "whose workspace it is not connected to",
     ),
+    "slots for everybody": (
+        Parts(slots=broken.slots.GrantsToAll, features=_with("few slots")),
+        "runs have a slot, which are too many",
+    ),
+    "a slot that nobody gets when it is free": (
+        Parts(slots=broken.slots.ForgetsThoseWhoWait, features=_with("few slots")),
+        "waits for a slot, and there is one",
+    ),
+    "a run that does not wait for its slot": (
+        Parts(slots=broken.slots.HoldsNobodyUp, features=_with("few slots")),
+        "without a slot",
+    ),
     "a session that hangs": (Parts(sessions=broken.service.NeverAnswers), "still has something to do"),
 }
 

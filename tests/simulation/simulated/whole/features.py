@@ -38,13 +38,14 @@ FEATURES = {
     "little room": 0.2,
     "other workspace": 1 / 8,
 }
+# Drawn apart from the others, whose seeds keep their stories. Every eighth seed has the other workspace.
+_APART = {"few slots": 0.3}
+_NEIGHBOUR, _EVERY, _REST = "other workspace", 8, 6
+FEATURES |= _APART
 
 
-# Every eighth seed has this one. It draws no random number, so that the draws of the others stay as they are.
-_APART, _EVERY, _REST = "other workspace", 8, 6
-
-
-def drawn(chance: random.Random, seed: int) -> set[str]:
+def drawn(chance: random.Random, apart: random.Random, seed: int) -> set[str]:
     """Draw the features of a seed."""
-    found = {feature for feature, often in FEATURES.items() if feature != _APART and chance.random() < often}
-    return found | ({_APART} if seed % _EVERY == _REST else set())
+    some = {name: often for name, often in FEATURES.items() if name != _NEIGHBOUR}
+    found = {name for name, often in some.items() if (apart if name in _APART else chance).random() < often}
+    return found | ({_NEIGHBOUR} if seed % _EVERY == _REST else set())

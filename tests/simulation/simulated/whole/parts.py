@@ -13,6 +13,7 @@ from service.runs import Runs
 from .agent import Tool
 from .run_table import RunTable
 from .sessions import Sessions
+from .slots import Slots
 from .stores import NetworkStores
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Parts:
     sessions: type[Sessions] = Sessions
     runs: type[Runs] = Runs
     tool: type[Tool] = Tool
+    slots: type[Slots] = Slots
     is_hasty: bool = False
     features: frozenset[str] = frozenset()
     without: frozenset[str] = frozenset()

@@ -14,6 +14,7 @@ from connector.inbound.intake import Intake
 from connector.inbound.routing import Router
 from connector.outbound.scheduler import Scheduler
 from connector.protocols import Instance, Persona
+from connector.run_slots import RunLimits
 from service.config import InstanceConfig, ModuleConfig, PersonaConfig
 from service.store.patience import Patience, PatientStore
 from simulated.engine import LIFE
@@ -69,6 +70,10 @@ class Replica:
         self.number = number
         self.is_connected = False
         self.intake: Intake | None = None
+        scene = ground.scene
+        is_tight = "few slots" in scene.features
+        limits = RunLimits(runs_per_person=1, runs_per_channel=2) if is_tight else RunLimits()
+        self.slots = ground.parts.slots(scene, limits, scene.seed % 2 if is_tight else 5)
         self._ground = ground
         self._ended = asyncio.Event()
 
@@ -119,9 +124,10 @@ class Replica:
             Scheduler(TEAM, scale=scale) as scheduler,
             parts.desk(parts.wire(client, scheduler)) as desk,
             Conversations(
-                workplace := Workplace(sessions, desk, router), runs, ground.shutdown_grace_s
+                workplace := Workplace(sessions, desk, router, self.slots), runs, ground.shutdown_grace_s
             ) as conversations,
         ):
+            sessions.watch(scene, self.slots)
             self.intake = Intake(workplace, runs, conversations, BOT)
             self.is_connected = True
             ground.scene.tell("process", f"{self.number} is connected")

@@ -174,8 +174,8 @@ class WitnessedRunStore(SqliteRunStore):
             self._witness.gave_back(conversation_id, self._process)
         return is_released
 
-    async def hand_over(self, conversation_id: str, token: int) -> None:
-        await super().hand_over(conversation_id, token)
+    async def hand_over(self, conversation_id: str, token: int, rest_s: float = 0.0) -> None:
+        await super().hand_over(conversation_id, token, rest_s)
         self._witness.gave_back(conversation_id, self._process)
 
 

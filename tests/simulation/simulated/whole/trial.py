@@ -36,6 +36,7 @@ WANTED = (
     *("post made, and its answer lost", "post sent again"),
     *("a row of a stale owner refused", "a change of a stale owner refused"),
     *("Slack away", "call of a dead process", "model failed for good", "run stopped again"),
+    *("run waits for a slot, shown", "run waits for a slot, parked"),
     *("deletion of a status", "deletion of a root with replies", "deletion of a root without replies"),
 )
 # One process at a time has a file, and asks nobody over a network.

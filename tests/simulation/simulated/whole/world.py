@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from simulated.scene import chance_of
+
 from . import features
 from .agent import CAST
 from .chaos import Chaos
@@ -30,7 +32,9 @@ class World:
     """Plays some conversations on the scene, and judges them."""
 
     def __init__(self, scene: Scene, parts: Parts) -> None:
-        scene.features |= (features.drawn(scene.chance, scene.seed) | parts.features) - parts.without
+        scene.features |= (
+            features.drawn(scene.chance, chance_of(scene.seed, "slots"), scene.seed) | parts.features
+        ) - parts.without
         self._scene = scene
         self._ground = Ground(scene, parts)
         self._chaos = Chaos(self._ground)
@@ -43,7 +47,7 @@ class World:
         self._chaos.begin()
         if "other workspace" in scene.features:
             scene.spawn(Neighbour(self._ground).live(), "the neighbour")
-        count = 2 if "two conversations" in scene.features else 1
+        count = 3 if "few slots" in scene.features else 2 if "two conversations" in scene.features else 1
         people = [scene.spawn(self._crowd.converse(), f"people {number}") for number in range(count)]
         await asyncio.wait(people)
         for each in people:
@@ -80,4 +84,11 @@ class World:
             # The lease of one that is dead has run out: where there is nothing to do, nobody asks for it.
             if known.owner in [f"process {process.number}" for process in self._chaos.processes]:
                 return f"{name} still belongs to {known.owner}"
-        return ""
+        return next(
+            (
+                f"process {each.number} keeps slots for {list(each.slots.tickets)}"
+                for each in self._chaos.processes
+                if each.slots.tickets
+            ),
+            "",
+        )

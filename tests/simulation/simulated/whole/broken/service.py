@@ -51,7 +51,7 @@ class ServesEveryWorkspace(Runs):
 class LeavesStatuses(Wire):
     """Deletes nothing."""
 
-    async def delete(self, channel: str, ts: str) -> None:
+    async def delete(self, channel: str, ts: str, run: str = "") -> None:
         """It stays."""
 
 

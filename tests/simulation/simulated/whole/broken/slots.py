@@ -1,0 +1,35 @@
+"""Slots for runs, broken on purpose."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from simulated.whole.slots import Slots
+
+if TYPE_CHECKING:
+    from connector.messages import Message
+    from connector.run_slots import Ticket
+
+
+class GrantsToAll(Slots):
+    """Has room for everybody."""
+
+    def _has_room(self, ticket: Ticket) -> bool:
+        return True
+
+
+class ForgetsThoseWhoWait(Slots):
+    """Grants nothing when a slot is given back."""
+
+    def _next(self) -> Ticket | None:
+        return None
+
+
+class HoldsNobodyUp(Slots):
+    """Says of everybody that they may begin, without a slot."""
+
+    def enter(self, conversation_id: str, message: Message, *, is_resumed: bool = False) -> Ticket:
+        ticket = super().enter(conversation_id, message, is_resumed=is_resumed)
+        self.tickets.pop(conversation_id, None)
+        ticket.is_granted = ticket.is_shown = True
+        return ticket
