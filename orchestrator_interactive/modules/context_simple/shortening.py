@@ -48,15 +48,18 @@ def shortened_rows(history: History, shown: Sequence[int], excess: float) -> dic
 
 def _shortened_row(row: Row, tokens: int) -> Row:
     text = plain_text(row.get("content"))
-    least = 0 if row["role"] == "tool" else _USER_CHARS
-    return {**row, "content": shortened(text, tokens, least)}
+    is_tools = row["role"] == "tool"
+    return {**row, "content": shortened(text, tokens, 0 if is_tools else _USER_CHARS, by_items=not is_tools)}
 
 
-def shortened(text: str, tokens: int, least_chars: int = 0) -> str:
-    """The beginning and the end of a text, about `tokens` long, with a mark between that says how much is missing."""
+def shortened(text: str, tokens: int, least_chars: int = 0, *, by_items: bool = False) -> str:
+    """The beginning and the end of a text, about `tokens` long, with a mark between that says how much is missing.
+
+    `by_items` is that of `abridged`.
+    """
     size = len(text.encode(errors="replace"))
     chars = max(int(len(text) * tokens * BYTES_PER_TOKEN / size) if size else 0, least_chars)
-    return abridged(text, chars)
+    return abridged(text, chars, by_items=by_items)
 
 
 def plain_text(content: Any) -> str:
