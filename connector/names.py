@@ -61,9 +61,7 @@ class Names:
 
     def identified(self, text: str) -> str:
         """A text for a model: as `readable`, with the id behind each name, since people may have the same name."""
-        return _USER.sub(
-            lambda mention: f"@{name} ({mention[1]})" if (name := self.of(mention[1])) else mention[0], text
-        )
+        return _USER.sub(lambda mention: _mention(mention[1], self.of(mention[1]) or ""), text)
 
     async def close(self) -> None:
         asking = tuple(self._asking.values())
@@ -87,20 +85,19 @@ class Names:
         except (SlackCallFailed, KeyError) as e:
             log.info("slack.no_name", user=user, error=str(e))
         else:
-            known, again_s = _plain(name or "") or known, _ASK_ANEW_S
+            known, again_s = name or known, _ASK_ANEW_S
         self._people.pop(user, None)
         self._people[user] = known, asyncio.get_running_loop().time() + again_s
         if len(self._people) > _MOST_PEOPLE:
             del self._people[next(iter(self._people))]
 
 
-def _plain(name: str) -> str:
-    """A name without signs that could end it, or imitate an id, where a text mentions whose it is."""
-    kept = (
-        sign if sign in ".'\u2019-_" or category(sign)[0] in "LMN" else " "
-        for sign in normalize("NFKC", name[:_NAME_CHARS])
-    )
-    return " ".join("".join(kept).split())
+def _mention(user: str, name: str) -> str:
+    """The mention of somebody, without signs in their name that could end it or imitate an id."""
+    signs = normalize("NFKC", name[:_NAME_CHARS])
+    kept = (sign if sign in ".'\u2019-_" or category(sign)[0] in "LMN" else " " for sign in signs)
+    plain = " ".join("".join(kept).split())
+    return f"@{plain} ({user})" if plain else f"@{user}"
 
 
 def mentioned_in(text: str) -> set[str]:
