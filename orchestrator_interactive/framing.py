@@ -93,6 +93,8 @@ def without_frames(text: str) -> str:
 
 
 def _looks_like_a_frame(line: str) -> bool:
+    if line.startswith("  "):  # as text is in `message_text`
+        return False
     begin = match.end() if (match := _INVISIBLE.match(line)) else 0
     if begin == len(line) or (category(line[begin]) not in ("Ps", "Pi") and line[begin] not in "<\uff1c"):
         return False
