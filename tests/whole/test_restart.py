@@ -214,7 +214,7 @@ async def test_what_a_killed_service_was_at_is_told_before_the_thread_goes_on(th
         "Nothing else.",
     ]
     first, call, result, *_ = asked(model.bodies[-1])
-    assert first["content"][-1]["text"] == "check it"
+    assert first["content"][-1]["text"] == "Ana (U0ANA): check it"
     assert [block["type"] for block in call["content"]] == ["text", "tool_use"]
     assert (result["content"][0]["tool_use_id"], result["content"][0]["is_error"]) == ("toolu_1", True)
 
