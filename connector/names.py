@@ -93,7 +93,7 @@ class Names:
 
 
 def _mention(user: str, name: str) -> str:
-    """The mention of somebody, without signs in their name that could end it or imitate an id."""
+    """Write a mention, without signs in the name that could end it or imitate an id."""
     signs = normalize("NFKC", name[:_NAME_CHARS])
     kept = (sign if sign in ".'\u2019-_" or category(sign)[0] in "LMN" else " " for sign in signs)
     plain = " ".join("".join(kept).split())

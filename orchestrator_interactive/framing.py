@@ -1,8 +1,8 @@
 """The form of user rows: each message names its author, and no text can produce a line of our own.
 
 A person's message is `Ada Lovelace (U0ADA), with files a.md: first line`; its further lines are indented. So the text
-never begins at the first column of a row, where our own lines stand: this header, the list items of a row, and the
-frames below, which introduce what is no prompt.
+never begins at the first column of a row. Only our own lines do: this header, the list items of a row, and the frames
+below, which introduce rows that are not prompts.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _FRAMES = (PREFIX, NOTICE_PREFIX, LATE_PREFIX, SUMMARY_PREFIX, LEFT_OUT_PREFIX, 
 
 _NAME_CHARS = 80
 _ID_CHARS = 64
-# Besides letters, marks and digits; no colon, comma or bracket, which separate the parts of a header.
+# Allowed in addition to letters, marks and digits; no colon, comma or bracket, which separate the parts of a header.
 _SIGNS_OF_NAMES = " .'\u2019-_·・"
-# Letters that look like a colon, and letters and marks that nobody sees.
+# Letters that look like a colon, and invisible letters and marks.
 _NOT_OF_NAMES = re.compile(
     "[\u02d0\ua4fd\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0\ufe00-\ufe0f\U000e0100-\U000e01ef]"
 )
@@ -75,7 +75,7 @@ def plain_name(name: str) -> str:
 
 
 def indented(text: str) -> str:
-    """Indent the further lines of a text, whatever separates them."""
+    """Indent the further lines of a text. Every line break that `str.splitlines` knows counts."""
     return sendable("\n  ".join(text.splitlines()))
 
 
@@ -87,7 +87,7 @@ def listed(texts: Sequence[str]) -> str:
 def without_frames(text: str) -> str:
     """Indent the lines of a text that look like one of our frames; the rest stays as it is.
 
-    For texts that stand in a row as they are: prompts without an author, what tools return, what hooks inject.
+    For texts that are rows of their own: prompts without an author, tool results, hook injections.
     """
     return "".join(f"  {line}" if _looks_like_a_frame(line) else line for line in text.splitlines(keepends=True))
 

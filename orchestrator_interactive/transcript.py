@@ -138,7 +138,7 @@ class _Draft:
                 self._tell(_UNREADABLE, str(row.get("role")) if isinstance(row, dict) else type(row).__name__)
                 read += salvaged(row)
                 continue
-            if is_of_hook(row) and isinstance(message.content, str):  # it may quote what comes from outside
+            if is_of_hook(row) and isinstance(message.content, str):  # it may quote outside text
                 message = message.model_copy(update={"content": without_frames(message.content)})
             if message.role == "user" and not isinstance(message.content, str):
                 read += apart(message)

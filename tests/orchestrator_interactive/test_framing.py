@@ -1,4 +1,4 @@
-"""What a reader of user rows takes for our own lines is ours, whatever people, files, tools and hooks say."""
+"""User rows name their authors, and no text of people, files, tools and hooks produces a line of our own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The model reads who wrote what, whatever anybody writes: asserted on the requests that reach a Messages API."""
+"""The model reads who wrote each message: asserted on the requests that reach a Messages API."""
 
 from __future__ import annotations
 
