@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from anthropic_server import AnthropicServer, Gate, text, thinking, tool_call
 from click.testing import CliRunner
+from imitations import messages_in, user_texts
 from playwright.async_api import expect
 from service_inside import serving_inside
 from service_process import Serving
@@ -107,7 +108,7 @@ def asked(body: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def said_by_user(body: dict[str, Any]) -> list[str]:
-    return [b["text"] for m in body["messages"] if m["role"] == "user" for b in m["content"] if b["type"] == "text"]
+    return [each.text for each in messages_in(user_texts(body))]
 
 
 async def test_a_reply_after_a_restart_is_answered_with_all_that_was_said_and_done_before(thread, model, tmp_path):

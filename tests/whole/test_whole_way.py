@@ -59,7 +59,11 @@ async def test_a_cross_on_the_status_stops_the_run_and_the_thread_goes_on_from_t
     await seat.write(seat.thread, "only the roadmap please")
     await seat.see(seat.thread, "Only the roadmap, then.")
     rows = [(m["role"], m["content"][-1]["text"]) for m in model.bodies[-1]["messages"]]
-    assert rows == [("user", ASK), ("assistant", "I will begin with "), ("user", "only the roadmap please")]
+    assert rows == [
+        ("user", f"Ana (U0ANA): {ASK}"),
+        ("assistant", "I will begin with "),
+        ("user", "Ana (U0ANA): only the roadmap please"),
+    ]
 
 
 async def test_an_exclamation_mark_cuts_the_answer_and_a_stop_says_what_is_done_and_what_is_not(
