@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from benchmarks.harness import Operations
     from benchmarks.slack_process import SlackProcess
-    from connector.protocols import ProgressCallback, Steer
+    from connector.protocols import Author, ProgressCallback, Steer
 
 THREADS = 100
 REPLIES = 300
@@ -43,9 +43,11 @@ class BusySessions:
         on_progress: ProgressCallback | None = None,
         *,
         message_id: str | None = None,
+        author: Author | None = None,
+        files: tuple[str, ...] = (),
         fence: int | None = None,
     ) -> str:
-        del instance_name, conversation_id, prompt, message_id, fence
+        del instance_name, conversation_id, prompt, message_id, author, files, fence
         if on_progress is not None:
             await on_progress("executing", {})
             await on_progress("thinking", {})

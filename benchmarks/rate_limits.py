@@ -29,7 +29,7 @@ from service.store import open_run_store
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from connector.protocols import ProgressCallback, Steer
+    from connector.protocols import Author, ProgressCallback, Steer
     from local_slack import Workspace
 
 _CHANNELS = 25
@@ -80,9 +80,11 @@ class _Script(BusySessions):
         on_progress: ProgressCallback | None = None,
         *,
         message_id: str | None = None,
+        author: Author | None = None,
+        files: tuple[str, ...] = (),
         fence: int | None = None,
     ) -> str:
-        del instance_name, conversation_id, prompt, message_id, fence
+        del instance_name, conversation_id, prompt, message_id, author, files, fence
         assert on_progress is not None  # noqa: S101 - the connector gives one
         name = f"r{len(self.runs)}"
         run = self.runs[name] = _Run(name)

@@ -11,7 +11,6 @@ import structlog
 from connector import phrases
 from connector.beginning import Beginning, Fresh, GoesOn, Lost, Over
 from connector.ending import Ending, Resumption
-from connector.names import mentioned_in
 from connector.outbound.post import noted, said
 from connector.protocols import Changes, LeaseLost, Refused, RunFailed
 from connector.steers import Steers
@@ -117,7 +116,7 @@ class Execution:
             self.record = replace(self.record, first=inbound)
             return True
         try:
-            return self._sessions.edit(*self._key, inbound.id, self._desk.names.readable(inbound.prompt))
+            return self._sessions.edit(*self._key, inbound.id, self._desk.names.identified(inbound.prompt))
         except Refused:
             return False
 
@@ -167,7 +166,7 @@ class Execution:
             await self._tell_failure(phrases.UNEXPECTED)
 
     async def _execute(self) -> str:
-        await self._desk.names.learn(mentioned_in(self.first.prompt))
+        await self._desk.names.learn(self.first.people)
         try:
             await self._wait_for_slot()
             match self._beginning:
@@ -189,9 +188,15 @@ class Execution:
 
     async def _begin(self) -> str:
         self._has_begun = True
-        prompt, fence = self._desk.names.readable(self.first.prompt), self._lease.claim.token
+        names, message = self._desk.names, self.first.message
         return await self._sessions.execute(
-            *self._key, prompt, self._on_progress, message_id=self.first.id, fence=fence
+            *self._key,
+            names.identified(self.first.prompt),
+            self._on_progress,
+            message_id=self.first.id,
+            author=names.author(message.user),
+            files=message.files,
+            fence=self._lease.claim.token,
         )
 
     async def _wait_for_slot(self) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 from typing import TYPE_CHECKING
+from unicodedata import category, normalize
 
 import structlog
 
 from connector.outbound.errors import SlackCallFailed
 from connector.outbound.scheduler import Turn, Urgency
+from connector.protocols import Author
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,6 +24,7 @@ WAIT_S = 0.5
 # Where Slack did not tell a name, and where it did.
 _ASK_AGAIN_S, _ASK_ANEW_S = 60.0, 3600.0
 _MOST_PEOPLE = 10_000
+_NAME_CHARS = 80
 _NOBODY = (None, 0.0)
 _USER = re.compile(r"@([UW][A-Z0-9]{2,})\b")
 
@@ -49,9 +52,16 @@ class Names:
         name, _ = self._people.get(user, _NOBODY)
         return name
 
+    def author(self, user: str) -> Author:
+        return Author(user, self.of(user) or "")
+
     def readable(self, text: str) -> str:
         """A text in which those people are mentioned by name whose names are known."""
         return _USER.sub(lambda mention: f"@{self.of(mention[1]) or mention[1]}", text)
+
+    def identified(self, text: str) -> str:
+        """A text for a model: as `readable`, with the id behind each name, since people may have the same name."""
+        return _USER.sub(lambda mention: _mention(mention[1], self.of(mention[1]) or ""), text)
 
     async def close(self) -> None:
         asking = tuple(self._asking.values())
@@ -80,6 +90,14 @@ class Names:
         self._people[user] = known, asyncio.get_running_loop().time() + again_s
         if len(self._people) > _MOST_PEOPLE:
             del self._people[next(iter(self._people))]
+
+
+def _mention(user: str, name: str) -> str:
+    """Write a mention, without signs in the name that could end it or imitate an id."""
+    signs = normalize("NFKC", name[:_NAME_CHARS])
+    kept = (sign if sign in ".'\u2019-_" or category(sign)[0] in "LMN" else " " for sign in signs)
+    plain = " ".join("".join(kept).split())
+    return f"@{plain} ({user})" if plain else f"@{user}"
 
 
 def mentioned_in(text: str) -> set[str]:

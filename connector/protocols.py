@@ -47,15 +47,20 @@ class Instance:
 
 
 @dataclass(frozen=True, slots=True)
-class Steer:
-    """What a person wrote into a running execution. `id` is the message's identity, `team:channel:ts`.
+class Author:
+    """Who wrote a message: their id, and their display name; blank: it is not known. Several may have the same name."""
 
-    `author` is their name, or their id where it is not known: without one the model could take a line for another's.
-    """
+    id: str
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Steer:
+    """What a person wrote into a running execution. `id` is the message's identity, `team:channel:ts`."""
 
     id: str
     text: str
-    author: str
+    author: Author
     files: tuple[str, ...] = ()
 
 
@@ -246,11 +251,14 @@ class SessionManager(Protocol):
         on_progress: ProgressCallback | None = None,
         *,
         message_id: str | None = None,
+        author: Author | None = None,
+        files: tuple[str, ...] = (),
         fence: int | None = None,
     ) -> str:
         """Run a prompt and return the answer; after a stop, what had been said until then.
 
-        `message_id` is the identity of the message that the prompt is. What the run was given and has not read when it
+        `message_id` is the identity of the message that the prompt is, `files` are the names of the files that came
+        along with it. What the run was given and has not read when it
         ends, it gives up: it is for the next one to be given.
 
         Raises:

@@ -69,7 +69,7 @@ class Steers:
     def _offer(self, inbound: Inbound) -> bool:
         """Whether the loop takes more."""
         names, message = self._desk.names, inbound.message
-        steer = Steer(inbound.id, names.readable(inbound.prompt), names.of(message.user) or message.user, message.files)
+        steer = Steer(inbound.id, names.identified(inbound.prompt), names.author(message.user), message.files)
         try:
             taken = self._sessions.inject(*self._key, steer)
         except QueueFull:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from orchestrator_interactive.framing import Author
 from orchestrator_interactive.injection import Injection, InjectionError, InjectionQueueFull, RunFinished
 from orchestrator_interactive.kernel.interop import at_home
 from orchestrator_interactive.loop import INJECTION_APPLIED
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
 
 __all__ = [
+    "Author",
     "Injection",
     "InjectionError",
     "InjectionQueueFull",

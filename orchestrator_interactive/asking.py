@@ -17,7 +17,7 @@ from orchestrator_interactive.model_call import Model, ModelCall
 from orchestrator_interactive.parts import cut_row
 from orchestrator_interactive.recovery import Recovery
 from orchestrator_interactive.requests import RequestBuilder, unreadable
-from orchestrator_interactive.rows import assistant_row
+from orchestrator_interactive.rows import assistant_row, marked
 from orchestrator_interactive.run import RunStopped, RunSuspended, changed, injected_row, lasting_rows
 from orchestrator_interactive.usage import spent_on, with_usage
 
@@ -188,7 +188,7 @@ def _with_remarks(rows: list[Row], remarks: Sequence[ContextInjection]) -> tuple
         if remark.append_to_last_tool_result and rows and rows[-1]["role"] == "tool":
             rows = [*rows[:-1], _ending_with(rows[-1], remark.content)]
         else:
-            after.append(injected_row(remark))
+            after.append(marked(injected_row(remark), source="hook"))
     return rows, after
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from orchestrator_interactive.framing import without_frames
 from orchestrator_interactive.injection import notice_row
 from orchestrator_interactive.kernel import events
 from orchestrator_interactive.kernel.models import sendable
@@ -51,7 +52,7 @@ class Beginning:
         waiting = self._queue.drain()
         self._queue.restore([each for each in waiting if each.id not in left_behind])  # written after the prompt
         await self._loop.take_in(tuple(each for each in waiting if each.id in left_behind))
-        await run.commit(user_row(sendable(changed(wish, "prompt", prompt)), message_id))
+        await run.commit(user_row(without_frames(sendable(changed(wish, "prompt", prompt))), message_id))
 
     async def again(self) -> None:
         """Announce the run, and go on where its log stands.

@@ -6,14 +6,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from orchestrator_interactive.kernel.models import sendable
+from orchestrator_interactive.framing import NOTICE_PREFIX, PREFIX, Author, listed, message_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
-
-PREFIX = "[The user sent additional messages while you were working. Incorporate this into your current task:]"
-NOTICE_PREFIX = "[This happened since your last answer:]"
 
 
 class InjectionError(Exception):
@@ -35,7 +32,7 @@ class Injection:
     Args:
         text: what was written; not blank.
         id: identity of the message; what has this id in a committed row was delivered.
-        author: the name that the model reads, where it is known.
+        author: who wrote it, where that is known.
         files: names of files that came along.
 
     Raises:
@@ -44,7 +41,7 @@ class Injection:
 
     text: str
     id: str = field(default_factory=lambda: uuid4().hex)
-    author: str | None = None
+    author: Author | None = None
     files: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -180,7 +177,7 @@ class _Watch:
 
 def injection_row(injections: Sequence[Injection]) -> dict[str, Any]:
     """The one user row that a drain becomes. Its metadata names the messages: their ids stand there once delivered."""
-    lines = "\n".join(f"- {_line(injection)}" for injection in injections)
+    lines = listed([message_text(each.text, each.author, each.files) for each in injections])
     return {
         "role": "user",
         "content": f"{PREFIX}\n{lines}",
@@ -190,17 +187,5 @@ def injection_row(injections: Sequence[Injection]) -> dict[str, Any]:
 
 def notice_row(notices: Sequence[str]) -> dict[str, Any]:
     """The user row that tells the agent what happened between two runs."""
-    lines = "\n".join(f"- {_indented(notice)}" for notice in notices)
+    lines = listed([message_text(notice) for notice in notices])
     return {"role": "user", "content": f"{NOTICE_PREFIX}\n{lines}", "metadata": {"notices": len(notices)}}
-
-
-def _line(injection: Injection) -> str:
-    # Without a colon no name can pass for another one and what its owner says.
-    text = f"{injection.author.replace(':', '')}: {injection.text}" if injection.author else injection.text
-    files = f" (files: {', '.join(injection.files)})" if injection.files else ""
-    return _indented(text + files)
-
-
-def _indented(text: str) -> str:
-    # Further lines are indented, so that no line of a message can pass for another person's.
-    return sendable("\n  ".join(text.splitlines()))

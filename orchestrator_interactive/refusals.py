@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from orchestrator_interactive.framing import REFUSED
 from orchestrator_interactive.rows import LEFT_OUT, is_prompt, marked, metadata_of, user_row
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     Row = dict[str, Any]
 
 _DECLINED = "[No answer: the request was refused.]"
-_IN_ITS_PLACE = user_row("[What was said here is left out: it was refused.]")
+_IN_ITS_PLACE = user_row(REFUSED)
 
 
 def refused_row(row: Row) -> Row:

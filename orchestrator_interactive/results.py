@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import structlog
 
+from orchestrator_interactive.framing import LATE_PREFIX, indented, listed, without_frames
 from orchestrator_interactive.kernel.interop import own
 from orchestrator_interactive.kernel.models import ToolResult, sendable
 from orchestrator_interactive.large_results import MOST_KEPT_CHARS
@@ -28,7 +29,6 @@ UNKNOWN_OUTCOME = "Cancelled while it was running: its outcome is unknown."
 PROCESS_ENDED = "The process ended while this call was at work: its outcome is unknown."
 TIMED_OUT = "It had not finished after {timeout_s:g} seconds and was cancelled: its outcome is unknown."
 STILL_RUNNING = "Still at work; its result will follow."
-LATE_PREFIX = "[Results of tool calls that were still at work:]"
 
 Block = dict[str, Any]
 # Finished and failed are known results; cancelled did nothing; unknown may have done anything. So may lost: its process
@@ -141,13 +141,13 @@ def _read(told: Any) -> Became | None:
 def result_row(call: ToolCall, result: ToolResult, most_chars: int) -> dict[str, Any]:
     """The row of a result. One that is larger than `most_chars` is shortened there; its metadata keep the whole.
 
-    Of more than `MOST_KEPT_CHARS`, only the shortened form is kept.
+    Of more than `MOST_KEPT_CHARS`, only the shortened form is kept. Its lines that look like our frames are indented.
     """
     content, failed = _written_down(result)
     content = _without_large_images(content)
     shown = _capped(content, most_chars)
     row = tool_row(call, shown, failed=failed)
-    if shown is not content and len(text_of(row | {"content": content})) <= MOST_KEPT_CHARS:
+    if shown != content and len(text_of(row | {"content": content})) <= MOST_KEPT_CHARS:
         row["metadata"] = {**row.get("metadata", {}), "whole": content}
     return row
 
@@ -166,7 +166,7 @@ def late_row(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
     Their text is indented, so that no line of it can pass for a person's.
     """
-    text = "\n".join([LATE_PREFIX, *(f"- {_told(row)}" for row in rows)])
+    text = f"{LATE_PREFIX}\n{listed([_told(row) for row in rows])}"
     images = [block for row in rows for block in _blocks(row) if block.get("type") == "image"]
     late: dict[str, Any] = {"role": "user", "content": [{"type": "text", "text": text}, *images] if images else text}
     became = {row["tool_call_id"]: _became(row).written() for row in rows}
@@ -192,8 +192,7 @@ def lost_row(rows: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
 def _told(row: dict[str, Any]) -> str:
     text = "\n".join(block["text"] for block in _blocks(row) if block.get("type") == "text")
     failed = "failed: " if metadata_of(row).get("is_error") else ""
-    whole = f"call {row['tool_call_id']}, {row.get('name')}: {failed}{text}"  # ids and names are the model's, too
-    return "\n  ".join(whole.splitlines())
+    return indented(f"call {row['tool_call_id']}, {row.get('name')}: {failed}{text}")  # id and name are the model's
 
 
 def _blocks(row: dict[str, Any]) -> list[Block]:
@@ -227,9 +226,9 @@ def _without_large_images(content: str | list[Block]) -> str | list[Block]:
 
 def _capped(content: str | list[Block], most_chars: int) -> str | list[Block]:
     if isinstance(content, str):
-        return abridged(content, most_chars)
-    if sum(len(block.get("text", "")) for block in content) <= most_chars:
-        return content
-    text = "\n".join(block["text"] for block in content if block.get("type") == "text")
-    others = [block for block in content if block.get("type") != "text"]
-    return [{"type": "text", "text": abridged(text, most_chars)}, *others]
+        return without_frames(abridged(content, most_chars))
+    if sum(len(block.get("text", "")) for block in content) > most_chars:
+        text = "\n".join(block["text"] for block in content if block.get("type") == "text")
+        others = [block for block in content if block.get("type") != "text"]
+        content = [{"type": "text", "text": abridged(text, most_chars)}, *others]
+    return [{**block, "text": without_frames(block["text"])} if "text" in block else block for block in content]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from orchestrator_interactive.framing import without_frames
 from orchestrator_interactive.kernel.messages import ToolCallBlock
 from orchestrator_interactive.kernel.models import sendable
 from orchestrator_interactive.kernel.request_check import is_plain
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 LEFT_OUT = "left_out"
 # The metadata of user rows that are no prompts: said or reported while the agent was at work, or written by a view.
 _NO_PROMPT = frozenset({"injections", "notices", "results", LEFT_OUT})
+_ITEM = re.compile(r"\n(?=\S)")
 # How a mark in the place of something long ends.
 MARK_END = "left out here …]"
 
@@ -93,13 +96,25 @@ def text_of(row: dict[str, Any]) -> str:
     return content if isinstance(content, str) else ""
 
 
-def abridged(text: str, most_chars: int) -> str:
-    """The beginning and the end of a text that is too long, with a mark between that says how much is missing."""
+def abridged(text: str, most_chars: int, *, by_items: bool = False) -> str:
+    """The beginning and the end of a text that is too long, with a mark between that says how much is missing.
+
+    With `by_items`, a line at the first column says whose the indented lines below it are. The end then begins with
+    such a line, unless the text has only one.
+    """
     if len(text) <= most_chars:
         return text
-    tail = most_chars // 4
-    mark = f"[… {len(text) - most_chars} characters are {MARK_END}"
-    return "\n".join(part for part in (text[: most_chars - tail], mark, text[len(text) - tail :]) if part)
+    begin, end = most_chars - most_chars // 4, len(text) - most_chars // 4
+    indent = ""
+    if by_items and _ITEM.match(text, end - 1) is None:
+        if sum(1 for _ in _ITEM.finditer(text, 0, end)) <= 1:
+            indent = "  "
+        else:
+            following = _ITEM.search(text, end)
+            end = following.end() if following else len(text)
+    mark = f"[… {end - begin} characters are {MARK_END}"
+    tail = without_frames(f"{indent}{text[end:]}") if text[end:] else ""
+    return "\n".join(part for part in (text[:begin], mark, tail) if part)
 
 
 def call_ids(row: dict[str, Any]) -> list[str]:

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from orchestrator_interactive.framing import GO_ON, without_frames
 from orchestrator_interactive.kernel.messages import Message
 from orchestrator_interactive.kernel.request_check import RequestCheck, Rule
 from orchestrator_interactive.kernel.tool_calls import calls_in
 from orchestrator_interactive.mending import mended, with_own_ids
 from orchestrator_interactive.reading import UNREADABLE, apart, message_of, salvaged
 from orchestrator_interactive.refusals import is_refused, without_refused
+from orchestrator_interactive.rows import is_of_hook
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,7 +32,7 @@ NO_RESULT = "No result was recorded: the outcome of this call is unknown."
 _UNREADABLE = "a row, or a part of one, that cannot be read"
 _RULES = list(Rule)
 _RESULTS = ("tool", "function")
-_GO_ON = Message(role="user", content="[Go on.]")
+_GO_ON = Message(role="user", content=GO_ON)
 
 
 class Transcript:
@@ -136,6 +138,8 @@ class _Draft:
                 self._tell(_UNREADABLE, str(row.get("role")) if isinstance(row, dict) else type(row).__name__)
                 read += salvaged(row)
                 continue
+            if is_of_hook(row) and isinstance(message.content, str):  # it may quote outside text
+                message = message.model_copy(update={"content": without_frames(message.content)})
             if message.role == "user" and not isinstance(message.content, str):
                 read += apart(message)
             else:

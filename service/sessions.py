@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import structlog
 
 from connector.protocols import LeaseLost, QueueFull, Refused, RunFailed, Steer
-from orchestrator_interactive import Injection, InjectionQueueFull, RunFinished
+from orchestrator_interactive import Injection, InjectionQueueFull, RunFinished, framing
 from orchestrator_interactive.interactions.errors import DamagedLog, Fenced, StoreError
 from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.kernel import AmplifierSession, HookResult, events
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Mapping
     from types import TracebackType
 
-    from connector.protocols import ProgressCallback
+    from connector.protocols import Author, ProgressCallback
     from orchestrator_interactive.interactions.stores.base import LogStore
     from service.config import InstanceConfig
     from service.workspaces import Workspaces
@@ -79,6 +79,8 @@ class InProcessSessionManager:
         on_progress: ProgressCallback | None = None,
         *,
         message_id: str | None = None,
+        author: Author | None = None,
+        files: tuple[str, ...] = (),
         fence: int | None = None,
     ) -> str:
         """Run a prompt in the conversation's session and return the answer.
@@ -88,6 +90,8 @@ class InProcessSessionManager:
             CancelledError: the caller was cancelled. The run was suspended then: `resume` goes on with it.
             LeaseLost: somebody with a higher fence has been at the conversation's log.
         """
+        if author is not None:  # a foreign loop takes no author, so the prompt names theirs
+            prompt = framing.message_text(prompt, _author(author), files)
 
         async def work(session: AmplifierSession) -> str:
             return await session.execute(prompt, message_id=message_id, on_progress=on_progress)
@@ -164,7 +168,7 @@ class InProcessSessionManager:
         if take is None:
             return False
         try:
-            take(Injection(text=steer.text, id=steer.id, author=steer.author, files=steer.files))
+            take(Injection(text=steer.text, id=steer.id, author=_author(steer.author), files=steer.files))
         except RunFinished:
             return False
         except InjectionQueueFull as e:
@@ -256,6 +260,10 @@ class InProcessSessionManager:
                 problems = await find_problems(mount_plan(instance, self._default_provider, Path(folder)))
             if problems:
                 raise ConfigError(f"instances.{name}: {' '.join(problems)}")
+
+
+def _author(author: Author) -> framing.Author:
+    return framing.Author(author.id, author.name)
 
 
 async def _rows(session: AmplifierSession) -> list[dict[str, Any]]:

@@ -153,7 +153,11 @@ async def test_a_message_that_waited_is_not_lost_when_the_run_that_it_leads_is_s
     await scene.ana.say("general", "now", thread=ts)
     run = await scene.sessions.next_run()
     await run.until(lambda r: "now" in (r.prompt, *(s.text for s in r.steers)))
-    assert [run.prompt, *(s.text for s in run.steers)] == ["ask @Chloe", "go on", "now"]
+    assert [run.prompt, *(s.text for s in run.steers)] == [
+        f"ask @Chloe ({scene.slack.person('chloe').id})",
+        "go on",
+        "now",
+    ]
 
 
 async def test_a_status_in_doubt_that_cannot_be_looked_up_for_a_moment_does_not_stay_for_ever(scene):

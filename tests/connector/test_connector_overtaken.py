@@ -192,7 +192,8 @@ def offer(scene, event: dict) -> None:
 
 async def test_half_a_character_is_replaced(scene):
     ts = "1700000000.000100"
-    offer_text = {**MESSAGE, "user": scene.slack.person("ana").id, "channel": "D1", "ts": ts, "text": "a \ud800 b"}
+    channel = await scene.slack.as_person("ana").open_dm("alpha")
+    offer_text = {**MESSAGE, "user": scene.slack.person("ana").id, "channel": channel, "ts": ts, "text": "a \ud800 b"}
     payload = {"type": "event_callback", "team_id": scene.slack.team_id, "event": offer_text}
     scene.slack.socket_mode.delivery.offer(Envelope("half", "events_api", payload))
     assert (await scene.sessions.next_run()).prompt == "a ? b"

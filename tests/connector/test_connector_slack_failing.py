@@ -166,6 +166,9 @@ async def test_who_asked_where_we_may_not_write_any_more_is_told_in_a_direct_mes
 
 
 async def test_a_run_that_may_not_even_show_its_status_is_stopped(scene):
+    ts, run = await begun(scene)
+    await run.answer("so that Ana's name is known")
+    await scene.posted("general", ts, "name is known")
     scene.slack.faults.next("chat.postMessage", Refuses("is_archived"))
     await scene.ana.say("general", "@alpha look")
     run = await scene.sessions.next_run()

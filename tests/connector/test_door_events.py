@@ -149,12 +149,13 @@ async def test_what_is_of_another_workspace_is_acknowledged_and_ignored(scene):
 
 async def test_what_others_do_in_a_channel_that_they_share_with_us_is_ours(scene):
     event = {"type": "message", "user": scene.slack.person("ana").id, "text": "hello", "ts": "1700000000.000100"}
-    event |= {"channel": "D1", "channel_type": "im"}
+    channel = await scene.slack.as_person("ana").open_dm("alpha")
+    event |= {"channel": channel, "channel_type": "im"}
     with capture_logs() as logs:
         deliver(scene, told(scene, event, team_id="T0OTHER", context_team_id=scene.slack.team_id))
         assert (await scene.sessions.next_run()).prompt == "hello"
     begun = [log["conversation"] for log in logs if log["event"] == "run.started"]
-    assert begun == [f"{scene.slack.team_id}:D1:dm"]
+    assert begun == [f"{scene.slack.team_id}:{channel}:dm"]
 
 
 async def test_that_slack_sends_no_more_events_is_in_the_log(scene):

@@ -24,6 +24,7 @@ from demo_conversations import (
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator_interactive.framing import Author
 from orchestrator_interactive.injection import Injection, injection_row
 from orchestrator_interactive.kernel.messages import ToolCall, ToolCallBlock
 from orchestrator_interactive.results import LATE_PREFIX, late_row, still_running_row
@@ -70,7 +71,8 @@ def test_an_urgent_message_that_cut_the_answer_belongs_to_its_task() -> None:
 
 
 def test_an_urgent_message_may_end_the_task() -> None:
-    rows = [*after(after([user("review my notes")])), injection_row([Injection("!that's enough", author="Ana")])]
+    enough = Injection("!that's enough", author=Author("U0ANA", "Ana"))
+    rows = [*after(after([user("review my notes")])), injection_row([enough])]
     blocks = next_of(rows)
     assert calls_of(blocks) == []
     assert "“Ana: !that's enough”, at once: I stopped there" in text_of(blocks)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from agents import call, delivered, echo, gated, goes_on, make_agent, never, say, soon, streaming, text_of, use
 
-from orchestrator_interactive import Injection, InjectionQueueFull, Receipt, RunFinished
+from orchestrator_interactive import Author, Injection, InjectionQueueFull, Receipt, RunFinished
 
 if TYPE_CHECKING:
     from typing import Any
@@ -182,11 +182,11 @@ class TestEdits:
 
     async def test_author_and_files_stay(self) -> None:
         agent, run, gate = await _thinking()
-        agent.inject(Injection("look", id="1", author="Ann", files=("a.txt",)))
+        agent.inject(Injection("look", id="1", author=Author("U0ANN", "Ann"), files=("a.txt",)))
         assert agent.edit("1", "look here")
         gate.set()
         await soon(run)
-        assert await _rows_with_messages(agent) == [["- Ann: look here (files: a.txt)"]]
+        assert await _rows_with_messages(agent) == [["- Ann (U0ANN), with files a.txt: look here"]]
 
     async def test_after_delivery_and_for_a_stranger_it_is_too_late(self) -> None:
         agent, run, gate = await _thinking("1")

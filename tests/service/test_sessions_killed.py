@@ -10,6 +10,7 @@ import pytest
 from anthropic_server import AnthropicServer, Gate, message, text, thinking, tool_call
 
 from connector import Steer
+from connector.protocols import Author
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from service.config import InstanceConfig, ModuleConfig, PersonaConfig, WorkspaceConfig
 from service.sessions import InProcessSessionManager
@@ -83,7 +84,7 @@ async def test_a_run_with_thinking_tools_side_by_side_and_people_who_write_meanw
     async with manager(store) as sessions:
         run = asyncio.create_task(sessions.execute("alpha", HERE, "the task"))
         await half.reached.wait()
-        assert sessions.inject("alpha", HERE, Steer("T:C:2.0", "and that", "Ana"))
+        assert sessions.inject("alpha", HERE, Steer("T:C:2.0", "and that", Author("U0ANA", "Ana")))
         half.open()
         assert await run == "Done."
         model.reply(tool_call("list_files"))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from connector import Steer
-    from connector.protocols import ProgressCallback
+    from connector.protocols import Author, ProgressCallback
 
 
 @dataclass
@@ -30,6 +30,8 @@ class HeldRun:
     prompt: str
     on_progress: ProgressCallback
     read: set[str] = field(default_factory=set)
+    author: Author | None = None
+    files: tuple[str, ...] = ()
     fence: int | None = None
     resumed: bool = False
     suspended: bool = False
@@ -116,10 +118,13 @@ class HeldSessions:
         on_progress: ProgressCallback | None = None,
         *,
         message_id: str | None = None,
+        author: Author | None = None,
+        files: tuple[str, ...] = (),
         fence: int | None = None,
     ) -> str:
         assert message_id is not None
         run = self._run(instance_name, conversation_id, prompt, on_progress, fence)
+        run.author, run.files = author, files
         return await self._held(run, message_id)
 
     async def resume(

@@ -14,7 +14,7 @@ from local_slack import LocalSlack
 from service.config import InstanceConfig, ModuleConfig, PersonaConfig, ServiceConfig, WorkspaceConfig
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
     from pathlib import Path
 
     from anthropic_server import AnthropicServer
@@ -64,9 +64,15 @@ class Office:
 
 
 @asynccontextmanager
-async def office(model: AnthropicServer, folder: Path, **loop_options: Any) -> AsyncIterator[Office]:
-    """The environment must lead the provider to the model."""
-    async with LocalSlack() as slack, ToolGate() as tests, ToolGate(is_open=True) as set_up:
+async def office(
+    model: AnthropicServer, folder: Path, people: Mapping[str, str] | None = None, **loop_options: Any
+) -> AsyncIterator[Office]:
+    """The environment must lead the provider to the model. `people` are names and display names."""
+    async with (
+        LocalSlack(**({"people": people} if people else {})) as slack,
+        ToolGate() as tests,
+        ToolGate(is_open=True) as set_up,
+    ):
         gates = {"port": tests.port, "mount_port": set_up.port}
         gated = ModuleConfig(module="gated-tool", source=str(GATED_TOOL), config=gates)
         loop = ModuleConfig(module="loop-interactive", config=loop_options)

@@ -79,4 +79,4 @@ async def test_a_model_call_is_given_up_and_made_anew(tmp_path: Path):
         silent.open()
         assert await there.told() == ["Both."]
         await there.sees_mark(steer, EYES)
-        assert "Ana: and this" in str(there.model.bodies[-1]["messages"])
+        assert "Ana (U0ANA): and this" in str(there.model.bodies[-1]["messages"])

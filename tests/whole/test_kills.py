@@ -74,7 +74,7 @@ async def test_a_tool_with_effects_is_not_run_again_and_model_and_people_hear_of
         assert is_error
         assert "outcome is unknown" in said
         assert not others
-        assert prompts(there.model.bodies[-1]) == ["check it"]
+        assert prompts(there.model.bodies[-1]) == ["Ana (U0ANA): check it"]
 
 
 async def test_people_hear_of_it_too_where_the_next_process_was_killed_before_it_could_tell_them(opened):
@@ -143,7 +143,7 @@ async def test_an_answer_that_was_half_said_is_said_anew(opened):
         assert (await there.sees("⚙️")).ts == status.ts, "it goes on with its status message"
         silent.open()
         assert await there.told() == ["I begin, and end."]
-        assert prompts(there.model.bodies[-1]) == ["check it"]
+        assert prompts(there.model.bodies[-1]) == ["Ana (U0ANA): check it"]
 
 
 @pytest.mark.parametrize(("store", "fault"), [("sqlite", DropsAfterwards()), ("redis", DropsBefore())])
@@ -197,8 +197,8 @@ async def test_a_message_that_was_taken_and_not_yet_written_down_is_read_once(op
         await there.sees("Both.")
         assert await there.told() == ["Both."]
         said = prompts(there.model.bodies[-1])
-        assert said[0] == "check it"
-        assert "Ana: and this" in said[1]
+        assert said[0] == "Ana (U0ANA): check it"
+        assert "Ana (U0ANA): and this" in said[1]
         assert len(said) == 2
 
 

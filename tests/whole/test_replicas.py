@@ -46,8 +46,8 @@ async def test_a_steer_an_edit_and_a_deletion_reach_the_run_at_another_replica(t
     there.tests.open()
     assert await there.told() == ["12 of 40.", "All passed."]
     read = said(there.model.bodies[1])
-    assert "- Ana: this stays" in read
-    assert "- Ana: this has changed" in read
+    assert "- Ana (U0ANA): this stays" in read
+    assert "- Ana (U0ANA): this has changed" in read
     assert "this changes" not in read
     assert "this goes" not in read
     assert '"run.started"' not in there.replicas.each[1].log

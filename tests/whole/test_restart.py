@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from anthropic_server import AnthropicServer, Gate, text, thinking, tool_call
 from click.testing import CliRunner
+from imitations import messages_in, user_texts
 from playwright.async_api import expect
 from service_inside import serving_inside
 from service_process import Serving
@@ -107,7 +108,7 @@ def asked(body: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def said_by_user(body: dict[str, Any]) -> list[str]:
-    return [b["text"] for m in body["messages"] if m["role"] == "user" for b in m["content"] if b["type"] == "text"]
+    return [each.text for each in messages_in(user_texts(body))]
 
 
 async def test_a_reply_after_a_restart_is_answered_with_all_that_was_said_and_done_before(thread, model, tmp_path):
@@ -214,7 +215,7 @@ async def test_what_a_killed_service_was_at_is_told_before_the_thread_goes_on(th
         "Nothing else.",
     ]
     first, call, result, *_ = asked(model.bodies[-1])
-    assert first["content"][-1]["text"] == "check it"
+    assert first["content"][-1]["text"] == "Ana (U0ANA): check it"
     assert [block["type"] for block in call["content"]] == ["text", "tool_use"]
     assert (result["content"][0]["tool_use_id"], result["content"][0]["is_error"]) == ("toolu_1", True)
 

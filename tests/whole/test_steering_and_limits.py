@@ -20,7 +20,7 @@ async def test_an_urgent_message_cuts_the_answer_and_is_answered(opened, model):
     first, second = model.requests
     assert first.left, "the answer was not waited for"
     assert [row["role"] for row in second.body["messages"]] == ["user", "assistant", "user"]
-    assert second.body["messages"][-1]["content"][-1]["text"].endswith("- Ana: !the budget only")
+    assert second.body["messages"][-1]["content"][-1]["text"].endswith("- Ana (U0ANA): !the budget only")
 
 
 async def test_an_urgent_message_is_answered_while_a_tool_is_at_work_and_the_tool_is_not_harmed(opened, model):

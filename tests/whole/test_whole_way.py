@@ -36,10 +36,10 @@ async def test_a_thread_is_answered_and_steered_on_the_way(seat, model):
     await seat.see_reaction(seat.channel, ASK, "hourglass_flowing_sand", gone=True)
     await seat.picture("3-answered")
 
-    assert model.bodies[0]["messages"][-1]["content"][-1]["text"] == ASK
+    assert model.bodies[0]["messages"][-1]["content"][-1]["text"] == f"Ana (U0ANA): {ASK}"
     last = model.bodies[1]["messages"][-1]["content"]
     assert last[0]["type"] == "tool_result", "the file was really read"
-    assert "Ana: and check the tests" in last[-1]["text"]
+    assert "Ana (U0ANA): and check the tests" in last[-1]["text"]
 
 
 async def test_a_cross_on_the_status_stops_the_run_and_the_thread_goes_on_from_there(seat, model):
@@ -59,7 +59,11 @@ async def test_a_cross_on_the_status_stops_the_run_and_the_thread_goes_on_from_t
     await seat.write(seat.thread, "only the roadmap please")
     await seat.see(seat.thread, "Only the roadmap, then.")
     rows = [(m["role"], m["content"][-1]["text"]) for m in model.bodies[-1]["messages"]]
-    assert rows == [("user", ASK), ("assistant", "I will begin with "), ("user", "only the roadmap please")]
+    assert rows == [
+        ("user", f"Ana (U0ANA): {ASK}"),
+        ("assistant", "I will begin with "),
+        ("user", "Ana (U0ANA): only the roadmap please"),
+    ]
 
 
 async def test_an_exclamation_mark_cuts_the_answer_and_a_stop_says_what_is_done_and_what_is_not(
@@ -125,4 +129,4 @@ async def test_two_people_steer_one_run_and_the_model_knows_them_apart(seat, mod
     held.open()
     await seat.see(seat.thread, "Done for both.")
     row = model.bodies[-1]["messages"][-1]["content"][-1]["text"]
-    assert row.endswith("- Ana: mind the budget\n- Ben: and the dates")
+    assert row.endswith("- Ana (U0ANA): mind the budget\n- Ben (U0BEN): and the dates")

@@ -48,18 +48,22 @@ def shortened_rows(history: History, shown: Sequence[int], excess: float) -> dic
 
 def _shortened_row(row: Row, tokens: int) -> Row:
     text = plain_text(row.get("content"))
-    least = 0 if row["role"] == "tool" else _USER_CHARS
-    short = {**row, "content": shortened(text, tokens, least)}
+    is_tools = row["role"] == "tool"
+    least = 0 if is_tools else _USER_CHARS
+    short = {**row, "content": shortened(text, tokens, least, by_items=not is_tools)}
     if "whole" in metadata_of(row):  # a view is written as a whole, and shows nothing of this
         short["metadata"] = {key: value for key, value in metadata_of(row).items() if key != "whole"}
     return short
 
 
-def shortened(text: str, tokens: int, least_chars: int = 0) -> str:
-    """The beginning and the end of a text, about `tokens` long, with a mark between that says how much is missing."""
+def shortened(text: str, tokens: int, least_chars: int = 0, *, by_items: bool = False) -> str:
+    """The beginning and the end of a text, about `tokens` long, with a mark between that says how much is missing.
+
+    `by_items` is that of `abridged`.
+    """
     size = len(text.encode(errors="replace"))
     chars = max(int(len(text) * tokens * BYTES_PER_TOKEN / size) if size else 0, least_chars)
-    return abridged(text, chars)
+    return abridged(text, chars, by_items=by_items)
 
 
 def plain_text(content: Any) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from orchestrator_interactive.framing import indented
 from orchestrator_interactive.kernel.borders import contained
 from orchestrator_interactive.kernel.interop import own_provider
 from orchestrator_interactive.kernel.messages import ChatRequest, ChatResponse, Message, Usage
@@ -89,7 +90,7 @@ def summary_request(rows: Sequence[Row], earlier: str | None, room_tokens: float
 
     It is not larger than `room_tokens`, and asks for `most_tokens` at most.
     """
-    before = "" if earlier is None else f"{_EARLIER}\n{shortened(earlier, most_tokens)}\n\n"
+    before = "" if earlier is None else f"{_EARLIER}\n  {indented(shortened(earlier, most_tokens))}\n\n"
     taken = _INSTRUCTIONS_TOKENS + estimate({"content": before}) + _MARK_TOKENS
     text = told(rows, max(int(room_tokens) - taken, most_tokens))
     messages = [

@@ -27,10 +27,12 @@ def told(rows: Sequence[Row], room_tokens: int) -> str:
     """
     text = ""
     for tokens in _TOKENS_PER_TEXT:
-        text = "\n".join(_passage(who, shortened(what, tokens)) for row in rows for who, what in _passages(row))
+        text = "\n".join(
+            _passage(who, shortened(what, tokens, by_items=True)) for row in rows for who, what in _passages(row)
+        )
         if len(text.encode()) <= room_tokens * BYTES_PER_TOKEN:
             return text
-    return shortened(text, room_tokens)
+    return shortened(text, room_tokens, by_items=True)
 
 
 def _passage(who: str, what: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from orchestrator_interactive.framing import LEFT_OUT_PREFIX, SUMMARY_PREFIX, indented
 from orchestrator_interactive.modules.context_simple.cutting import cut_for
 from orchestrator_interactive.modules.context_simple.history import is_of_a_hook, is_system
 from orchestrator_interactive.modules.context_simple.shortening import shortened, shortened_rows
@@ -175,9 +176,9 @@ def _note(cut: Cut, summary: Summary | None, most_tokens: int) -> Row | None:
     parts = []
     untold = left_out
     if summary is not None and most_tokens:
-        parts.append(f"[Summary of the earlier conversation: {shortened(summary.text, most_tokens)}]")
+        parts.append(f"{SUMMARY_PREFIX} {indented(shortened(summary.text, most_tokens))}]")
         untold = cut.left_out(since=summary.until)
     if untold:
         which = "messages after these" if parts else "earlier messages of this conversation"
-        parts.append(f"[To save space, {untold} {which} are not shown here. What was done in them is done.]")
+        parts.append(f"{LEFT_OUT_PREFIX}{untold} {which} are not shown here. What was done in them is done.]")
     return {"role": "user", "content": "\n".join(parts), "metadata": {LEFT_OUT: left_out}}

@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.injection import NOTICE_PREFIX, PREFIX
+from orchestrator_interactive.framing import LATE_PREFIX, NOTICE_PREFIX, PREFIX
 from orchestrator_interactive.kernel.messages import TextBlock, ToolCallBlock, ToolResultBlock
 from orchestrator_interactive.outside_json import parse_json
-from orchestrator_interactive.results import LATE_PREFIX, STILL_RUNNING
+from orchestrator_interactive.results import STILL_RUNNING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -23,7 +23,8 @@ LEADS = ("I'll ", "You also ", "I am still ")
 PAUSE = "I am taking my time: "
 
 _MENTIONS = re.compile(r"^(?:<@[^>]*>[\s:,]*)+")
-_AUTHOR = re.compile(r"([^\W\d_][\w .'-]{0,39}): (.+)", re.DOTALL)
+# A message as `framing.message_text` writes it: the name, and the text behind the header.
+_MESSAGE = re.compile(r"([^:(\n]+) \([\w.@-]+\)(?:, with files [^:\n]+)?: (.*)", re.DOTALL)
 _LATE = re.compile(r"call (\S+), ([^:]+): ?(failed: )?(.*)", re.DOTALL)
 
 
@@ -111,6 +112,8 @@ class _Reader:
         if text.startswith(PREFIX):
             self._wrote([_wrote(entry) for entry in _entries(text.removeprefix(PREFIX))])
         elif not (text.startswith(LATE_PREFIX) and self._came_late(text.removeprefix(LATE_PREFIX))):
+            if named := _MESSAGE.fullmatch(text):
+                text = named[2].replace("\n  ", "\n")
             text = _MENTIONS.sub("", text).strip()
             if text and not text.startswith(NOTICE_PREFIX):
                 self.events.append(Asked(text))
@@ -163,8 +166,9 @@ def _entries(text: str) -> list[str]:
 
 
 def _wrote(line: str) -> Wrote:
-    named = _AUTHOR.fullmatch(line)
-    text = named[2] if named else line
+    text = line
+    if named := _MESSAGE.fullmatch(line):
+        text, line = named[2], f"{named[1]}: {named[2]}"
     at_once = text.lstrip()
     if not at_once.startswith("!"):
         return Wrote(text, line)
