@@ -114,9 +114,12 @@ class Standing:
 
     def unanswered(self, tools: Mapping[str, Tool]) -> tuple[list[SettledCall], list[SettledCall]]:
         """The calls for which nothing stands: those that can be made again without harm, and the others."""
-        missing = [SettledCall(call, _label(call, tools), "lost") for call in self._unanswered()]
-        again = [each for each in missing if is_harmless(tools.get(each.call.name))]
-        return again, [each for each in missing if each not in again]
+        again: list[SettledCall] = []
+        others: list[SettledCall] = []
+        for call in self._unanswered():
+            kind = again if is_harmless(tools.get(call.name)) else others
+            kind.append(SettledCall(call, _label(call, tools), "lost"))
+        return again, others
 
     def _unanswered(self) -> list[ToolCall]:
         """The calls of the last answer that have no row yet, unless something else has come after them."""
