@@ -57,6 +57,7 @@ class ToolBatch:
                     use = self._over.popleft()
                     del left[use]
                     await self._calls.settle(use, use.close())
+                    await asyncio.sleep(0)  # a small store does not let others have their turn
                 elif self._is_urgent:
                     await self._postpone(left)
                     break
