@@ -4,8 +4,8 @@ A regular expression may take for ever, and a process can be ended. Besides, suc
 event loop, which shares the interpreter lock. The program imports only the standard library, so it starts quickly.
 
 `argv[1]` is the descriptor of a Unix socket. Each request on it is a line of JSON with the descriptor of a folder or
-file; everything is opened relative to that, and no link is followed. The replies are lines of JSON: `{"report": text}`
-any number of times, then one `Found`, or `{"error": reason}` for a malformed expression.
+file; everything is opened relative to that, and no link is followed. The replies are lines of JSON: `{"begun": true}`,
+`{"report": text}` any number of times, then one `Found`, or `{"error": reason}` for a malformed expression.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _FILES_A_REPORT = 500
 _MAX_REQUEST_BYTES = 65_536
 # After the time limit, should the parent die first.
 _ENDED_AFTER_S = 2
-_NICENESS = 10
+_NICENESS = 5
 
 
 class Job(TypedDict):
@@ -236,6 +236,7 @@ def main() -> None:
         while (request := _received(parent)) is not None:
             job, top = request
             signal.alarm(int(job["time_limit_s"]) + _ENDED_AFTER_S)
+            send({"begun": True})
             try:
                 send(_Scan(job, top, lambda text: send({"report": text})).found())
             except (re.error, RecursionError, OverflowError) as e:
