@@ -40,7 +40,7 @@ _LONGEST_BACKOFF_S = 30.0
 # Asked to wait for longer than this, the provider gives up: a run that shows nothing for minutes looks dead.
 _LONGEST_WAIT_S = 60.0
 # How long events are read before others get their turn.
-_YIELD_EVERY_S = 0.01
+_YIELD_EVERY_S = 0.002
 # After the answer's end the response is read to its own end, so that the connection can be used again.
 _TAIL_S = 1.0
 
