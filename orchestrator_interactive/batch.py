@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.results import still_running_row
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from orchestrator_interactive.calls import ToolCalls
     from orchestrator_interactive.injection import Injection, InjectionQueue
@@ -25,6 +27,7 @@ class ToolBatch:
         self._run = run
         self._calls = calls
         self._uses: list[ToolUse] = []
+        self._over: deque[ToolUse] = deque()
         self._is_urgent = False
         self._news = asyncio.Event()
 
@@ -36,45 +39,54 @@ class ToolBatch:
         suspended: none is left of which a successor could not tell whether it has begun.
         """
         await self._run.write(row)
-        self._uses = [self._calls.begin(call) for call in calls]
+        self._uses = self._calls.begin(calls)
         await self._run.tell(row)
         await self._calls.drop_early()
         await self._collect(inbox)
 
     async def go_again(self, calls: Sequence[ToolCall], inbox: InjectionQueue) -> None:
         """Run calls whose answer stands in the log, and add their results, as `go` does."""
-        self._uses = [self._calls.begin(call) for call in calls]
+        self._uses = self._calls.begin(calls)
         await self._collect(inbox)
 
     async def _collect(self, inbox: InjectionQueue) -> None:
-        over: list[ToolUse] = []
+        left = dict.fromkeys(self._uses)
         with inbox.watch(self._look_up), self._listening():
-            while left := [use for use in self._uses if use not in over]:
-                if use := next((use for use in left if use.is_over), None):
-                    over.append(use)
+            while left:
+                if self._over:
+                    use = self._over.popleft()
+                    del left[use]
                     await self._calls.settle(use, use.close())
+                    await asyncio.sleep(0)  # a small store does not let others have their turn
                 elif self._is_urgent:
                     await self._postpone(left)
                     break
                 else:
                     self._news.clear()
                     await self._news.wait()
-        await self._calls.route_wishes([use for use in self._uses if use in over])
+        await self._calls.route_wishes([use for use in self._uses if use not in left])
 
-    async def _postpone(self, uses: Sequence[ToolUse]) -> None:
+    async def _postpone(self, uses: Collection[ToolUse]) -> None:
         for use in uses:
             await self._run.commit(still_running_row(use.call))
-            self._calls.postpone(use)
+        self._calls.postpone(uses)
 
     @contextmanager
     def _listening(self) -> Iterator[None]:
         for use in self._uses:
-            use.watch(self._news.set)
+            if use.is_over:
+                self._over.append(use)
+            else:
+                use.watch(partial(self._end, use))
         try:
             yield
         finally:
             for use in self._uses:
                 use.watch(None)
+
+    def _end(self, use: ToolUse) -> None:
+        self._over.append(use)
+        self._news.set()
 
     def _look_up(self, injection: Injection) -> None:
         if injection.urgent:

@@ -10,12 +10,12 @@ import structlog
 from orchestrator_interactive.kernel.arguments import problem_of
 from orchestrator_interactive.kernel.messages import ToolCall, ToolCallBlock
 from orchestrator_interactive.kernel.request_check import is_plain
-from orchestrator_interactive.results import late_row
+from orchestrator_interactive.results import TOO_MANY, late_row
 from orchestrator_interactive.run import RunDenied
 from orchestrator_interactive.tools import ToolUse, is_harmless
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterable
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
     from orchestrator_interactive.injection import InjectionQueue
     from orchestrator_interactive.kernel.messages import ContentBlock
@@ -36,7 +36,8 @@ class ToolCalls:
     def __init__(self, run: Run, options: LoopOptions) -> None:
         self._run = run
         self._options = options
-        self._open: list[ToolUse] = []
+        self._open: dict[ToolUse, None] = {}
+        self._turns = asyncio.Semaphore(options.max_parallel_tools)
         self._ids: set[str] = set()
         self._early: dict[str, ToolUse] = {}
         self._pending: list[ToolUse] = []
@@ -81,12 +82,24 @@ class ToolCalls:
         """Whether a call of the run had this id, other than those that wait for their answer."""
         return call_id in self._ids and call_id not in self._early
 
-    def begin(self, call: ToolCall) -> ToolUse:
-        """Begin a call of a committed answer, or go on with it where it has begun early."""
+    def begin(self, calls: Sequence[ToolCall]) -> list[ToolUse]:
+        """Begin the calls of a committed answer, or go on with those that have begun early.
+
+        Those beyond the most that one answer may make are refused.
+        """
+        early = {call.id: self._early.pop(call.id) for call in calls if self._has_begun(call)}
+        room = self._options.max_calls_per_answer - len(early)
+        others = [call for call in calls if call.id not in early]
+        begun = {call.id: self._begin(call) for call in others[:room]}
+        if refused := others[room:]:
+            most = self._options.max_calls_per_answer
+            log.warning("tool.calls_refused", calls=len(calls), max_calls_per_answer=most)
+            begun |= {call.id: self._begin(call, TOO_MANY.format(most=most)) for call in refused}
+        return [(early.get(call.id) or begun[call.id]) for call in calls]
+
+    def _has_begun(self, call: ToolCall) -> bool:
         early = self._early.get(call.id)
-        if early is not None and early.call == call:
-            return self._early.pop(call.id)
-        return self._begin(call)
+        return early is not None and early.call == call
 
     def begin_early(self, block: ContentBlock, is_used: Callable[[str], bool], seen: set[str]) -> None:
         """Begin a call while the rest of its answer is on the way, where that can do no harm.
@@ -99,13 +112,15 @@ class ToolCalls:
         if is_used(block.id) or self.is_used(block.id):
             return
         seen.add(block.id)
+        if len(self._early) >= self._options.max_calls_per_answer:
+            return
         is_wanted = is_harmless(self._run.tools.get(block.name)) and problem_of(block.input) is None
         if is_wanted and not self._run.ending.is_cancelled and not self._grace:
             self._early[block.id] = self._begin(ToolCall(id=block.id, name=block.name, arguments=block.input))
 
-    def _begin(self, call: ToolCall) -> ToolUse:
-        use = ToolUse(self._run, call, self._options.tool_timeout_s, self._options.max_result_chars)
-        self._open.append(use)
+    def _begin(self, call: ToolCall, refused: str | None = None) -> ToolUse:
+        use = ToolUse(self._run, call, self._options, self._turns, refused)
+        self._open[use] = None
         self._ids.add(call.id)
         if self._is_cut or self._grace is not None:
             use.cut()
@@ -113,7 +128,7 @@ class ToolCalls:
 
     async def settle(self, use: ToolUse, row: dict[str, Any] | None) -> None:
         """Add the row of a closed call to the log, and close its events; without a row it leaves no trace there."""
-        self._open.remove(use)
+        del self._open[use]
         self._settled.append(use.settled())
         try:
             if row is not None:
@@ -138,9 +153,10 @@ class ToolCalls:
             use.close()
             await self.settle(use, None)
 
-    def postpone(self, use: ToolUse) -> None:
-        """Let the result of a call follow later."""
-        self._pending.append(use)
+    def postpone(self, uses: Collection[ToolUse]) -> None:
+        """Let the results of calls follow later. The calls of the next answer do not wait for them."""
+        self._pending += uses
+        self._turns = asyncio.Semaphore(self._options.max_parallel_tools)
 
     async def bring_in(self) -> None:
         """Commit the results of those pending calls that are over, as one row."""
@@ -150,7 +166,8 @@ class ToolCalls:
     async def _commit_late(self, commit: Callable[[dict[str, Any]], Awaitable[None]]) -> None:
         over = [use for use in self._pending if use.is_over]
         await commit(late_row([use.close() for use in over]))
-        self._pending = [use for use in self._pending if use not in over]
+        settled = set(over)
+        self._pending = [use for use in self._pending if use not in settled]
         for use in over:
             await self.settle(use, None)
         await self.route_wishes(over)

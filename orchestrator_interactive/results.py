@@ -28,6 +28,10 @@ UNCHECKED = "It ended; the run was stopped before its result had been checked, s
 UNKNOWN_OUTCOME = "Cancelled while it was running: its outcome is unknown."
 PROCESS_ENDED = "The process ended while this call was at work: its outcome is unknown."
 TIMED_OUT = "It had not finished after {timeout_s:g} seconds and was cancelled: its outcome is unknown."
+TOO_MANY = (
+    "Not started: one answer may make at most {most} tool calls, and this one made more. Make the call again in your "
+    "next answer if you still need it, or do with fewer."
+)
 STILL_RUNNING = "Still at work; its result will follow."
 
 Block = dict[str, Any]

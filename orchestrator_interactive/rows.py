@@ -123,7 +123,8 @@ def call_ids(row: dict[str, Any]) -> list[str]:
     ids = _ids(beside) if isinstance(beside, list | tuple) else []
     if isinstance(content, list):
         blocks = [each for each in content if isinstance(each, dict) and each.get("type") == "tool_call"]
-        ids += [each for each in _ids(blocks) if each not in ids]
+        there = set(ids)
+        ids += [each for each in _ids(blocks) if each not in there]
     return ids
 
 

@@ -20,6 +20,8 @@ class LoopOptions(Options):
             a minute more.
         force_respond_tools: after one of these the model must answer in words.
         tool_timeout_s: how long a tool call may take, in seconds, where the tool has no `timeout_s` of its own.
+        max_parallel_tools: tool calls of one answer that run side by side; the others wait in order.
+        max_calls_per_answer: tool calls of one answer that are run; the others fail, and the model reads why.
         max_result_chars: characters of a tool's result that the model reads; the log keeps the whole, up to a limit.
         stop_grace_s: how long running tools may go on after a graceful stop, in seconds.
         stall_timeout_s: how long a model call may be silent, in seconds.
@@ -35,6 +37,8 @@ class LoopOptions(Options):
     max_duration_s: float | None = Field(default=None, gt=0)
     force_respond_tools: frozenset[str] = frozenset({"dispatch_worker"})
     tool_timeout_s: float = Field(default=600, gt=0)
+    max_parallel_tools: int = Field(default=8, ge=1)
+    max_calls_per_answer: int = Field(default=64, ge=1)
     max_result_chars: int = Field(default=100_000, ge=100)
     stop_grace_s: float = Field(default=0.5, ge=0)
     stall_timeout_s: float = Field(default=120, gt=0)

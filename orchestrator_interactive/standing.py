@@ -114,9 +114,13 @@ class Standing:
 
     def unanswered(self, tools: Mapping[str, Tool]) -> tuple[list[SettledCall], list[SettledCall]]:
         """The calls without a result: those to make again (harmless, or never started), and the others."""
-        missing = [SettledCall(call, _label(call, tools), "lost") for call in self._unanswered()]
-        again = [each for each in missing if problem_of(each.call.arguments) or is_harmless(tools.get(each.call.name))]
-        return again, [each for each in missing if each not in again]
+        again: list[SettledCall] = []
+        others: list[SettledCall] = []
+        for call in self._unanswered():
+            is_harmless_again = problem_of(call.arguments) is not None or is_harmless(tools.get(call.name))
+            kind = again if is_harmless_again else others
+            kind.append(SettledCall(call, _label(call, tools), "lost"))
+        return again, others
 
     def _unanswered(self) -> list[ToolCall]:
         """The calls of the last answer that have no row yet, unless something else has come after them."""

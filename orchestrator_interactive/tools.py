@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from orchestrator_interactive.kernel.interfaces import Tool
     from orchestrator_interactive.kernel.messages import ToolCall
     from orchestrator_interactive.run import Run
+    from orchestrator_interactive.settings import LoopOptions
 
 log = structlog.get_logger(__name__)
 
@@ -45,22 +46,25 @@ Stage = Literal["waiting", "announced", "running", "known", "checked", "reported
 
 
 class ToolUse:
-    """One call on its way: prepared (the hooks may change or refuse it), executed, finalised. It begins at once.
+    """One call on its way: prepared (the hooks may change or refuse it), executed, finalised.
 
-    `stage` says how far it is; it may be cut anywhere, and its time limit is one that cuts it. `result` is what is
-    known of its outcome.
+    It begins when it has one of the `turns`, which it keeps until it is over; with `refused`, it fails with this
+    sentence instead. `stage` says how far it is; it may be cut anywhere, and its time limit, which begins with the
+    tool, is one that cuts it. `result` is what is known of its outcome.
     """
 
-    def __init__(self, run: Run, call: ToolCall, timeout_s: float, most_chars: int) -> None:
+    def __init__(
+        self, run: Run, call: ToolCall, options: LoopOptions, turns: asyncio.Semaphore, refused: str | None = None
+    ) -> None:
         self._run = run
         self.call = call
         self.stage: Stage = "waiting"
         self.result: ToolResult | None = None
         self.wishes: list[tuple[str, HookResult]] = []
         self._tool: Tool | None = run.tools.get(call.name)
-        self._timeout_s = timeout_s
+        self._timeout_s = options.tool_timeout_s
         self._timed_out = False
-        self._most_chars = most_chars
+        self._most_chars = options.max_result_chars
         self._input = call.arguments
         self._label: str | None = None
         self._announced_at = 0.0
@@ -69,7 +73,12 @@ class ToolUse:
         self._is_dropped = False
         self._outcome: ToolOutcome = "cancelled"
         self._reports = _Reports(self._tell_report)
+        self._turns = turns
+        self._has_turn = False
+        self._refused = refused
+        self._on_over: Callable[[], object] | None = None
         self._work = Work(self._go())
+        self._work.on_over = self._end_turn
 
     @property
     def is_over(self) -> bool:
@@ -78,7 +87,7 @@ class ToolUse:
 
     def watch(self, on_over: Callable[[], object] | None) -> None:
         """Call `on_over` when it is over."""
-        self._work.on_over = on_over
+        self._on_over = on_over
 
     def cut(self) -> None:
         self._work.cut()
@@ -92,12 +101,23 @@ class ToolUse:
         """Wait until it is over."""
         await self._work.end()
 
+    def _end_turn(self) -> None:
+        # Also where a tool is deaf to its end: it must not hold up the calls that wait.
+        if self._has_turn:
+            self._turns.release()
+        if self._on_over is not None:
+            self._on_over()
+
     async def _go(self) -> None:
+        if self._refused is not None:
+            self.result = failure(self._refused)
+            return
         tool = self._tool
         if problem := problem_of(self.call.arguments):
             log.warning("tool.arguments_invalid", tool=self.call.name, id=self.call.id, problem=problem)
             self.result = failure(problem)
             return
+        self._has_turn = await self._turns.acquire()
         if tool is None:
             known = ", ".join(sorted(self._run.tools)) or "none"
             self.result = failure(f"There is no tool '{self.call.name}'. Tools: {known}.")

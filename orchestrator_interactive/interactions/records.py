@@ -92,6 +92,8 @@ class Node:
         episode: the number of the task that it belongs to, from 1 on; 0 before the first.
         flow: what decides about the state after it.
         parents: the artifacts that it comes from: the call of a result, the request of another agent.
+        replayed: with many open calls, the flow is not written with each state, whose size would grow with their
+            number. It then comes from that of so many states before it, and the states since.
     """
 
     segment: int
@@ -100,6 +102,7 @@ class Node:
     episode: int
     flow: Flow
     parents: tuple[str, ...] = ()
+    replayed: int = 0
 
     def ref(self, key: Key) -> str:
         return f"{key.path}/{self.segment}/{self.index}"
@@ -120,7 +123,9 @@ def about(node: Node) -> dict[str, Any]:
     told: dict[str, Any] = {"e": node.episode}
     if node.flow.last != node.envelope["t"]:
         told["l"] = node.flow.last
-    if node.flow.open:
+    if node.replayed:
+        told["b"] = node.replayed
+    elif node.flow.open:
         told["o"] = [list(call) for call in node.flow.open]
     if node.parents:
         told["p"] = list(node.parents)
@@ -130,7 +135,7 @@ def about(node: Node) -> dict[str, Any]:
 def node_of(segment: int, index: int, envelope: Envelope, told: dict[str, Any]) -> Node:
     """The node of which `about` told."""
     flow = Flow(told.get("l", envelope["t"]), _open(told.get("o", ())))
-    return Node(segment, index, envelope, told["e"], flow, tuple(told.get("p", ())))
+    return Node(segment, index, envelope, told["e"], flow, tuple(told.get("p", ())), told.get("b", 0))
 
 
 def _open(calls: Iterable[Any]) -> tuple[OpenCall, ...]:

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from orchestrator_interactive.interactions.errors import DamagedLog, Fenced, NoSuchState, Unreadable, WriteConflict
+from orchestrator_interactive.interactions.errors import (
+    DamagedLog,
+    Fenced,
+    InvalidTransition,
+    NoSuchState,
+    Unreadable,
+    WriteConflict,
+)
 from orchestrator_interactive.interactions.flow import after, answers
 from orchestrator_interactive.interactions.records import DAMAGED, Flow, Key, Node, damaged
 from orchestrator_interactive.interactions.serializers import decode, encode
@@ -29,6 +36,8 @@ logger = structlog.get_logger(__name__)
 
 # Of states that are read at a time.
 _PAGE = 500
+# Of open calls that are written with a state.
+_MOST_OPEN_WRITTEN = 16
 # What a person says then begins a task; else it belongs to the one that is on.
 _TASK_BEGINS_AFTER = (START, AssistantMessageState.__name__)
 
@@ -302,7 +311,8 @@ class InteractionStack:
         call = answers(flow, state)
         asked_by = f"{self.key.path}/{call.place}" if call else self._asked_by if begins else None
         then = after(flow, state, f"{segment}/{index}")
-        return Node(segment, index, envelope, episode + begins, then, (asked_by,) if asked_by else ())
+        replayed = 1 + (last.replayed if last else 0) if len(then.open) > _MOST_OPEN_WRITTEN else 0
+        return Node(segment, index, envelope, episode + begins, then, (asked_by,) if asked_by else (), replayed)
 
     async def _looked(self) -> _Seen:
         async with self._one_at_a_time:
@@ -329,7 +339,19 @@ class InteractionStack:
         if nodes and nodes[0].envelope["t"] == DAMAGED:
             before = await self._read(tree, max(end - _PAGE, 0), end)
             return replace(nodes[0], episode=max(node.episode for node in before))
+        if nodes and nodes[0].replayed:
+            return replace(nodes[0], flow=self._replayed(await self._read(tree, end - 1 - nodes[0].replayed, end)))
         return nodes[0] if nodes else None
+
+    def _replayed(self, nodes: Sequence[Node]) -> Flow:
+        """The flow after these nodes, where only that of the first is known."""
+        flow = nodes[0].flow
+        for node in nodes[1:]:
+            try:
+                flow = after(flow, decode(node.envelope), f"{node.segment}/{node.index}")
+            except (InvalidTransition, Unreadable):
+                flow = node.flow
+        return flow
 
     async def _read(self, tree: Tree, start: int, stop: int) -> list[Node]:
         """The nodes [start, stop) of the current branch, each in its place."""

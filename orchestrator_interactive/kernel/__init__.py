@@ -1,5 +1,6 @@
 """The agent kernel: sessions, modules, hooks, and the contracts between them. It knows no module by name."""
 
+from orchestrator_interactive.kernel.blocking import run_blocking
 from orchestrator_interactive.kernel.cancellation import CancellationToken
 from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
 from orchestrator_interactive.kernel.hooks import HookRegistry
@@ -22,4 +23,5 @@ __all__ = [
     "ToolResult",
     "report",
     "reporting",
+    "run_blocking",
 ]

@@ -111,9 +111,11 @@ class RequestCheck:
         if message.role == "assistant":
             ids = calls_in(message)
             self._looked_at = message, ids
-            for nth, call_id in enumerate(ids):
-                if self.is_used(call_id) or call_id in ids[:nth] or not is_plain(call_id):
+            before: set[str] = set()
+            for call_id in ids:
+                if self.is_used(call_id) or call_id in before or not is_plain(call_id):
                     problems.append(Problem(Rule.CALL_ID, call_id))
+                before.add(call_id)
         return problems + self.unanswered() if self.open else problems
 
     def add(self, message: Message) -> None:

@@ -19,6 +19,7 @@ KINDS = {
     "Approvals": range(28, 29),
     "Slack": (*range(32, 39), *range(40, 45), *range(48, 50)),
     "Disk and memory": range(50, 53),
+    "Tools": range(53, 55),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
@@ -23,6 +24,7 @@ from orchestrator_interactive.interactions.errors import (
     Unreadable,
     WriteConflict,
 )
+from orchestrator_interactive.interactions.records import about
 from orchestrator_interactive.interactions.states import AgentCallState, AgentResultState, BaseState, FinishedState
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
 
@@ -405,3 +407,37 @@ class TestDamage:
 
 def test_all_errors_are_of_one_family() -> None:
     assert all(issubclass(kind, InteractionError) for kind in (NoSuchState, NoSuchBranch, BranchExists, WriteConflict))
+
+
+async def test_an_answer_with_many_calls_can_be_left_at_any_state_and_gone_on_with(stack, store):
+    ids = [str(number) for number in range(100)]
+    await stack.push(HELLO, HI, *map(called, ids))
+    for call_id in ids[:50]:
+        await stack.push(brought(call_id))
+    for index in (1 + 40, 1 + 100, 1 + 100 + 30):
+        after = another(stack, store)
+        await after.fork(index, f"at-{index}")
+        await after.checkout(f"at-{index}")
+        fresh = another(stack, store)
+        asked, done = min(index - 1, 100), max(index - 1 - 100, 0)
+        with pytest.raises(InvalidTransition, match="nobody has asked for"):
+            await fresh.push(brought("unknown"))
+        for call_id in ids[done:asked]:
+            await another(stack, store).push(brought(call_id))
+        await fresh.refresh()
+        await fresh.push(answered("Done."))
+        await another(stack, store).checkout("main")
+
+
+async def test_what_is_written_of_an_answer_with_many_calls_grows_with_their_number_only(stack, store):
+    async def size_of(count):
+        ids = [f"{count}-{number}" for number in range(count)]
+        await stack.push(HELLO, HI, *map(called, ids))
+        for call_id in ids:
+            await stack.push(brought(call_id))
+        await stack.push(answered("Done."))
+        length = await stack.length()
+        nodes = await store.read(stack.key, 0, length - 2 * count - 3, length)
+        return sum(len(json.dumps(about(node))) for node in nodes)
+
+    assert await size_of(200) < 3 * await size_of(100)

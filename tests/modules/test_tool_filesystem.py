@@ -163,6 +163,43 @@ async def test_a_missing_file_is_explained(run: Run, root: Path) -> None:
     assert "File name too long" in refused(await run("read_file", path="n" * 300))
 
 
+@pytest.mark.parametrize("path", ["d/" * 1000 + "f.md", "d/" * 21 + "f.md", f"{'n' * 250}/" * 4 + "f.md", "d/" * 9000])
+async def test_a_path_that_is_too_long_is_refused_by_every_tool_and_leaves_nothing(
+    run: Run, root: Path, path: str
+) -> None:
+    for name, more in (("write_file", {"content": "x"}), ("read_file", {}), ("search_files", {"query": "x"})):
+        assert "too long" in refused(await run(name, path=path, **more))
+    assert "too long" in refused(await run("list_files", path=path))
+    assert names_in(root) == []
+
+
+async def test_a_path_as_long_as_may_be_can_be_written_listed_found_and_read(run: Run) -> None:
+    path = "d/" * 20 + "f.md"
+    said(await run("write_file", path=path, content="deep"))
+    assert said(await run("list_files")) == f"{path} (4 bytes)"
+    assert said(await run("search_files", query="deep")) == f"{path}:1: deep"
+    assert said(await run("read_file", path=path)) == "deep"
+
+
+async def test_what_another_program_put_too_deep_is_left_out_with_a_note(run: Run, root: Path) -> None:
+    (root / "a.md").write_text("cake")
+    folder = os.open(root, os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("d", dir_fd=folder)
+        inner = os.open("d", os.O_RDONLY, dir_fd=folder)
+        os.close(folder)
+        folder = inner
+    os.close(folder)
+    for name, given, found in (
+        ("list_files", {}, "a.md (4 bytes)"),
+        ("search_files", {"query": "cake"}, "a.md:1: cake"),
+    ):
+        first, note = said(await run(name, **given)).split("\n")
+        assert first == found
+        assert "1 files or folders are left out" in note
+    assert said(await run("search_files", query="bread")).startswith("No line contains “bread”.\n[… 1 files")
+
+
 async def test_listing_skips_what_is_hidden_and_takes_a_folder_or_a_pattern(run: Run, root: Path) -> None:
     for path in (".git/config", ".env", "node_modules/x.js", "a.md", "b.txt", "sub/c.md"):
         (root / path).parent.mkdir(exist_ok=True)
@@ -265,6 +302,39 @@ async def test_a_search_that_is_cancelled_leaves_no_process(run: Run, root: Path
     with pytest.raises(asyncio.CancelledError):
         await search
     assert child_processes() == before
+
+
+@pytest.mark.parametrize("regex", [False, True])
+async def test_many_searches_at_once_share_a_few_processes(root: Path, regex: bool) -> None:
+    workspaces = [await tools_in(root / name) for name in ("one", "two", "three")]
+    for name in ("one", "two", "three"):
+        (root / name / "a.md").write_text(f"cake {name}")
+    most = 0
+    searches = [tools["search_files"].execute({"query": "cake", "regex": regex}) for tools in workspaces * 30]
+    asked = asyncio.gather(*searches)
+    while not asked.done():
+        most = max(most, len(child_processes()))
+        await asyncio.sleep(0.001)
+    assert 0 < most <= 4
+    assert [said(result) for result in asked.result()] == [
+        "a.md:1: cake one",
+        "a.md:1: cake two",
+        "a.md:1: cake three",
+    ] * 30
+
+
+async def test_a_search_that_takes_for_ever_does_not_hold_up_another_workspace(root: Path) -> None:
+    slow, quick = [await tools_in(root / name) for name in ("slow", "quick")]
+    (root / "slow" / "trap.txt").write_text("a" * 1_000 + "!")
+    (root / "quick" / "a.md").write_text("cake")
+    trap = {"query": "(a+)+$", "regex": True}
+    searches = [asyncio.create_task(slow["search_files"].execute(trap)) for _ in range(4)]
+    await asyncio.sleep(0)
+    assert said(await quick["search_files"].execute({"query": "cake"})) == "a.md:1: cake"
+    assert not any(search.done() for search in searches)
+    for search in searches:
+        search.cancel()
+    assert len(await asyncio.gather(*searches, return_exceptions=True)) == 4
 
 
 @pytest.mark.parametrize("regex", [False, True])

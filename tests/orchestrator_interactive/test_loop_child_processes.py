@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from agents import ScriptedTool, call, make_agent, say, soon, use
+
+from orchestrator_interactive.modules import tool_filesystem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -107,3 +110,28 @@ async def test_an_urgent_message_leaves_them_alone_and_a_stop_ends_them(shell: S
     await soon(run)
     assert shell.processes[0].returncode == -signal.SIGKILL
     await shell.all_gone()
+
+
+def child_processes() -> set[str]:
+    children = (path.read_text().split() for path in Path("/proc/self/task").glob("*/children"))
+    return {pid for pids in children for pid in pids}
+
+
+@pytest.mark.parametrize("end", [_stop_gracefully, _stop_immediately, _cancel])
+async def test_none_is_left_of_many_searches_when_the_run_is_ended(end: Any, tmp_path: Path) -> None:
+    (tmp_path / "trap.txt").write_text("a" * 1_000 + "!")
+    searches = [use("search_files", f"c{number}", query="(a+)+$", regex=True) for number in range(50)]
+    agent = await make_agent(call(*searches), stop_grace_s=0.01)
+    await tool_filesystem.mount(agent.coordinator, {"root": str(tmp_path)})
+    before = child_processes()
+    run = agent.start()
+    while len(child_processes() - before) < 2:  # noqa: ASYNC110 - a process that has started tells nobody
+        await asyncio.sleep(0.001)
+    end(agent, run)
+    await soon(asyncio.wait([run]))
+
+    async def all_gone() -> None:
+        while child_processes() - before:  # noqa: ASYNC110 - nor does one that has ended
+            await asyncio.sleep(0.001)
+
+    await soon(all_gone())

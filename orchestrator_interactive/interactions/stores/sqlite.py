@@ -92,8 +92,7 @@ class SqliteStore:
 
     async def read(self, key: Key, segment: int, start: int, stop: int) -> list[Node]:
         place = (key.conversation_id, key.agent_id, segment, start, stop)
-        rows = await self._run(lambda file: file.execute(_READ, place).fetchall())
-        return [_node((segment, *row)) for row in rows]
+        return await self._run(lambda file: [_node((segment, *row)) for row in file.execute(_READ, place)])
 
     async def keys(self) -> list[Key]:
         rows = await self._run(lambda file: file.execute(_KEYS).fetchall())

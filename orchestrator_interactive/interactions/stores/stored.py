@@ -59,6 +59,7 @@ def _is_about(told: Any) -> bool:
         and isinstance(told.get("o", []), list)
         and all(_are_texts(call) and len(call) == 3 for call in told.get("o", ()))
         and _are_texts(told.get("p", []))
+        and type(told.get("b", 0)) is int
     )
 
 

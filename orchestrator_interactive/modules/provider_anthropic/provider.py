@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from contextlib import asynccontextmanager
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,8 @@ _CONNECT_TIMEOUT_S = 10.0
 _LONGEST_BACKOFF_S = 30.0
 # Asked to wait for longer than this, the provider gives up: a run that shows nothing for minutes looks dead.
 _LONGEST_WAIT_S = 60.0
+# How long events are read before others get their turn.
+_YIELD_EVERY_S = 0.002
 # After the answer's end the response is read to its own end, so that the connection can be used again.
 _TAIL_S = 1.0
 
@@ -115,8 +118,12 @@ class AnthropicProvider:
         try:
             async with asyncio.timeout(None) as tail:
                 async with await self._client.messages.create(**wire.body, stream=True, timeout=timeout) as events:
+                    last_s = time.monotonic()
                     async for event in events:
                         answer.feed(event)
+                        if time.monotonic() - last_s > _YIELD_EVERY_S:  # the SDK does not, where many have arrived
+                            await asyncio.sleep(0)
+                            last_s = time.monotonic()
                         if answer.complete:
                             tail.reschedule(asyncio.get_running_loop().time() + _TAIL_S)
         except (*FAILURES, TimeoutError) as e:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import secrets
 from itertools import pairwise
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
+from orchestrator_interactive.kernel.blocking import run_blocking
 from orchestrator_interactive.kernel.interop import at_home
 from orchestrator_interactive.large_results import MOST_CHARS
 from orchestrator_interactive.modules.tool_filesystem.quota import MB, Limits
@@ -68,7 +68,7 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> None:
     workspace = Workspace(root, options.limits())
 
     async def save(name: str, text: str) -> str:
-        return await asyncio.to_thread(_save, workspace, name, text)
+        return await run_blocking(workspace.root, _save, workspace, name, text)
 
     coordinator.register_capability("workspace.save", save)
     for kind in ALL_TOOLS:

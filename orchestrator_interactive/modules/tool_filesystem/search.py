@@ -1,107 +1,173 @@
-"""Looking for text in the files of a workspace."""
+"""Listing and searching a workspace, in a bounded number of processes that several calls share."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import math
+import os
+import socket
+import subprocess
 import sys
+import threading
 import time
-from asyncio.subprocess import DEVNULL, PIPE
-from itertools import islice
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel import report
+from orchestrator_interactive.kernel.blocking import FairPool
+from orchestrator_interactive.modules.tool_filesystem import search_process
 from orchestrator_interactive.modules.tool_filesystem.workspace import WorkspaceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+    from orchestrator_interactive.modules.tool_filesystem.search_process import Found, Job
     from orchestrator_interactive.modules.tool_filesystem.workspace import Workspace
 
 TIME_LIMIT_S = 3.0
-_MAX_LINE = 2_000  # characters of a line that are looked at
-_MAX_FILE_BYTES = 2_000_000  # larger files are data rather than text
-_MAX_TOTAL_CHARACTERS = 20_000_000
-_FILES_A_REPORT = 500
-_MATCHER = Path(__file__).with_name("match_lines.py")
+# What a process may take beyond that, for the file at which the time is up; and to begin, on a busy machine.
+_SPARE_S = 0.5
+_BEGUN_WITHIN_S = 20.0
+_MOST_PROCESSES = 4
+_MOST_OF_A_WORKSPACE = 2
+# How long a call waits for its turn. While it waits, others take up to 3 seconds each.
+_WAIT_S = 60.0
+# How long a call that is cancelled waits for the end of its process.
+_ENDED_WITHIN_S = 0.25
+
+_ENV = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
+_BUSY = f"Nothing was searched: others are searching, and it was not this call's turn within {_WAIT_S:g} s. Try later."
+_TOO_LONG = "This takes too long. Use a simpler expression, search without regex, or narrow it down to a folder."
 
 
-class Line(NamedTuple):
-    path: str
-    number: int
-    text: str
+class _Process:
+    """A process that takes one request after the other."""
+
+    def __init__(self) -> None:
+        self._socket, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(  # noqa: S603 - our own program
+                [sys.executable, "-I", "-S", search_process.__file__, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                env=_ENV,
+            )
+        self._replies = self._socket.makefile("rb")
+
+    def ask(self, job: Job, fd: int) -> dict[str, Any]:
+        """Send a request and return the reply to it.
+
+        Raises:
+            OSError: there is none in time, or the process was ended.
+        """
+        deadline = time.monotonic() + _BEGUN_WITHIN_S
+        self._socket.settimeout(_BEGUN_WITHIN_S)
+        socket.send_fds(self._socket, [json.dumps(job).encode() + b"\n"], [fd])
+        while True:
+            self._socket.settimeout(max(0.001, deadline - time.monotonic()))
+            line = self._replies.readline()
+            if not line:
+                raise ConnectionError("The search process has ended.")
+            reply: dict[str, Any] = json.loads(line)
+            match reply:
+                case {"begun": True}:
+                    deadline = time.monotonic() + job["time_limit_s"] + _SPARE_S
+                case {"report": text}:
+                    report(text)
+                case _:
+                    return reply
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._replies.close()
+        self._socket.close()
 
 
-def lines_with(workspace: Workspace, path: str, text: str, *, ignore_case: bool, limit: int) -> list[Line]:
-    """The first lines that contain a text."""
-    wanted = text.casefold() if ignore_case else text
-    lines = _lines(workspace, path, time.monotonic() + TIME_LIMIT_S)
-    found = (line for line in lines if wanted in (line.text.casefold() if ignore_case else line.text))
-    return list(islice(found, limit))
+# Each thread of the pool has a process of its own for as long as it lives.
+_here = threading.local()
 
 
-async def lines_matching(workspace: Workspace, path: str, pattern: str, *, ignore_case: bool, limit: int) -> list[Line]:
-    """The first lines that match a regular expression.
+def _end_process() -> None:
+    process: _Process | None = _here.__dict__.pop("process", None)
+    if process is not None:
+        process.end()
+
+
+_POOL = FairPool("search", _MOST_PROCESSES, _MOST_OF_A_WORKSPACE, at_rest=_end_process)
+
+
+class _Search:
+    """One request on its way. `kill` may come from another thread at any time."""
+
+    def __init__(self, workspace: Workspace, path: str, job: dict[str, Any]) -> None:
+        self._workspace = workspace
+        self._path = path
+        self._job = job
+        self._lock = threading.Lock()
+        self._process: _Process | None = None
+        self._is_killed = False
+        self.has_begun = False
+
+    def run(self) -> Found:
+        self.has_begun = True
+        try:
+            with self._workspace.place(self._path) as (parts, fd):
+                job: Any = {"path": parts, "time_limit_s": TIME_LIMIT_S, **self._job}
+                reply: Any = self._ask(job, fd)
+        except (TimeoutError, ConnectionError) as e:
+            raise WorkspaceError(_TOO_LONG) from e
+        except OSError as e:
+            raise WorkspaceError(f"The files cannot be looked at now: {e.strerror or e}. Try again later.") from e
+        if reason := reply.get("error"):
+            query = self._job["query"]
+            raise WorkspaceError(f"'{query}' is no regular expression: {reason}. Correct it, or search without regex.")
+        found: Found = reply
+        return found
+
+    def _ask(self, job: Job, fd: int) -> dict[str, Any]:
+        try:
+            if not hasattr(_here, "process"):
+                _here.process = _Process()
+            with self._lock:
+                if self._is_killed:
+                    raise ConnectionError("The call was cancelled.")
+                self._process = _here.process
+            return self._process.ask(job, fd)
+        except OSError:
+            _end_process()
+            raise
+        finally:
+            with self._lock:
+                self._process = None
+            if self._is_killed:  # which may have come after the reply
+                _end_process()
+
+    def kill(self) -> None:
+        with self._lock:
+            self._is_killed = True
+            if self._process is not None:
+                self._process.kill()
+
+
+async def scan(workspace: Workspace, path: str, **job: Any) -> Found:
+    """Let a process look at the files at or under a path; see `search_process.Job` for the other arguments.
 
     Raises:
-        WorkspaceError: the expression is malformed, or takes too long.
+        WorkspaceError: no such path, a malformed expression, or too little time.
     """
-    deadline = time.monotonic() + TIME_LIMIT_S
-    job = {"pattern": pattern, "ignore_case": ignore_case, "limit": limit, "cpu_s": math.ceil(TIME_LIMIT_S)}
-    lines, written_down = await asyncio.to_thread(_prepared, workspace, path, deadline, job)
-    answer = await _ask_matcher(written_down, max(1.0, deadline - time.monotonic()))
-    if reason := answer.get("error"):
-        raise WorkspaceError(f"'{pattern}' is no regular expression: {reason}. Correct it, or search without regex.")
-    return [lines[index] for index in answer["matches"]]
-
-
-def _prepared(workspace: Workspace, path: str, deadline: float, job: dict[str, Any]) -> tuple[list[Line], bytes]:
-    lines = list(_lines(workspace, path, deadline))
-    return lines, json.dumps({**job, "lines": [line.text for line in lines]}).encode()
-
-
-async def _ask_matcher(job: bytes, timeout_s: float) -> dict[str, Any]:
-    command = (sys.executable, "-I", str(_MATCHER))
-    process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL)
+    search = _Search(workspace, path, job)
+    asked = asyncio.ensure_future(_POOL.run(workspace.root, search.run, wait_s=_WAIT_S))
     try:
-        async with asyncio.timeout(timeout_s):
-            said, _ = await process.communicate(job)
+        return await asyncio.shield(asked)
     except TimeoutError as e:
-        raise _too_long() from e
-    finally:  # a stop comes this way, too
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    if process.returncode:
-        raise _too_long()
-    answer: dict[str, Any] = json.loads(said)
-    return answer
-
-
-def _too_long() -> WorkspaceError:
-    return WorkspaceError("This regular expression takes too long. Use a simpler one, or search without regex.")
-
-
-def _lines(workspace: Workspace, path: str, deadline: float) -> Iterator[Line]:
-    room = _MAX_TOTAL_CHARACTERS
-    for searched, entry in enumerate(workspace.walk(path, deadline=deadline)):
-        if searched and not searched % _FILES_A_REPORT:
-            report(f"{searched:,} files searched")
-        if entry.size_bytes > _MAX_FILE_BYTES:
-            continue
-        for number, text in enumerate(_text_of(workspace, entry.path).split("\n"), 1):
-            room -= len(text)
-            if room < 0 or time.monotonic() > deadline:
-                return
-            yield Line(entry.path, number, text[:_MAX_LINE].rstrip("\r"))
-
-
-def _text_of(workspace: Workspace, path: str) -> str:
-    try:
-        with workspace.open(path) as file:
-            data = file.read(_MAX_FILE_BYTES)
-    except WorkspaceError:  # gone, or not ours to read: nothing to find in it
-        return ""
-    return "" if b"\0" in data else data.decode("utf-8", "replace")
+        raise WorkspaceError(_BUSY) from e
+    except asyncio.CancelledError:
+        search.kill()
+        if not search.has_begun:
+            asked.cancel()
+        asked.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+        await asyncio.wait([asked], timeout=_ENDED_WITHIN_S)
+        raise

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from abc import ABC, abstractmethod
-from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from pydantic import Field
 
+from orchestrator_interactive.kernel.blocking import run_blocking
 from orchestrator_interactive.kernel.models import ToolResult
 from orchestrator_interactive.modules.tool_filesystem.reading import excerpt
-from orchestrator_interactive.modules.tool_filesystem.search import TIME_LIMIT_S, lines_matching, lines_with
+from orchestrator_interactive.modules.tool_filesystem.search import TIME_LIMIT_S, scan
+from orchestrator_interactive.modules.tool_filesystem.search_process import MOST_FOLDERS, MOST_PATH_BYTES
 from orchestrator_interactive.modules.tool_filesystem.workspace import WorkspaceError
 from orchestrator_interactive.options import Options, read, schema
 
 if TYPE_CHECKING:
-    from orchestrator_interactive.modules.tool_filesystem.search import Line
+    from orchestrator_interactive.modules.tool_filesystem.search_process import Found
     from orchestrator_interactive.modules.tool_filesystem.workspace import Workspace
 
 MAX_WRITTEN_BYTES = 1_000_000
@@ -55,17 +54,14 @@ class FileTool(ABC, Generic[Input]):
         try:
             wanted = read(self.input_kind, input, self.name)
             return ToolResult(output=await self._work(wanted))
-        except (ValueError, WorkspaceError) as e:
+        except (ValueError, OSError, WorkspaceError) as e:
             return ToolResult(success=False, error={"message": str(e)})
-
-    async def _work(self, wanted: Input) -> str:
-        return await asyncio.to_thread(self._run, wanted)
 
     @abstractmethod
     def _label(self, given: dict[str, Any]) -> str: ...
 
     @abstractmethod
-    def _run(self, wanted: Input) -> str: ...
+    async def _work(self, wanted: Input) -> str: ...
 
 
 class ListInput(Options):
@@ -85,11 +81,11 @@ class ListFiles(FileTool[ListInput]):
         where = _short(given.get("path"))
         return f"Listing files in {where}" if where not in {"", "."} else "Listing files"
 
-    def _run(self, wanted: ListInput) -> str:
-        entries = self._workspace.walk(wanted.path, wanted.pattern, deadline=time.monotonic() + TIME_LIMIT_S)
-        found = list(islice(entries, self._max_results + 1))
-        shown = [f"{path} ({size:,} bytes)" for path, size in found[: self._max_results]]
-        return _capped(shown, more=len(found) > len(shown), nothing="There are no such files.")
+    async def _work(self, wanted: ListInput) -> str:
+        job = {"pattern": wanted.pattern, "query": None, "regex": False, "ignore_case": False}
+        found = await scan(self._workspace, wanted.path, limit=self._max_results + 1, **job)
+        shown = [f"{path} ({size:,} bytes)" for path, size in found["items"][: self._max_results]]
+        return _capped(shown, found, nothing="There are no such files.")
 
 
 class ReadInput(Options):
@@ -108,7 +104,10 @@ class ReadFile(FileTool[ReadInput]):
     def _label(self, given: dict[str, Any]) -> str:
         return f"Reading {_short(given.get('path')) or 'a file'}"
 
-    def _run(self, wanted: ReadInput) -> str:
+    async def _work(self, wanted: ReadInput) -> str:
+        return await run_blocking(self._workspace.root, self._read, wanted)
+
+    def _read(self, wanted: ReadInput) -> str:
         with self._workspace.open(wanted.path) as file:
             return excerpt(file, wanted.path, wanted.offset, wanted.limit, self._max_read_bytes)
 
@@ -132,21 +131,11 @@ class SearchFiles(FileTool[SearchInput]):
         return f"Searching for “{query}”" if query else "Searching files"
 
     async def _work(self, wanted: SearchInput) -> str:
-        if not wanted.regex:
-            return await super()._work(wanted)
-        return self._told(
-            await lines_matching(self._workspace, wanted.path, wanted.query, **self._bounds(wanted)), wanted
-        )
-
-    def _run(self, wanted: SearchInput) -> str:
-        return self._told(lines_with(self._workspace, wanted.path, wanted.query, **self._bounds(wanted)), wanted)
-
-    def _bounds(self, wanted: SearchInput) -> dict[str, Any]:
-        return {"ignore_case": not wanted.case_sensitive, "limit": self._max_results + 1}
-
-    def _told(self, found: list[Line], wanted: SearchInput) -> str:
-        shown = [f"{path}:{number}: {_cut(text.strip())}" for path, number, text in found[: self._max_results]]
-        return _capped(shown, more=len(found) > len(shown), nothing=f"No line contains “{wanted.query}”.")
+        job = {"pattern": None, "query": wanted.query, "regex": wanted.regex, "ignore_case": not wanted.case_sensitive}
+        found = await scan(self._workspace, wanted.path, limit=self._max_results + 1, **job)
+        lines = found["items"][: self._max_results]
+        shown = [f"{path}:{number}: {_cut(text.strip())}" for path, number, text in lines]
+        return _capped(shown, found, nothing=f"No line contains “{wanted.query}”.")
 
 
 class WriteInput(Options):
@@ -164,7 +153,10 @@ class WriteFile(FileTool[WriteInput]):
     def _label(self, given: dict[str, Any]) -> str:
         return f"Writing {_short(given.get('path')) or 'a file'}"
 
-    def _run(self, wanted: WriteInput) -> str:
+    async def _work(self, wanted: WriteInput) -> str:
+        return await run_blocking(self._workspace.root, self._write, wanted)
+
+    def _write(self, wanted: WriteInput) -> str:
         content = wanted.content.encode(errors="replace")
         size = self._workspace.write(wanted.path, content, append=wanted.append, max_bytes=MAX_WRITTEN_BYTES)
         done = "Added to" if wanted.append else "Wrote"
@@ -186,8 +178,15 @@ def _cut(line: str) -> str:
     return line if len(line) <= _MAX_SHOWN_LINE else line[:_MAX_SHOWN_LINE] + " …"
 
 
-def _capped(lines: list[str], *, more: bool, nothing: str) -> str:
-    if not lines:
-        return nothing
-    note = [f"[… There is more; only the first {len(lines)} are shown. Narrow it down.]"] if more else []
-    return "\n".join(lines + note)
+def _capped(lines: list[str], found: Found, *, nothing: str) -> str:
+    notes = []
+    if len(found["items"]) > len(lines):
+        notes.append(f"[… There is more; only the first {len(lines)} are shown. Narrow it down.]")
+    elif not found["is_complete"]:
+        notes.append(f"[… Not all files were looked at within {TIME_LIMIT_S:g} seconds. Narrow it down.]")
+    if found["too_deep"]:
+        notes.append(
+            f"[… {found['too_deep']} files or folders are left out: their paths are longer than {MOST_FOLDERS} folders "
+            f"or {MOST_PATH_BYTES:,} bytes.]"
+        )
+    return "\n".join([*(lines or [nothing]), *notes])

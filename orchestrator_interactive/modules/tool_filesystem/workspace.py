@@ -7,37 +7,36 @@ link that someone swaps in between the check and the walk makes the walk fail.
 from __future__ import annotations
 
 import errno
-import fnmatch
 import os
 import secrets
 import stat
-import time
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO
 
 from orchestrator_interactive.modules.tool_filesystem.quota import Limits, NoRoom, Quota
+from orchestrator_interactive.modules.tool_filesystem.search_process import (
+    FILE,
+    FOLDER,
+    MOST_FOLDERS,
+    MOST_PATH_BYTES,
+    is_short,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# Without O_NONBLOCK the opening of a named pipe would wait for a writer.
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_NOT_LOOKED_INTO = {"__pycache__", "node_modules"}
 _UNLIMITED = Limits()
+_TOO_LONG = (
+    f"This path is too long. Use at most {MOST_FOLDERS} folders, one inside the other, {MOST_PATH_BYTES:,} bytes in "
+    "all, and 255 bytes a name."
+)
+_MOST_GIVEN = 4_096  # characters, with what leads to the workspace
 
 
 class WorkspaceError(Exception):
     """Something cannot be done with a file; the message says what to do instead."""
-
-
-class Entry(NamedTuple):
-    """A regular file, by its path from the root."""
-
-    path: str
-    size_bytes: int
 
 
 class Workspace:
@@ -64,22 +63,23 @@ class Workspace:
         with file:
             yield file
 
-    def walk(self, path: str, pattern: str | None = None, *, deadline: float) -> Iterator[Entry]:
-        """Regular files at or under a path, in order; hidden ones and links are left out.
+    @contextmanager
+    def place(self, path: str) -> Iterator[tuple[list[str], int]]:
+        """Open a folder or a regular file; gives its path from the root, and a descriptor.
 
-        Ends early, without an error, when `time.monotonic()` passes the deadline.
+        Raises:
+            WorkspaceError: outside of the workspace, missing, or neither of both.
         """
         parts = self._parts(path)
-        with _explained(path):
-            alone = self._size_of_file(parts)
-            if alone is not None:
-                yield Entry("/".join(parts), alone)
-                return
-            with self._folder(parts) as top:
-                for entry in _entries(top, deadline):
-                    found = "/".join((*parts, entry.path))
-                    if _matches(found, pattern):
-                        yield Entry(found, entry.size_bytes)
+        with _explained(path), self._folder(parts[:-1]) as folder:
+            fd = os.open(parts[-1] if parts else ".", FILE, dir_fd=folder)
+        try:
+            mode = os.fstat(fd).st_mode
+            if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+                raise _not_a_file(path, mode)
+            yield parts, fd
+        finally:
+            os.close(fd)
 
     def write(self, path: str, content: bytes, *, append: bool, max_bytes: int) -> int:
         """Write or extend a file, whole or not at all; its folders are created. Returns its new size in bytes.
@@ -107,6 +107,8 @@ class Workspace:
 
     def _parts(self, path: str) -> list[str]:
         outside = f"'{path}' is not in the workspace. Give a path inside it, such as notes.md or plans/may.md."
+        if len(path) > _MOST_GIVEN:
+            raise WorkspaceError(_TOO_LONG)
         if "\0" in path or ".." in PurePosixPath(path).parts:
             raise WorkspaceError(outside)
         try:
@@ -115,57 +117,30 @@ class Workspace:
             raise WorkspaceError(outside) from e
         if not resolved.is_relative_to(self.root):
             raise WorkspaceError(outside)
-        return list(resolved.relative_to(self.root).parts)
+        parts = list(resolved.relative_to(self.root).parts)
+        if not is_short(parts):
+            raise WorkspaceError(_TOO_LONG)
+        return parts
 
     @contextmanager
     def _folder(self, parts: Sequence[str], *, create: bool = False) -> Iterator[int]:
         """A descriptor of the folder, reached without following any link."""
-        fd = os.open(self.root, _FOLDER)
+        fd = os.open(self.root, FOLDER)
         try:
             for part in parts:
                 if create:
                     with suppress(FileExistsError):
                         os.mkdir(part, 0o700, dir_fd=fd)
-                inner = os.open(part, _FOLDER, dir_fd=fd)
+                inner = os.open(part, FOLDER, dir_fd=fd)
                 os.close(fd)
                 fd = inner
             yield fd
         finally:
             os.close(fd)
 
-    def _size_of_file(self, parts: Sequence[str]) -> int | None:
-        if not parts:
-            return None
-        with self._folder(parts[:-1]) as folder:
-            status = os.stat(parts[-1], dir_fd=folder, follow_symlinks=False)
-        return status.st_size if stat.S_ISREG(status.st_mode) else None
-
-
-def _entries(top: int, deadline: float) -> Iterator[Entry]:
-    for folder, folders, names, fd in os.fwalk(".", dir_fd=top):
-        folders[:] = sorted(filter(_is_shown, folders))
-        for name in sorted(filter(_is_shown, names)):
-            if time.monotonic() > deadline:
-                return
-            with suppress(OSError):  # gone since it was listed
-                status = os.stat(name, dir_fd=fd, follow_symlinks=False)
-                if stat.S_ISREG(status.st_mode):
-                    yield Entry(PurePosixPath(folder, name).as_posix(), status.st_size)
-
-
-def _is_shown(name: str) -> bool:
-    return not name.startswith(".") and name not in _NOT_LOOKED_INTO
-
-
-def _matches(path: str, pattern: str | None) -> bool:
-    if not pattern:
-        return True
-    pattern = pattern.removeprefix("**/")
-    return fnmatch.fnmatch(path.rpartition("/")[2], pattern) or fnmatch.fnmatch(path, pattern)
-
 
 def _opened(name: str, folder: int, path: str) -> BinaryIO:
-    fd = os.open(name, _FILE, dir_fd=folder)
+    fd = os.open(name, FILE, dir_fd=folder)
     mode = os.fstat(fd).st_mode
     if stat.S_ISREG(mode):
         return os.fdopen(fd, "rb")

@@ -1,0 +1,144 @@
+"""Blocking work of tools: threads that are bounded in number and shared fairly between conversations."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from concurrent.futures import Future
+from contextvars import copy_context
+from dataclasses import dataclass, field
+from functools import partial
+from threading import Condition, Thread
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+T = TypeVar("T")
+
+_THREADS = 4
+_MOST_EACH = 2
+# How long a thread waits for another call before it ends.
+_LINGER_S = 0.02
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    key: Hashable
+    function: Callable[[], Any]
+    told: Future[Any] = field(default_factory=Future)
+    gave_up: bool = False
+
+    def give_up(self) -> None:
+        """Take it out of the queue unless it has begun."""
+        self.gave_up = self.told.cancel()
+
+
+class FairPool:
+    """Run blocking functions in at most `threads` threads, `most_each` of them for the same key.
+
+    The keys take turns, so one with many calls delays the others by one call at most. Threads end when no call waits
+    for them.
+
+    Args:
+        at_rest: called in a thread before it ends.
+    """
+
+    def __init__(self, name: str, threads: int, most_each: int, at_rest: Callable[[], object] = lambda: None) -> None:
+        self._name = name
+        self._most_threads = threads
+        self._most_each = most_each
+        self._at_rest = at_rest
+        self._changed = Condition()
+        self._threads = self._idle = self._queued = 0
+        self._running: Counter[Hashable] = Counter()
+        # The key whose turn it is comes first.
+        self._waiting: dict[Hashable, deque[_Job]] = {}
+
+    async def run(self, key: Hashable, function: Callable[..., T], *arguments: Any, wait_s: float | None = None) -> T:
+        """Return what the function returns. Context variables are those of the caller.
+
+        Cancelling the caller takes the call out of the queue; a function that has begun runs to its end.
+
+        Raises:
+            TimeoutError: it did not get its turn within `wait_s`, and was not called.
+        """
+        job = _Job(key, partial(copy_context().run, function, *arguments))
+        self._add(job)
+        timer = None if wait_s is None else asyncio.get_running_loop().call_later(wait_s, job.give_up)
+        try:
+            result: T = await asyncio.wrap_future(job.told)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if job.gave_up and not (task and task.cancelling()):
+                raise TimeoutError from None
+            raise
+        finally:
+            if timer is not None:
+                timer.cancel()
+        return result
+
+    def _add(self, job: _Job) -> None:
+        with self._changed:
+            self._waiting.setdefault(job.key, deque()).append(job)
+            self._queued += 1
+            self._changed.notify()
+            if self._threads < self._most_threads and self._queued > self._idle:
+                Thread(target=self._work, name=self._name).start()
+                self._threads += 1
+
+    def _work(self) -> None:
+        is_leaving = False
+        while (job := self._next(is_leaving=is_leaving)) or not is_leaving:
+            is_leaving = job is None
+            if job is None:
+                self._at_rest()
+                continue
+            tell = _called(job)
+            with self._changed:
+                self._running -= Counter([job.key])  # drops what comes to 0
+                self._changed.notify()
+            tell()
+
+    def _next(self, *, is_leaving: bool) -> _Job | None:
+        """Take the next job; None: there is none, and if the calling thread is leaving, it is no longer counted."""
+        with self._changed:
+            if not is_leaving:
+                self._idle += 1
+                self._changed.wait_for(self._next_jobs, _LINGER_S)
+                self._idle -= 1
+            while (jobs := self._next_jobs()) is not None:
+                job = jobs.popleft()
+                self._queued -= 1
+                del self._waiting[job.key]
+                if jobs:
+                    self._waiting[job.key] = jobs  # behind the other keys
+                if job.told.set_running_or_notify_cancel():
+                    self._running[job.key] += 1
+                    return job
+            self._threads -= is_leaving
+            return None
+
+    def _next_jobs(self) -> deque[_Job] | None:
+        """The jobs of the key whose turn it is."""
+        return next((jobs for key, jobs in self._waiting.items() if self._running[key] < self._most_each), None)
+
+
+def _called(job: _Job) -> Callable[[], None]:
+    """Call the function of a job; return what tells its outcome."""
+    try:
+        return partial(job.told.set_result, job.function())
+    except BaseException as e:  # noqa: BLE001 - the caller gets it
+        return partial(job.told.set_exception, e)
+
+
+_POOL = FairPool("blocking", _THREADS, _MOST_EACH)
+
+
+async def run_blocking(key: Hashable, function: Callable[..., T], *arguments: Any) -> T:
+    """Run a function that blocks in one of four threads that all tools share.
+
+    `key` names whom the call serves, such as the workspace folder: the keys take turns. Cancelling the caller takes the
+    call out of the queue; a function that has begun runs to its end.
+    """
+    return await _POOL.run(key, function, *arguments)

@@ -1,0 +1,250 @@
+"""List and search the files under a folder, as a program of its own.
+
+A regular expression may take for ever, and a process can be ended. Besides, such work in a thread would slow down the
+event loop, which shares the interpreter lock. The program imports only the standard library, so it starts quickly.
+
+`argv[1]` is the descriptor of a Unix socket. Each request on it is a line of JSON with the descriptor of a folder or
+file; everything is opened relative to that, and no link is followed. The replies are lines of JSON: `{"begun": true}`,
+`{"report": text}` any number of times, then one `Found`, or `{"error": reason}` for a malformed expression.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import os
+import re
+import signal
+import socket
+import stat
+import sys
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# Without O_NONBLOCK the opening of a named pipe would wait for a writer.
+FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+# Of a path in the workspace.
+MOST_FOLDERS = 20
+MOST_PATH_BYTES = 1_000
+
+_NOT_LOOKED_INTO = {"__pycache__", "node_modules"}
+_MAX_LINE = 2_000  # characters of a line that are looked at
+_MAX_FILE_BYTES = 2_000_000  # larger files are data rather than text
+_MAX_TOTAL_CHARACTERS = 20_000_000
+_FILES_A_REPORT = 500
+_MAX_REQUEST_BYTES = 65_536
+# After the time limit, should the parent die first.
+_ENDED_AFTER_S = 2
+_NICENESS = 5
+
+
+class Job(TypedDict):
+    """A request. `path` is that of the folder or file, from the workspace on.
+
+    With `query` None the files themselves are found, those that `pattern` matches; else lines.
+    """
+
+    path: list[str]
+    pattern: str | None
+    query: str | None
+    regex: bool
+    ignore_case: bool
+    limit: int
+    time_limit_s: float
+
+
+class Found(TypedDict):
+    """What a request found.
+
+    `items` are `[path, size in bytes]` of files, or `[path, line number, text]` of lines; `too_deep` is the number of
+    folders and files left out because their path is too long; `is_complete` is False where the time was too short.
+    """
+
+    items: list[list[Any]]
+    too_deep: int
+    is_complete: bool
+
+
+class _Entry(NamedTuple):
+    folder: int
+    name: str
+    path: str
+    size_bytes: int
+
+
+class _Scan:
+    """One request at work."""
+
+    def __init__(self, job: Job, top: int, report: Callable[[str], None]) -> None:
+        self._job = job
+        self._top = top
+        self._report = report
+        self._deadline = time.monotonic() + job["time_limit_s"]
+        self._too_deep = 0
+        self._is_complete = True
+
+    def found(self) -> Found:
+        items: list[list[Any]] = []
+        for item in self._files() if self._job["query"] is None else self._lines():
+            items.append(item)
+            if len(items) == self._job["limit"]:
+                break
+        return {"items": items, "too_deep": self._too_deep, "is_complete": self._is_complete}
+
+    def _files(self) -> Iterator[list[Any]]:
+        for entry in self._entries():
+            if _matches(entry.path, self._job["pattern"]):
+                yield [entry.path, entry.size_bytes]
+
+    def _lines(self) -> Iterator[list[Any]]:
+        holds = _test(self._job)
+        room = _MAX_TOTAL_CHARACTERS
+        for searched, entry in enumerate(self._entries()):
+            if searched and not searched % _FILES_A_REPORT:
+                self._report(f"{searched:,} files searched")
+            if entry.size_bytes > _MAX_FILE_BYTES:
+                continue
+            text = _text_of(entry)
+            room -= len(text)
+            if room < 0:
+                self._is_complete = False
+                return
+            for number, line in enumerate(text.split("\n"), 1):
+                if self._is_late():
+                    return
+                if holds(line[:_MAX_LINE].rstrip("\r")):
+                    yield [entry.path, number, line[:_MAX_LINE].rstrip("\r")]
+
+    def _is_late(self) -> bool:
+        self._is_complete = self._is_complete and time.monotonic() <= self._deadline
+        return not self._is_complete
+
+    def _entries(self) -> Iterator[_Entry]:
+        """Regular files in order; hidden ones and links are left out."""
+        parts = tuple(self._job["path"])
+        status = os.fstat(self._top)
+        if stat.S_ISREG(status.st_mode):
+            yield _Entry(self._top, "", "/".join(parts), status.st_size)
+            return
+        begin = len(parts)
+        waiting = [parts]
+        while waiting and not self._is_late():
+            at = waiting.pop()
+            with suppress(OSError):  # gone since it was listed, or not ours to read
+                folder = _opened_folder(self._top, at[begin:])
+                try:
+                    folders, names = _content(folder)
+                    waiting += [(*at, name) for name in reversed(folders) if self._is_in_reach((*at, name, ""))]
+                    yield from self._entries_of(folder, at, names)
+                finally:
+                    os.close(folder)
+
+    def _entries_of(self, folder: int, at: tuple[str, ...], names: list[str]) -> Iterator[_Entry]:
+        for name in names:
+            if self._is_late():
+                return
+            if self._is_in_reach((*at, name)):
+                with suppress(FileNotFoundError):
+                    status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                    if stat.S_ISREG(status.st_mode):
+                        yield _Entry(folder, name, "/".join((*at, name)), status.st_size)
+
+    def _is_in_reach(self, parts: tuple[str, ...]) -> bool:
+        is_in_reach = is_short(parts)
+        self._too_deep += not is_in_reach
+        return is_in_reach
+
+
+def is_short(parts: tuple[str, ...] | list[str]) -> bool:
+    """Whether a file may have this path: folders and a name."""
+    return len(parts) <= MOST_FOLDERS + 1 and len(os.fsencode("/".join(parts))) <= MOST_PATH_BYTES
+
+
+def _content(folder: int) -> tuple[list[str], list[str]]:
+    """The names of folders and of everything else, sorted."""
+    folders: list[str] = []
+    names: list[str] = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if not entry.name.startswith(".") and entry.name not in _NOT_LOOKED_INTO:
+                (folders if entry.is_dir(follow_symlinks=False) else names).append(entry.name)
+    return sorted(folders), sorted(names)
+
+
+def _opened_folder(top: int, parts: tuple[str, ...]) -> int:
+    folder = os.dup(top)
+    for part in parts:
+        try:
+            inner = os.open(part, FOLDER, dir_fd=folder)
+        finally:
+            os.close(folder)
+        folder = inner
+    return folder
+
+
+def _matches(path: str, pattern: str | None) -> bool:
+    if not pattern:
+        return True
+    pattern = pattern.removeprefix("**/")
+    return fnmatch.fnmatch(path.rpartition("/")[2], pattern) or fnmatch.fnmatch(path, pattern)
+
+
+def _test(job: Job) -> Callable[[str], object]:
+    """What tells whether a line is wanted."""
+    query = job["query"] or ""
+    if job["regex"]:
+        return re.compile(query, re.IGNORECASE if job["ignore_case"] else 0).search
+    if job["ignore_case"]:
+        query = query.casefold()
+        return lambda line: query in line.casefold()
+    return lambda line: query in line
+
+
+def _text_of(entry: _Entry) -> str:
+    data = b""
+    with suppress(OSError):  # gone, or not ours to read: nothing to find in it
+        fd = os.open(entry.name, FILE, dir_fd=entry.folder) if entry.name else os.dup(entry.folder)
+        with os.fdopen(fd, "rb") as file:
+            if stat.S_ISREG(os.fstat(fd).st_mode):
+                data = file.read(_MAX_FILE_BYTES)
+    return "" if b"\0" in data else data.decode("utf-8", "replace")
+
+
+def _received(parent: socket.socket) -> tuple[Job, int] | None:
+    """The next request; None where the parent has gone."""
+    data, fds, _, _ = socket.recv_fds(parent, _MAX_REQUEST_BYTES, 1)
+    while data and not data.endswith(b"\n"):
+        more = parent.recv(_MAX_REQUEST_BYTES)
+        if not more:
+            return None
+        data += more
+    return (json.loads(data), fds[0]) if fds else None
+
+
+def main() -> None:
+    os.nice(_NICENESS)
+    with socket.socket(fileno=int(sys.argv[1])) as parent:
+
+        def send(reply: Any) -> None:
+            parent.sendall(json.dumps(reply).encode() + b"\n")
+
+        while (request := _received(parent)) is not None:
+            job, top = request
+            signal.alarm(int(job["time_limit_s"]) + _ENDED_AFTER_S)
+            send({"begun": True})
+            try:
+                send(_Scan(job, top, lambda text: send({"report": text})).found())
+            except (re.error, RecursionError, OverflowError) as e:
+                send({"error": str(e)})
+            finally:
+                os.close(top)
+            signal.alarm(0)
+
+
+if __name__ == "__main__":
+    main()

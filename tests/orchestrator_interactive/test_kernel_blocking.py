@@ -1,0 +1,110 @@
+"""Blocking work: bounded, fair between keys, and nothing of it is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from contextvars import ContextVar
+
+import pytest
+from agents import soon
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orchestrator_interactive.kernel.blocking import FairPool, run_blocking
+
+KEYS = st.sampled_from("abc")
+
+
+class Work:
+    """Counts what runs at the same time; a call waits for the gate, where there is one."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.now: Counter[str] = Counter()
+        self.most = 0
+        self.most_each = 0
+        self.order: list[str] = []
+        self.gate = threading.Event()
+        self.begun = threading.Semaphore(0)
+
+    def __call__(self, key: str) -> str:
+        with self.lock:
+            self.now[key] += 1
+            self.most = max(self.most, self.now.total())
+            self.most_each = max(self.most_each, self.now[key])
+            self.order.append(key)
+        self.begun.release()
+        assert self.gate.wait(30)
+        with self.lock:
+            self.now[key] -= 1
+        return key
+
+    async def begins(self, calls: int = 1) -> None:
+        for _ in range(calls):
+            assert await asyncio.to_thread(self.begun.acquire, timeout=30)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    keys=st.lists(st.tuples(KEYS, st.booleans()), max_size=25),
+    threads=st.integers(1, 4),
+    most_each=st.integers(1, 3),
+)
+async def test_it_is_bounded_and_every_call_that_is_not_cancelled_is_made_once(
+    keys: list[tuple[str, bool]], threads: int, most_each: int
+) -> None:
+    pool, work = FairPool("test", threads, most_each), Work()
+    tasks = [asyncio.ensure_future(pool.run(key, work, key)) for key, _ in keys]
+    for task, (_, is_cancelled) in zip(tasks, keys, strict=True):
+        if is_cancelled:
+            task.cancel()  # before it was in the queue, or while it waits there
+    await asyncio.sleep(0)
+    work.gate.set()
+    outcomes = await soon(asyncio.gather(*tasks, return_exceptions=True))
+    for (key, is_cancelled), outcome in zip(keys, outcomes, strict=True):
+        assert isinstance(outcome, asyncio.CancelledError) if is_cancelled else outcome == key
+    assert Counter(work.order) == Counter(key for key, is_cancelled in keys if not is_cancelled)
+    assert work.most <= threads
+    assert work.most_each <= most_each
+
+
+async def test_one_key_with_many_calls_delays_another_by_one_call_at_most() -> None:
+    pool, work = FairPool("test", threads=1, most_each=1), Work()
+    many = [asyncio.ensure_future(pool.run("many", work, "many")) for _ in range(20)]
+    await work.begins()
+    few = [asyncio.ensure_future(pool.run("few", work, "few")) for _ in range(2)]
+    await asyncio.sleep(0)
+    work.gate.set()
+    await soon(asyncio.gather(*many, *few))
+    assert work.order[1:5] == ["many", "few", "many", "few"] or work.order[1:4] == ["few", "many", "few"]
+
+
+async def test_a_key_does_not_get_all_threads() -> None:
+    pool, work = FairPool("test", threads=2, most_each=1), Work()
+    many = [asyncio.ensure_future(pool.run("many", work, "many")) for _ in range(5)]
+    other = asyncio.ensure_future(pool.run("other", work, "other"))
+    await work.begins(2)
+    assert work.order == ["many", "other"]
+    work.gate.set()
+    await soon(asyncio.gather(*many, other))
+
+
+async def test_a_call_that_waits_for_too_long_is_never_made() -> None:
+    pool, work = FairPool("test", threads=1, most_each=1), Work()
+    first = asyncio.ensure_future(pool.run("a", work, "a"))
+    await work.begins()
+    with pytest.raises(TimeoutError):
+        await pool.run("a", work, "a", wait_s=0)
+    work.gate.set()
+    await soon(first)
+    assert work.order == ["a"]
+
+
+async def test_what_a_function_raises_is_raised_and_its_context_is_the_callers() -> None:
+    name: ContextVar[str] = ContextVar("name")
+    name.set("mine")
+    assert await run_blocking("a", name.get) == "mine"
+    with pytest.raises(ZeroDivisionError):
+        await run_blocking("a", lambda: 1 // 0)

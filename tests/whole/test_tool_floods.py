@@ -1,0 +1,68 @@
+"""An answer with very many tool calls costs the other conversations neither their turn nor the machine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from anthropic_server import message, text, tool_call
+
+CALLS = 100
+
+
+def _child_processes():
+    children = (path.read_text().split() for path in Path("/proc/self/task").glob("*/children"))
+    return {pid for pids in children for pid in pids}
+
+
+def _results(body):
+    last = body["messages"][-1]["content"]
+    return [block for block in last if isinstance(block, dict) and block.get("type") == "tool_result"]
+
+
+@pytest.mark.parametrize("regex", [False, True])
+async def test_another_conversation_is_answered_meanwhile_and_each_call_has_one_result(opened, model, regex):
+    searches = [tool_call("search_files", {"query": f"cake {number}", "regex": regex}) for number in range(CALLS)]
+    gated = tool_call("run_tests", {})
+    brought = []
+
+    def answer(body):
+        if results := _results(body):
+            brought.append(results)
+            return message(text("Nothing found."))
+        if "everything" in json.dumps(body["messages"]):
+            return message(gated, *searches)
+        return message(text("Good morning."))
+
+    model.otherwise = answer
+    before, most = _child_processes(), 0
+    async with opened(max_calls_per_answer=CALLS + 1) as place:
+        flood = await place.ask("@alpha search everything")
+        await place.tests.reached.wait()
+        other = await place.ask("@alpha hello")
+        said = asyncio.ensure_future(place.said(other))
+        while not said.done():
+            most = max(most, len(_child_processes() - before))
+            await asyncio.sleep(0.02)
+        assert said.result() == ["Good morning."]
+        assert not brought, "the searches are not over for the model"
+        place.tests.open()
+        assert await place.said(flood) == ["Nothing found."]
+    (results,) = brought
+    assert {each["tool_use_id"] for each in results} == {each.start["id"] for each in (gated, *searches)}
+    assert len(results) == CALLS + 1
+    assert most <= 4
+
+
+async def test_of_more_calls_than_an_answer_may_make_the_rest_fails_and_the_run_goes_on(opened, model):
+    model.reply(*[tool_call("list_files", {}) for _ in range(200)])
+    model.reply(text("That was too much."))
+    async with opened() as place:
+        flood = await place.ask()
+        assert await place.said(flood) == ["That was too much."]
+    told = [json.dumps(each["content"]) for each in _results(model.bodies[1])]
+    assert len(told) == 200
+    assert sum("There are no such files" in each for each in told) == 64
+    assert sum("at most 64 tool calls" in each for each in told) == 136
