@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import re
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -267,7 +266,9 @@ def plain_text(text: str, bot: str) -> str:
             return f"{target[0]}{label or target[1:]}"
         return f"{label} ({target})" if label and label != target else target
 
-    return html.unescape(_ENTITY.sub(resolved, text)).strip()
+    # Slack escapes these three and nothing else.
+    text = _ENTITY.sub(resolved, text).replace("&lt;", "<").replace("&gt;", ">")
+    return text.replace("&amp;", "&").strip()
 
 
 def is_stop_word(prompt: str) -> bool:
