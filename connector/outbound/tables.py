@@ -54,7 +54,7 @@ def whole_table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
         return False
     cells = state.env.get(_CELLS, 0) + _cells_from(state, start, end)
     if silent or cells > _MOST_CELLS:
-        return cells <= _MOST_CELLS
+        return bool(cells <= _MOST_CELLS)
     state.env[_CELLS] = cells
     table_rule(state, start, end, silent=False)
     line = columns = 0
