@@ -18,6 +18,7 @@ from connector import Instance, Persona, Policy, connected
 from orchestrator_interactive.interactions.stores import open_store
 from service.access import slack_access
 from service.config import store_url
+from service.known_secrets import secrets
 from service.runs import Runs
 from service.sessions import InProcessSessionManager
 from service.store import open_budget, open_run_store
@@ -75,7 +76,7 @@ async def serve(config: ServiceConfig, environment: Environment) -> None:
     grace_s = config.shutdown_grace_s
     async with (
         _until_signalled(max(grace_s, _SHORTEST_GRACE_S)) as ended,
-        _working(config, url, provider) as (sessions, runs),
+        _working(config, url, provider, secrets(environment, config)) as (sessions, runs),
         _sharing(url) as budget,
         connected(
             access,
@@ -97,7 +98,7 @@ async def serve(config: ServiceConfig, environment: Environment) -> None:
 
 @asynccontextmanager
 async def _working(
-    config: ServiceConfig, url: str, provider: str
+    config: ServiceConfig, url: str, provider: str, known_secrets: tuple[str, ...]
 ) -> AsyncIterator[tuple[InProcessSessionManager, Runs]]:
     """Sessions and runs over the store of a URL. At the end nothing of it holds up the process for long."""
     patience, workspaces, owner = Patience(), Workspaces(config.workspace), uuid4().hex
@@ -106,7 +107,12 @@ async def _working(
         tidying(store, logs),
         Runs(store, owner, config.lease_s, patience, _passing_s) as runs,
         InProcessSessionManager(
-            config.instances, provider, workspaces, PatientStore(logs, patience), config.idle_evict_s
+            config.instances,
+            provider,
+            workspaces,
+            PatientStore(logs, patience),
+            config.idle_evict_s,
+            secrets=known_secrets,
         ) as sessions,
     ):
         yield sessions, runs

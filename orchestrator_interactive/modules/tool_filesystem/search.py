@@ -64,7 +64,8 @@ def _prepared(workspace: Workspace, path: str, deadline: float, job: dict[str, A
 
 async def _ask_matcher(job: bytes, timeout_s: float) -> dict[str, Any]:
     command = (sys.executable, "-I", str(_MATCHER))
-    process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL)
+    # It needs nothing of this process's environment, which holds secrets.
+    process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env={})
     try:
         async with asyncio.timeout(timeout_s):
             said, _ = await process.communicate(job)
