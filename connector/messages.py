@@ -182,9 +182,9 @@ def _is_of_a_person(message: dict[str, Any]) -> bool:
 
 
 def home_of(message: dict[str, Any]) -> str | None:
-    """The workspace that the author of a message belongs to, where Slack says it; it may name an organisation, too."""
-    homes = (message.get(name) for name in ("user_team", "source_team", "team"))
-    return next((home for home in homes if isinstance(home, str) and home.startswith("T")), None)
+    """The workspace that the author of a message belongs to, where Slack says it, or else their organisation (`E…`)."""
+    homes = [home for name in ("user_team", "source_team", "team") if isinstance(home := message.get(name), str)]
+    return next((home for kind in ("T", "E") for home in homes if home.startswith(kind)), None)
 
 
 def edit_of(event: dict[str, Any], team: str) -> Edit | None:

@@ -84,7 +84,9 @@ async def serve(config: ServiceConfig, environment: Environment) -> None:
             sessions,
             runs,
             shutdown_grace_s=max(grace_s - _AFTER_CONNECTOR_S, grace_s / 2),
-            policy=Policy(config.slack.users, config.slack.channels, config.slack.external),
+            policy=Policy(
+                config.slack.users, config.slack.channels, config.slack.external, config.slack.guests == "allow"
+            ),
             budget=budget,
             rate_scale=config.slack.rate_scale,
         ),

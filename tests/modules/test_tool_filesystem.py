@@ -259,7 +259,9 @@ async def test_a_catastrophic_expression_is_ended_while_everything_else_goes_on(
     assert "takes too long" in refused(await search)
 
 
-async def test_a_search_that_is_cancelled_leaves_no_process_and_its_process_had_no_environment(run: Run, root: Path) -> None:
+async def test_a_search_that_is_cancelled_leaves_no_process_and_its_process_had_no_environment(
+    run: Run, root: Path
+) -> None:
     (root / "trap.txt").write_text("a" * 1_000 + "!")
     before = child_processes()
     search = asyncio.create_task(run("search_files", query="(a+)+$", regex=True))
