@@ -18,6 +18,7 @@ KINDS = {
     "Stop": range(21, 28),
     "Approvals": range(28, 29),
     "Slack": (*range(32, 39), *range(40, 45)),
+    "From outside": range(70, 75),
 }
 
 
