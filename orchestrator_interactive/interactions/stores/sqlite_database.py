@@ -20,7 +20,7 @@ T = TypeVar("T")
 # Of writes, after which what was written is brought from the log of SQLite into the file.
 _CHECKPOINT_EVERY = 500
 # How work fails on a value of another type than was written.
-_UNFIT = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError)
+_UNFIT = (TypeError, ValueError, LookupError, AttributeError)
 
 
 class Database:
