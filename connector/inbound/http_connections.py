@@ -22,8 +22,8 @@ _TELL_AGAIN_AFTER_S = 60.0
 class HttpConnections:
     """Keep the number of open connections below a bound.
 
-    Where there are too many, the one that has waited longest for a request is closed for a new one; where all of them
-    are at work, the new one is. So connections that send nothing keep nobody out who does.
+    Beyond the bound, a new connection closes the one that has waited longest for a request. If all others are at work,
+    the new connection is closed. Connections that send nothing therefore block no request.
 
     Args:
         most: the bound.
@@ -118,5 +118,5 @@ class HttpConnection(web.RequestHandler):
 
 
 def first_line(text: str) -> str:
-    """The beginning of a text that somebody else wrote, for the log."""
+    """Return the beginning of an untrusted text, for the log."""
     return next(iter(text.splitlines()), "")[:_SHOWN_CHARS]
