@@ -29,7 +29,8 @@ def agent_of(file: sqlite3.Connection, conversation_id: str) -> str | None:
 
 
 def conversations(file: sqlite3.Connection) -> list[str]:
-    return [name for (name,) in file.execute("SELECT conversation FROM run_conversations ORDER BY id")]
+    names = file.execute("SELECT conversation FROM run_conversations ORDER BY id")
+    return [name for (name,) in names if isinstance(name, str) and name]
 
 
 def rested(file: sqlite3.Connection, since: float) -> list[str]:
