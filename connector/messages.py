@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import re
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -191,9 +190,9 @@ def _is_of_a_person(message: dict[str, Any]) -> bool:
 
 
 def home_of(message: dict[str, Any]) -> str | None:
-    """The workspace that the author of a message belongs to, where Slack says it; it may name an organisation, too."""
-    homes = (message.get(name) for name in ("user_team", "source_team", "team"))
-    return next((home for home in homes if isinstance(home, str) and home.startswith("T")), None)
+    """The workspace that the author of a message belongs to, where Slack says it, or else their organisation (`E…`)."""
+    homes = [home for name in ("user_team", "source_team", "team") if isinstance(home := message.get(name), str)]
+    return next((home for kind in ("T", "E") for home in homes if home.startswith(kind)), None)
 
 
 def edit_of(event: dict[str, Any], team: str) -> Edit | None:
@@ -275,7 +274,9 @@ def plain_text(text: str, bot: str) -> str:
             return f"{target[0]}{label or target[1:]}"
         return f"{label} ({target})" if label and label != target else target
 
-    return html.unescape(_ENTITY.sub(resolved, text)).strip()
+    # Slack escapes these three and nothing else.
+    text = _ENTITY.sub(resolved, text).replace("&lt;", "<").replace("&gt;", ">")
+    return text.replace("&amp;", "&").strip()
 
 
 def is_stop_word(prompt: str) -> bool:

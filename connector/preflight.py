@@ -28,7 +28,10 @@ _TOKEN_ERRORS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who the bot is in its workspace, resolved once; what is called so by people may be blank."""
+    """Who the bot is in its workspace, resolved once; what is called so by people may be blank.
+
+    `enterprise` is the id of the organisation that the workspace belongs to; blank: it belongs to none.
+    """
 
     team: str
     user: str
@@ -36,6 +39,7 @@ class Identity:
     team_name: str = ""
     user_name: str = ""
     url: str = ""
+    enterprise: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,7 @@ async def preflight(api_url: str, bot: Wire) -> Identity:
     who = await _tried(api_url, bot, "auth.test", _BOT_TOKEN)
     try:
         names = {"team_name": who.get("team", ""), "user_name": who.get("user", ""), "url": who.get("url", "")}
+        names["enterprise"] = who.get("enterprise_id") or ""
         return Identity(who["team_id"], who["user_id"], who["bot_id"], **names)
     except KeyError as e:
         raise ConnectionRefused(f"SLACK_BOT_TOKEN is not a bot's token: auth.test tells no {e}.") from e

@@ -86,7 +86,9 @@ async def connected(  # noqa: PLR0913 - what it joins
             async with _open(wire), Desk(wire, calls_late_s) as desk:
                 workplace = Workplace(sessions, desk, router, RunSlots(limits))
                 async with Conversations(workplace, runs, shutdown_grace_s) as conversations:
-                    intake = Intake(workplace, runs, conversations, identity.user, policy)
+                    intake = Intake(
+                        workplace, runs, conversations, identity.user, policy, enterprise=identity.enterprise
+                    )
                     reception = Reception(open_client(None), access.bot_token, identity, intake)
                     async with open_door(reception.receive):
                         log.info("slack.connected", team=identity.team, bot_user=identity.user)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
 _COLORS = ("9f69e7", "4bbe2e", "e7392d", "3c989f", "674b1b", "e96699", "e0a729", "684b6c")
 
@@ -30,6 +30,7 @@ class Person:
     real_name: str
     color: str
     token: str
+    is_guest: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +92,20 @@ def teams(names: Sequence[str]) -> tuple[Team, ...]:
 class Directory:
     """Look members up by id, by name and by token. Never changes."""
 
-    def __init__(self, bot: str, people: Iterable[str] | Mapping[str, str], team: Team | None = None) -> None:
-        """``people`` are their names, or their names with what others read of them."""
+    def __init__(
+        self,
+        bot: str,
+        people: Iterable[str] | Mapping[str, str],
+        team: Team | None = None,
+        guests: Collection[str] = (),
+    ) -> None:
+        """``people`` are their names, or their names with what others read of them; some are ``guests``."""
         named = people.items() if isinstance(people, Mapping) else [(name, name.capitalize()) for name in people]
         self.team = team or Team()
         self.bot = _bot(bot, self.team)
-        self.people = tuple(_person(*names, number, self.team) for number, names in enumerate(named))
+        self.people = tuple(
+            _person(*names, number, self.team, is_guest=names[0] in guests) for number, names in enumerate(named)
+        )
         everyone: tuple[Member, ...] = (*self.people, self.bot)
         self.members = {member.id: member for member in everyone}
         if len(self.members) != len(self.people) + 1:
@@ -128,13 +137,14 @@ class Directory:
         return ", ".join(member.name for member in self.members.values())
 
 
-def _person(name: str, real_name: str, number: int, team: Team) -> Person:
+def _person(name: str, real_name: str, number: int, team: Team, *, is_guest: bool) -> Person:
     return Person(
         id=f"U{team.number}{_readable(name)}",
         name=name,
         real_name=real_name,
         color=_COLORS[number % len(_COLORS)],
         token=f"xoxp-{team.domain}-{name}",
+        is_guest=is_guest,
     )
 
 

@@ -54,7 +54,8 @@ _LARGEST_REQUEST_BYTES = 4 * 1024 * 1024
 class LocalSlack:
     """A Slack workspace on this machine; listens while the ``async with`` block runs.
 
-    ``port=0`` takes a free port. ``people`` are names, or names with what others read of them. The bot is a member of
+    ``port=0`` takes a free port. ``people`` are names, or names with what others read of them; ``guests`` are those of
+    them who are guests. The bot is a member of
     ``bot_channels``, of all channels by default; its app is installed in all ``teams``, subscribed to ``events`` and
     has the ``scopes``. With a ``request_url`` it hears over HTTP, signed with the ``signing_secret``; the challenge
     goes there before the first request. Only the app is held to ``limits``, Slack's own by default; None is for none.
@@ -68,6 +69,7 @@ class LocalSlack:
         port: int = 0,
         bot: str = "alpha",
         people: Iterable[str] | Mapping[str, str] = ("ana", "ben", "chloe"),
+        guests: Collection[str] = (),
         channels: Sequence[str] = ("general", "random"),
         bot_channels: Sequence[str] | None = None,
         teams: Sequence[str] = ("Playground",),
@@ -83,7 +85,7 @@ class LocalSlack:
         clock: Callable[[], float] = time.time,
     ) -> None:
         people = people if isinstance(people, Mapping) else tuple(people)
-        directories = [Directory(bot, people, team) for team in teams_named(teams)]
+        directories = [Directory(bot, people, team, guests) for team in teams_named(teams)]
         workspaces = [Workspace(directory, channels, bot_channels, clock) for directory in directories]
         self.workspace = workspaces[0]
         self.record = Recorder()

@@ -6,7 +6,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from .people import Bot
+from .people import Bot, Person
 
 if TYPE_CHECKING:
     from .files import File
@@ -99,6 +99,8 @@ def user_json(member: Member, team: Team) -> Json:
         "deleted": False,
         "is_bot": is_bot,
         "is_app_user": False,
+        "is_restricted": isinstance(member, Person) and member.is_guest,
+        "is_ultra_restricted": False,
         "tz": "Europe/Berlin",
         "tz_label": "Central European Time",
         "tz_offset": 3600,

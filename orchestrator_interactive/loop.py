@@ -79,7 +79,7 @@ class Loop:
                 return await self._until_time_is_up(begin, providers)
             except RunDenied as e:
                 await self._run.show(self._run.parts.rest())
-                return RunOutcome(f"Operation denied: {e}", "incomplete", "denied")
+                return RunOutcome(f"Operation denied: {self._run.without_secrets(str(e))}", "incomplete", "denied")
             except RunSuspended:
                 return SUSPENDED
             except RunStopped:

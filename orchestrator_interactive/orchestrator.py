@@ -197,6 +197,7 @@ class InteractiveOrchestrator:
             home,
             home.cancellation if home else CancellationToken(),
             on_progress,
+            secret_filter=home.get_capability("secrets.filter") if home else None,
             token_budgets=self._memory.token_budgets,
             seen=self._memory.remembered(),
         )

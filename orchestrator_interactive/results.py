@@ -16,7 +16,7 @@ from orchestrator_interactive.rows import abridged, marked, metadata_of, text_of
 from orchestrator_interactive.run import changed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from orchestrator_interactive.kernel.messages import ToolCall
     from orchestrator_interactive.kernel.models import HookResult
@@ -142,12 +142,17 @@ def _read(told: Any) -> Became | None:
     return None
 
 
-def result_row(call: ToolCall, result: ToolResult, most_chars: int) -> dict[str, Any]:
+def result_row(call: ToolCall, result: ToolResult, most_chars: int, hide: Callable[[str], str] = str) -> dict[str, Any]:
     """The row of a result. One that is larger than `most_chars` is shortened there; its metadata keep the whole.
 
     Of more than `MOST_KEPT_CHARS`, only the shortened form is kept. Its lines that look like our frames are indented.
+    `hide` takes secrets out of its texts.
     """
     content, failed = _written_down(result)
+    if isinstance(content, str):
+        content = hide(content)
+    else:
+        content = [{**block, "text": hide(block["text"])} if "text" in block else block for block in content]
     content = _without_large_images(content)
     shown = _capped(content, most_chars)
     row = tool_row(call, shown, failed=failed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 from uuid import uuid4
 
 import structlog
@@ -40,6 +40,12 @@ _WATCHER_S = 10.0
 _LONGEST_S = 3600.0
 
 
+class SecretFilter(Protocol):
+    """The capability `secrets.filter`: replaces secrets in a text; with `known_only` not what merely looks like one."""
+
+    def __call__(self, text: str, *, known_only: bool = False) -> str: ...
+
+
 class RunStopped(Exception):  # noqa: N818 - a stop is no error
     """Somebody stopped the run. `wish` is what hooks had wished that were being asked, if they had come to an end."""
 
@@ -68,9 +74,10 @@ class Run:
     """The surroundings of one execution, and what it counts.
 
     `stop` is the run's own: it follows `session_stop`, and a cancellation of the caller requests it, too. `ending`
-    follows that and a suspension: it is what cuts all that is not a tool's. `token_budgets` holds the providers that
-    have said that a request was too long for them. `iterations` are the answers of the model so far, `spent` is what
-    they used up, `parts` what people read of them; it `is_in_doubt` where such a row was cut on its way to the log.
+    follows that and a suspension: it is what cuts all that is not a tool's. `secret_filter` takes secrets out of what
+    tools say. `token_budgets` holds the providers that have said that a request was too long for them. `iterations` are
+    the answers of the model so far, `spent` is what they used up, `parts` what people read of them; it `is_in_doubt`
+    where such a row was cut on its way to the log.
     """
 
     context: ContextManager
@@ -80,6 +87,7 @@ class Run:
     session_stop: CancellationToken
     on_progress: ProgressCallback | None
     id: str = field(default_factory=lambda: uuid4().hex)
+    secret_filter: SecretFilter | None = None
     token_budgets: dict[str, int] = field(default_factory=dict)
     seen: Seen = field(default_factory=Seen)
     iterations: int = 0
@@ -134,6 +142,10 @@ class Run:
             raise RunSuspended
         if self.is_stopped:
             raise RunStopped
+
+    def without_secrets(self, text: str, *, known_only: bool = False) -> str:
+        """The text without the secrets of whoever runs the loop, before a model or a person reads it."""
+        return text if self.secret_filter is None else self.secret_filter(text, known_only=known_only)
 
     def take_remarks(self) -> list[ContextInjection]:
         """The ephemeral injections for the next request."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from copy import deepcopy
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import structlog
@@ -165,8 +166,12 @@ class ToolUse:
             elif self._reached == "known" and self._run.hooks.listens(_told_by(self.result)):
                 self.result = failure(UNCHECKED)  # a hook might have changed or refused it
             label = None if self._input is self.call.arguments else self._label
-            self._row = Became(self._outcome, label).beside(result_row(self.call, self.result, self._most_chars))
+            self._row = Became(self._outcome, label).beside(self._row_of(self.result))
         return self._row
+
+    def _row_of(self, result: ToolResult) -> dict[str, Any]:
+        hide = partial(self._run.without_secrets, known_only=result.success)
+        return result_row(self.call, result, self._most_chars, hide)
 
     def _what_cut_it(self) -> str:
         if self._reached != "running":
@@ -183,7 +188,7 @@ class ToolUse:
     def settled(self) -> SettledCall:
         """How it ended, once it is closed."""
         if self._reached == "waiting" and self._tool is not None:
-            self._label = label_of(self._tool, self._input)
+            self._label = self._labelled(self._tool)
         return SettledCall(self.call, self._label, self._outcome, was_dropped=self._is_dropped)
 
     def _note_crash(self) -> None:
@@ -227,11 +232,16 @@ class ToolUse:
 
     async def _announce(self, tool: Tool) -> None:
         self.stage, self._announced_at = "announced", time.monotonic()
-        self._label = label_of(tool, self._input)
+        self._label = self._labelled(tool)
         more = {} if self._label is None else {"label": self._label}
         await self._run.progress("tool:start", tool=self.call.name, args=self._input, id=self.call.id, **more)
 
+    def _labelled(self, tool: Tool) -> str | None:
+        label = label_of(tool, self._input)
+        return None if label is None else self._run.without_secrets(label)
+
     async def _tell_report(self, text: str) -> None:
+        text = self._run.without_secrets(text)
         await self._run.progress("tool:progress", tool=self.call.name, id=self.call.id, text=text)
 
     async def _finalise(self, result: ToolResult) -> None:

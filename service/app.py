@@ -19,6 +19,7 @@ from orchestrator_interactive.interactions.stores import open_store
 from service.access import slack_access
 from service.config import store_url
 from service.disk_space import places, watching_disks
+from service.known_secrets import secrets
 from service.runs import Runs
 from service.sessions import InProcessSessionManager
 from service.store import open_budget, open_run_store
@@ -78,7 +79,7 @@ async def serve(config: ServiceConfig, environment: Environment) -> None:
     grace_s = config.shutdown_grace_s
     async with (
         _until_signalled(max(grace_s, _SHORTEST_GRACE_S)) as ended,
-        _working(config, url, provider) as (sessions, runs),
+        _working(config, url, provider, secrets(environment, config)) as (sessions, runs),
         _sharing(url) as budget,
         connected(
             access,
@@ -86,7 +87,9 @@ async def serve(config: ServiceConfig, environment: Environment) -> None:
             sessions,
             runs,
             shutdown_grace_s=max(grace_s - _AFTER_CONNECTOR_S, grace_s / 2),
-            policy=Policy(config.slack.users, config.slack.channels, config.slack.external),
+            policy=Policy(
+                config.slack.users, config.slack.channels, config.slack.external, config.slack.guests == "allow"
+            ),
             budget=budget,
             rate_scale=config.slack.rate_scale,
             limits=RunLimits(**config.limits.model_dump()),
@@ -101,7 +104,7 @@ async def serve(config: ServiceConfig, environment: Environment) -> None:
 
 @asynccontextmanager
 async def _working(
-    config: ServiceConfig, url: str, provider: str
+    config: ServiceConfig, url: str, provider: str, known_secrets: tuple[str, ...]
 ) -> AsyncIterator[tuple[InProcessSessionManager, Runs]]:
     """Sessions and runs over the store of a URL. At the end nothing of it holds up the process for long."""
     patience, workspaces, owner = Patience(), Workspaces(config.workspace), uuid4().hex
@@ -111,7 +114,12 @@ async def _working(
         tidying(store, logs),
         Runs(store, owner, config.lease_s, patience, _passing_s, config.limits.runs + _OWNED_BESIDE_RUNS) as runs,
         InProcessSessionManager(
-            config.instances, provider, workspaces, PatientStore(logs, patience), config.idle_evict_s
+            config.instances,
+            provider,
+            workspaces,
+            PatientStore(logs, patience),
+            config.idle_evict_s,
+            secrets=known_secrets,
         ) as sessions,
     ):
         yield sessions, runs

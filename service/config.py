@@ -196,6 +196,15 @@ class Environment(_Part):
         """What the variables of these names say; a blank one is as good as none."""
         return cls(**{name: said for name in cls.model_fields if (said := os.environ.get(name.upper()))})
 
+    @classmethod
+    def take(cls, *kept: str) -> Self:
+        """As `read`, and remove what is secret but for the `kept`: no child process of a module inherits it."""
+        environment = cls.read()
+        for name, value in environment:
+            if isinstance(value, SecretStr) and name not in kept:
+                os.environ.pop(name.upper(), None)
+        return environment
+
 
 def load_config(path: Path | None) -> ServiceConfig:
     """Read a configuration file; without one, the default: one instance called alpha.

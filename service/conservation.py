@@ -97,10 +97,10 @@ async def _looked_at(conversation_id: str, runs: RunStore, logs: LogStore, keys:
     found = Conservation()
     for _ in range(_LOOKS):
         # The inbox first: what it says of the log was true by then.
-        known = await runs.known(conversation_id)
-        if known is None:
-            return Conservation()
         try:
+            known = await runs.known(conversation_id)
+            if known is None:
+                return Conservation()
             read = {key.agent_id: await logged_ids(logs, key) for key in _with_agent(conversation_id, keys, known)}
         except DamagedLog as e:
             return Conservation({workspace_of(conversation_id): Tally(conversations=1)}, (str(e),))

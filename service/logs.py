@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from service.config import LogConfig
 
 # What begins so is a token wherever it stands: an escaped newline before it ends in a letter.
-_PREFIX = re.compile(r"xox[a-z]-|xoxe\.|xapp-|sk-ant-")
+_PREFIX = re.compile(r"xox[a-z]-|xoxe\.|xapp-|sk-ant-|ticket(?:=|%3D)")
 # Shorter values are nobody's secret, and hiding them would blot out the words that they are part of.
 _LEAST_SECRET_CHARS = 8
 # What these libraries log below a warning is their own inner life.
@@ -30,15 +30,29 @@ def hide_secrets(text: str, known: tuple[str, ...] = ()) -> str:
     return _secret(known).sub(_beginning, text)
 
 
+def hide_known(text: str, known: tuple[str, ...]) -> str:
+    """A text without the secrets that are known. What merely looks like a token stays: it may be an example."""
+    return _known(known).sub(_beginning, text) if any(form in text for form in _forms(known)) else text
+
+
 @functools.cache
 def _secret(known: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile(rf"{_known(known).pattern}|(?:{_PREFIX.pattern})[\w.-]+")
+
+
+@functools.cache
+def _known(known: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(f"{re.escape(form)}[\\w.-]*" for form in _forms(known)) or r"(?!)")
+
+
+@functools.cache
+def _forms(known: tuple[str, ...]) -> tuple[str, ...]:
+    """The known secrets as they may stand in a text, longest first: none may be taken for the beginning of another."""
     forms = {value.strip() for value in known if len(value.strip()) >= _LEAST_SECRET_CHARS}
     forms |= {quote(form, safe="") for form in forms}
     for _ in range(2):  # a log line may quote what is quoted already
         forms |= {quoted(form)[1:-1] for form in forms for quoted in (json.dumps, repr)}
-    # Longest first: no form may be taken for the beginning of another one.
-    escaped = [f"{re.escape(form)}[\\w.-]*" for form in sorted(forms, key=len, reverse=True)]
-    return re.compile("|".join([*escaped, rf"(?:{_PREFIX.pattern})[\w.-]+"]))
+    return tuple(sorted(forms, key=len, reverse=True))
 
 
 def _beginning(secret: re.Match[str]) -> str:

@@ -62,13 +62,14 @@ def validate(
 
     The exit code is 0 where it passes (there may be warnings), 1 where it fails, 2 where it cannot be looked at.
     """
+    environment = Environment.take()
     options = _options("--config", config) or {}
     given = _options("--input", tool_input)
     try:
         report = validated(path, module_type, options, time_limit_s, given)
     except ModuleNotFoundError as e:
         raise _Unusable(str(e)) from e
-    hidden = (*secrets(Environment.read()), *secret_options(options), *secret_options(given))
+    hidden = (*secrets(environment), *secret_options(options), *secret_options(given))
     click.echo(hide_secrets(rendered(report, _painted), hidden))
     click.get_current_context().exit(_FAILED if not report.passed else 0 if report.complete else _UNUSABLE)
 

@@ -18,6 +18,7 @@ from service.config import ConfigError
 from service.deliveries import Deliveries
 from service.failures import Interrupted, sentence
 from service.live_sessions import LiveSessions
+from service.logs import hide_known, hide_secrets
 from service.plan import keeps_log, mount_plan
 from service.preflight import find_problems
 from service.session_run import SessionRun
@@ -43,16 +44,20 @@ class InProcessSessionManager:
     Args:
         store: of the conversations' logs; it is not closed here.
         idle_evict_s: how long a session stays in memory when nothing runs in it.
+        secrets: what no model and nobody in a thread is to read.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the last two have defaults
         self,
         instances: Mapping[str, InstanceConfig],
         default_provider: str,
         workspaces: Workspaces,
         store: LogStore,
         idle_evict_s: float = _IDLE_EVICT_S,
+        *,
+        secrets: tuple[str, ...] = (),
     ) -> None:
+        self._secrets = secrets
         self._instances = instances
         self._default_provider = default_provider
         self._workspaces = workspaces
@@ -244,9 +249,13 @@ class InProcessSessionManager:
         plan = mount_plan(instance, self._default_provider, folder, key, self._workspaces.limits)
         session = AmplifierSession(plan, is_resumed=await self._store.load(key) is not None)
         session.coordinator.register_capability("interactions.store", self._store)
+        session.coordinator.register_capability("secrets.filter", self._without_secrets)
         session.coordinator.mount("module-source-resolver", LocalSources())
         session.coordinator.hooks.register(events.MODULE_LOAD_FAILED, _log_load_failure)
         return session
+
+    def _without_secrets(self, text: str, *, known_only: bool = False) -> str:
+        return (hide_known if known_only else hide_secrets)(text, self._secrets)
 
     async def _preflight(self) -> None:
         """Mount every instance once, so that a wrong configuration is told at the start and not in a thread.

@@ -41,6 +41,8 @@ class SlackConfig(BaseModel):
         users: who may use it; `None`: everybody in the workspace.
         channels: where; `None`: everywhere it is invited to.
         external: whether people of other workspaces may, too, in channels that are shared with them.
+        guests: whether guests of the workspace may, too. Whoever invited them to a channel has let them in there, and
+            most apps serve them, so they may unless it says otherwise.
         rate_scale: a factor on Slack's rate limits, where Slack has granted more.
     """
 
@@ -51,6 +53,7 @@ class SlackConfig(BaseModel):
     users: frozenset[Annotated[str, AfterValidator(_user_id)]] | None = Field(default=None, min_length=1)
     channels: frozenset[Annotated[str, AfterValidator(_channel_id)]] | None = Field(default=None, min_length=1)
     external: bool = False
+    guests: Literal["allow", "deny"] = "allow"
     rate_scale: float = Field(default=1, gt=0, allow_inf_nan=False)
 
     @field_validator("users", "channels", mode="before")

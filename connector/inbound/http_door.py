@@ -12,17 +12,20 @@ import structlog
 from aiohttp import web
 
 from connector.access import ConnectionRefused
+from connector.inbound.http_connections import HttpConnection, HttpConnections, first_line
 from connector.inbound.outside_json import parse_json
 from connector.inbound.reception import DONE, NOT_NOW, Reply
 from connector.inbound.signature import flaw_of
 from connector.needs import PATH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
     from types import TracebackType
 
     from connector.access import HttpDoor
     from connector.inbound.reception import Receive
+
+    Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 log = structlog.get_logger(__name__)
 
@@ -32,6 +35,12 @@ _ANSWER_WITHIN_S = 2.5
 _CLOSE_WITHIN_S = 0.5
 # A body that was too slow is not waited for.
 _LINGERS_S = 1.0
+# Of connections that are open at a time; most systems let a process have 1,024 files.
+_MOST_CONNECTIONS = 400
+# From the beginning of a connection to the end of the headers of its first request, and from each answer to the end of
+# the next headers: longer than proxies keep a connection.
+_HEADERS_WITHIN_S = 10.0
+_IDLE_S = 75.0
 _FORM = "application/x-www-form-urlencoded"
 
 
@@ -50,13 +59,15 @@ class HttpServer:
         slots: as many as may be received at once; others wait.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - its bounds have defaults
         self,
         door: HttpDoor,
         receive: Receive,
         slots: asyncio.Semaphore,
         *,
         answer_within_s: float = _ANSWER_WITHIN_S,
+        headers_within_s: float = _HEADERS_WITHIN_S,
+        most_connections: int = _MOST_CONNECTIONS,
         now_s: Callable[[], float] = time.time,
     ) -> None:
         self.port = door.port
@@ -66,9 +77,9 @@ class HttpServer:
         self._answer_within_s = answer_within_s
         self._now_s = now_s
         self._at_work: set[asyncio.Future[Reply]] = set()
-        self._runner = web.AppRunner(
-            self._app(), access_log=None, shutdown_timeout=_CLOSE_WITHIN_S, lingering_time=_LINGERS_S
-        )
+        self._connections = HttpConnections(most_connections, headers_within_s)
+        self._runner = web.AppRunner(self._app(), shutdown_timeout=_CLOSE_WITHIN_S)
+        self._listener: asyncio.Server | None = None
 
     async def __aenter__(self) -> Self:
         """Return when it listens.
@@ -77,12 +88,13 @@ class HttpServer:
             ConnectionRefused: it cannot.
         """
         await self._runner.setup()
+        listening = asyncio.get_running_loop().create_server(self._protocol, self._door.host, self._door.port)
         try:
-            await web.TCPSite(self._runner, self._door.host, self._door.port).start()
+            self._listener = await listening
         except OSError as e:
             await self._runner.cleanup()
             raise ConnectionRefused(_refusal(self._door, e)) from e
-        self.port = self._runner.addresses[0][1]
+        self.port = self._listener.sockets[0].getsockname()[1]
         log.info("http.listens", host=self._door.host, port=self.port, path=PATH)
         return self
 
@@ -90,16 +102,40 @@ class HttpServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Let what is at work come to its end, for a moment: what has no answer comes again, elsewhere."""
+        if self._listener is not None:
+            self._listener.close()
         await self._runner.cleanup()
         for task in self._at_work:
             task.cancel()
         await asyncio.gather(*self._at_work, return_exceptions=True)
 
+    def _protocol(self) -> HttpConnection:
+        server = self._runner.server
+        assert server is not None  # noqa: S101 - it was set up
+        return HttpConnection(
+            server,
+            self._connections,
+            loop=asyncio.get_running_loop(),
+            access_log=None,
+            auto_decompress=False,
+            keepalive_timeout=_IDLE_S,
+            lingering_time=_LINGERS_S,
+        )
+
     def _app(self) -> web.Application:
-        app = web.Application(client_max_size=_LARGEST_BYTES)
+        app = web.Application(client_max_size=_LARGEST_BYTES, middlewares=[self._admit])
         app.router.add_post(PATH, self._on_request)
         app.router.add_get("/healthz", _on_health)
         return app
+
+    @web.middleware
+    async def _admit(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        # Slack sends none. Unpacking an unverified body costs far more CPU than sending it.
+        if encoding := request.headers.get("Content-Encoding"):
+            log.info("http.encoded", encoding=first_line(encoding), remote=request.remote)
+            return web.Response(status=415, text="A body with a Content-Encoding is not read.\n")
+        with self._connections.at_work(request.protocol):
+            return await handler(request)
 
     async def _on_request(self, request: web.Request) -> web.Response:
         try:
@@ -109,6 +145,9 @@ class HttpServer:
                     log.warning("http.refused", why=flaw, remote=request.remote)
                     return web.Response(status=401, text="This request is not signed by Slack for this app.\n")
                 reply = await self._answer(body_of(raw, request.content_type))
+        except (web.RequestPayloadError, ConnectionError) as e:
+            log.info("http.garbage", why=first_line(str(e)), remote=request.remote)
+            return web.Response(status=400)
         except Malformed as e:
             log.warning("http.malformed", why=str(e))
             return web.Response(status=400, text=f"{e}\n")

@@ -43,15 +43,17 @@ class Intake:
     Everything here raises NotNow where the service is shutting down, or Slack is asked and does not answer.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the last two have defaults
         self,
         workplace: Workplace,
         runs: Runs,
         conversations: Conversations,
         bot_user: str,
         policy: Policy | None = None,
+        *,
+        enterprise: str = "",
     ) -> None:
-        self._gate = Gate(policy or Policy(), workplace.router.team, workplace.desk.wire)
+        self._gate = Gate(policy or Policy(), workplace.router.team, workplace.desk.wire, enterprise=enterprise)
         self._desk = workplace.desk
         self._router = workplace.router
         self._runs = runs

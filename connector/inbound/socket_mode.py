@@ -166,7 +166,9 @@ class SocketMode:
         try:
             async with asyncio.timeout(self._pace.hello_within_s):
                 connection = await Connection.opened(self._http, await self._url(), self._proxy, self._pace)
-        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as e:
+        except (aiohttp.ClientResponseError, ValueError) as e:  # their texts hold the address, and with it the ticket
+            raise NotOpened(f"HTTP {e.status}" if isinstance(e, aiohttp.ClientResponseError) else "bad_address") from e
+        except (aiohttp.ClientError, OSError, TimeoutError) as e:
             raise NotOpened(str(e) or type(e).__name__) from e
         except NotOpened:
             raise

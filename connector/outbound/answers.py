@@ -12,12 +12,15 @@ from connector.outbound.pieces import PIECE_CHARS, pieces
 _MOST_MESSAGES = 5
 # What is longer than this would be more messages than that: it is not even converted, which takes its time.
 _MOST_CHARS = _MOST_MESSAGES * PIECE_CHARS
+# So are very many short lines; the time that the conversion takes grows with their number.
+_MOST_LINES = 1000
 
 
 def posts_of(markdown: str) -> tuple[tuple[str, ...], str]:
     """The messages that a text becomes, and what comes before them as a file, in Markdown; both blank for nothing."""
     markdown = whole(markdown).strip("\n")
-    if len(markdown) <= _MOST_CHARS and len(texts := messages_of(markdown)) <= _MOST_MESSAGES:
+    is_short = len(markdown) <= _MOST_CHARS and markdown.count("\n") < _MOST_LINES
+    if is_short and len(texts := messages_of(markdown)) <= _MOST_MESSAGES:
         return texts, ""
     return (summary_of(markdown), markdown) if markdown.strip() else ((), "")
 

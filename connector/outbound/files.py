@@ -38,6 +38,7 @@ _BEGINNING_CHARS = LONGEST + 100
 # So much of an answer is looked at for its beginning, and for the names of its parts.
 _CONVERTED_CHARS = 2 * _BEGINNING_CHARS
 _OUTLINED_CHARS = 100_000
+_OUTLINED_LINES = 2000
 _TITLED_CHARS = 10_000
 _HEADINGS = 20
 _HEADING_CHARS = 100
@@ -45,14 +46,14 @@ _PARSED_CHARS = 1000
 _KEY_CHARS = 12
 _NAME = re.compile(rf"answer-[0-9a-f]{{{_KEY_CHARS}}}\.md")
 _parser = MarkdownIt("commonmark", {"html": False})
-# Of long texts only the blocks are looked at: what stands in them takes most of the time.
-_outliner = MarkdownIt("commonmark", {"html": False})
+# Of long texts only the outer blocks are looked at: what stands in them takes most of the time.
+_outliner = MarkdownIt("commonmark", {"html": False, "maxNesting": 4})
 _outliner.core.ruler.disable("inline")
 
 
 def summary_of(markdown: str) -> tuple[str, ...]:
     """What stands in the thread in a long answer's place: its beginning, the names of its parts, where the rest is."""
-    tokens = _outliner.parse(markdown[:_OUTLINED_CHARS])
+    tokens = _outliner.parse("\n".join(markdown[:_OUTLINED_CHARS].split("\n", _OUTLINED_LINES)[:_OUTLINED_LINES]))
     end = _end_of_beginning(markdown, tokens)
     beginning = "\n".join(markdown.splitlines()[:end])
     first, *more = pieces(markdown_to_slack(beginning[:_CONVERTED_CHARS]), _BEGINNING_CHARS) or [""]

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 # What Slack's window shows of a code block without breaking its lines.
 _WIDEST = 80
 _GAP = "  "
+# The parser adds the cells that short rows lack, so that a few characters make many. Where the tables of a text have
+# more than this, the rest of them are plain text.
+_MOST_CELLS = 3_000
+_CELLS = "cells"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +50,13 @@ class _Cell:
 def whole_table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """The parser's rule for tables; it leaves out what a row has more than there are columns: the last one has it."""
     first = len(state.tokens)
-    if not table_rule(state, start, end, silent):
+    if not table_rule(state, start, end, silent=True):
         return False
+    cells = state.env.get(_CELLS, 0) + _cells_from(state, start, end)
+    if silent or cells > _MOST_CELLS:
+        return bool(cells <= _MOST_CELLS)
+    state.env[_CELLS] = cells
+    table_rule(state, start, end, silent=False)
     line = columns = 0
     last: Token | None = None
     for token in state.tokens[first:]:
@@ -58,6 +67,12 @@ def whole_table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
         elif token.type == "tr_close" and last is not None:
             last.content = " | ".join([last.content, *_cells(getLine(state, line))[columns:]])
     return True
+
+
+def _cells_from(state: StateBlock, start: int, end: int) -> int:
+    """The cells of a table that begins in this line, at most: each row gets as many as the head has."""
+    row = next((row for row in range(start, end) if state.isEmpty(row)), end)
+    return (row - start) * (getLine(state, start).count("|") + 1)
 
 
 def _cells(line: str) -> list[str]:

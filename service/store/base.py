@@ -70,6 +70,16 @@ class Known:
     damaged: tuple[str, ...] = ()
     is_overlooked: bool = False
 
+    def __post_init__(self) -> None:
+        """Raise TypeError where a value is not of its type: what was damaged in the store ends here."""
+        texts = [*self.order, *self.ends, *self.ends.values(), *(name for name in (self.agent, self.owner) if name)]
+        numbers = [self.held, self.count.accepted, self.count.forgotten, *self.count.left.values()]
+        for entry in self.waiting:
+            texts += [entry.id, entry.kind]
+            numbers.append(entry.seq)
+        if not all(isinstance(text, str) for text in texts) or not all(type(number) is int for number in numbers):
+            raise TypeError("a value is of another type than was written")
+
     @property
     def has_something_to_do(self) -> bool:
         """Whether a run is on, or an entry waits behind those that are held."""

@@ -19,7 +19,7 @@ from service.store import redis_scripts as scripts
 from service.store.base import Admission
 from service.store.redis_durability import warn
 from service.store.redis_index import RedisIndex, keys, refuse_unwritable
-from service.store.written import GRACE_S, KEPT_ENTRIES, KEPT_S, as_json, entry_of, lost, posts_of, run_of
+from service.store.written import GRACE_S, KEPT_ENTRIES, KEPT_S, as_json, entry_of, lost, posts_of, readable, run_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -98,10 +98,11 @@ class RedisRunStore:
         if found is None:
             return None
         token, pairs, entries = found
-        fields = dict(zip(pairs[::2], pairs[1::2], strict=True))
-        posts = posts_of(redis_known.posts(fields))
-        held = int(fields.get(b"held", 0))
-        return Claim(int(token), run_of(fields.get(b"run")), posts, held, tuple(map(entry_of, entries)))
+        with readable(conversation_id):
+            fields = dict(zip(pairs[::2], pairs[1::2], strict=True))
+            posts = posts_of(redis_known.posts(fields))
+            held = int(fields.get(b"held", 0))
+            return Claim(int(token), run_of(fields.get(b"run")), posts, held, tuple(map(entry_of, entries)))
 
     async def renew(self, conversation_id: str, token: int, lease_s: float) -> int:
         last: int = await self._run(scripts.RENEW, conversation_id, token, int(lease_s * 1000))
@@ -114,7 +115,8 @@ class RedisRunStore:
         entries = await self._run(scripts.FETCH, conversation_id, token, after)
         if entries is None:
             raise lost(conversation_id)
-        return tuple(map(entry_of, entries))
+        with readable(conversation_id):
+            return tuple(map(entry_of, entries))
 
     async def write(self, conversation_id: str, token: int, changes: Changes) -> None:
         with self._client.underway():
@@ -144,14 +146,17 @@ class RedisRunStore:
     async def agent_of(self, conversation_id: str) -> str | None:
         async with self._client.asking():
             agent = await self._client.redis.hget(keys(conversation_id)[0], "agent")
-        return None if agent is None else agent.decode()
+        with readable(conversation_id):
+            return None if agent is None else agent.decode()
 
     async def conversations(self) -> list[str]:
         return await self._index.all()
 
     async def known(self, conversation_id: str) -> Known | None:
         await self._client.settled(conversation_id)
-        found = redis_known.known(*await self._run(scripts.KNOWN, conversation_id))
+        told = await self._run(scripts.KNOWN, conversation_id)
+        with readable(conversation_id):
+            found = redis_known.known(*told)
         if found is None or not found.has_something_to_do or await self._index.is_watched(conversation_id):
             return found
         return replace(found, is_overlooked=True)

@@ -11,7 +11,9 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
-from orchestrator_interactive.interactions.errors import StoreAway
+import structlog
+
+from orchestrator_interactive.interactions.errors import StoreAway, StoreError
 from service.store import redis_index_scripts as scripts
 from service.store.base import workspace_of
 from service.store.written import LONGEST_REST_S
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
     from orchestrator_interactive.interactions.stores.redis_client import RedisClient
 
+log = structlog.get_logger(__name__)
+
 _ALL = "runs:{index}:all"
 # What a conversation consists of at the most.
 _KEYS = 4
@@ -28,6 +32,8 @@ _KEYS = 4
 _PAGE = 100
 # Whoever has entered a conversation has admitted something to it long before this is over, in milliseconds.
 _ENTERED_MS = 60 * 60 * 1000
+# What cannot be looked at is put off, in milliseconds.
+_PUT_OFF_MS = 60 * 1000
 # Entries that are to be looked at later than this were entered before the server's clock was set back, or have an
 # uncommonly long lease.
 _FAR_MS = 2 * 60 * 1000
@@ -75,13 +81,13 @@ class RedisIndex:
     async def all(self) -> list[str]:
         """The conversations of which anything is there, in the order of their names."""
         with self._client.underway():
-            return sorted(unquote(name.decode()) for name, is_there in await self._entered() if is_there)
+            return sorted(_id(name) for name, is_there in await self._entered() if is_there)
 
     async def rested(self, since_ms: float) -> list[str]:
         """Those that were entered last before then."""
         async with self._client.asking():
             names = await self._client.redis.zrangebyscore(_ALL, "-inf", f"({since_ms:.0f}")
-        return [unquote(name.decode()) for name in names]
+        return [_id(name) for name in names if _is_id(name)]
 
     async def is_watched(self, conversation_id: str) -> bool:
         """Whether it is looked at whether it is due."""
@@ -100,7 +106,7 @@ class RedisIndex:
         self, workspace: str, entries: Sequence[tuple[bytes, bytes]]
     ) -> tuple[list[tuple[float, str]], bool]:
         """Those that are due, with the time since when they are; and whether some could not be looked at."""
-        names = [unquote(name.decode()) for name, _ in entries]
+        names = [_id(name) for name, _ in entries]
         looks = [self._client.run(scripts.LOOK, keys(name), [int(LONGEST_REST_S * 1000)]) for name in names]
         found: list[Any] = await asyncio.gather(*looks, return_exceptions=True)
         due, later = [], list[Any]()
@@ -112,6 +118,10 @@ class RedisIndex:
                     later += [*entry, then]
                 case [-1, _]:
                     later += [*entry, ""]
+                case StoreError() if not isinstance(seen, StoreAway):
+                    # The others are looked at all the same, and this one again a minute later.
+                    log.error("conversation.damaged", conversation=name, problem=str(seen))
+                    later += [*entry, int(float(entry[1])) + _PUT_OFF_MS]
         if later:
             await self._client.run(scripts.LATER, [_due(workspace)], later)
         return due, self._is_away(found)
@@ -125,20 +135,21 @@ class RedisIndex:
         """
         problems = [each for each in found if isinstance(each, BaseException)]
         for problem in problems:
-            if not isinstance(problem, StoreAway) or len(problems) == len(found):
+            if not isinstance(problem, StoreError) or (isinstance(problem, StoreAway) and len(problems) == len(found)):
                 raise problem
-        return bool(problems)
+        return any(isinstance(problem, StoreAway) for problem in problems)
 
     async def _entered(self) -> list[tuple[bytes, bool]]:
         """The conversations that were entered, and whether anything of them is there."""
         async with self._client.asking():
             names = await self._client.redis.zrange(_ALL, 0, -1)
-        found: list[tuple[bytes, bool]] = []
+        found = [(name, False) for name in names if not _is_id(name)]
+        names = [name for name in names if _is_id(name)]
         for start in range(0, len(names), _PAGE):
             page = names[start : start + _PAGE]
             async with self._client.asking(), self._client.redis.pipeline(transaction=False) as pipe:
                 for name in page:
-                    for key in keys(unquote(name.decode())):
+                    for key in keys(_id(name)):
                         pipe.exists(key)
                 there = await pipe.execute()
             found += [(name, any(there[at : at + _KEYS])) for at, name in zip(count(0, _KEYS), page, strict=False)]
@@ -148,6 +159,15 @@ class RedisIndex:
 def _due(workspace: str) -> str:
     """Return the key of a workspace's index of due conversations; with one each, none delays another."""
     return f"runs:{{index}}:due:{_name(workspace)}"
+
+
+def _id(name: bytes) -> str:
+    """The conversation that a member of the index names; what is no name at all is replaced by signs that none has."""
+    return unquote(name.decode(errors="replace"))
+
+
+def _is_id(name: bytes) -> bool:
+    return _name(_id(name)).encode() == name
 
 
 def _name(conversation_id: str) -> str:

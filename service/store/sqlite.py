@@ -149,10 +149,12 @@ def refuse_older(path: Path) -> None:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as file:
             ((version,),) = file.execute("PRAGMA user_version")
             ((tables,),) = file.execute("SELECT count(*) FROM sqlite_master WHERE name = 'run_conversations'")
-            runs = sqlite_schema.version(file)
-    except sqlite3.Error:
+            is_older = (
+                not tables or version < sqlite_file.VERSION or sqlite_schema.version(file) < sqlite_schema.VERSION
+            )
+    except (sqlite3.Error, TypeError):
         return  # whoever opens it is told why
-    if not tables or version < sqlite_file.VERSION or runs < sqlite_schema.VERSION:
+    if is_older:
         raise StoreError(
             f"No service of this version has used {path} yet: start the service once, which brings it up to date."
         )

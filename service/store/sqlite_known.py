@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from connector.protocols import Entry
 from orchestrator_interactive.interactions.stores.sqlite_database import reading
 from service.store.base import Count, Known
-from service.store.written import as_json, data_of, is_readable
+from service.store.written import as_json, data_of, is_readable, readable
 
 if TYPE_CHECKING:
     import sqlite3
@@ -29,7 +29,8 @@ def agent_of(file: sqlite3.Connection, conversation_id: str) -> str | None:
 
 
 def conversations(file: sqlite3.Connection) -> list[str]:
-    return [name for (name,) in file.execute("SELECT conversation FROM run_conversations ORDER BY id")]
+    names = file.execute("SELECT conversation FROM run_conversations ORDER BY id")
+    return [name for (name,) in names if isinstance(name, str) and name]
 
 
 def rested(file: sqlite3.Connection, since: float) -> list[str]:
@@ -48,6 +49,11 @@ def known(file: sqlite3.Connection, now: float, conversation_id: str) -> Known |
         entries = file.execute(_ENTRIES, row[:1]).fetchall()
         posts = file.execute(_POSTS, row[:1]).fetchall()
         forgotten = dict(file.execute(_FORGOTTEN, row[:1]).fetchall())
+    with readable(conversation_id):
+        return _known(now, row, entries, posts, forgotten)
+
+
+def _known(now: float, row: Any, entries: list[Any], posts: list[Any], forgotten: dict[str, int]) -> Known:
     _, agent, owner, until, seq, held, run, todo = row
     waiting = [each[:4] for each in entries if each[4] is None]
     ends = {name: end for _, name, _, _, end in entries if end is not None}

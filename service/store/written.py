@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from connector.protocols import Entry, LeaseLost
+from orchestrator_interactive.interactions.errors import DamagedLog
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 # For how long nobody else is told of a conversation without an owner to which something was admitted, in seconds.
 GRACE_S = 2.0
@@ -66,6 +68,21 @@ def entry_of(raw: bytes) -> Entry:
     """An entry, as the inbox in Redis has it."""
     seq, name, kind, data = raw_entry_of(raw)
     return Entry(name, kind, data_of(data), seq)
+
+
+@contextmanager
+def readable(conversation_id: str) -> Iterator[None]:
+    """Say in a sentence that what is read within this context is not as it was written.
+
+    Raises:
+        DamagedLog: it is not.
+    """
+    try:
+        yield
+    except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError) as e:
+        raise DamagedLog(
+            f"What is stored of the inbox of conversation {conversation_id} is damaged: restore it from a backup."
+        ) from e
 
 
 def lost(conversation_id: str) -> LeaseLost:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import html
 import re
+import sys
 import unicodedata
 from urllib.parse import unquote
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from connector.outbound.answers import posts_of
 from connector.outbound.links import escape
 from connector.outbound.markdown import markdown_to_slack
 from connector.outbound.pieces import pieces
@@ -170,6 +172,46 @@ def test_a_table_that_is_too_wide_or_leads_somewhere_becomes_a_list_for_each_row
 )
 def test_what_is_nested_too_deeply_is_not_lost(deep):
     assert markdown_to_slack(deep).count("word") == deep.count("word")
+
+
+ROW = "|a" * 200 + "|\n" + "|-" * 200 + "|\n"
+LONGEST_CHARS = 19_500
+MOST_STEPS_PER_CHAR = 200
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "[" * 400 + "\n\n",
+        "[" * 499 + "]" * 499 + "\n",
+        ">" * 50 + "a\n" + "b\n" * LONGEST_CHARS,
+        ">" * 18 + "a\n" + "b\n" * LONGEST_CHARS,
+        ROW + "a\n" * 8 + "\n",
+        "|a|b|c|d|\n|-|-|-|-|\n" + "|\n" * LONGEST_CHARS,
+    ],
+)
+def test_an_answer_takes_a_bounded_number_of_steps_whatever_its_markup(unit):
+    left = MOST_STEPS_PER_CHAR * LONGEST_CHARS
+
+    def step(_frame, _event, _argument):
+        nonlocal left
+        left -= 1
+        assert left > 0, "the conversion takes too many steps"
+
+    before = sys.getprofile()
+    sys.setprofile(step)
+    try:
+        texts, file = posts_of((unit * LONGEST_CHARS)[:LONGEST_CHARS])
+    finally:
+        sys.setprofile(before)
+    assert texts
+    assert len(texts) <= 5 or file
+
+
+def test_a_table_with_very_many_cells_is_shown_as_it_was_written():
+    few, many = ("|a|b|\n|-|-|\n" + "|1|2|\n" * rows for rows in (500, 1500))
+    assert markdown_to_slack(few).startswith("```\na")
+    assert markdown_to_slack(many) == many.strip()
 
 
 MARKUP = [

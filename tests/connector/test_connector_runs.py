@@ -151,6 +151,12 @@ async def test_the_words_of_slack_reach_the_agent_as_plain_text(scene):
     await run.answer("ok")
 
 
+async def test_a_character_reference_that_slack_does_not_write_stays_as_it_is(scene):
+    words = f"&#{'9' * 5000}; &amp;#62; &eacute;"
+    await scene.ana.say("general", f"@alpha {words}")
+    assert (await scene.sessions.next_run()).prompt == words.replace("&amp;", "&")
+
+
 async def test_a_mention_without_words_is_asked_back(scene):
     ts = await scene.ana.say("general", "@alpha")
     await scene.posted("general", ts, "Yes? Write what I can do for you.")

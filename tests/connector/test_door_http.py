@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
 import io
 import json
 import socket
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -33,12 +35,14 @@ class Reception:
     def __init__(self) -> None:
         self.bodies: list[dict[str, Any]] = []
         self.reply = Reply(200)
+        self.has_begun = asyncio.Event()
         self.may_go = asyncio.Event()
         self.may_go.set()
         self.done = asyncio.Semaphore(0)
 
     async def receive(self, body: dict[str, Any]) -> Reply:
         self.bodies.append(body)
+        self.has_begun.set()
         await self.may_go.wait()
         self.done.release()
         return self.reply
@@ -226,6 +230,110 @@ async def test_what_slack_is_to_be_told_is_the_body_of_the_answer(slack, recepti
 async def test_a_body_that_is_too_large_is_refused(slack, reception, size):
     assert (await slack.send(b" " * (size + 1)))[0] == 413
     assert reception.bodies == []
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd", "identity", "x"])
+async def test_a_body_with_a_content_encoding_is_refused_and_not_unpacked(slack, http, reception, encoding):
+    raw = gzip.compress(bytes(100_000_000), 9)
+    headers = {"Content-Encoding": encoding, "X-Slack-Request-Timestamp": str(NOW_S)}
+    headers["X-Slack-Signature"] = signature_of(SECRET, str(NOW_S), raw)
+    async with http.post(f"{slack.url}/slack/events", data=io.BytesIO(raw), headers=headers) as response:
+        assert response.status == 415
+    assert reception.bodies == []
+
+
+class Strangers:
+    """Connections of which nobody knows whose they are."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self._writers: list[asyncio.StreamWriter] = []
+
+    async def open(self, sent: bytes = b"POST /slack/events HTTP/1.1\r\n") -> asyncio.StreamReader:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        self._writers.append(writer)
+        writer.write(sent)
+        return reader
+
+    def leave(self) -> None:
+        for writer in self._writers:
+            writer.transport.abort()
+
+
+@asynccontextmanager
+async def bounded(reception, **bounds: Any) -> AsyncIterator[Strangers]:
+    door = HttpDoor(SECRET, "127.0.0.1", 0)
+    async with HttpServer(door, reception.receive, asyncio.Semaphore(9), now_s=lambda: NOW_S, **bounds) as server:
+        strangers = Strangers(server.port)
+        try:
+            yield strangers
+        finally:
+            strangers.leave()
+            await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("sent", [b"", b"POST /slack/events HTTP/1.1\r\nHost: a\r\n"])
+async def test_a_connection_that_sends_no_whole_headers_is_closed(reception, sent):
+    async with bounded(reception, headers_within_s=0.05) as strangers, asyncio.timeout(5):
+        assert await (await strangers.open(sent)).read() == b""
+
+
+async def test_of_too_many_connections_the_one_that_has_waited_longest_is_closed(reception, http):
+    async with bounded(reception, most_connections=2) as strangers, asyncio.timeout(5):
+        first, second = await strangers.open(), await strangers.open()
+        assert (await Slack(http, strangers.port).event())[0] == 200
+        assert await first.read() == b""
+        assert not second.at_eof()
+        assert await (await strangers.open()).read(0) == b""
+        assert await second.read() == b"", "the connection of the request came later"
+
+
+async def test_a_connection_that_is_at_work_is_not_closed_for_a_new_one(reception, http):
+    reception.may_go.clear()
+    async with bounded(reception, most_connections=1) as strangers, asyncio.timeout(5):
+        answer = asyncio.create_task(Slack(http, strangers.port).event())
+        await reception.has_begun.wait()
+        assert await (await strangers.open()).read() == b""
+        reception.may_go.set()
+        assert (await answer)[0] == 200
+
+
+async def test_a_thousand_half_open_connections_keep_no_request_out(reception, http):
+    async with bounded(reception, most_connections=50) as strangers, asyncio.timeout(20):
+        readers = [await strangers.open() for _ in range(400)]
+        assert (await Slack(http, strangers.port).event())[0] == 200
+        closed = [reader for reader in readers if reader.at_eof()]
+        assert len(closed) >= 350
+
+
+BODY = b"POST /slack/events HTTP/1.1\r\nHost: a\r\n"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+        b"garbage\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET /" + b"a" * 20_000,
+        b"GET / HTTP/1.1\r\nHost: a\r\n" + b"A: b\r\n" * 500 + b"\r\n",
+        b"GET / HTTP/1.1\r\n\x00: a\r\n\r\n",
+        BODY + b"Content-Length: -1\r\n\r\n",
+        BODY + b"Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        BODY + b"Transfer-Encoding: chunked\r\n\r\nnothing\r\n",
+        BODY + b"Content-Length: 1000\r\nExpect: 100-continue\r\n\r\nhalf",
+    ],
+)
+async def test_what_is_no_http_is_one_line_in_the_log_and_no_traceback(reception, caplog, sent):
+    with capture_logs() as logs:
+        async with bounded(reception) as strangers, asyncio.timeout(5):
+            answer = await (await strangers.open(sent)).readline()
+            # Where only half of a body has come, the connection is lost now.
+    assert answer.startswith((b"HTTP/1.1 400", b"HTTP/1.0 400", b"HTTP/1.1 100"))
+    told = [each for each in logs if each["event"] != "http.listens"]
+    assert [(each["event"], each["log_level"]) for each in told] == [("http.garbage", "info")]
+    assert len(told[0]["why"]) <= 100
+    assert not caplog.records, "the library's own log"
 
 
 async def test_what_is_not_kept_is_to_come_again(slack, reception):

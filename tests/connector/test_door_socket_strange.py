@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 from aiohttp import WSMsgType, web
+from structlog.testing import capture_logs
 
 from connector import ConnectionRefused
 from connector.inbound.backoff import Backoff
@@ -131,6 +132,23 @@ async def test_an_address_that_cannot_be_had_is_asked_for_again(error):
 
     async with side.listening() as http, SocketMode(http, address, echo, asyncio.Semaphore(1), pace=PACE):
         assert await side.heard.get() == {"envelope_id": "1"}
+
+
+@pytest.mark.parametrize("address", ["{side}/gone?ticket={ticket}", "http:{ticket}", "wss://[?ticket={ticket}"])
+async def test_why_there_is_no_connection_tells_no_ticket(address):
+    side, ticket = Side(HELLO), "0123456789abcdef"
+
+    async def given() -> str:
+        return address.format(side=side.url, ticket=ticket)
+
+    pace = replace(PACE, reached_within_s=0.3)
+    with capture_logs() as logs:
+        async with side.listening() as http:
+            with pytest.raises(ConnectionRefused) as refused:
+                async with SocketMode(http, given, echo, asyncio.Semaphore(1), pace=pace):
+                    pass
+    assert "socket.reconnects" in [each["event"] for each in logs]
+    assert ticket not in f"{refused.value} {logs}"
 
 
 async def test_how_long_slack_asks_to_wait_is_waited():

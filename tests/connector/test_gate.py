@@ -17,13 +17,14 @@ from local_slack.delivery import Envelope
 ALPHA = Instance("alpha", Persona("Alpha", ":owl:"))
 NOT_YOU = "You may not use me"
 NOT_HERE = "I may not be used in this channel"
+NO_GUESTS = "Guests of this workspace may not use me"
 STRANGER = "I work for the people of another workspace only"
 _numbers = count(1)
 
 
 @pytest.fixture
 async def slack():
-    async with LocalSlack(limits=None) as slack:
+    async with LocalSlack(limits=None, guests=["chloe"]) as slack:
         yield slack
 
 
@@ -83,6 +84,31 @@ async def test_a_click_counts_where_slack_does_not_say_in_time_whose_people_they
     assert await gate.refusal(Visitor("U1", "C1", None, True)) is not None
 
 
+@pytest.mark.parametrize("told", [{"is_restricted": True}, {"is_restricted": True, "is_ultra_restricted": True}])
+async def test_guests_are_refused_where_the_policy_says_so_and_slack_is_asked_once_an_hour(told):
+    now_s, people = 1000.0, People(id="U1", team_id="T1", **told)
+    gate = Gate(Policy(guests=False), "T1", people, now_s=lambda: now_s)
+    for _ in range(2):
+        assert (await gate.refusal(Visitor("U1", "C1", "T1"))).startswith(NO_GUESTS)
+    people.told = {"id": "U1", "team_id": "T1"}
+    assert people.asked == 1
+    now_s += 3600
+    assert await gate.refusal(Visitor("U1", "C1", "T1")) is None
+    assert await Gate(Policy(), "T1", People()).refusal(Visitor("U1", "C1", "T1")) is None, "they may by default"
+
+
+async def test_nobody_is_let_in_while_slack_does_not_say_who_is_a_guest():
+    gate = Gate(Policy(guests=False), "T1", People(), ask_within_s=0.01)
+    assert "Write again later" in await gate.refusal(Visitor("U1", "C1", "T1"))
+
+
+@pytest.mark.parametrize(("home", "is_refused"), [("T1", False), ("E1", False), ("T2", True), ("E2", True)])
+async def test_an_organisation_that_is_not_ours_is_elsewhere(home, is_refused):
+    gate = Gate(Policy(), "T1", People(), enterprise="E1")
+    assert (await gate.refusal(Visitor("U1", "C1", home)) is not None) is is_refused
+    assert await Gate(Policy(), "T1", People()).refusal(Visitor("U1", "C1", "E1")) is not None
+
+
 async def test_people_are_told_once_an_hour_in_each_channel():
     now_s = 1000.0
     gate = Gate(Policy(), "T1", People(), now_s=lambda: now_s)
@@ -133,6 +159,13 @@ async def test_who_is_not_among_the_users_is_told_so_once_and_nothing_comes_of_i
         await next_is_anas(scene)
         assert scene.message("general", ts).reactions == ()
         assert scene.texts("general", ts) == []
+
+
+async def test_a_guest_is_told_so_and_others_are_answered(slack, under):
+    async with under(Policy(guests=False)) as scene:
+        await slack.as_person("chloe").say("general", "@alpha look")
+        await told(slack, "general", "chloe", NO_GUESTS)
+        await next_is_anas(scene)
 
 
 async def test_a_direct_message_of_who_is_not_among_the_users_is_told_so(slack, under):
@@ -229,6 +262,8 @@ def deliver(scene, is_shared: object = None, **fields: object) -> None:
         {"user_team": "T0ELSE"},
         {"source_team": "T0ELSE"},
         {"team": "T0ELSE"},
+        {"user_team": "E0ELSE", "team": None},
+        {"user_team": "E0ELSE", "source_team": "E0ELSE", "team": "E0ELSE"},
         {"user_team": "T0ELSE", "team": "T0LOCAL"},
     ],
 )

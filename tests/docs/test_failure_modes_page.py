@@ -20,6 +20,7 @@ KINDS = {
     "Slack": (*range(32, 39), *range(40, 45), *range(48, 50)),
     "Disk and memory": range(50, 53),
     "Tools": range(53, 55),
+    "From outside": range(55, 60),
 }
 
 

@@ -67,6 +67,10 @@ def child_processes() -> list[str]:
     return [pid for pids in children for pid in pids]
 
 
+def environment_of(pid: str) -> bytes:
+    return Path(f"/proc/{pid}/environ").read_bytes()
+
+
 async def test_it_mounts_four_tools_and_makes_the_folder(root: Path) -> None:
     tools = await tools_in(root)
     assert set(tools) == {"list_files", "read_file", "search_files", "write_file"}
@@ -292,12 +296,15 @@ async def test_a_catastrophic_expression_is_ended_while_everything_else_goes_on(
     assert "takes too long" in refused(await search)
 
 
-async def test_a_search_that_is_cancelled_leaves_no_process(run: Run, root: Path) -> None:
+async def test_a_search_that_is_cancelled_leaves_no_process_and_its_process_had_no_environment(
+    run: Run, root: Path
+) -> None:
     (root / "trap.txt").write_text("a" * 1_000 + "!")
     before = child_processes()
     search = asyncio.create_task(run("search_files", query="(a+)+$", regex=True))
     while child_processes() == before:  # noqa: ASYNC110 - a process that has started tells nobody
         await asyncio.sleep(0.001)
+    assert not any(b"PATH=" in environment_of(pid) for pid in set(child_processes()) - set(before))
     search.cancel()
     with pytest.raises(asyncio.CancelledError):
         await search

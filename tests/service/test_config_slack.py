@@ -22,11 +22,12 @@ def load(folder, text):
 
 def test_without_the_section_everybody_may_use_it_everywhere_over_socket_mode():
     config = load_config(None).slack
-    assert (config.door, config.users, config.channels, config.external, config.rate_scale) == (
+    assert (config.door, config.users, config.channels, config.external, config.guests, config.rate_scale) == (
         "socket",
         None,
         None,
         False,
+        "allow",
         1,
     )
 
@@ -53,6 +54,7 @@ def test_the_section_says_who_may_use_it_where(tmp_path):
         ("{channels: ['#general']}", "slack.channels.0: must be a channel's id, such as C012AB3CD"),
         ("{channels: }", "slack.channels: is blank"),
         ("{external: perhaps}", "slack.external: must be true or false."),
+        ("{guests: yes}", "slack.guests: must be 'allow' or 'deny'."),
         ("{external: [1]}", "slack.external: must be true or false."),
         ("{rate_scale: 0}", "slack.rate_scale: must be more than 0."),
         ("{rate_scale: .nan}", "slack.rate_scale: must be "),
@@ -62,7 +64,7 @@ def test_the_section_says_who_may_use_it_where(tmp_path):
         ("{listen: '127.0.0.1:99999'}", "slack.listen: must be a host and a port"),
         (
             "{user: [U012AB3CD]}",
-            "slack.user: unknown key; there are: door, listen, users, channels, external, rate_scale.",
+            "slack.user: unknown key; there are: door, listen, users, channels, external, guests, rate_scale.",
         ),
         ("socket", "slack: must be a mapping"),
     ],

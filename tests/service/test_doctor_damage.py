@@ -9,6 +9,7 @@ from contextlib import aclosing, closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from damage import HERE, kept
 from kept_conversations import run
 from redis_server import redis_server
 
@@ -16,8 +17,6 @@ from connector.protocols import Changes, Entry
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.states import AssistantMessageState
 from orchestrator_interactive.interactions.stores import open_store
-from orchestrator_interactive.modules.context_stack.rows import states_of
-from orchestrator_interactive.rows import user_row
 from service.store import open_run_store
 
 if TYPE_CHECKING:
@@ -25,22 +24,7 @@ if TYPE_CHECKING:
 
     from redis_server import RedisServer
 
-HERE = "T:C:1.0"
 RUNS = f"runs:{{{HERE}}}"
-
-
-async def kept(url: str) -> None:
-    """Six messages: three were read, two before a run that is on; one was refused, two wait."""
-    async with aclosing(await open_run_store(url)) as runs, aclosing(await open_store(url)) as logs:
-        stack = InteractionStack(logs, HERE, "alpha")
-        for number in range(1, 7):
-            await runs.admit(HERE, Entry(f"m{number}", "message", {"text": "hello"}), "alpha")
-        claim = await runs.claim(HERE, "owner", 1000)
-        for number in range(1, 4):
-            await stack.push(*states_of(user_row("hello", f"m{number}"), {}), AssistantMessageState("fine"))
-        changes = Changes(run={"id": "r"}, posts={"1": {"text": "fine"}}, closed={1: "", 2: "", 3: "", 4: "refused"})
-        await runs.write(HERE, claim.token, changes)
-        await runs.hand_over(HERE, claim.token)
 
 
 def told_of(url: str) -> dict[str, Any]:

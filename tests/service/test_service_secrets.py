@@ -2,17 +2,25 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
-from anthropic_server import AnthropicServer
+from anthropic_server import AnthropicServer, text, tool_call
+from kept_conversations import run
 from service_process import run_command
 
 from local_slack import Breaks, DropsBefore, Refuses
-from service.config import Environment, load_config
+from orchestrator_interactive.interactions.stores.memory import MemoryStore
+from service.config import Environment, InstanceConfig, ModuleConfig, PersonaConfig, WorkspaceConfig, load_config
 from service.known_secrets import secrets
 from service.logs import hide_secrets
+from service.sessions import InProcessSessionManager
+from service.workspaces import Workspaces
 
+LEAKY = Path(__file__).parents[1] / "support" / "leaky_tool.py"
 SECRET = "sk-ant-api03-abcdefghijklmnop"
 TOKENS = {"SLACK_APP_TOKEN": "xapp-a", "SLACK_BOT_TOKEN": "xoxb-b"}
 ONE = "instances: {a: {persona: {name: A, emoji: ':owl:'}}}"
@@ -79,6 +87,11 @@ async def test_a_token_with_characters_that_no_token_has_is_one_clear_line(stage
         ("xoxe.xoxp-1-a", "xoxe.…"),
         ("(sk-ant-api03-x)", "(sk-ant-…)"),
         ("does not begin with xoxb-: it", "does not begin with xoxb-: it"),
+        (
+            "url='wss://wss-primary.slack.com/link/?ticket=a-b_c&app_id=1'",
+            "url='wss://wss-primary.slack.com/link/?ticket=…&app_id=1'",
+        ),
+        ("url=ws%3A//a/%3Fticket%3Dabc", "url=ws%3A//a/%3Fticket%3D…"),
         ("the key of another kind!", "the … kind!"),
         ("short", "short"),
     ],
@@ -108,6 +121,47 @@ async def test_the_traceback_of_a_crash_shows_no_secret(form):
     assert "RuntimeError" in log.decode()
     assert "abcdef" not in log.decode()
     assert "to be read" not in log.decode()
+
+
+@pytest.mark.parametrize(("how", "keeps_examples"), [("raise", False), ("fail", False), ("return", True)])
+async def test_no_model_and_nobody_in_a_thread_reads_a_secret_that_a_tool_tells(
+    tmp_path, monkeypatch, how, keeps_examples
+):
+    tool = ModuleConfig(module="leaky_tool", source=str(LEAKY))
+    instance = InstanceConfig(persona=PersonaConfig(name="A", emoji=":owl:"), tools=[tool])
+    shown: list[str] = []
+
+    async def watch(event: str, data: dict[str, Any]) -> None:
+        shown.append(f"{event} {data}")
+
+    async with AnthropicServer() as model:
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-of-the-test")
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", model.base_url)
+        model.reply(tool_call("leaky", {"how": how}))
+        model.reply(text("fine"))
+        async with InProcessSessionManager(
+            {"a": instance},
+            "provider-anthropic",
+            Workspaces(WorkspaceConfig(root=tmp_path / "files")),
+            MemoryStore(),
+            secrets=("our-own-password",),
+        ) as sessions:
+            assert await sessions.execute("a", "T:C:1.0", "go", watch) == "fine"
+        read = json.dumps(model.bodies[-1]["messages"])
+    assert "…" in read.encode().decode("unicode_escape")
+    assert "our-own" not in read
+    assert ("xoxb-of-somebody" in read) is keeps_examples
+    assert any(each.startswith("tool:progress") for each in shown)
+    assert "our-own" not in "".join(shown)
+
+
+async def test_child_processes_of_tools_inherit_no_token_of_slacks(monkeypatch, tmp_path):
+    for name in ("SLACK_BOT_TOKEN", "SLACK_APP_TOKEN", "SLACK_SIGNING_SECRET", "ANTHROPIC_API_KEY"):
+        monkeypatch.setenv(name, f"{name} of ours")
+    config = tmp_path / "config.yaml"
+    config.write_text("nonsense")
+    assert run("run", "--config", str(config)).exit_code == 2
+    assert [name for name in os.environ if os.environ[name].endswith(" of ours")] == ["ANTHROPIC_API_KEY"]
 
 
 def test_the_keys_in_options_of_modules_are_known(tmp_path, monkeypatch):

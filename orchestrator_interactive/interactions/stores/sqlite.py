@@ -204,7 +204,7 @@ def _row(log: int, node: Node) -> tuple[Any, ...]:
 
 def _named(rows: list[tuple[Any, ...]]) -> list[tuple[int, Key]]:
     """The numbers and keys of logs; nobody can ask for one whose ids are damaged."""
-    return [(log, Key(*ids)) for log, *ids in rows if all(ids)]
+    return [(log, Key(*ids)) for log, *ids in rows if all(isinstance(each, str) and each for each in ids)]
 
 
 def _node(row: tuple[Any, ...]) -> Node:

@@ -6,7 +6,7 @@ import sqlite3
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from orchestrator_interactive.interactions.errors import StoreAway, StoreError, StoreGone
+from orchestrator_interactive.interactions.errors import InteractionError, StoreAway, StoreError, StoreGone
 from orchestrator_interactive.interactions.stores import sqlite_file
 from orchestrator_interactive.interactions.stores.one_thread import OneThread
 
@@ -19,6 +19,8 @@ T = TypeVar("T")
 
 # Of writes, after which what was written is brought from the log of SQLite into the file.
 _CHECKPOINT_EVERY = 500
+# How work fails on a value of another type than was written.
+_UNFIT = (TypeError, ValueError, LookupError, AttributeError)
 
 
 class Database:
@@ -60,7 +62,7 @@ class Database:
             if connection is not None:
                 await thread.run(connection.close)
             thread.end()
-            if isinstance(e, sqlite3.Error | OSError):
+            if isinstance(e, (sqlite3.Error, OSError, *_UNFIT)):
                 raise _told(path, e) from e
             raise
 
@@ -69,7 +71,7 @@ class Database:
         self._refuse_closed()
         try:
             return await self._thread.run(self._done, self._connection, work, *arguments)
-        except sqlite3.Error as e:
+        except (sqlite3.Error, *_UNFIT) as e:
             raise _told(self._path, e) from e
 
     async def write(self, work: Callable[..., T], *arguments: Any) -> T:
@@ -79,8 +81,8 @@ class Database:
             self._refuse_closed()
             try:
                 given = self._done(self._writer, work, *arguments)
-            except sqlite3.Error as e:
-                if not sqlite_file.is_busy(e):
+            except (sqlite3.Error, *_UNFIT) as e:
+                if not isinstance(e, sqlite3.Error) or not sqlite_file.is_busy(e):
                     raise _told(self._path, e) from e
             else:
                 self._count_write()
@@ -95,7 +97,7 @@ class Database:
         self._refuse_closed()
         try:
             return self._done(self._writer, work, *arguments)
-        except sqlite3.Error as e:
+        except (sqlite3.Error, *_UNFIT) as e:
             raise _told(self._path, e) from e
 
     async def aclose(self) -> None:
@@ -162,7 +164,9 @@ def reading(file: sqlite3.Connection) -> Iterator[None]:
         file.rollback()
 
 
-def _told(path: Path, error: sqlite3.Error | OSError) -> StoreError:
-    """The error as a sentence."""
+def _told(path: Path, error: Exception) -> Exception:
+    """The error as a sentence; one that is about what was to be written is the caller's."""
+    if isinstance(error, UnicodeEncodeError | InteractionError):
+        return error
     is_away = isinstance(error, sqlite3.Error) and sqlite_file.passes(error)
     return (StoreAway if is_away else StoreError)(sqlite_file.problem(path, error))

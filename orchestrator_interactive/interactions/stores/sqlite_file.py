@@ -129,10 +129,12 @@ def identity(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def problem(path: Path, error: sqlite3.Error | OSError) -> str:
+def problem(path: Path, error: Exception) -> str:
     """Why the file cannot be used, and what to do."""
     other = "SQLITE_PERM" if isinstance(error, PermissionError) else "SQLITE_CANTOPEN"
     name: str = other if isinstance(error, OSError) else getattr(error, "sqlite_errorname", "")
+    if not isinstance(error, sqlite3.Error | OSError):
+        name = "SQLITE_CORRUPT"
     remedy = next((text for code, text in _REMEDIES.items() if name.startswith(code)), None)
     return f"The conversation log {path} cannot be used: {remedy or error}."
 

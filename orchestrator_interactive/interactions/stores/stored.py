@@ -13,6 +13,8 @@ from orchestrator_interactive.interactions.stores.base import Log
 if TYPE_CHECKING:
     from orchestrator_interactive.interactions.records import Envelope, Key, Node
 
+# A damaged length would have readers count for ever; no conversation has so many states.
+_MOST_STATES = 10_000_000
 # By these fields: name, parent, base, end, created, written, origin.
 _SEGMENT = (str | None, int | None, int, int, int | float, int | float, str)
 
@@ -82,7 +84,7 @@ def _is_segment(tree: trees.Tree, number: int) -> bool:
     fields = (each.name, each.parent, each.base, each.end, each.created, each.written, each.origin)
     return (
         all(isinstance(value, kind) for value, kind in zip(fields, _SEGMENT, strict=True))
-        and 0 <= each.base <= each.end
+        and 0 <= each.base <= each.end <= _MOST_STATES
         # A parent is older than its children, so that nothing goes round in circles.
         and (each.parent is None or (each.parent < number and each.parent in tree.segments))
     )

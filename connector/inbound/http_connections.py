@@ -1,0 +1,122 @@
+"""The connections of the HTTP server: how many there may be, and for how long one may say nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from aiohttp import web
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+log = structlog.get_logger(__name__)
+
+# Of what was sent, for the log.
+_SHOWN_CHARS = 100
+_TELL_AGAIN_AFTER_S = 60.0
+
+
+class HttpConnections:
+    """Keep the number of open connections below a bound.
+
+    Beyond the bound, a new connection closes the one that has waited longest for a request. If all others are at work,
+    the new connection is closed. Connections that send nothing therefore block no request.
+
+    Args:
+        most: the bound.
+        headers_within_s: from the beginning of a connection to the end of the headers of its first request.
+    """
+
+    def __init__(self, most: int, headers_within_s: float) -> None:
+        self._most = most
+        self._headers_within_s = headers_within_s
+        # In the order in which they began to wait.
+        self._waiting: dict[web.RequestHandler, None] = {}
+        self._timers: dict[web.RequestHandler, asyncio.TimerHandle] = {}
+        self._working: set[web.RequestHandler] = set()
+        self._told_s = -_TELL_AGAIN_AFTER_S
+
+    def __len__(self) -> int:
+        return len(self._waiting) + len(self._working)
+
+    def begin(self, connection: web.RequestHandler) -> None:
+        self._waiting[connection] = None
+        later = asyncio.get_running_loop().call_later
+        self._timers[connection] = later(self._headers_within_s, self._close, connection)
+        if len(self) > self._most:
+            self._tell()
+            self._close(next(iter(self._waiting)))
+
+    def end(self, connection: web.RequestHandler) -> None:
+        self._waiting.pop(connection, None)
+        self._working.discard(connection)
+        self._heard(connection)
+
+    @contextmanager
+    def at_work(self, connection: web.RequestHandler) -> Iterator[None]:
+        """Keep the connection open while the body reads and answers a request."""
+        self._heard(connection)
+        if connection in self._waiting:
+            del self._waiting[connection]
+            self._working.add(connection)
+        try:
+            yield
+        finally:
+            if connection in self._working:
+                self._working.remove(connection)
+                self._waiting[connection] = None
+
+    def _heard(self, connection: web.RequestHandler) -> None:
+        if (timer := self._timers.pop(connection, None)) is not None:
+            timer.cancel()
+
+    def _close(self, connection: web.RequestHandler) -> None:
+        self.end(connection)
+        connection.force_close()
+
+    def _tell(self) -> None:
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._told_s >= _TELL_AGAIN_AFTER_S:
+            self._told_s = now_s
+            log.warning("http.too_many_connections", most=self._most)
+
+
+class HttpConnection(web.RequestHandler):
+    """One connection. What is no HTTP is one line in the log."""
+
+    __slots__ = ("_all",)
+
+    def __init__(self, server: web.Server, all_: HttpConnections, **options: Any) -> None:
+        super().__init__(server, **options)
+        self._all = all_
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._all.begin(self)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._all.end(self)
+        super().connection_lost(exc)
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Answer what could not be parsed. An error of ours has its traceback in the log."""
+        if status >= 500:
+            return super().handle_error(request, status, exc, message)
+        log.info("http.garbage", why=first_line(message or str(exc)), remote=request.remote)
+        response = web.Response(status=status, text="This is no request that can be read.\n")
+        response.force_close()
+        return response
+
+
+def first_line(text: str) -> str:
+    """Return the beginning of an untrusted text, for the log."""
+    return next(iter(text.splitlines()), "")[:_SHOWN_CHARS]

@@ -1,0 +1,35 @@
+"""A tool module that tells secrets in every way that a tool can: see `test_service_secrets.py`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from orchestrator_interactive.kernel import ToolResult
+from orchestrator_interactive.kernel.report import report
+
+if TYPE_CHECKING:
+    from orchestrator_interactive.kernel import ModuleCoordinator
+
+
+class LeakyTool:
+    name = "leaky"
+    description = "Tell everything."
+    input_schema: dict[str, Any] = {"type": "object", "properties": {"how": {"type": "string"}}}  # noqa: RUF012 - nobody changes it
+
+    def label(self, _input: dict[str, Any]) -> str:
+        return "Asking with our-own-password"
+
+    async def execute(self, given: dict[str, Any]) -> ToolResult:
+        report("sent our-own-password")
+        await asyncio.sleep(0)
+        if given["how"] == "raise":
+            raise RuntimeError("401 for our-own-password, xoxb-of-somebody")
+        output = {"env": "our-own-password", "docs": "use xoxb-of-somebody"}
+        return ToolResult(success=given["how"] == "return", output=output, error={"message": str(output)})
+
+
+async def mount(coordinator: ModuleCoordinator, _config: dict[str, Any]) -> LeakyTool:
+    tool = LeakyTool()
+    await coordinator.mount("tools", tool)
+    return tool
