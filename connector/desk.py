@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
     from types import TracebackType
 
+    from connector.entries import CatchUp
     from connector.inbound.routing import Router
     from connector.leftovers import Notice
     from connector.messages import Message
@@ -182,8 +183,12 @@ async def _beside(call: Coroutine[Any, Any, object]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Workplace:
-    """Where conversations are worked at: whom to ask, what to write with, and who is who."""
+    """Where conversations are worked at: whom to ask, what to write with, and who is who.
+
+    `catch_up` admits what people wrote in a thread and no inbox has.
+    """
 
     sessions: SessionManager
     desk: Desk
     router: Router
+    catch_up: Callable[[CatchUp], Awaitable[None]]

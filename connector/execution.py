@@ -11,7 +11,6 @@ import structlog
 from connector import phrases
 from connector.beginning import Beginning, Fresh, GoesOn, Lost, Over
 from connector.ending import Ending, Resumption
-from connector.names import mentioned_in
 from connector.outbound.post import noted, said
 from connector.protocols import Changes, LeaseLost, Refused, RunFailed
 from connector.steers import Steers
@@ -162,7 +161,7 @@ class Execution:
             await self._tell_failure(phrases.UNEXPECTED)
 
     async def _execute(self) -> str:
-        await self._desk.names.learn(mentioned_in(self.first.prompt))
+        await self._desk.names.learn((self.first.message.user,), self.first.mentioned)
         try:
             match self._beginning:
                 case Lost(why):

@@ -10,6 +10,9 @@ from typing import Any
 # A share of a file and a reply "also sent to the channel" are posts of a person; every other subtype is not.
 _SUBTYPES_OF_PEOPLE = (None, "file_share", "thread_broadcast")
 _ENTITY = re.compile(r"<([^<>|]+)(?:\|([^<>]*))?>")
+_MENTION = re.compile(r"<@([UW][A-Z0-9]+)(?:\|[^<>]*)?>")
+# Of the people whom one message mentions, so many are looked up.
+MOST_MENTIONED = 20
 _TS = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _STOP_WORDS = frozenset({"stop", "halt", "cancel", "abort"})
 # Slack's own voice: it reminds, and answers what it takes for a question.
@@ -57,6 +60,19 @@ class Message:
 
     def mentions_anyone(self) -> bool:
         return "<@" in self.text
+
+    @property
+    def mentioned(self) -> list[str]:
+        """The ids of the people whom it mentions, the first `MOST_MENTIONED` of them.
+
+        Only an entity of Slack's markup is a mention: a person who types `<` sends `&lt;`.
+        """
+        found: dict[str, None] = {}
+        for mention in _MENTION.finditer(self.text):
+            found[mention[1]] = None
+            if len(found) == MOST_MENTIONED:
+                break
+        return list(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import structlog
-
-from connector.outbound.errors import SlackCallFailed
-from connector.outbound.scheduler import Turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from connector.outbound.wire import Wire
+    from connector.names import Names
 
 log = structlog.get_logger(__name__)
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 _ASK_WITHIN_S = 1.0
 _TELL_AGAIN_AFTER_S = 3600.0
@@ -66,17 +59,16 @@ class Gate:
         self,
         policy: Policy,
         team: str,
-        wire: Wire,
+        names: Names,
         *,
         now_s: Callable[[], float] = time.monotonic,
         ask_within_s: float = _ASK_WITHIN_S,
     ) -> None:
         self._policy = policy
         self._team = team
-        self._wire = wire
+        self._names = names
         self._now_s = now_s
         self._ask_within_s = ask_within_s
-        self._is_external: OrderedDict[str, bool] = OrderedDict()
         self._told_s: OrderedDict[tuple[str, str], float] = OrderedDict()
 
     async def refusal(self, visitor: Visitor) -> str | None:
@@ -95,7 +87,10 @@ class Gate:
         now_s, key = self._now_s(), (visitor.user, visitor.channel)
         if now_s - self._told_s.get(key, -_TELL_AGAIN_AFTER_S) < _TELL_AGAIN_AFTER_S:
             return False
-        _remember(self._told_s, key, now_s)
+        self._told_s[key] = now_s
+        self._told_s.move_to_end(key)
+        if len(self._told_s) > _REMEMBERED:
+            self._told_s.popitem(last=False)
         return True
 
     async def _comes_from_elsewhere(self, visitor: Visitor) -> bool:
@@ -103,26 +98,9 @@ class Gate:
             return visitor.home != self._team
         if visitor.is_shared is False:
             return False
-        if visitor.user not in self._is_external:
-            answer = await self._ask(visitor.user)
-            if answer is None:
-                return visitor.is_shared is True
-            _remember(self._is_external, visitor.user, answer)
-        return self._is_external[visitor.user]
-
-    async def _ask(self, user: str) -> bool | None:
-        """Whether somebody belongs to another workspace; `None`: Slack does not say so."""
-        try:
-            async with asyncio.timeout(self._ask_within_s):
-                told = (await self._wire.call("users.info", {"user": user}, Turn()))["user"]
-        except (SlackCallFailed, TimeoutError, KeyError) as e:
-            log.info("gate.unknown", user=user, error=str(e))
-            return None
-        return bool(told.get("is_stranger")) or told.get("team_id", self._team) != self._team
-
-
-def _remember(known: OrderedDict[K, V], key: K, value: V) -> None:
-    known[key] = value
-    known.move_to_end(key)
-    if len(known) > _REMEMBERED:
-        known.popitem(last=False)
+        await self._names.learn((visitor.user,), within_s=self._ask_within_s)
+        profile = self._names.profile(visitor.user)
+        if profile is None:
+            log.info("gate.unknown", user=visitor.user)
+            return visitor.is_shared is True
+        return profile.is_stranger or profile.team not in (None, self._team)
