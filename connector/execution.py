@@ -161,7 +161,7 @@ class Execution:
             await self._tell_failure(phrases.UNEXPECTED)
 
     async def _execute(self) -> str:
-        await self._desk.names.learn((self.first.message.user,), self.first.mentioned)
+        await self._desk.names.learn((), self.first.mentioned)
         try:
             match self._beginning:
                 case Lost(why):

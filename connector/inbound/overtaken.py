@@ -20,10 +20,10 @@ T = TypeVar("T")
 # Slack delivers an event again within so many seconds; what came after it may have overtaken it.
 OVERTAKEN_WITHIN_S = 600.0
 # How long an event may wait for Slack: after three seconds it comes again.
-_LOOK_WITHIN_S = 2.0
+_LOOK_WITHIN_S = 1.0
 # All that comes in waits for the same slots: what has to be looked up must leave most of them to the rest.
 _AT_ONCE = 5
-_WAITING = 20
+_WAITING = 5
 _PAGE = 200
 _REMEMBERED = 10_000
 _PASSED_BY = 1_000

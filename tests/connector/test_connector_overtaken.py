@@ -120,7 +120,7 @@ async def test_few_look_ups_are_made_at_once_and_of_many_the_last_are_not_made()
     look_ups = LookUps(slack)  # type: ignore[arg-type]
     asking = [asyncio.create_task(look_ups.answer(slack.never)) for _ in range(40)]
     done, waiting = await asyncio.wait(asking, timeout=0.05)
-    assert (slack.asked, len(done), len(waiting)) == (5, 15, 25)
+    assert (slack.asked, len(done), len(waiting)) == (5, 30, 10)
     assert all(isinstance(task.exception(), NoAnswer) for task in done)
     for task in waiting:
         task.cancel()

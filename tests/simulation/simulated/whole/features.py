@@ -36,6 +36,10 @@ FEATURES = {
     "edits": 0.4,
     "deletions": 0.4,
     "little room": 0.2,
+    # Threads that begin without a mention, and into which somebody calls an agent later.
+    "threads of others": 0.25,
+    # Slack refuses to say what stands in a thread.
+    "no look-ups": 0.2,
 }
 
 
