@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from connector import Instance, Persona, SlackAccess, SocketDoor, connected
 from connector.inbound.overtaken import LookUps, NoAnswer, PassedBy, Remembered
 from connector.messages import Message
-from local_slack import LocalSlack, RetrySchedule
+from local_slack import Breaks, LocalSlack, RetrySchedule
 from local_slack.delivery import Envelope
 from local_slack.delivery_faults import Lost
 
@@ -156,6 +156,24 @@ def test_of_what_passed_by_the_latest_are_remembered():
         names.add(str(number))
     assert len(passed.take_after("T1:C1:0.5", "0.0")) == 1_000
     assert ("1" in names, "2" in names) == (False, True)
+
+
+async def test_a_cross_is_acknowledged_while_slack_is_away_and_stops_the_run_when_it_is_back(runs, scene_of):
+    sessions = HeldSessions()
+    sessions.obedient = True
+    async with LocalSlack() as slack:
+        scene = scene_of(slack, sessions)
+        access = SlackAccess(slack.bot_token, slack.api_url, SocketDoor(slack.app_token))
+        async with connected(access, [ALPHA], sessions, runs, shutdown_grace_s=0.1):
+            await slack.until(lambda ws: ws.bot_online)
+            root = await scene.ana.say("general", "nothing for a machine")
+            mention = await lost(scene, scene.ana, "@alpha look", thread=root)
+            slack.faults.next("conversations.replies", Breaks(503), times=3)
+            await scene.ben.react("general", mention, "x")
+            await scene.posted("general", root, "🛑 Stopped by Ben.")
+            await all_taken(scene)
+            of_the_cross = {e["envelope"] for e in slack.record if e.get("about") == "reaction_added"}
+            assert not [e for e in slack.record if e["what"] == "not_acked" and e["envelope"] in of_the_cross]
 
 
 async def test_an_event_that_is_not_as_slack_writes_them_is_one_line_in_the_log(scene):

@@ -12,6 +12,7 @@ from held_sessions import HeldSessions
 from connector import Instance, Persona, Policy, SlackAccess, SocketDoor, connected
 from connector.inbound.gate import Gate, Visitor
 from connector.names import Names
+from connector.outbound.errors import SlackCallFailed
 from local_slack import LocalSlack, Refuses
 from local_slack.delivery import Envelope
 
@@ -58,6 +59,8 @@ class People:
         self.asked += 1
         if not self.told:
             await asyncio.Event().wait()
+        if "error" in self.told:
+            raise SlackCallFailed(method, str(self.told["error"]))
         return {"ok": True, "user": self.told}
 
 
@@ -84,6 +87,14 @@ async def test_a_click_counts_where_slack_does_not_say_in_time_whose_people_they
     assert await gate.refusal(Visitor("U1", "C1", None, None)) is None
     assert await gate.refusal(Visitor("U1", "C1", None, True)) is not None
     await names.close()
+
+
+async def test_whom_slack_does_not_know_is_refused_and_not_asked_about_again():
+    people = People(error="user_not_found")
+    gate = Gate(Policy(), "T1", Names(people))
+    for _ in range(3):
+        assert await gate.refusal(Visitor("U1", "C1", None, True)) is not None
+    assert people.asked == 1
 
 
 async def test_people_are_told_once_an_hour_in_each_channel():

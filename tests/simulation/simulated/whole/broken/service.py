@@ -25,9 +25,24 @@ if TYPE_CHECKING:
 
 
 class _Blind(History):
-    async def messages(self, place: Place, turn: Turn | None = None) -> AsyncIterator[dict[str, Any]]:
-        async for message in super().messages(place, turn):
+    async def messages(self, place: Place, turn: Turn | None = None, oldest: str = "") -> AsyncIterator[dict[str, Any]]:
+        async for message in super().messages(place, turn, oldest):
             yield {**message, "metadata": None}
+
+
+class _ShortSighted(History):
+    async def messages(self, place: Place, turn: Turn | None = None, oldest: str = "") -> AsyncIterator[dict[str, Any]]:
+        async for message in super().messages(place, turn, oldest):
+            if not oldest:
+                yield message
+
+
+class DoesNotCatchUp(Wire):
+    """Never finds what was written in a thread since an agent was called into it."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.history = _ShortSighted(self)
 
 
 class DoesNotLookUp(Wire):

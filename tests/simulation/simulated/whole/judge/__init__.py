@@ -25,6 +25,9 @@ HOLDS_UP = frozenset(
 ) | {"Slack away", "no look-ups"}
 # Where these are, the name of somebody cannot always be had.
 UNNAMED = frozenset({"failing Slack", "Slack away", "slow Slack", "little room"})
+# Where both are, an ❌ may be lost: its process has asked Slack where it is, and ended before Slack has said so.
+_UNSAID = frozenset({"failing Slack", "Slack away", "slow Slack", "little room", "no look-ups"})
+_ENDINGS = frozenset({"kills", "terms", "pauses"})
 _HEEDED_WITHIN_S = (3.0, 60.0)
 
 __all__ = ["HOLDS_UP", "judge"]
@@ -48,7 +51,8 @@ def _of_conversation(case: Evidence, scene: Scene, ground: Ground) -> Iterator[s
     seen = [run for run in ground.witness.runs.values() if run.conversation == case.id]
     is_held_up = not HOLDS_UP.isdisjoint(scene.features)
     yield from deliveries.conservation(case)
-    yield from deliveries.kept(case)
+    is_kept = _UNSAID.isdisjoint(scene.features) or _ENDINGS.isdisjoint(scene.features)
+    yield from deliveries.kept(case, are_reactions_kept=is_kept)
     yield from deliveries.order(case)
     yield from deliveries.latest(case)
     yield from thread.remains(case, [written.message for written in case.written])

@@ -27,7 +27,7 @@ def conservation(case: Evidence) -> Iterator[str]:
             yield f"{entry_id} counts as delivered, and stands in no row."
 
 
-def kept(case: Evidence) -> Iterator[str]:
+def kept(case: Evidence, *, are_reactions_kept: bool) -> Iterator[str]:
     """What people did is kept once Slack was told that it is: not messages only."""
     for written in case.written:
         if written.is_stop and written.is_acked and case.is_for_us(written) and written.id not in case.seqs:
@@ -37,7 +37,7 @@ def kept(case: Evidence) -> Iterator[str]:
         for version, delivery in enumerate(written.edits, 2):
             if delivery.is_acked and f"{written.id}:edit:{delivery.event['event_ts']}" not in case.seqs:
                 yield f"Version {version} of {written.word} was acknowledged and is lost."
-    for reaction in case.reactions:
+    for reaction in case.reactions if are_reactions_kept else ():
         # Of a message that nobody had accepted, nobody knows that it is to an agent; a status goes with its run.
         accepted_s = case.accepted_s.get(f"{TEAM}:{CHANNEL}:{reaction.message.ts}", float("inf"))
         is_known = not reaction.message.is_deleted and accepted_s < reaction.made_s
