@@ -17,7 +17,7 @@ KINDS = {
     "A log that the provider rejects": range(15, 21),
     "Stop": range(21, 28),
     "Approvals": range(28, 29),
-    "Slack": (*range(32, 39), *range(40, 45)),
+    "Slack": (*range(32, 39), *range(40, 45), 50, 51),
 }
 
 
