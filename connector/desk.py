@@ -183,10 +183,7 @@ async def _beside(call: Coroutine[Any, Any, object]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Workplace:
-    """Where conversations are worked at: whom to ask, what to write with, and who is who.
-
-    `catch_up` admits what people wrote in a thread and no inbox has.
-    """
+    """Hold the dependencies of conversations. `catch_up` admits the messages of a thread that no inbox has."""
 
     sessions: SessionManager
     desk: Desk

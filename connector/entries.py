@@ -23,12 +23,12 @@ class Unreadable(Exception):  # noqa: N818 - a fact about what was found
 
 @dataclass(frozen=True, slots=True)
 class CatchUp:
-    """A thread that is to be read from Slack: a reply to the mention may have been acknowledged and not kept.
+    """Request to read a thread from Slack: a reply to the mention may have been acknowledged and not stored.
 
     Args:
         mention: the message that called an agent into the thread.
         since: its ts, or when an edit made it a mention.
-        is_shared: whether the channel is shared with another workspace; `None`: Slack has not said it.
+        is_shared: whether the channel is shared with another workspace; `None`: Slack did not tell.
     """
 
     mention: Inbound

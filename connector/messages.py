@@ -11,7 +11,7 @@ from typing import Any
 _SUBTYPES_OF_PEOPLE = (None, "file_share", "thread_broadcast")
 _ENTITY = re.compile(r"<([^<>|]+)(?:\|([^<>]*))?>")
 _MENTION = re.compile(r"<@([UW][A-Z0-9]+)(?:\|[^<>]*)?>")
-# Of the people whom one message mentions, so many are looked up.
+# At most so many users that one message mentions are looked up.
 MOST_MENTIONED = 20
 _TS = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _STOP_WORDS = frozenset({"stop", "halt", "cancel", "abort"})
@@ -63,7 +63,7 @@ class Message:
 
     @property
     def mentioned(self) -> list[str]:
-        """The ids of the people whom it mentions, the first `MOST_MENTIONED` of them.
+        """The ids of the first `MOST_MENTIONED` users that it mentions.
 
         Only an entity of Slack's markup is a mention: a person who types `<` sends `&lt;`.
         """

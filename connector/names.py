@@ -23,7 +23,7 @@ WAIT_S = 0.5
 # After how long Slack is asked again: where it did not answer, and where it did, be it that it knows no such user.
 _ASK_AGAIN_S, _ASK_ANEW_S = 10.0, 3600.0
 _MOST_PEOPLE = 10_000
-# Look-ups under way. With so many, nobody is asked about who is only mentioned.
+# With so many look-ups under way, no look-up of a mentioned user begins.
 _MOST_ASKED = 100
 _NOBODY = (None, 0.0)
 _USER = re.compile(r"@([UW][A-Z0-9]{2,})\b")
@@ -31,7 +31,7 @@ _USER = re.compile(r"@([UW][A-Z0-9]{2,})\b")
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What `users.info` says of somebody: their display name, their workspace, and whether that is another one."""
+    """Part of the answer of `users.info`: display name, workspace, and whether that is another one."""
 
     name: str | None
     team: str | None
@@ -40,7 +40,7 @@ class Profile:
 
 @dataclass(slots=True)
 class _LookUp:
-    """A call of `users.info` and how many wait for it. It leaves the scheduler's queue when nobody does any more."""
+    """A call of `users.info` and how many wait for it. It leaves the scheduler's queue when none does."""
 
     task: asyncio.Task[None]
     need: Need
@@ -52,14 +52,14 @@ class Names:
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
-        # The profile, and from when on it is asked for again; who was asked about last comes last.
+        # The profile, and from when on it is asked for again; the latest look-up is last.
         self._people: dict[str, tuple[Profile | None, float]] = {}
         self._asking: dict[tuple[str, Urgency], _LookUp] = {}
 
     async def learn(self, authors: Iterable[str], mentioned: Iterable[str] = (), within_s: float = WAIT_S) -> None:
         """Ask Slack about people, all at once, and wait for those who are not known, for `within_s` at most.
 
-        `authors` go before `mentioned`, of whom nothing is asked while many look-ups are under way.
+        `authors` go before `mentioned` users, whose look-ups are skipped while many are under way.
         """
         asked = [self._ask(user, Urgency.PERSON) for user in dict.fromkeys(authors)]
         asked += [self._ask(user, Urgency.LOOK_UP) for user in dict.fromkeys(mentioned)]
@@ -82,7 +82,7 @@ class Names:
         return None if profile is None else profile.name
 
     def profile(self, user: str) -> Profile | None:
-        """Return what Slack has said of somebody; `None`: nothing."""
+        """Return the profile of a user; `None`: it is unknown."""
         profile, _ = self._people.get(user, _NOBODY)
         return profile
 

@@ -39,9 +39,9 @@ _LATE_S = 1.0
 class Admission:
     """Admits messages that are for an agent, once the gate lets their authors in.
 
-    A reply in a thread without an agent is acknowledged and not kept, though the mention that calls an agent into the
-    thread may have been written before it and come after it. `passed_by` has the latest of such replies. What that has
-    lost, because this process ended or another one had acknowledged the reply, is read from Slack again: see `CatchUp`.
+    A reply in a thread without an agent is acknowledged and not stored. The mention that calls an agent into the thread
+    may be older than the reply and arrive later. `passed_by` has the latest of such replies. Those that are missing
+    there, because this process ended or another one acknowledged the reply, are read from Slack: see `CatchUp`.
 
     Args:
         now_s: seconds since the epoch.
@@ -68,7 +68,7 @@ class Admission:
         self._in_turn: dict[str, tuple[asyncio.Lock, int]] = {}
 
     async def may(self, visitor: Visitor, message: Message | None = None) -> bool:
-        """Whether somebody may use the bot here. Where they may not and have addressed it, they hear why."""
+        """Return whether a user may use the bot here. A user that may not and has addressed the bot is told why."""
         refusal = await self._gate.refusal(visitor)
         if refusal is None:
             return True
@@ -82,13 +82,13 @@ class Admission:
         return False
 
     async def take(self, message: Message, routed: Routed, visitor: Visitor, said_ts: str, edited_ts: str = "") -> None:
-        """Admit what is for an agent, and then the replies to it that came before it.
+        """Admit a message to an agent, and then the replies to it that arrived before it.
 
         `said_ts` is when it was written, or when an edit made it a mention; `edited_ts` when it was changed last.
         """
         calls_agent = message.mentions(self._bot_user) and _says_something(message, routed)
         if calls_agent and await self._may_have_been_overtaken(message, said_ts):
-            # Kept before the message: if this process ends in between, its event comes again and finds both missing.
+            # Stored before the message: if this process ends in between, Slack delivers the event again.
             catch_up = CatchUp(_inbound(message, routed, edited_ts), said_ts, visitor.is_shared)
             entry = Entry(catch_up.id, "catch_up", catch_up.written())
             await self._runs.admit(message.place.conversation_id, entry)
@@ -99,7 +99,7 @@ class Admission:
                     await self._take(reply, routed_reply, reply_edited_ts)
 
     async def take_found(self, found: dict[str, Any], visitor: Visitor) -> bool:
-        """Take in a message as Slack has it, if it is for us wherever it stands, and says something."""
+        """Admit a message from Slack if it addresses the bot and has text or files. Return whether it does."""
         message = message_of(found, self._router.team)
         if message is None or not self._router.is_addressed(message):
             return False
@@ -112,14 +112,14 @@ class Admission:
         return True
 
     async def stop(self, conversation_id: str, stop: Stop) -> None:
-        """What every stop comes to, whichever way it was asked for: an entry like others, of which each counts once."""
+        """Admit a stop. All ways to stop a run end here; a stop that arrives twice counts once."""
         await self._runs.admit(conversation_id, Entry(stop.id, "stop", stop.written()))
 
     async def catch_up(self, catch_up: CatchUp) -> None:
-        """Admit what people wrote in a thread after the mention that called an agent into it, and is not known yet.
+        """Admit the messages after the mention that called an agent into a thread, except those that are known.
 
-        Waits until Slack answers. What is written while it answers is routed to the agent by its own event, for the
-        mention is admitted by then.
+        Waits until Slack answers. Messages that are posted later are routed to the agent by their own events, because
+        the mention is admitted first.
         """
         await self._admit(catch_up.mention)
         place, turn = catch_up.mention.message.place, Turn(Urgency.MARK)
@@ -152,9 +152,10 @@ class Admission:
                 await self._take(message, routed, edited_ts)
 
     async def _may_have_been_overtaken(self, mention: Message, said_ts: str) -> bool:
-        """Whether somebody may have acknowledged a reply to a mention before the mention was admitted.
+        """Return whether a process may have acknowledged a reply to a mention before the mention was admitted.
 
-        Others may write at any moment in a thread that has begun; nobody answers the first message of one so soon.
+        In a thread that has begun a reply may follow at any moment. The first message of a thread gets no reply within
+        `_LATE_S`.
         """
         if mention.direct:
             return False
@@ -181,7 +182,7 @@ class Admission:
 
     @asynccontextmanager
     async def turn(self, conversation_id: str) -> AsyncIterator[None]:
-        """What people do in one conversation is taken in in the order in which it came."""
+        """Handle the events of one conversation in the order of their arrival."""
         lock, users = self._in_turn.get(conversation_id, (asyncio.Lock(), 0))
         self._in_turn[conversation_id] = (lock, users + 1)
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -35,7 +35,7 @@ __all__ = ["Intake", "NotNow"]
 log = structlog.get_logger(__name__)
 
 _STOP_REACTION = "x"
-# Reactions that are acknowledged, and of which Slack has not said yet to which run they belong.
+# Acknowledged reactions whose conversation Slack has not told yet.
 _MOST_STOPS_LOOKED_UP = 20
 
 
@@ -94,10 +94,10 @@ class Intake:
             await self._has_looked(message, visitor)
 
     async def _has_looked(self, reply: Message, visitor: Visitor) -> bool:
-        """Take in the mention that called an agent into a thread, if that has not come yet, and the replies to it.
+        """Admit the mention that called an agent into a thread, if it has not arrived yet, and the replies to it.
 
-        Returns False if the thread is not looked up for this reply: it is known to be of others, or a look-up is under
-        way, which takes the reply along.
+        Returns False if this reply causes no look-up: the thread has no agent, or a look-up is under way, which also
+        serves this reply.
         """
         conversation_id = reply.place.conversation_id
         if conversation_id in self._others or conversation_id in self._looked_up:
@@ -155,7 +155,7 @@ class Intake:
             await self._admission.stop(message.place.conversation_id, stop)
 
     async def _may_be_on_its_way(self, edit: Edit) -> bool:
-        """Whether what was edited may still come as it was: if so, it was for us when it was written.
+        """Return whether the message may arrive after its edit, and was for an agent when it was written.
 
         Where Slack cannot be asked, it was: an agent takes part in the thread by now.
         """
@@ -232,14 +232,16 @@ class Intake:
             await self._stop_at(message, reaction, visitor, begun)
 
     def _stop_later(self, reaction: Reaction, visitor: Visitor, begun: Place, ask: Ask) -> None:
-        """Stop what a reaction means when Slack says where that is. It is lost if this process ends before."""
+        """Stop the run when Slack tells its conversation. The reaction is lost if this process ends before."""
         if self._stops_looked_up == _MOST_STOPS_LOOKED_UP:
             log.warning("reaction.dropped", channel=reaction.channel, ts=reaction.ts)
             return
 
         async def stop() -> None:
             try:
-                await self._stop_at(await self._desk.wire.insisting(ask), reaction, visitor, begun)
+                message = await self._desk.wire.insisting(ask)
+                with suppress(NotNow):
+                    await self._stop_at(message, reaction, visitor, begun)
             finally:
                 self._stops_looked_up -= 1
 

@@ -100,7 +100,7 @@ class PassedBy:
 class LookUps:
     """Asks Slack for messages whose events may still be on their way: few at once, and after all that we say.
 
-    Everything here raises NoAnswer where Slack does not answer in time. What is not answered by then leaves the queue.
+    Everything here raises NoAnswer where Slack does not answer in time. The call leaves the scheduler's queue then.
     """
 
     def __init__(self, wire: Wire) -> None:

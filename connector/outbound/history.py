@@ -28,7 +28,7 @@ class History:
     async def messages(self, place: Place, turn: Turn | None = None, oldest: str = "") -> AsyncIterator[Message]:
         """The messages of a thread, oldest first; of a channel, the latest ones, newest first.
 
-        Of a thread, what is older than `oldest` may be left out.
+        Messages of a thread that are older than `oldest` may be missing.
         """
         turn = turn or Turn(run=place.conversation_id)
         arguments: dict[str, Any] = {"channel": place.channel, "include_all_metadata": True, "limit": _PAGE}

@@ -61,6 +61,6 @@ def limits_of(method: str, channel: str, scale: float) -> dict[str, Limit]:
 
 
 def look_ups_of(method: str, scale: float) -> dict[str, Limit]:
-    """Return the bucket that look-ups need room in besides those of `limits_of`."""
+    """Return the bucket that look-ups need room in, in addition to those of `limits_of`."""
     limit, share = _BY_METHOD.get(method, _TIER_2), scale * _LOOK_UPS
     return {f"{method}:look-ups": Limit(max(1.0, limit.burst * share), limit.per_s * share)}

@@ -166,7 +166,7 @@ async def test_a_reply_that_overtakes_a_mention_in_the_middle_of_its_thread_is_f
 
 
 async def test_a_reply_that_was_acknowledged_before_its_mention_came_is_read_by_the_next_process(slack, started, ana):
-    """The reply was nobody's then; the mention was on its way, and the process that had the reply is gone."""
+    """The mention was on its way when the reply was acknowledged, and the process that did so is gone."""
     root = await ana.say("general", "the tests are flaky")
     async with started():
         slack.deliveries.next(Lost(), times=2)

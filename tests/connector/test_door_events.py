@@ -198,7 +198,7 @@ async def test_replies_to_others_are_acknowledged_whatever_slack_allows_and_hold
     async with LocalSlack() as slack:
         scene = scene_of(slack, sessions)
         roots = [await scene.ana.say("random", "nothing for a machine") for _ in range(60)]
-        slack.socket_mode.delivery.close()  # nobody has seen these threads begin
+        slack.socket_mode.delivery.close()  # the service never sees these events
         async with connected_by(door, slack, sessions, runs):
             for root in roots:
                 await scene.ben.say("random", "indeed", thread=root)

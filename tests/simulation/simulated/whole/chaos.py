@@ -200,6 +200,6 @@ class Chaos:
         scene = self._scene
         await asyncio.sleep(scene.chance.choice([0, scene.some_s(1, 5)]))
         if not scene.calm:
-            scene.tell("chaos", "Slack tells of no thread any more")
+            scene.tell("chaos", "Slack returns no threads")
             scene.count("no look-ups")
             self._ground.slack.tells_of_threads = False

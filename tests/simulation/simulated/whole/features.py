@@ -36,9 +36,9 @@ FEATURES = {
     "edits": 0.4,
     "deletions": 0.4,
     "little room": 0.2,
-    # Threads that begin without a mention, and into which somebody calls an agent later.
+    # Threads that begin without a mention; one that follows calls an agent into them.
     "threads of others": 0.25,
-    # Slack refuses to say what stands in a thread.
+    # Slack refuses to return threads.
     "no look-ups": 0.2,
 }
 

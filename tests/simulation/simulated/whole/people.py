@@ -100,7 +100,7 @@ class Crowd:
                 self._act(root.message.ts)
 
     async def _converse_without_us(self) -> None:
-        """A thread into which somebody calls an agent when others have talked there for a while."""
+        """Begin a thread without an agent, and mention one later."""
         scene = self._scene
         root = self._write(None, is_mention=False)
         for _ in range(scene.chance.choice([0, 1, 2])):

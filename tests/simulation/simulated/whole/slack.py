@@ -69,8 +69,8 @@ class SlackMessage:
 class Slack:
     """One channel with its threads. `messages` has all there ever were, in the order in which they were posted.
 
-    `page` is how many of them it tells of at most in one answer. While it `is_away`, processes get none; of what stands
-    in a thread only while it `tells_of_threads`. `died_s` says
+    `page` is how many of them it tells of at most in one answer. While it `is_away`, processes get none; threads are
+    returned only while it `tells_of_threads`. `died_s` says
     when a process died; `None`: it did not.
     """
 

@@ -38,7 +38,7 @@ class _ShortSighted(History):
 
 
 class DoesNotCatchUp(Wire):
-    """Never finds what was written in a thread since an agent was called into it."""
+    """Never finds the messages after the mention that called an agent into a thread."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)

@@ -25,7 +25,7 @@ HOLDS_UP = frozenset(
 ) | {"Slack away", "no look-ups"}
 # Where these are, the name of somebody cannot always be had.
 UNNAMED = frozenset({"failing Slack", "Slack away", "slow Slack", "little room"})
-# Where both are, an ❌ may be lost: its process has asked Slack where it is, and ended before Slack has said so.
+# With one of each, an ❌ may be lost: its process asks Slack for the thread and ends before the answer.
 _UNSAID = frozenset({"failing Slack", "Slack away", "slow Slack", "little room", "no look-ups"})
 _ENDINGS = frozenset({"kills", "terms", "pauses"})
 _HEEDED_WITHIN_S = (3.0, 60.0)
