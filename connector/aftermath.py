@@ -12,7 +12,7 @@ from connector.sweep import Sweep
 from connector.traces import Traces
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 
     from connector.desk import Desk
     from connector.messages import Message
@@ -58,6 +58,10 @@ class Aftermath:
     def tell(self, entry: Entry, message: Message, text: str) -> None:
         """Answer a message; its entry is closed when Slack has the answer, or refuses it."""
         self._beside(self._tell(entry, message, text))
+
+    def close_after(self, entry: Entry, work: Callable[[], Awaitable[None]]) -> None:
+        """Close an entry when this is done; if the process ends before, the next owner does it again."""
+        self._beside(self._close_after(entry, work))
 
     async def keep(self) -> None:
         """Keep what is not done yet. No run may be on, or begin meanwhile."""
@@ -132,6 +136,10 @@ class Aftermath:
         await self._desk.say(notice, self._lease.confirm)
         if notice.is_inherited:
             await self._sweep.over(notice)
+        await self._lease.write(Changes(closed={entry.seq: "done"}))
+
+    async def _close_after(self, entry: Entry, work: Callable[[], Awaitable[None]]) -> None:
+        await work()
         await self._lease.write(Changes(closed={entry.seq: "done"}))
 
     def _is_inherited(self, entry: Entry) -> bool:

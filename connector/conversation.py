@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
 
 from connector import entries, phrases
-from connector.entries import Unreadable
+from connector.entries import CatchUp, Unreadable
 from connector.inbox import Inbound
 from connector.leftovers import Notice
 from connector.messages import Message, Stop
@@ -168,6 +169,8 @@ class Conversation:
                     await self._revisions.on_deletion(entry, found)
                 case _, Stop():
                     await self._stops.on_stop(entry, found)
+                case _, CatchUp():
+                    self._aftermath.close_after(entry, partial(self._owned.workplace.catch_up, found))
                 case _, Message():
                     self._aftermath.tell(entry, found, phrases.NO_TEXT)
 

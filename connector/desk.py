@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
     from types import TracebackType
 
+    from connector.entries import CatchUp
     from connector.inbound.routing import Router
     from connector.leftovers import Notice
     from connector.messages import Message
@@ -184,9 +185,10 @@ async def _beside(call: Coroutine[Any, Any, object]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Workplace:
-    """Where conversations are worked at: whom to ask, what to write with, and who is who."""
+    """Hold the dependencies of conversations. `catch_up` admits the messages of a thread that no inbox has."""
 
     sessions: SessionManager
     desk: Desk
     router: Router
+    catch_up: Callable[[CatchUp], Awaitable[None]]
     slots: RunSlots = field(default_factory=RunSlots)

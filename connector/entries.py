@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
 
 from connector.inbox import Inbound
 from connector.messages import Message, Stop
@@ -20,8 +21,37 @@ class Unreadable(Exception):  # noqa: N818 - a fact about what was found
     """Another version of this service has written it."""
 
 
-def read(entry: Entry) -> Inbound | Stop | Message:
-    """The message that somebody wrote, or changed; a stop; or a bare mention.
+@dataclass(frozen=True, slots=True)
+class CatchUp:
+    """Request to read a thread from Slack: a reply to the mention may have been acknowledged and not stored.
+
+    Args:
+        mention: the message that called an agent into the thread.
+        since: its ts, or when an edit made it a mention.
+        is_shared: whether the channel is shared with another workspace; `None`: Slack did not tell.
+    """
+
+    mention: Inbound
+    since: str
+    is_shared: bool | None
+
+    @property
+    def id(self) -> str:
+        return f"{self.mention.id}:catch_up"
+
+    def written(self) -> dict[str, Any]:
+        return {"mention": self.mention.written(), "since": self.since, "is_shared": self.is_shared}
+
+    @classmethod
+    def read(cls, entry: Entry) -> Self:
+        mention = entry.data["mention"]
+        message_id = _message(mention["message"]).id
+        float(entry.data["since"])
+        return cls(Inbound.read(mention, message_id, 0), entry.data["since"], entry.data["is_shared"])
+
+
+def read(entry: Entry) -> Inbound | Stop | Message | CatchUp:
+    """The message that somebody wrote, or changed; a stop; a bare mention; or a thread to read from Slack.
 
     Raises:
         Unreadable: another version has written it.
@@ -34,6 +64,8 @@ def read(entry: Entry) -> Inbound | Stop | Message:
                 return _stop(entry)
             case "mention":
                 return _message(entry.data["message"])
+            case "catch_up":
+                return CatchUp.read(entry)
     except UNREADABLE as e:
         raise Unreadable from e
     raise Unreadable

@@ -166,7 +166,7 @@ class Execution:
             await self._tell_failure(phrases.UNEXPECTED)
 
     async def _execute(self) -> str:
-        await self._desk.names.learn(self.first.people)
+        await self._desk.names.learn((self.first.message.user,), self.first.mentioned)
         try:
             await self._wait_for_slot()
             match self._beginning:

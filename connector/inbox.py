@@ -7,7 +7,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Self
 
 from connector.messages import Message
-from connector.names import WAIT_S, mentioned_in
+from connector.names import WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -48,9 +48,9 @@ class Inbound:
         return self.prompt.startswith("!")
 
     @property
-    def people(self) -> set[str]:
-        """Those whose names a model reads in it."""
-        return {self.message.user, *mentioned_in(self.prompt)}
+    def mentioned(self) -> list[str]:
+        """The people whom it mentions and whose names a model is to read in it: Slack sends some with their names."""
+        return [user for user in self.message.mentioned if f"@{user}" in self.prompt]
 
     def written(self) -> dict[str, Any]:
         """As an inbox keeps it."""
@@ -158,9 +158,10 @@ class Inbox:
 
     async def get_ready(self, messages: Collection[Inbound]) -> None:
         """Wait until these messages are ready, those of them that still wait."""
-        people = {user for inbound in messages for user in inbound.people}
+        authors = [inbound.message.user for inbound in messages]
+        mentioned = [user for inbound in messages for user in inbound.mentioned]
         is_urgent = any(inbound.is_urgent for inbound in messages)
-        await self._names.learn(people, _URGENT_WAIT_S if is_urgent else WAIT_S)
+        await self._names.learn(authors, mentioned, _URGENT_WAIT_S if is_urgent else WAIT_S)
         self._ready.update(inbound.id for inbound in messages)
         urgent = [inbound.id for inbound in messages if inbound.is_urgent and inbound.id in self._waiting]
         if urgent:

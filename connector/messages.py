@@ -9,6 +9,9 @@ from typing import Any
 # A share of a file and a reply "also sent to the channel" are posts of a person; every other subtype is not.
 _SUBTYPES_OF_PEOPLE = (None, "file_share", "thread_broadcast")
 _ENTITY = re.compile(r"<([^<>|]+)(?:\|([^<>]*))?>")
+_MENTION = re.compile(r"<@([UW][A-Z0-9]+)(?:\|[^<>]*)?>")
+# At most so many users that one message mentions are looked up.
+MOST_MENTIONED = 20
 # Ids and times become names in stores and paths, so both are checked and bounded.
 _ID = re.compile(r"[A-Za-z0-9]{1,40}")
 _TS = re.compile(r"[0-9]{1,16}(?:\.[0-9]{1,9})?")
@@ -58,6 +61,19 @@ class Message:
 
     def mentions_anyone(self) -> bool:
         return "<@" in self.text
+
+    @property
+    def mentioned(self) -> list[str]:
+        """The ids of the first `MOST_MENTIONED` users that it mentions.
+
+        Only an entity of Slack's markup is a mention: a person who types `<` sends `&lt;`.
+        """
+        found: dict[str, None] = {}
+        for mention in _MENTION.finditer(self.text):
+            found[mention[1]] = None
+            if len(found) == MOST_MENTIONED:
+                break
+        return list(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
     ProgressCallback = Callable[[str, dict[str, Any]], Awaitable[None]]
 
-Kind = Literal["message", "edit", "withdrawal", "stop", "mention"]  # a mention has no message in it
+# A mention has no message in it; a catch-up is a thread whose later messages are to be read from Slack.
+Kind = Literal["message", "edit", "withdrawal", "stop", "mention", "catch_up"]
 # How an entry leaves its inbox: in a row of the log, which says so itself; taken back by its author; refused with a
 # reason that its author sees; or, for what is no message, by having had its effect.
 End = Literal["", "withdrawn", "refused", "done"]

@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import structlog
-
-from connector.outbound.errors import SlackCallFailed
-from connector.outbound.scheduler import Turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from connector.outbound.wire import Wire
+    from connector.names import Names, Profile
 
 log = structlog.get_logger(__name__)
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 _ASK_WITHIN_S = 1.0
 _TELL_AGAIN_AFTER_S = 3600.0
 _REMEMBERED = 10_000
-# A member may become a guest, and a guest a member.
-_KNOWN_FOR_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +54,6 @@ class Visitor:
         return self.channel.startswith("D")
 
 
-@dataclass(frozen=True, slots=True)
-class _Profile:
-    is_external: bool
-    is_guest: bool
-    read_s: float
-
-
 class Gate:
     """Lets in whom the policy allows, and says to the others why not; that, once an hour in each channel."""
 
@@ -77,7 +61,7 @@ class Gate:
         self,
         policy: Policy,
         team: str,
-        wire: Wire,
+        names: Names,
         *,
         enterprise: str = "",
         now_s: Callable[[], float] = time.monotonic,
@@ -85,10 +69,9 @@ class Gate:
     ) -> None:
         self._policy = policy
         self._ours = (team, enterprise)
-        self._wire = wire
+        self._names = names
         self._now_s = now_s
         self._ask_within_s = ask_within_s
-        self._profiles: OrderedDict[str, _Profile] = OrderedDict()
         self._told_s: OrderedDict[tuple[str, str], float] = OrderedDict()
 
     async def refusal(self, visitor: Visitor) -> str | None:
@@ -104,7 +87,7 @@ class Gate:
             profile = await self._profile(visitor.user)
             if profile is None:
                 return "Guests may not use me, and Slack does not say just now whether you are one. Write again later."
-            if profile.is_guest:
+            if profile.is_guest and not self._is_external(profile):
                 return "Guests of this workspace may not use me. Ask whoever runs me to let you in."
         return None
 
@@ -113,7 +96,10 @@ class Gate:
         now_s, key = self._now_s(), (visitor.user, visitor.channel)
         if now_s - self._told_s.get(key, -_TELL_AGAIN_AFTER_S) < _TELL_AGAIN_AFTER_S:
             return False
-        _remember(self._told_s, key, now_s)
+        self._told_s[key] = now_s
+        self._told_s.move_to_end(key)
+        if len(self._told_s) > _REMEMBERED:
+            self._told_s.popitem(last=False)
         return True
 
     async def _comes_from_elsewhere(self, visitor: Visitor) -> bool:
@@ -122,27 +108,15 @@ class Gate:
         if visitor.is_shared is False:
             return False
         profile = await self._profile(visitor.user)
-        return visitor.is_shared is True if profile is None else profile.is_external
+        return visitor.is_shared is True if profile is None else self._is_external(profile)
 
-    async def _profile(self, user: str) -> _Profile | None:
-        """What Slack says of somebody; `None`: it does not say it in time. It is asked again an hour later."""
-        known = self._profiles.get(user)
-        if known is None or self._now_s() - known.read_s >= _KNOWN_FOR_S:
-            try:
-                async with asyncio.timeout(self._ask_within_s):
-                    told = (await self._wire.call("users.info", {"user": user}, Turn()))["user"]
-            except (SlackCallFailed, TimeoutError, KeyError) as e:
-                log.info("gate.unknown", user=user, error=str(e))
-                return None
-            is_external = bool(told.get("is_stranger")) or told.get("team_id", self._ours[0]) not in self._ours
-            is_guest = bool(told.get("is_restricted") or told.get("is_ultra_restricted"))
-            known = _Profile(is_external, is_guest and not is_external, self._now_s())
-            _remember(self._profiles, user, known)
-        return known
+    def _is_external(self, profile: Profile) -> bool:
+        return profile.is_stranger or profile.team not in (None, *self._ours)
 
-
-def _remember(known: OrderedDict[K, V], key: K, value: V) -> None:
-    known[key] = value
-    known.move_to_end(key)
-    if len(known) > _REMEMBERED:
-        known.popitem(last=False)
+    async def _profile(self, user: str) -> Profile | None:
+        """Return what Slack says of a user; `None`: it does not answer in time, or knows no such user."""
+        await self._names.learn((user,), within_s=self._ask_within_s)
+        profile = self._names.profile(user)
+        if profile is None:
+            log.info("gate.unknown", user=user)
+        return profile

@@ -2,69 +2,65 @@
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import asynccontextmanager
-from dataclasses import asdict, replace
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
 
-from connector.inbound.gate import Gate, Policy
-from connector.inbound.overtaken import OVERTAKEN_WITHIN_S, LookUps, NotNow, PassedBy, Remembered
+from connector.inbound.overtaken import OVERTAKEN_WITHIN_S, LookUps, NoAnswer, NotNow, Remembered
 from connector.inbox import Inbound
-from connector.messages import Place, Stop, home_of, is_stop_word, message_of, thread_of
+from connector.messages import Place, Stop, is_stop_word, thread_of
 from connector.outbound.history import key_of
-from connector.outbound.scheduler import Turn
+from connector.outbound.scheduler import Turn, Urgency
 from connector.protocols import Entry
 from connector.status import STATUS_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from typing import Any
 
     from connector.conversations import Conversations
     from connector.desk import Workplace
+    from connector.inbound.admission import Admission, Routed
     from connector.inbound.gate import Visitor
     from connector.messages import Deletion, Edit, Message, Reaction
-    from connector.protocols import Instance, Kind, Runs
+    from connector.protocols import Kind, Runs
 
-    Routed = tuple[Instance, str]
+    Ask = Callable[[], Awaitable[dict[str, Any] | None]]
 
 __all__ = ["Intake", "NotNow"]
 
 log = structlog.get_logger(__name__)
 
 _STOP_REACTION = "x"
+# Acknowledged reactions whose conversation Slack has not told yet.
+_MOST_STOPS_LOOKED_UP = 20
 
 
 class Intake:
     """Takes in what people do, in each conversation in the order in which it comes.
 
-    Everything here raises NotNow where the service is shutting down, or Slack is asked and does not answer.
+    Everything here raises NotNow where the service is shutting down. That Slack cannot be asked is no reason to refuse
+    an event.
     """
 
-    def __init__(  # noqa: PLR0913 - the last two have defaults
-        self,
-        workplace: Workplace,
-        runs: Runs,
-        conversations: Conversations,
-        bot_user: str,
-        policy: Policy | None = None,
-        *,
-        enterprise: str = "",
+    def __init__(
+        self, workplace: Workplace, runs: Runs, conversations: Conversations, admission: Admission, bot_user: str
     ) -> None:
-        self._gate = Gate(policy or Policy(), workplace.router.team, workplace.desk.wire, enterprise=enterprise)
+        self._admission = admission
         self._desk = workplace.desk
         self._router = workplace.router
         self._runs = runs
         self._conversations = conversations
         self._bot_user = bot_user
         self._look_ups = LookUps(workplace.desk.wire)
-        self._in_turn: dict[str, tuple[asyncio.Lock, int]] = {}
-        self._taken = Remembered()
-        # Threads that have not begun with an agent.
+        # Threads that no agent was called into before some reply; a mention that comes later adopts them.
         self._others = Remembered()
-        self._passed_by = PassedBy()
+        # Threads that are being looked up: one look-up serves all their replies.
+        self._looked_up: set[str] = set()
+        self._stops_looked_up = 0
 
     async def on_message(self, message: Message, visitor: Visitor, said_ts: str) -> None:
         """Take a message in; the second event of one post changes nothing.
@@ -72,76 +68,52 @@ class Intake:
         `said_ts` is when it was written, or when an edit made it a mention.
         """
         async with self._turn(message.place.conversation_id):
-            routed = await self._routed(message, visitor) if await self._may(visitor, message) else None
-            if routed is not None:
-                await self._take(message, routed, said_ts)
-            elif message.thread_ts is None:
+            is_let_in = await self._admission.may(visitor, message)
+            if is_let_in and await self._take(message, visitor, said_ts):
+                return
+            if message.thread_ts is None:
                 self._others.add(message.place.conversation_id)
+            if not is_let_in or not _may_be_a_reply_to_us(message):
+                return
+            self._admission.passed_by.add(message)
+        if await self._has_looked(message, visitor):
+            # The mention is admitted by now, by this process or another one, or Slack did not say.
+            async with self._turn(message.place.conversation_id):
+                await self._take(message, visitor, said_ts)
 
-    async def _may(self, visitor: Visitor, message: Message | None = None) -> bool:
-        """Whether somebody may use the bot here. Where they may not and have addressed it, they hear why."""
-        refusal = await self._gate.refusal(visitor)
-        if refusal is None:
-            return True
-        is_addressed = message is not None and self._router.is_addressed(message)
-        if message is not None and is_addressed and self._gate.is_to_be_told(visitor):
-            log.info("gate.refused", user=visitor.user, channel=visitor.channel)
-            arguments = {"channel": message.channel, "user": message.user, "text": refusal}
-            if message.thread_ts is not None:
-                arguments["thread_ts"] = message.thread_ts
-            self._desk.spawn(self._desk.wire.call("chat.postEphemeral", arguments, Turn()))
-        return False
-
-    async def _take(self, message: Message, routed: Routed, said_ts: str) -> None:
-        """Take in what is for us, and then the replies to it that have come before it."""
-        (instance, prompt), conversation_id = routed, message.place.conversation_id
-        if is_stop_word(prompt):
-            await self._stop(conversation_id, Stop(message.id, message.user, message.ts, message=message))
-            return
-        if not prompt and not message.files:
-            mention = Entry(f"{message.id}:mention", "mention", {"message": asdict(message)})
-            await self._runs.admit(conversation_id, mention)
-            return
-        inbound = Inbound(message, instance.name, prompt or ", ".join(message.files), message.id)
-        await self._runs.admit(conversation_id, Entry(message.id, "message", inbound.written()), instance.name)
-        self._taken.add(message.id)
-        if not message.mentions(self._bot_user):
-            return
-        for reply in self._passed_by.take_after(conversation_id, said_ts):
-            if (routed_reply := await self._router.route(reply)) is not None:
-                await self._take(reply, routed_reply, reply.ts)
-
-    async def _routed(self, message: Message, visitor: Visitor) -> Routed | None:
-        """What the gate says, once the message that called an agent is in, if this one has overtaken it."""
+    async def _take(self, message: Message, visitor: Visitor, said_ts: str) -> bool:
+        """Take a message in if it is for an agent, and return whether it is."""
         routed = await self._router.route(message)
-        if routed is not None or message.thread_ts is None or message.mentions_anyone():
-            return routed
-        if await self._take_in_first(message, visitor):
-            return await self._router.route(message)
-        self._passed_by.add(message)
-        return None
+        if routed is not None:
+            await self._admission.take(message, routed, visitor, said_ts)
+        return routed is not None
 
-    async def _take_in_first(self, reply: Message, visitor: Visitor) -> bool:
-        """Take in the message that called an agent into a thread, if it is still on its way to us."""
+    async def _look_first(self, message: Message, visitor: Visitor) -> None:
+        """Look for the mention that called an agent into the thread of a message, if no agent is known there."""
+        if _may_be_a_reply_to_us(message) and await self._router.route(message) is None:
+            await self._has_looked(message, visitor)
+
+    async def _has_looked(self, reply: Message, visitor: Visitor) -> bool:
+        """Admit the mention that called an agent into a thread, if it has not arrived yet, and the replies to it.
+
+        Returns False if this reply causes no look-up: the thread has no agent, or a look-up is under way, which also
+        serves this reply.
+        """
         conversation_id = reply.place.conversation_id
-        if conversation_id in self._others:
+        if conversation_id in self._others or conversation_id in self._looked_up:
             return False
-        for found in await self._look_ups.thread(reply, float(reply.ts) - OVERTAKEN_WITHIN_S):
-            if await self._take_found(found, visitor):
-                return True
-        self._others.add(conversation_id)
-        return False
-
-    async def _take_found(self, found: dict[str, Any], visitor: Visitor) -> bool:
-        """Take in a message as Slack has it, if it is for us wherever it stands, and says something."""
-        message = message_of(found, self._router.team)
-        if message is None or not self._router.is_addressed(message):
-            return False
-        routed = await self._router.read(message)
-        says_something = bool(routed[1] or message.files) and not is_stop_word(routed[1])
-        if not says_something or not await self._may(replace(visitor, user=message.user, home=home_of(found))):
-            return False
-        await self._take(message, routed, message.ts)
+        self._looked_up.add(conversation_id)
+        try:
+            found = await self._look_ups.thread(reply, float(reply.ts) - OVERTAKEN_WITHIN_S)
+            async with self._turn(conversation_id):
+                for each in found:
+                    if await self._admission.take_found(each, visitor):
+                        return True
+                self._others.add(conversation_id)
+        except NoAnswer:
+            log.info("thread.not_looked_up", conversation=conversation_id)
+        finally:
+            self._looked_up.discard(conversation_id)
         return True
 
     async def on_edit(self, edit: Edit, visitor: Visitor) -> None:
@@ -149,12 +121,17 @@ class Intake:
 
         Where that turns to somebody else now, or says nothing any more, it is taken back.
         """
-        message, was_message = edit.message, edit.before
+        message, passed_by = edit.message, self._admission.passed_by
         async with self._turn(message.place.conversation_id):
-            if not await self._may(visitor):
+            if not await self._admission.may(visitor):
                 return
-            self._passed_by.edit(message)
-            routed, before = await self._routed(message, visitor), await self._router.route(was_message)
+            passed_by.edit(message, edit.event_ts)
+        await self._look_first(message, visitor)
+        may_be_on_its_way = await self._router.route(edit.before) is None or await self._may_be_on_its_way(edit)
+        async with self._turn(message.place.conversation_id):
+            routed, before = await self._router.route(message), await self._router.route(edit.before)
+            if routed is None and _may_be_a_reply_to_us(message):
+                passed_by.add(message, edit.event_ts)
             if before is None:
                 return
             if routed is None and not message.mentions_anyone():  # the first of its thread, without its mention
@@ -164,8 +141,7 @@ class Intake:
             elif routed is None or not (routed[1] or message.files):
                 await self._change("withdrawal", edit, before, makes_up="withdrawal")
             else:
-                makes_up: Kind | None = "message" if await self._may_be_on_its_way(edit) else None
-                await self._change("edit", edit, routed, makes_up=makes_up)
+                await self._change("edit", edit, routed, makes_up="message" if may_be_on_its_way else None)
 
     async def _stop_by_edit(self, edit: Edit, before: Routed) -> None:
         """A message that was something else says `stop` now: it is taken back, and that stops what it began."""
@@ -175,16 +151,23 @@ class Intake:
         began_a_run = self._conversations.running_at(message.channel, message.ts) is not None
         await self._change("withdrawal", edit, before, makes_up="withdrawal")
         if not began_a_run:
-            await self._stop(message.place.conversation_id, Stop(f"{edit.id}:stop", message.user, edit.event_ts))
+            stop = Stop(f"{edit.id}:stop", message.user, edit.event_ts)
+            await self._admission.stop(message.place.conversation_id, stop)
 
     async def _may_be_on_its_way(self, edit: Edit) -> bool:
-        """Whether what was edited may still come as it was: if so, it was for us when it was written."""
+        """Return whether the message may arrive after its edit, and was for an agent when it was written.
+
+        Where Slack cannot be asked, it was: an agent takes part in the thread by now.
+        """
         message, before = edit.message, edit.before
-        if message.id in self._taken or not _is_fresh(edit):
+        if message.id in self._admission.taken or not _is_fresh(edit):
             return False
         if self._router.is_addressed(before):
             return True
-        thread = await self._look_ups.thread(message)
+        try:
+            thread = await self._look_ups.thread(message)
+        except NoAnswer:
+            return True
         names_us = (f"<@{self._bot_user}>", f"<@{self._bot_user}|")
         if any(
             each.get("user") == self._bot_user or any(name in (each.get("text") or "") for name in names_us)
@@ -199,10 +182,12 @@ class Intake:
         """Take a deletion in, where an agent takes part: whoever has that message knows it."""
         message = deletion.message
         async with self._turn(message.place.conversation_id):
-            if not await self._may(visitor):
+            if not await self._admission.may(visitor):
                 return
-            routed = await self._routed(message, visitor)
-            self._passed_by.drop(message.id)
+            self._admission.passed_by.drop(message.id)
+        await self._look_first(message, visitor)
+        async with self._turn(message.place.conversation_id):
+            routed = await self._router.route(message)
             if routed is not None:
                 await self._change("withdrawal", deletion, routed, makes_up="withdrawal")
             elif await self._runs.agent_of(message.place.conversation_id) is not None:
@@ -223,51 +208,75 @@ class Intake:
         if reaction.name != _STOP_REACTION or reaction.user == self._bot_user:
             return
         self._refuse_when_closing()
-        if not await self._may(visitor):
+        if not await self._admission.may(visitor):
             return
-        found = self._conversations.running_at(reaction.channel, reaction.ts) or await self._look_up(reaction, visitor)
-        if found is None:
+        found = self._conversations.running_at(reaction.channel, reaction.ts)
+        if found is not None:
+            await self._stop(reaction, *found)
             return
-        conversation_id, run_id = found
-        stop = Stop(reaction.id, reaction.user, reaction.event_ts, reaction.ts, run_id)
-        async with self._turn(conversation_id):
-            await self._stop(conversation_id, stop)
-
-    async def on_stop(self, place: Place, stop: Stop, visitor: Visitor) -> None:
-        """Stop what runs in a conversation, where an agent takes part in it."""
-        self._refuse_when_closing()
-        if not await self._may(visitor):
-            return
-        conversation_id = place.conversation_id
-        async with self._turn(conversation_id):
-            if await self._runs.agent_of(conversation_id) is not None:
-                await self._stop(conversation_id, stop)
-
-    async def _stop(self, conversation_id: str, stop: Stop) -> None:
-        """What every stop comes to, whichever way it was asked for: an entry like others, of which each counts once."""
-        await self._runs.admit(conversation_id, Entry(stop.id, "stop", stop.written()))
-
-    async def _look_up(self, reaction: Reaction, visitor: Visitor) -> tuple[str, str | None] | None:
-        """The conversation of a message, and the run whose status it is; `None`: no agent takes part in it."""
         is_direct, is_ours = reaction.channel.startswith("D"), reaction.author == self._bot_user
         begun = Place(self._router.team, reaction.channel, None if is_direct else reaction.ts)
         if not is_direct and not is_ours:
             if await self._runs.agent_of(begun.conversation_id) is not None:
-                return begun.conversation_id, None
+                await self._stop(reaction, begun.conversation_id, None)
+                return
             if begun.conversation_id in self._others:
-                return None
-        message = await self._look_ups.message(reaction.channel, reaction.ts)
+                return
+        turn = Turn(Urgency.PERSON if is_ours else Urgency.LOOK_UP)
+        ask = partial(self._desk.wire.history.message, reaction.channel, reaction.ts, turn)
+        try:
+            message = await self._look_ups.answer(ask)
+        except NoAnswer:
+            self._stop_later(reaction, visitor, begun, ask)
+        else:
+            await self._stop_at(message, reaction, visitor, begun)
+
+    def _stop_later(self, reaction: Reaction, visitor: Visitor, begun: Place, ask: Ask) -> None:
+        """Stop the run when Slack tells its conversation. The reaction is lost if this process ends before."""
+        if self._stops_looked_up == _MOST_STOPS_LOOKED_UP:
+            log.warning("reaction.dropped", channel=reaction.channel, ts=reaction.ts)
+            return
+
+        async def stop() -> None:
+            try:
+                message = await self._desk.wire.insisting(ask)
+                with suppress(NotNow):
+                    await self._stop_at(message, reaction, visitor, begun)
+            finally:
+                self._stops_looked_up -= 1
+
+        self._stops_looked_up += 1
+        self._desk.spawn(stop())
+
+    async def _stop_at(
+        self, message: dict[str, Any] | None, reaction: Reaction, visitor: Visitor, begun: Place
+    ) -> None:
+        """Stop the run that the message belongs to, if an agent takes part in its conversation."""
         if message is None:
-            return None
+            return
         thread_ts = thread_of(message)
         conversation_id = (begun if thread_ts is None else replace(begun, thread_ts=thread_ts)).conversation_id
         if float(reaction.event_ts) - float(reaction.ts) < OVERTAKEN_WITHIN_S:
             async with self._turn(conversation_id):
-                await self._take_found({**message, "channel": reaction.channel}, visitor)
-        if await self._runs.agent_of(conversation_id) is None:
-            return None
-        run_id, is_status, _ = key_of(message).partition(STATUS_KEY)
-        return conversation_id, run_id if is_status else None
+                await self._admission.take_found({**message, "channel": reaction.channel}, visitor)
+        if await self._runs.agent_of(conversation_id) is not None:
+            run_id, is_status, _ = key_of(message).partition(STATUS_KEY)
+            await self._stop(reaction, conversation_id, run_id if is_status else None)
+
+    async def _stop(self, reaction: Reaction, conversation_id: str, run_id: str | None) -> None:
+        stop = Stop(reaction.id, reaction.user, reaction.event_ts, reaction.ts, run_id)
+        async with self._turn(conversation_id):
+            await self._admission.stop(conversation_id, stop)
+
+    async def on_stop(self, place: Place, stop: Stop, visitor: Visitor) -> None:
+        """Stop what runs in a conversation, where an agent takes part in it."""
+        self._refuse_when_closing()
+        if not await self._admission.may(visitor):
+            return
+        conversation_id = place.conversation_id
+        async with self._turn(conversation_id):
+            if await self._runs.agent_of(conversation_id) is not None:
+                await self._admission.stop(conversation_id, stop)
 
     def _refuse_when_closing(self) -> None:
         if self._conversations.is_closing:
@@ -275,17 +284,14 @@ class Intake:
 
     @asynccontextmanager
     async def _turn(self, conversation_id: str) -> AsyncIterator[None]:
-        """What people do in one conversation is taken in in the order in which it came."""
         self._refuse_when_closing()
-        lock, users = self._in_turn.get(conversation_id, (asyncio.Lock(), 0))
-        self._in_turn[conversation_id] = (lock, users + 1)
-        try:
-            async with lock:
-                yield
-        finally:
-            lock, users = self._in_turn.pop(conversation_id)
-            if users > 1:
-                self._in_turn[conversation_id] = (lock, users - 1)
+        async with self._admission.turn(conversation_id):
+            yield
+
+
+def _may_be_a_reply_to_us(message: Message) -> bool:
+    """Whether a message is for an agent if one takes part in its thread."""
+    return message.thread_ts is not None and not message.mentions_anyone()
 
 
 def _is_fresh(change: Edit | Deletion) -> bool:

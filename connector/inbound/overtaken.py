@@ -20,10 +20,10 @@ T = TypeVar("T")
 # Slack delivers an event again within so many seconds; what came after it may have overtaken it.
 OVERTAKEN_WITHIN_S = 600.0
 # How long an event may wait for Slack: after three seconds it comes again.
-_LOOK_WITHIN_S = 2.0
+_LOOK_WITHIN_S = 1.0
 # All that comes in waits for the same slots: what has to be looked up must leave most of them to the rest.
 _AT_ONCE = 5
-_WAITING = 20
+_WAITING = 5
 _PAGE = 200
 _REMEMBERED = 10_000
 _PASSED_BY = 1_000
@@ -31,6 +31,10 @@ _PASSED_BY = 1_000
 
 class NotNow(Exception):  # noqa: N818 - a fact about the service
     """An event cannot be taken just now: Slack delivers it again, to whoever is there then."""
+
+
+class NoAnswer(Exception):  # noqa: N818 - a fact about a look-up
+    """Slack could not be asked in time: it is away, or its limits leave no room."""
 
 
 class Remembered:
@@ -52,37 +56,51 @@ class PassedBy:
     """The latest replies that were for nobody: the message that makes them an agent's may come after them."""
 
     def __init__(self) -> None:
-        self._replies: OrderedDict[str, Message] = OrderedDict()
+        # Each with when it was changed last; `None`: it was deleted.
+        self._replies: OrderedDict[str, tuple[Message, str] | None] = OrderedDict()
 
-    def add(self, reply: Message) -> None:
-        self._replies[reply.id] = reply
-        if len(self._replies) > _PASSED_BY:
-            self._replies.popitem(last=False)
+    def add(self, reply: Message, edited_ts: str = "") -> None:
+        """Remember a reply, unless it was deleted or a later edit of it is known."""
+        known = self._replies.get(reply.id, (reply, ""))
+        if known is not None and edited_ts >= known[1]:
+            self._put(reply.id, (reply, edited_ts))
 
-    def edit(self, reply: Message) -> None:
+    def edit(self, reply: Message, edited_ts: str) -> None:
         """It reads so now, if it is here."""
         if reply.id in self._replies:
-            self._replies[reply.id] = reply
+            self.add(reply, edited_ts)
 
     def drop(self, reply_id: str) -> None:
-        self._replies.pop(reply_id, None)
+        """Forget a reply, also if it is still to come."""
+        self._put(reply_id, None)
 
-    def take_after(self, conversation_id: str, ts: str) -> list[Message]:
+    def has_after(self, conversation_id: str, ts: str) -> bool:
+        return bool(self._after(conversation_id, ts))
+
+    def take_after(self, conversation_id: str, ts: str) -> list[tuple[Message, str]]:
         """Those of a conversation that were written after this moment, in order; they are here no more."""
-        after = [
-            each
-            for each in self._replies.values()
-            if each.place.conversation_id == conversation_id and float(each.ts) > float(ts)
+        after = self._after(conversation_id, ts)
+        for reply, _ in after:
+            del self._replies[reply.id]
+        return sorted(after, key=lambda each: float(each[0].ts))
+
+    def _after(self, conversation_id: str, ts: str) -> list[tuple[Message, str]]:
+        return [
+            (reply, edited_ts)
+            for reply, edited_ts in filter(None, self._replies.values())
+            if reply.place.conversation_id == conversation_id and float(reply.ts) > float(ts)
         ]
-        for each in after:
-            del self._replies[each.id]
-        return sorted(after, key=lambda each: float(each.ts))
+
+    def _put(self, reply_id: str, reply: tuple[Message, str] | None) -> None:
+        self._replies[reply_id] = reply
+        if len(self._replies) > _PASSED_BY:
+            self._replies.popitem(last=False)
 
 
 class LookUps:
     """Asks Slack for messages whose events may still be on their way: few at once, and after all that we say.
 
-    Everything here raises NotNow where Slack does not answer in time.
+    Everything here raises NoAnswer where Slack does not answer in time. The call leaves the scheduler's queue then.
     """
 
     def __init__(self, wire: Wire) -> None:
@@ -90,33 +108,29 @@ class LookUps:
         self._turns = asyncio.Semaphore(_AT_ONCE)
         self._asked = 0
 
-    async def message(self, channel: str, ts: str) -> dict[str, Any] | None:
-        """A message, as Slack has it; `None`: it cannot be had."""
-        return await self._answer(lambda: self._wire.history.message(channel, ts, Turn(Urgency.MARK)))
-
     async def thread(self, reply: Message, oldest_ts: float = 0.0) -> list[dict[str, Any]]:
         """What stands in the thread before a reply: the first page of it, oldest first; blank: it cannot be had."""
         arguments = {"channel": reply.channel, "ts": reply.place.thread_ts, "latest": reply.ts, "limit": _PAGE}
         if oldest_ts:
             arguments["oldest"] = f"{oldest_ts:.6f}"
-        turn = Turn(Urgency.MARK)
-        page = await self._answer(lambda: self._wire.call("conversations.replies", arguments, turn))
+        turn = Turn(Urgency.LOOK_UP)
+        page = await self.answer(lambda: self._wire.call("conversations.replies", arguments, turn))
         found = [{**each, "channel": reply.channel} for each in (page or {}).get("messages", ())]
         return [each for each in found if oldest_ts <= float(each["ts"]) < float(reply.ts)]
 
-    async def _answer(self, ask: Callable[[], Awaitable[T]]) -> T | None:
+    async def answer(self, ask: Callable[[], Awaitable[T]]) -> T | None:
         """What Slack answers; `None`: it refuses."""
         if self._asked == _AT_ONCE + _WAITING:
-            raise NotNow
+            raise NoAnswer
         self._asked += 1
         try:
             async with asyncio.timeout(_LOOK_WITHIN_S), self._turns:
                 return await ask()
         except TimeoutError as e:
-            raise NotNow from e
+            raise NoAnswer from e
         except SlackCallFailed as e:
             if e.is_passing:
-                raise NotNow from e
+                raise NoAnswer from e
             return None
         finally:
             self._asked -= 1

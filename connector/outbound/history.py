@@ -25,10 +25,15 @@ class History:
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
 
-    async def messages(self, place: Place, turn: Turn | None = None) -> AsyncIterator[Message]:
-        """The messages of a thread, oldest first; of a channel, the latest ones, newest first."""
+    async def messages(self, place: Place, turn: Turn | None = None, oldest: str = "") -> AsyncIterator[Message]:
+        """The messages of a thread, oldest first; of a channel, the latest ones, newest first.
+
+        Messages of a thread that are older than `oldest` may be missing.
+        """
         turn = turn or Turn(run=place.conversation_id)
         arguments: dict[str, Any] = {"channel": place.channel, "include_all_metadata": True, "limit": _PAGE}
+        if oldest:
+            arguments["oldest"] = oldest
         method = "conversations.history"
         if place.thread_ts is not None:
             method, arguments["ts"] = "conversations.replies", place.thread_ts

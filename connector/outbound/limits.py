@@ -46,6 +46,8 @@ _BY_METHOD: Final = {
     "reactions.remove": _TIER_2,
     "users.info": _TIER_4,
 }
+# What look-ups use at most of a method's calls: the rest is for authors, access checks and the bot's own posts.
+_LOOK_UPS: Final = 0.5
 # About one message a second in a channel, and some at once.
 _POSTS_IN_A_CHANNEL: Final = Limit(4, 0.94)
 
@@ -56,3 +58,9 @@ def limits_of(method: str, channel: str, scale: float) -> dict[str, Limit]:
     if method == "chat.postMessage":
         buckets = {f"{method}:{channel}": _POSTS_IN_A_CHANNEL, **buckets}
     return {name: Limit(max(1.0, limit.burst * scale), limit.per_s * scale) for name, limit in buckets.items()}
+
+
+def look_ups_of(method: str, scale: float) -> dict[str, Limit]:
+    """Return the bucket that look-ups need room in, in addition to those of `limits_of`."""
+    limit, share = _BY_METHOD.get(method, _TIER_2), scale * _LOOK_UPS
+    return {f"{method}:look-ups": Limit(max(1.0, limit.burst * share), limit.per_s * share)}

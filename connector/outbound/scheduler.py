@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 import structlog
 
 from connector.outbound.budget import OwnBudget
-from connector.outbound.limits import limits_of
+from connector.outbound.limits import limits_of, look_ups_of
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -40,9 +40,13 @@ class Urgency(IntEnum):
     """What goes before what, where not all can go at once."""
 
     ANSWER = 0
-    STATUS = 1
-    MARK = 2
-    SWEEP = 3
+    # An author's name, and whether they may use the bot.
+    PERSON = 1
+    STATUS = 2
+    MARK = 3
+    SWEEP = 4
+    # What anybody can cause any number of: it also gets only a share of what Slack allows.
+    LOOK_UP = 5
 
 
 class Need:
@@ -133,7 +137,10 @@ class Scheduler:
         Raises:
             NotNeeded: it is not wanted any more.
         """
-        for bucket, limit in limits_of(method, channel, self._scale).items():
+        limits = limits_of(method, channel, self._scale)
+        if turn.urgency is Urgency.LOOK_UP:
+            limits = {**look_ups_of(method, self._scale), **limits}
+        for bucket, limit in limits.items():
             queue = self._queues.get(bucket)
             if queue is None:
                 queue = self._queues[bucket] = _Queue(f"{self._workspace}:{bucket}", limit, self._budget, self._tasks)

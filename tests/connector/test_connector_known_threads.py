@@ -10,6 +10,7 @@ from held_sessions import HeldRun, HeldSessions
 
 from connector import Instance, Persona, SlackAccess, SocketDoor, connected
 from local_slack.delivery import Envelope
+from local_slack.delivery_faults import Lost
 from service.runs import Runs
 from service.store import open_run_store
 
@@ -159,6 +160,25 @@ async def test_a_reply_that_overtakes_a_mention_in_the_middle_of_its_thread_is_f
         await run.until(lambda r: [s.text for s in r.steers] == ["at the parser"])
         deliver(slack, mention, f"<@{slack.bot_user_id}> beta: look", thread_ts=root)
         await slack.until(lambda _: not slack.socket_mode.delivery.outstanding)
+        await run.read_steers()
+        await ended(run)
+    assert sessions.prompts == ["look"]
+
+
+async def test_a_reply_that_was_acknowledged_before_its_mention_came_is_read_by_the_next_process(slack, started, ana):
+    """The mention was on its way when the reply was acknowledged, and the process that did so is gone."""
+    root = await ana.say("general", "the tests are flaky")
+    async with started():
+        slack.deliveries.next(Lost(), times=2)
+        mention = await ana.say("general", "@alpha beta: look", thread=root)
+        await ana.say("general", "at the parser", thread=root)
+        await slack.until(lambda _: slack.socket_mode.delivery.outstanding == 2)
+    slack.socket_mode.delivery.close()
+    async with started() as sessions:
+        deliver(slack, mention, f"<@{slack.bot_user_id}> beta: look", thread_ts=root)
+        run = await sessions.next_run()
+        assert (run.instance, run.prompt) == ("beta", "look")
+        await run.until(lambda r: [s.text for s in r.steers] == ["at the parser"])
         await run.read_steers()
         await ended(run)
     assert sessions.prompts == ["look"]

@@ -178,3 +178,20 @@ async def test_a_name_that_would_call_a_channel_calls_nobody(process):
         await slack.until(lambda ws: any("Stopped" in m.text for m in ws.thread(slack.channel("general").id, root)))
         posted = [m for m in slack.workspace.messages(slack.channel("general").id) if m.by_bot]
         assert not [m.text for m in posted if "<" in m.text]
+
+
+async def test_one_message_with_thousands_of_mentions_costs_few_look_ups_and_nobody_else_waits_for_them(process):
+    sessions = HeldSessions()
+    async with LocalSlack() as slack, process(slack, sessions):
+        mentions = " ".join(f"<@U{number:05}>" for number in range(3_500))
+        await slack.as_person("ana").say("general", f"@alpha who knows? {mentions}")
+        run_of_ana = await sessions.next_run()
+        root = await slack.as_person("ana").say("random", "@alpha look")
+        run = await sessions.next_run()
+        await slack.as_person("ben").say("random", "I do", thread=root)
+        await run.until(lambda r: [(steer.author, steer.text) for steer in r.steers] == [("Ben", "I do")])
+        asked = [entry for entry in slack.record if entry.get("method") == "users.info"]
+        assert len(asked) <= 20 + 2
+        await run.read_steers()
+        await run.answer("ok")
+        await run_of_ana.answer("ok")

@@ -9,9 +9,9 @@ from held_sessions import HeldSessions
 from structlog.testing import capture_logs
 
 from connector import Instance, Persona, SlackAccess, SocketDoor, connected
-from connector.inbound.overtaken import LookUps, NotNow, PassedBy, Remembered
+from connector.inbound.overtaken import LookUps, NoAnswer, PassedBy, Remembered
 from connector.messages import Message
-from local_slack import LocalSlack, RetrySchedule
+from local_slack import Breaks, LocalSlack, RetrySchedule
 from local_slack.delivery import Envelope
 from local_slack.delivery_faults import Lost
 
@@ -109,25 +109,24 @@ class Silent:
 
     def __init__(self) -> None:
         self.asked = 0
-        self.history = self
 
-    async def message(self, channel: str, ts: str, turn: object) -> None:
+    async def never(self) -> None:
         self.asked += 1
         await asyncio.Event().wait()
 
 
-async def test_few_look_ups_are_made_at_once_and_of_many_the_last_come_again():
+async def test_few_look_ups_are_made_at_once_and_of_many_the_last_are_not_made():
     slack = Silent()
     look_ups = LookUps(slack)  # type: ignore[arg-type]
-    asking = [asyncio.create_task(look_ups.message("C1", f"{number}.0")) for number in range(40)]
+    asking = [asyncio.create_task(look_ups.answer(slack.never)) for _ in range(40)]
     done, waiting = await asyncio.wait(asking, timeout=0.05)
-    assert (slack.asked, len(done), len(waiting)) == (5, 15, 25)
-    assert all(isinstance(task.exception(), NotNow) for task in done)
+    assert (slack.asked, len(done), len(waiting)) == (5, 30, 10)
+    assert all(isinstance(task.exception(), NoAnswer) for task in done)
     for task in waiting:
         task.cancel()
     await asyncio.wait(waiting)
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(look_ups.message("C1", "1.0"), 0.01)
+        await asyncio.wait_for(look_ups.answer(slack.never), 0.01)
     assert slack.asked == 6, "there is room again"
 
 
@@ -139,10 +138,14 @@ def test_what_passed_by_is_given_once_and_in_the_order_in_which_it_was_written()
     passed = PassedBy()
     for each in (reply("4.0"), reply("3.0"), reply("2.0"), reply("5.0", thread_ts="2.5"), reply("6.0")):
         passed.add(each)
-    passed.edit(reply("3.0", "aha"))
-    passed.edit(reply("9.0"))
+    passed.edit(reply("3.0", "aha"), "8.0")
+    passed.edit(reply("3.0", "an earlier edit"), "7.0")
+    passed.add(reply("3.0"))
+    passed.edit(reply("9.0"), "9.1")
     passed.drop("T1:C1:6.0")
-    assert [(each.ts, each.text) for each in passed.take_after("T1:C1:1.0", "2.0")] == [("3.0", "aha"), ("4.0", "hm")]
+    passed.add(reply("6.0"))
+    taken = [(each.ts, each.text, edited_ts) for each, edited_ts in passed.take_after("T1:C1:1.0", "2.0")]
+    assert taken == [("3.0", "aha", "8.0"), ("4.0", "hm", "")]
     assert passed.take_after("T1:C1:1.0", "2.0") == []
 
 
@@ -153,6 +156,24 @@ def test_of_what_passed_by_the_latest_are_remembered():
         names.add(str(number))
     assert len(passed.take_after("T1:C1:0.5", "0.0")) == 1_000
     assert ("1" in names, "2" in names) == (False, True)
+
+
+async def test_a_cross_is_acknowledged_while_slack_is_away_and_stops_the_run_when_it_is_back(runs, scene_of):
+    sessions = HeldSessions()
+    sessions.obedient = True
+    async with LocalSlack() as slack:
+        scene = scene_of(slack, sessions)
+        access = SlackAccess(slack.bot_token, slack.api_url, SocketDoor(slack.app_token))
+        async with connected(access, [ALPHA], sessions, runs, shutdown_grace_s=0.1):
+            await slack.until(lambda ws: ws.bot_online)
+            root = await scene.ana.say("general", "nothing for a machine")
+            mention = await lost(scene, scene.ana, "@alpha look", thread=root)
+            slack.faults.next("conversations.replies", Breaks(503), times=3)
+            await scene.ben.react("general", mention, "x")
+            await scene.posted("general", root, "🛑 Stopped by Ben.")
+            await all_taken(scene)
+            of_the_cross = {e["envelope"] for e in slack.record if e.get("about") == "reaction_added"}
+            assert not [e for e in slack.record if e["what"] == "not_acked" and e["envelope"] in of_the_cross]
 
 
 async def test_an_event_that_is_not_as_slack_writes_them_is_one_line_in_the_log(scene):
@@ -192,8 +213,8 @@ def offer(scene, event: dict) -> None:
 
 async def test_half_a_character_is_replaced(scene):
     ts = "1700000000.000100"
-    channel = await scene.slack.as_person("ana").open_dm("alpha")
-    offer_text = {**MESSAGE, "user": scene.slack.person("ana").id, "channel": channel, "ts": ts, "text": "a \ud800 b"}
+    user, dm = scene.slack.person("ana").id, await scene.ana.open_dm("alpha")
+    offer_text = {**MESSAGE, "user": user, "channel": dm, "ts": ts, "text": "a \ud800 b"}
     payload = {"type": "event_callback", "team_id": scene.slack.team_id, "event": offer_text}
     scene.slack.socket_mode.delivery.offer(Envelope("half", "events_api", payload))
     assert (await scene.sessions.next_run()).prompt == "a ? b"

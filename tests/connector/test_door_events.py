@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from contextlib import asynccontextmanager
 from itertools import count
 
 import pytest
@@ -25,19 +26,29 @@ def free_port() -> int:
         return port
 
 
+@asynccontextmanager
+async def connected_by(name: str, slack: LocalSlack, sessions: HeldSessions, runs):
+    """The connector behind one of the two doors."""
+    port = free_port()
+    door = SocketDoor(slack.app_token)
+    if name == "http":
+        door = HttpDoor(slack.signing_secret, "127.0.0.1", port)
+    access = SlackAccess(slack.bot_token, slack.api_url, door)
+    async with connected(access, [ALPHA], sessions, runs, shutdown_grace_s=0.1):
+        if name == "http":
+            await slack.deliver_to(f"http://127.0.0.1:{port}/slack/events")
+        await slack.until(lambda ws: ws.bot_online)
+        yield
+
+
 @pytest.fixture(params=["socket", "http"])
 async def scene(request, runs, scene_of):
-    sessions, port = HeldSessions(), free_port()
-    async with LocalSlack(limits=None, retries=RetrySchedule(0.3, (0, 0.05, 0.05))) as slack:
-        door = SocketDoor(slack.app_token)
-        if request.param == "http":
-            door = HttpDoor(slack.signing_secret, "127.0.0.1", port)
-        access = SlackAccess(slack.bot_token, slack.api_url, door)
-        async with connected(access, [ALPHA], sessions, runs, shutdown_grace_s=0.1):
-            if request.param == "http":
-                await slack.deliver_to(f"http://127.0.0.1:{port}/slack/events")
-            await slack.until(lambda ws: ws.bot_online)
-            yield scene_of(slack, sessions)
+    sessions = HeldSessions()
+    async with (
+        LocalSlack(limits=None, retries=RetrySchedule(0.3, (0, 0.05, 0.05))) as slack,
+        connected_by(request.param, slack, sessions, runs),
+    ):
+        yield scene_of(slack, sessions)
 
 
 def deliver(scene, payload: dict, kind: str = "events_api") -> str:
@@ -183,3 +194,21 @@ async def test_a_port_that_is_taken_is_one_clear_sentence(slack, runs):
         with pytest.raises(ConnectionRefused, match="another program does"):
             async with connected(SlackAccess(slack.bot_token, slack.api_url, door), [ALPHA], HeldSessions(), runs):
                 pass
+
+
+@pytest.mark.parametrize("door", ["socket", "http"])
+async def test_replies_to_others_are_acknowledged_whatever_slack_allows_and_hold_no_mention_up(runs, scene_of, door):
+    sessions = HeldSessions()
+    async with LocalSlack() as slack:
+        scene = scene_of(slack, sessions)
+        roots = [await scene.ana.say("random", "nothing for a machine") for _ in range(60)]
+        slack.socket_mode.delivery.close()  # the service never sees these events
+        async with connected_by(door, slack, sessions, runs):
+            for root in roots:
+                await scene.ben.say("random", "indeed", thread=root)
+            await scene.ana.say("general", "@alpha look")
+            run = await sessions.next_run()
+            await all_taken(scene)
+            assert [entry for entry in slack.record if entry["what"] == "not_acked"] == []
+            assert sum(entry.get("method") == "conversations.replies" for entry in slack.record) <= 10
+            await run.answer("ok")

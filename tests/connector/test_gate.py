@@ -11,6 +11,8 @@ from held_sessions import HeldSessions
 
 from connector import Instance, Persona, Policy, SlackAccess, SocketDoor, connected
 from connector.inbound.gate import Gate, Visitor
+from connector.names import Names
+from connector.outbound.errors import SlackCallFailed
 from local_slack import LocalSlack, Refuses
 from local_slack.delivery import Envelope
 
@@ -58,6 +60,8 @@ class People:
         self.asked += 1
         if not self.told:
             await asyncio.Event().wait()
+        if "error" in self.told:
+            raise SlackCallFailed(method, str(self.told["error"]))
         return {"ok": True, "user": self.told}
 
 
@@ -72,16 +76,26 @@ class People:
 )
 async def test_slack_says_who_is_a_stranger_and_is_asked_once(told, is_refused):
     people = People(**told)
-    gate = Gate(Policy(), "T1", people)
+    gate = Gate(Policy(), "T1", Names(people))
     for is_shared in (None, True, None):
         assert (await gate.refusal(Visitor("U1", "C1", None, is_shared)) is not None) is is_refused
     assert people.asked == 1
 
 
 async def test_a_click_counts_where_slack_does_not_say_in_time_whose_people_they_are():
-    gate = Gate(Policy(), "T1", People(), ask_within_s=0.01)
+    names = Names(People())
+    gate = Gate(Policy(), "T1", names, ask_within_s=0.01)
     assert await gate.refusal(Visitor("U1", "C1", None, None)) is None
     assert await gate.refusal(Visitor("U1", "C1", None, True)) is not None
+    await names.close()
+
+
+async def test_whom_slack_does_not_know_is_refused_and_not_asked_about_again():
+    people = People(error="user_not_found")
+    gate = Gate(Policy(), "T1", Names(people))
+    for _ in range(3):
+        assert await gate.refusal(Visitor("U1", "C1", None, True)) is not None
+    assert people.asked == 1
 
 
 @pytest.mark.parametrize("told", [{"is_restricted": True}, {"is_restricted": True, "is_ultra_restricted": True}])
@@ -111,7 +125,7 @@ async def test_an_organisation_that_is_not_ours_is_elsewhere(home, is_refused):
 
 async def test_people_are_told_once_an_hour_in_each_channel():
     now_s = 1000.0
-    gate = Gate(Policy(), "T1", People(), now_s=lambda: now_s)
+    gate = Gate(Policy(), "T1", Names(People()), now_s=lambda: now_s)
     here, there, other = Visitor("U1", "C1"), Visitor("U1", "C2"), Visitor("U2", "C1")
     assert [gate.is_to_be_told(each) for each in (here, here, there, other)] == [True, False, True, True]
     now_s += 3599
@@ -288,7 +302,7 @@ async def test_in_a_shared_channel_slack_is_asked_once_whose_people_they_are(sla
         await scene.sessions.next_run()
         await all_taken(slack)
         asked = [entry for entry in slack.record if entry.get("method") == "users.info"]
-        assert len(asked) <= 2, "once by the gate, once for their name"
+        assert len(asked) == 1, "for the gate and for their name"
 
 
 async def test_where_slack_does_not_say_whose_people_they_are_a_shared_channel_is_closed(slack, under):

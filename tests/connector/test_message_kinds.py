@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from connector.messages import deletion_of, edit_of, home_of, message_of, reaction_of
+from connector.messages import Message, deletion_of, edit_of, home_of, message_of, reaction_of
 
 TS = "1760000000.000100"
 LATER = "1760000060.000200"
@@ -164,3 +164,15 @@ def test_a_reaction_to_what_is_no_message_is_none(item):
 )
 def test_where_somebody_belongs_to_is_told_with_their_message(told, home):
     assert home_of(told) == home
+
+
+def message_with(text: str) -> Message:
+    message = message_of({**POSTED, "text": text}, "T1")
+    assert message is not None
+    return message
+
+
+def test_only_an_entity_is_a_mention_and_the_first_few_count():
+    assert message_with("@U0ANA &lt;@U0BEN&gt; <@U0CAM> <@W1|ann> <@U0CAM> <#C1> <!here>").mentioned == ["U0CAM", "W1"]
+    many = message_with(" ".join(f"<@U{number}>" for number in range(3_500)))
+    assert many.mentioned == [f"U{number}" for number in range(20)]

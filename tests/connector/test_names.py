@@ -9,6 +9,7 @@ from virtual_time import in_virtual_time
 
 from connector.names import Names
 from connector.outbound.errors import SlackCallFailed
+from connector.outbound.scheduler import Scheduler
 
 if TYPE_CHECKING:
     from connector.outbound.wire import Wire
@@ -19,13 +20,14 @@ HOUR_S = 3600
 class _Wire:
     def __init__(self) -> None:
         self.name: str | None = "Ana"
+        self.error = ""
         self.asked = 0
 
     async def call(self, method: str, *_: Any) -> dict[str, Any]:
         self.asked += 1
         await asyncio.sleep(0.1)
-        if self.name is None:
-            raise SlackCallFailed(method, "no_answer")
+        if self.name is None or self.error:
+            raise SlackCallFailed(method, self.error or "no_answer")
         return {"user": {"real_name": self.name}}
 
 
@@ -70,3 +72,43 @@ async def test_of_very_many_people_those_are_known_who_were_asked_about_last():
     await names.learn([f"U{number}" for number in range(10_000)], within_s=1)
     assert names.of("U first") is None
     assert {names.of(f"U{number}") for number in range(10_000)} == {"Ana"}
+
+
+@in_virtual_time
+async def test_whom_slack_does_not_know_is_not_asked_about_again_soon():
+    wire = _Wire()
+    wire.error = "user_not_found"
+    names = Names(cast("Wire", wire))
+    for _ in range(3):
+        await names.learn(["U1"], ["U2"])
+        await asyncio.sleep(HOUR_S / 4)
+    assert (names.profile("U1"), wire.asked) == (None, 2)
+
+
+class _Limited(_Wire):
+    """Has as much room as Slack allows."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        super().__init__()
+        self._scheduler = scheduler
+
+    async def call(self, method: str, *given: Any) -> dict[str, Any]:
+        _, turn = given
+        await self._scheduler.wait(method, "", turn)
+        return await super().call(method)
+
+
+@in_virtual_time
+async def test_look_ups_that_nobody_waits_for_any_longer_are_not_made_and_leave_room_for_authors():
+    async with Scheduler("T") as scheduler:
+        wire = _Limited(scheduler)
+        names = Names(cast("Wire", wire))
+        for number in range(100):
+            await names.learn([], [f"U{number}x{each}" for each in range(20)])
+        # A share of a hundred calls a minute, though two thousand were wanted.
+        assert wire.asked <= 25 + 0.5 * asyncio.get_running_loop().time()
+        await names.learn(["U1"], [f"U{number}" for number in range(2, 50)], within_s=0.2)
+        assert names.of("U1") == "Ana"
+        asked = wire.asked
+        await asyncio.sleep(HOUR_S)
+        assert wire.asked <= asked + 1

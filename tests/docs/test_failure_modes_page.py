@@ -17,10 +17,10 @@ KINDS = {
     "A log that the provider rejects": (*range(15, 21), *range(45, 48)),
     "Stop": range(21, 28),
     "Approvals": range(28, 29),
-    "Slack": (*range(32, 39), *range(40, 45), *range(48, 50)),
-    "Disk and memory": range(50, 53),
-    "Tools": range(53, 55),
-    "From outside": range(55, 60),
+    "Slack": (*range(32, 39), *range(40, 45), *range(48, 52)),
+    "Disk and memory": range(52, 55),
+    "Tools": range(55, 57),
+    "From outside": range(57, 62),
 }
 
 

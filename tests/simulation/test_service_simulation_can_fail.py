@@ -21,6 +21,10 @@ CASES = {
         Parts(is_hasty=True, features=_with("kills", "slow store")),
         "was acknowledged and is lost",
     ),
+    "a thread that is not read when an agent is called into it": (
+        Parts(wire=broken.service.DoesNotCatchUp, features=_with("threads of others", "no look-ups", "kills")),
+        "was acknowledged and is lost",
+    ),
     "a store that knows nothing again": (
         Parts(table=broken.tables.ForgetsIdentities, features=_with("doubled events")),
         "rows.",

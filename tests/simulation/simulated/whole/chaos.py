@@ -44,6 +44,7 @@ class Chaos:
             "pauses": self._pause_some,
             "outages": self._be_away,
             "Slack away": self._be_without_slack,
+            "no look-ups": self._be_told_of_no_threads,
         }
         for feature, trouble in troubles.items():
             if feature in scene.features:
@@ -60,6 +61,7 @@ class Chaos:
         """From here on nothing happens any more; what is to be started again still is."""
         self._is_calm = True
         self._ground.slack.is_away = False
+        self._ground.slack.tells_of_threads = True
         self._ground.stores.come_back()
         for process in self.processes:
             self._scene.loop.let_go(process.number)
@@ -193,3 +195,11 @@ class Chaos:
         await asyncio.sleep(scene.chance.uniform(0.1, scene.chance.choice([5, 20, 60])))
         slack.is_away = False
         scene.tell("chaos", "Slack is back")
+
+    async def _be_told_of_no_threads(self) -> None:
+        scene = self._scene
+        await asyncio.sleep(scene.chance.choice([0, scene.some_s(1, 5)]))
+        if not scene.calm:
+            scene.tell("chaos", "Slack returns no threads")
+            scene.count("no look-ups")
+            self._ground.slack.tells_of_threads = False

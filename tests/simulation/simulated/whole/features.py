@@ -39,7 +39,13 @@ FEATURES = {
     "other workspace": 1 / 8,
 }
 # Drawn apart from the others, whose seeds keep their stories. Every eighth seed has the other workspace.
-_APART = {"few slots": 0.3}
+_APART = {
+    "few slots": 0.3,
+    # Threads that begin without a mention; one that follows calls an agent into them.
+    "threads of others": 0.25,
+    # Slack refuses to return threads.
+    "no look-ups": 0.2,
+}
 _NEIGHBOUR, _EVERY, _REST = "other workspace", 8, 6
 FEATURES |= _APART
 

@@ -24,6 +24,7 @@ _STATUS_KEY = ":status"
 class Written:
     """A person's message, with what became of it in Slack.
 
+    `is_mention` says that it calls an agent into its thread, which may have `begun_without_us`.
     `word` is in its text and in no other's, followed by the number of its version. `told` are the events of its
     posting, `edits` those of each version after the first, `deletion` that of its end.
     """
@@ -31,6 +32,8 @@ class Written:
     message: SlackMessage
     word: str
     is_stop: bool = False
+    is_mention: bool = False
+    begun_without_us: bool = False
     version: int = 1
     told: list[Delivery] = field(default_factory=list)
     edits: list[Delivery] = field(default_factory=list)
@@ -83,6 +86,9 @@ class Crowd:
         """One thread, from its first message to its last."""
         scene = self._scene
         await asyncio.sleep(scene.some_s(0.1, 2))
+        if scene.happens("threads of others", 0.5):
+            await self._converse_without_us()
+            return
         root = self._write(None)
         while not root.is_acked and not scene.happens("impatient people", 1):
             if root.is_over:
@@ -92,6 +98,23 @@ class Crowd:
             await asyncio.sleep(scene.some_s(0.05, 0.5, 2, 6))
             if self._slack.is_there(root.message.ts):
                 self._act(root.message.ts)
+
+    async def _converse_without_us(self) -> None:
+        """Begin a thread without an agent, and mention one later."""
+        scene = self._scene
+        root = self._write(None, is_mention=False)
+        for _ in range(scene.chance.choice([0, 1, 2])):
+            await asyncio.sleep(scene.some_s(0.05, 0.5))
+            self._write(root.message.ts, is_mention=False)
+        scene.count("agent called into a thread of others")
+        await asyncio.sleep(scene.some_s(0.05, 0.5))
+        self._write(root.message.ts, is_mention=True)
+        for _ in range(scene.chance.choice([1, 2, 3, 5])):
+            await asyncio.sleep(scene.some_s(0.02, 0.1, 0.5, 6))
+            if scene.happens("stops", 0.15):
+                self._stop(root.message.ts)
+            else:
+                self._write(root.message.ts)
 
     def say(self, thread_ts: str) -> Written:
         """Write a plain message that is to be read."""
@@ -112,7 +135,7 @@ class Crowd:
         else:
             self._write(thread_ts)
 
-    def _write(self, thread_ts: str | None) -> Written:
+    def _write(self, thread_ts: str | None, *, is_mention: bool | None = None) -> Written:
         scene = self._scene
         word = f"m{next(self._words)}"
         text = f"{word}.1"
@@ -120,9 +143,10 @@ class Crowd:
             text = f"! {text}"
         if scene.happens("two instances", 0.3):
             text = f"{scene.chance.choice(['alpha', 'beta'])}: {text}"
-        is_mention = thread_ts is None or scene.chance.random() < 0.2
+        if is_mention is None:
+            is_mention = thread_ts is None or scene.chance.random() < 0.2
         message = self._slack.write(self._somebody(), f"<@{BOT}> {text}" if is_mention else text, thread_ts)
-        written = Written(message, word)
+        written = Written(message, word, is_mention=is_mention)
         self._post(written)
         scene.count("written")
         return written
@@ -130,6 +154,8 @@ class Crowd:
     def _post(self, written: Written) -> None:
         message = written.message
         self._scene.tell(message.user, f"writes {message.ts} {message.text!r}")
+        before = [each for each in self.written if each.conversation == written.conversation]
+        written.begun_without_us = not (before[0].is_mention if before else written.is_mention)
         self.written.append(written)
         written.told.append(self._tells.tell(events.posted(message)))
         if BOT in message.text:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from connector.conversations import Conversations
 from connector.desk import Workplace
+from connector.inbound.admission import Admission
 from connector.inbound.dispatch import dispatch
 from connector.inbound.intake import Intake
 from connector.inbound.routing import Router
@@ -124,11 +125,15 @@ class Replica:
             Scheduler(TEAM, scale=scale) as scheduler,
             parts.desk(parts.wire(client, scheduler)) as desk,
             Conversations(
-                workplace := Workplace(sessions, desk, router, self.slots), runs, ground.shutdown_grace_s
+                workplace := Workplace(
+                    sessions, desk, router, (admission := Admission(desk, router, runs, BOT)).catch_up, self.slots
+                ),
+                runs,
+                ground.shutdown_grace_s,
             ) as conversations,
         ):
             sessions.watch(scene, self.slots)
-            self.intake = Intake(workplace, runs, conversations, BOT)
+            self.intake = Intake(workplace, runs, conversations, admission, BOT)
             self.is_connected = True
             ground.scene.tell("process", f"{self.number} is connected")
             await self._ended.wait()

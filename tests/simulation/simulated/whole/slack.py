@@ -69,13 +69,15 @@ class SlackMessage:
 class Slack:
     """One channel with its threads. `messages` has all there ever were, in the order in which they were posted.
 
-    `page` is how many of them it tells of at most in one answer. While it `is_away`, processes get none. `died_s` says
+    `page` is how many of them it tells of at most in one answer. While it `is_away`, processes get none; threads are
+    returned only while it `tells_of_threads`. `died_s` says
     when a process died; `None`: it did not.
     """
 
     def __init__(self, now: Callable[[], float], page: int, died_s: Callable[[int], float | None]) -> None:
         self._died_s = died_s
         self.is_away = False
+        self.tells_of_threads = True
         self.messages: dict[str, SlackMessage] = {}
         self._now = now
         self._page = page

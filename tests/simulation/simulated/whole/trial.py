@@ -35,6 +35,7 @@ WANTED = (
     *("Slack: dropped after", "Slack: 500 after", "Slack: ratelimited"),
     *("post made, and its answer lost", "post sent again"),
     *("a row of a stale owner refused", "a change of a stale owner refused"),
+    *("agent called into a thread of others", "no look-ups", "accepted: catch_up"),
     *("Slack away", "call of a dead process", "model failed for good", "run stopped again"),
     *("run waits for a slot, shown", "run waits for a slot, parked"),
     *("deletion of a status", "deletion of a root with replies", "deletion of a root without replies"),

@@ -83,6 +83,8 @@ class Web:
         scene = self._scene
         if self._slack.is_away:
             return scene.chance.choice(_WHILE_AWAY)
+        if method == "conversations.replies" and not self._slack.tells_of_threads:
+            return "500 before"
         if not scene.happens("failing Slack", 0.12):
             return "answered"
         what = method, given.get("metadata"), given.get("ts"), given.get("timestamp"), given.get("name")

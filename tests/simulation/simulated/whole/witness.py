@@ -110,7 +110,8 @@ class Witness:
         standing = self._at(conversation_id)
         if entry.kind == "stop" and standing.run is None and not standing.starts_a_run:
             self.idle_stops.add(entry.id)
-        standing.waiting.add(seq)
+        if entry.kind != "catch_up":
+            standing.waiting.add(seq)
         standing.stops |= {seq} if entry.kind == "stop" else set()
         run = self.runs.get(standing.run or "")
         if run is not None and entry.kind == "stop" and "message" in entry.data:

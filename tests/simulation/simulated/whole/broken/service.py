@@ -27,9 +27,24 @@ if TYPE_CHECKING:
 
 
 class _Blind(History):
-    async def messages(self, place: Place, turn: Turn | None = None) -> AsyncIterator[dict[str, Any]]:
-        async for message in super().messages(place, turn):
+    async def messages(self, place: Place, turn: Turn | None = None, oldest: str = "") -> AsyncIterator[dict[str, Any]]:
+        async for message in super().messages(place, turn, oldest):
             yield {**message, "metadata": None}
+
+
+class _ShortSighted(History):
+    async def messages(self, place: Place, turn: Turn | None = None, oldest: str = "") -> AsyncIterator[dict[str, Any]]:
+        async for message in super().messages(place, turn, oldest):
+            if not oldest:
+                yield message
+
+
+class DoesNotCatchUp(Wire):
+    """Never finds the messages after the mention that called an agent into a thread."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.history = _ShortSighted(self)
 
 
 class DoesNotLookUp(Wire):

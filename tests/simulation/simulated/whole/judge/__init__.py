@@ -16,15 +16,18 @@ if TYPE_CHECKING:
     from simulated.scene import Scene
     from simulated.whole.agent import Cast
     from simulated.whole.ground import Ground
-    from simulated.whole.people import Crowd
+    from simulated.whole.people import Crowd, Written
     from simulated.whole.witness import RunSeen
 
 # What holds a process or its marks up: where it may happen, a mark can be missing, and a stop takes its time.
 HOLDS_UP = frozenset(
     {"kills", "pauses", "terms", "outages", "failing Slack", "flaky store", "slow store", "slow Slack", "little room"}
-) | {"Slack away"}
+) | {"Slack away", "no look-ups"}
 # Where these are, the name of somebody cannot always be had.
 UNNAMED = frozenset({"failing Slack", "Slack away", "slow Slack", "little room"})
+# With one of each, an ❌ may be lost: its process asks Slack for the thread and ends before the answer.
+_UNSAID = frozenset({"failing Slack", "Slack away", "slow Slack", "little room", "no look-ups"})
+_ENDINGS = frozenset({"kills", "terms", "pauses"})
 _HEEDED_WITHIN_S = (3.0, 60.0)
 
 __all__ = ["HOLDS_UP", "judge"]
@@ -38,7 +41,7 @@ async def judge(scene: Scene, ground: Ground, crowd: Crowd) -> None:
         if case is not None:
             for sentence in _of_conversation(case, scene, ground):
                 scene.blame(sentence)
-        elif any(written.is_acked for written in crowd.written if written.conversation == conversation_id):
+        elif any(_was_to_be_read(written) for written in crowd.written if written.conversation == conversation_id):
             scene.blame(f"All of {conversation_id} is lost.")
     for sentence in _of_all(ground.cast, ground):
         scene.blame(sentence)
@@ -48,7 +51,8 @@ def _of_conversation(case: Evidence, scene: Scene, ground: Ground) -> Iterator[s
     seen = [run for run in ground.witness.runs.values() if run.conversation == case.id]
     is_held_up = not HOLDS_UP.isdisjoint(scene.features)
     yield from deliveries.conservation(case)
-    yield from deliveries.kept(case)
+    is_kept = _UNSAID.isdisjoint(scene.features) or _ENDINGS.isdisjoint(scene.features)
+    yield from deliveries.kept(case, are_reactions_kept=is_kept)
     yield from deliveries.order(case)
     yield from deliveries.latest(case)
     yield from thread.remains(case, [written.message for written in case.written])
@@ -82,6 +86,10 @@ def _of_all(cast: Cast, ground: Ground) -> Iterator[str]:
     yield from thread.strays(ground.slack.strays())
     yield from ownership.fencing(ground.witness.commits)
     yield from ownership.repeated(cast.uses)
+
+
+def _was_to_be_read(written: Written) -> bool:
+    return written.is_acked and (written.is_mention or not written.begun_without_us)
 
 
 async def _evidence(conversation_id: str, ground: Ground, crowd: Crowd) -> Evidence | None:

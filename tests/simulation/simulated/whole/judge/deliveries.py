@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def conservation(case: Evidence) -> Iterator[str]:
     """Accepted = delivered + withdrawn + refused + still waiting, and each message is one of these."""
     for written in case.written:
-        if not written.is_stop:
+        if not written.is_stop and (written.id in case.seqs or case.is_for_us(written)):
             yield from _of_message(case, written)
     for entry_id in case.known.order:
         if (times := case.times_delivered(entry_id)) > 1:
@@ -27,17 +27,17 @@ def conservation(case: Evidence) -> Iterator[str]:
             yield f"{entry_id} counts as delivered, and stands in no row."
 
 
-def kept(case: Evidence) -> Iterator[str]:
+def kept(case: Evidence, *, are_reactions_kept: bool) -> Iterator[str]:
     """What people did is kept once Slack was told that it is: not messages only."""
     for written in case.written:
-        if written.is_stop and written.is_acked and written.id not in case.seqs:
+        if written.is_stop and written.is_acked and case.is_for_us(written) and written.id not in case.seqs:
             yield f"The stop {written.id} was acknowledged and is lost."
         if written.deletion is not None and written.deletion.is_acked and f"{written.id}:deleted" not in case.seqs:
             yield f"The deletion of {written.word} was acknowledged and is lost."
         for version, delivery in enumerate(written.edits, 2):
             if delivery.is_acked and f"{written.id}:edit:{delivery.event['event_ts']}" not in case.seqs:
                 yield f"Version {version} of {written.word} was acknowledged and is lost."
-    for reaction in case.reactions:
+    for reaction in case.reactions if are_reactions_kept else ():
         # Of a message that nobody had accepted, nobody knows that it is to an agent; a status goes with its run.
         accepted_s = case.accepted_s.get(f"{TEAM}:{CHANNEL}:{reaction.message.ts}", float("inf"))
         is_known = not reaction.message.is_deleted and accepted_s < reaction.made_s
@@ -75,7 +75,10 @@ def _was_stopped(case: Evidence) -> bool:
 
 
 def order(case: Evidence) -> Iterator[str]:
-    """Each agent reads in the order of acceptance."""
+    """Each agent reads in the order of acceptance; in a thread of others that begins with a mention."""
+    in_order = sorted((each for each in case.written if each.id in case.seqs), key=lambda each: case.seqs[each.id])
+    if in_order and in_order[0].begun_without_us and not in_order[0].is_mention:
+        yield f"{in_order[0].word} was accepted before any mention of the agent."
     for agent, ids in case.delivered.items():
         known = [each for each in ids if each in case.seqs]
         for one, other in pairwise(known):

@@ -82,6 +82,12 @@ class Evidence:
         """The posts that are to stay."""
         return [post for post in self.posts if not _STATUS.match(post.key)]
 
+    def is_for_us(self, written: Written) -> bool:
+        """Whether a message is to an agent: in a thread that others have begun, after a mention that was accepted."""
+        return not written.begun_without_us or any(
+            each.is_mention and each.id in self.seqs and each.message.ts <= written.message.ts for each in self.written
+        )
+
     def times_delivered(self, message_id: str) -> int:
         return sum(ids.count(message_id) for ids in self.delivered.values())
 

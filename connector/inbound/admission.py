@@ -1,0 +1,213 @@
+"""Messages on their way into the inbox of their conversation."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import asynccontextmanager
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
+
+import structlog
+
+from connector.entries import UNREADABLE, CatchUp
+from connector.inbound.gate import Gate, Policy, Visitor
+from connector.inbound.overtaken import PassedBy, Remembered
+from connector.inbox import Inbound
+from connector.messages import Stop, home_of, is_stop_word, message_of
+from connector.outbound.errors import SlackCallFailed
+from connector.outbound.scheduler import Turn, Urgency
+from connector.protocols import Entry
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from typing import Any
+
+    from connector.desk import Desk
+    from connector.inbound.routing import Router
+    from connector.messages import Message
+    from connector.protocols import Instance, Runs
+
+    Routed = tuple[Instance, str]
+
+log = structlog.get_logger(__name__)
+
+# An event that is older than this when it comes was delivered late, or again.
+_LATE_S = 1.0
+
+
+class Admission:
+    """Admits messages that are for an agent, once the gate lets their authors in.
+
+    A reply in a thread without an agent is acknowledged and not stored. The mention that calls an agent into the thread
+    may be older than the reply and arrive later. `passed_by` has the latest of such replies. Those that are missing
+    there, because this process ended or another one acknowledged the reply, are read from Slack: see `CatchUp`.
+
+    Args:
+        now_s: seconds since the epoch.
+    """
+
+    def __init__(  # noqa: PLR0913 - what it joins
+        self,
+        desk: Desk,
+        router: Router,
+        runs: Runs,
+        bot_user: str,
+        policy: Policy | None = None,
+        *,
+        enterprise: str = "",
+        now_s: Callable[[], float] = time.time,
+    ) -> None:
+        self.passed_by = PassedBy()
+        # Messages that this process has admitted.
+        self.taken = Remembered()
+        self._gate = Gate(policy or Policy(), router.team, desk.names, enterprise=enterprise)
+        self._desk = desk
+        self._router = router
+        self._runs = runs
+        self._bot_user = bot_user
+        self._now_s = now_s
+        self._in_turn: dict[str, tuple[asyncio.Lock, int]] = {}
+
+    async def may(self, visitor: Visitor, message: Message | None = None) -> bool:
+        """Return whether a user may use the bot here. A user that may not and has addressed the bot is told why."""
+        refusal = await self._gate.refusal(visitor)
+        if refusal is None:
+            return True
+        is_addressed = message is not None and self._router.is_addressed(message)
+        if message is not None and is_addressed and self._gate.is_to_be_told(visitor):
+            log.info("gate.refused", user=visitor.user, channel=visitor.channel)
+            arguments = {"channel": message.channel, "user": message.user, "text": refusal}
+            if message.thread_ts is not None:
+                arguments["thread_ts"] = message.thread_ts
+            self._desk.spawn(self._desk.wire.call("chat.postEphemeral", arguments, Turn()))
+        return False
+
+    async def take(self, message: Message, routed: Routed, visitor: Visitor, said_ts: str, edited_ts: str = "") -> None:
+        """Admit a message to an agent, and then the replies to it that arrived before it.
+
+        `said_ts` is when it was written, or when an edit made it a mention; `edited_ts` when it was changed last.
+        """
+        calls_agent = message.mentions(self._bot_user) and _says_something(message, routed)
+        if calls_agent and await self._may_have_been_overtaken(message, said_ts):
+            # Stored before the message: if this process ends in between, Slack delivers the event again.
+            catch_up = CatchUp(_inbound(message, routed, edited_ts), said_ts, visitor.is_shared)
+            entry = Entry(catch_up.id, "catch_up", catch_up.written())
+            await self._runs.admit(message.place.conversation_id, entry)
+        await self._take(message, routed, edited_ts)
+        if calls_agent:
+            for reply, reply_edited_ts in self.passed_by.take_after(message.place.conversation_id, said_ts):
+                if (routed_reply := await self._router.route(reply)) is not None:
+                    await self._take(reply, routed_reply, reply_edited_ts)
+
+    async def take_found(self, found: dict[str, Any], visitor: Visitor) -> bool:
+        """Admit a message from Slack if it addresses the bot and has text or files. Return whether it does."""
+        message = message_of(found, self._router.team)
+        if message is None or not self._router.is_addressed(message):
+            return False
+        routed = await self._router.read(message)
+        if not _says_something(message, routed):
+            return False
+        if not await self.may(replace(visitor, user=message.user, home=home_of(found))):
+            return False
+        await self.take(message, routed, visitor, message.ts, _edited_ts(found))
+        return True
+
+    async def stop(self, conversation_id: str, stop: Stop) -> None:
+        """Admit a stop. All ways to stop a run end here; a stop that arrives twice counts once."""
+        await self._runs.admit(conversation_id, Entry(stop.id, "stop", stop.written()))
+
+    async def catch_up(self, catch_up: CatchUp) -> None:
+        """Admit the messages after the mention that called an agent into a thread, except those that are known.
+
+        Waits until Slack answers. Messages that are posted later are routed to the agent by their own events, because
+        the mention is admitted first.
+        """
+        await self._admit(catch_up.mention)
+        place, turn = catch_up.mention.message.place, Turn(Urgency.MARK)
+        history, since = self._desk.wire.history, catch_up.since
+
+        async def written_since() -> list[dict[str, Any]]:
+            messages = history.messages(place, turn, oldest=since)
+            return [each async for each in messages if float(each["ts"]) > float(since)]
+
+        try:
+            messages = await self._desk.wire.insisting(written_since)
+        except SlackCallFailed as e:
+            log.warning("thread.not_read", conversation=place.conversation_id, error=str(e))
+            return
+        for found in messages:
+            try:
+                message = message_of({**found, "channel": place.channel}, self._router.team)
+            except UNREADABLE:
+                log.warning("message.unreadable", conversation=place.conversation_id, ts=found["ts"])
+                continue
+            if message is not None:
+                visitor = Visitor(message.user, message.channel, home_of(found), catch_up.is_shared)
+                await self._take_missed(message, visitor, _edited_ts(found))
+
+    async def _take_missed(self, message: Message, visitor: Visitor, edited_ts: str) -> None:
+        async with self.turn(message.place.conversation_id):
+            if message.id in self.taken or (routed := await self._router.route(message)) is None:
+                return
+            if await self.may(visitor):
+                await self._take(message, routed, edited_ts)
+
+    async def _may_have_been_overtaken(self, mention: Message, said_ts: str) -> bool:
+        """Return whether a process may have acknowledged a reply to a mention before the mention was admitted.
+
+        In a thread that has begun a reply may follow at any moment. The first message of a thread gets no reply within
+        `_LATE_S`.
+        """
+        if mention.direct:
+            return False
+        conversation_id = mention.place.conversation_id
+        is_late = abs(self._now_s() - float(said_ts)) > _LATE_S
+        if is_late or self.passed_by.has_after(conversation_id, said_ts):
+            return True
+        return mention.thread_ts is not None and await self._runs.agent_of(conversation_id) is None
+
+    async def _take(self, message: Message, routed: Routed, edited_ts: str = "") -> None:
+        conversation_id, (_, prompt) = message.place.conversation_id, routed
+        if is_stop_word(prompt):
+            await self.stop(conversation_id, Stop(message.id, message.user, message.ts, message=message))
+        elif _says_something(message, routed):
+            await self._admit(_inbound(message, routed, edited_ts))
+        else:
+            mention = Entry(f"{message.id}:mention", "mention", {"message": asdict(message)})
+            await self._runs.admit(conversation_id, mention)
+
+    async def _admit(self, inbound: Inbound) -> None:
+        entry = Entry(inbound.id, "message", inbound.written())
+        await self._runs.admit(inbound.message.place.conversation_id, entry, inbound.instance)
+        self.taken.add(inbound.id)
+
+    @asynccontextmanager
+    async def turn(self, conversation_id: str) -> AsyncIterator[None]:
+        """Handle the events of one conversation in the order of their arrival."""
+        lock, users = self._in_turn.get(conversation_id, (asyncio.Lock(), 0))
+        self._in_turn[conversation_id] = (lock, users + 1)
+        try:
+            async with lock:
+                yield
+        finally:
+            lock, users = self._in_turn.pop(conversation_id)
+            if users > 1:
+                self._in_turn[conversation_id] = (lock, users - 1)
+
+
+def _says_something(message: Message, routed: Routed) -> bool:
+    """Whether there is something to read in it, and not only a stop."""
+    _, prompt = routed
+    return bool(prompt or message.files) and not is_stop_word(prompt)
+
+
+def _inbound(message: Message, routed: Routed, edited_ts: str) -> Inbound:
+    instance, prompt = routed
+    return Inbound(message, instance.name, prompt or ", ".join(message.files), message.id, edited_ts=edited_ts)
+
+
+def _edited_ts(found: dict[str, Any]) -> str:
+    edited = found.get("edited")
+    ts = edited.get("ts") if isinstance(edited, dict) else None
+    return ts if isinstance(ts, str) else ""
