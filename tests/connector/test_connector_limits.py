@@ -189,7 +189,7 @@ async def test_one_message_with_thousands_of_mentions_costs_few_look_ups_and_nob
         root = await slack.as_person("ana").say("random", "@alpha look")
         run = await sessions.next_run()
         await slack.as_person("ben").say("random", "I do", thread=root)
-        await run.until(lambda r: [(steer.author, steer.text) for steer in r.steers] == [("Ben", "I do")])
+        await run.until(lambda r: [(steer.author.name, steer.text) for steer in r.steers] == [("Ben", "I do")])
         asked = [entry for entry in slack.record if entry.get("method") == "users.info"]
         assert len(asked) <= 20 + 2
         await run.read_steers()

@@ -89,8 +89,8 @@ async def test_an_answer_of_everything_at_once_comes_through_whole(scene, of_bot
         "```sh\necho '```'\n```\n\n"
     )
     ts = await scene.ana.say("general", "@alpha look")
-    await (await scene.sessions.next_run()).answer(answer * 80)
+    await (await scene.sessions.next_run()).answer(answer * 60)
     texts = of_bot(await scene.quiet("general", ts, posts=2))
-    assert sum(text.count("*Title*") for text in texts) == 80
+    assert sum(text.count("*Title*") for text in texts) == 60
     assert not any("<!" in text for text in texts)
     assert all(text.count("```") % 2 == 0 for text in texts)

@@ -158,7 +158,7 @@ def test_a_reaction_to_what_is_no_message_is_none(item):
         ({"team": "T1"}, "T1"),
         ({"team": "T1", "user_team": "T2"}, "T2"),
         ({"team": "T1", "source_team": "T2"}, "T2"),
-        ({"team": "E1"}, None),
+        ({"team": "E1"}, "E1"),
         ({"team": None, "user_team": 7}, None),
     ],
 )

@@ -56,16 +56,19 @@ _TEXTS = (
     "\ud83d half",
 )
 _SUBTYPES = (None, "file_share", "thread_broadcast", "bot_message", "channel_join", "me_message", "tomorrow", 7)
-_MOST_LEVELS = 400
+# The service reads 100 levels.
+_MOST_LEVELS = 130
+MOST_READ_LEVELS = 90
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """One envelope: its type, its payload, and whether nothing in it is wrong."""
+    """One envelope: its type, its payload, whether nothing in it is wrong, and whether it must be acknowledged."""
 
     kind: str
     payload: Json
     is_correct: bool
+    is_read: bool = True
 
 
 class EventFuzzer:
@@ -89,7 +92,7 @@ class EventFuzzer:
         payload = copy.deepcopy(payload)
         for _ in range(self._random.randint(1, 4)):
             self._damage(payload)
-        return Sent(kind, payload, is_correct=False)
+        return Sent(kind, payload, is_correct=False, is_read=_levels(payload) <= MOST_READ_LEVELS)
 
     def garbage(self) -> str:
         """Make a text that is no envelope, or an odd one."""
@@ -222,6 +225,15 @@ class EventFuzzer:
         for _ in range(levels):
             value = [value] if self._random.random() < 0.5 else {"k": value}
         return value
+
+
+def _levels(value: Any) -> int:
+    """Return how many containers enclose each other in a value."""
+    levels, level = 0, [value]
+    while level := [each for each in level if isinstance(each, dict | list)]:
+        levels += 1
+        level = [inside for each in level for inside in (each.values() if isinstance(each, dict) else each)]
+    return levels
 
 
 def _places(value: Any) -> list[tuple[Any, Any]]:

@@ -130,8 +130,9 @@ class Trial:
                 if number % _GARBAGE_EVERY == 0:
                     await self._send_garbage(fuzzer.garbage(), slack, http, port, findings)
                 event = fuzzer.next()
-                delivery.offer(Envelope(f"fuzz-{number}", event.kind, event.payload))
-                findings.counts["correct" if event.is_correct else "damaged"] += 1
+                name, kind = ("fuzz", event.kind) if event.is_read else ("deep", "interactive")  # not sent again
+                delivery.offer(Envelope(f"{name}-{number}", kind, event.payload))
+                findings.counts["correct" if event.is_correct else "damaged" if event.is_read else "too deep"] += 1
                 if number % _AT_ONCE == 0 or number == self.events - 1:
                     most = 0 if number == self.events - 1 else _AT_ONCE
                     await slack.until(lambda _, most=most: delivery.outstanding <= most, 60)
