@@ -109,8 +109,8 @@ async def _working(
     """Sessions and runs over the store of a URL. At the end nothing of it holds up the process for long."""
     patience, workspaces, owner = Patience(), Workspaces(config.workspace), uuid4().hex
     async with (
-        watching_disks(places(config.workspace, url), config.workspace.reserve_mb),
         _stores(url) as (store, logs),
+        watching_disks(places(config.workspace, url), config.workspace.reserve_mb),
         tidying(store, logs),
         Runs(store, owner, config.lease_s, patience, _passing_s, config.limits.runs + _OWNED_BESIDE_RUNS) as runs,
         InProcessSessionManager(

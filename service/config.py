@@ -19,7 +19,6 @@ from pydantic import (
     model_validator,
 )
 
-from orchestrator_interactive.outside_json import MAX_NESTING, nesting
 from service.config_sentences import sentence
 from service.slack_config import SlackConfig
 
@@ -260,6 +259,8 @@ def _read(path: Path) -> Any:
         raise ConfigError(f"{path}: is not valid YAML: {' '.join(str(e).split())}.") from e
     except RecursionError as e:
         raise ConfigError(f"{path}: is nested too deeply to be read.") from e
+    from orchestrator_interactive.outside_json import MAX_NESTING, nesting  # noqa: PLC0415 - not every command has a file
+
     if nesting(data, MAX_NESTING) > MAX_NESTING:  # an alias can contain itself
         raise ConfigError(f"{path}: is nested more than {MAX_NESTING} levels deep, or contains itself.")
     return data

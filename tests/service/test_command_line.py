@@ -70,7 +70,7 @@ async def test_an_unreachable_slack_ends_the_command(tmp_path):
             "instances: {a: {persona: {name: A, emoji: ':owl:', colour: red}}}",
             "instances.a.persona.colour: unknown key",
         ),
-        ("instance: {}", "instance: unknown key; there are: instances, slack, workspace, store, log, "),
+        ("instance: {}", "instance: unknown key; there are: instances, slack, workspace, store, limits, log, "),
         ("instances: {a: {persona: {name: A}}}", "instances.a.persona.emoji: is missing."),
         ("instances: {a: {persona: {name: A, emoji: owl}}}", "instances.a.persona.emoji: "),
         ("instances: {}", "instances: "),

@@ -40,12 +40,13 @@ async def serve(url: str) -> None:
         aclosing(await open_store(url)) as logs,
         Runs(store, "owner", 5.0) as runs,
     ):
+        runs.watch("T", lambda _: None)
         entry = Entry("new", "message", {})
         for step in (lambda: runs.claim(HERE), lambda: runs.admit("T:C:2.0", entry, "alpha"), store.tidy, logs.tidy):
             with suppress(StoreError):
                 await step()
         with suppress(StoreError):
-            await store.due(10)
+            await store.due("T", 10)
 
 
 def survives(url: str, restore: Callable[[], object]) -> None:
@@ -149,8 +150,8 @@ def test_a_conversation_that_cannot_be_read_keeps_no_other_one_from_being_looked
                 await runs.hand_over(f"T:C:{number}.0", claim.token)
             redis.ask("DEL", "runs:{T:C:1.0}")
             redis.ask("SET", "runs:{T:C:1.0}", "text")
-            redis.ask("ZADD", "runs:{index}:due", "0", b"\xff\xfe")
-            return await runs.due(10)
+            redis.ask("ZADD", "runs:{index}:due:T", "0", b"\xff\xfe")
+            return await runs.due("T", 10)
 
     assert asyncio.run(due()) == ["T:C:2.0"]
     result = run("doctor", "--store", redis.url, "--json")

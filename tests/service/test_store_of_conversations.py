@@ -71,7 +71,7 @@ def test_without_one_the_conversations_are_kept_in_the_home_folder(tmp_path, mon
         ("store: 'sqlite:~nobody-is-called-this/a.db'", "store: this path cannot be used"),
         ('store: "sqlite:a\\0b"', "store: this path cannot be used"),
         ("store: 'memory:'", "store: `memory:` keeps nothing, .* Name a file .* or a Redis"),
-        ("stores: 'memory:'", "stores: unknown key; there are: instances, slack, workspace, store, log"),
+        ("stores: 'memory:'", "stores: unknown key; there are: instances, slack, workspace, store, limits, log"),
     ],
 )
 def test_what_cannot_be_a_store_is_told_by_its_key(tmp_path, text, told):

@@ -1,6 +1,7 @@
 """A module of the tests: a model that answers at once with what people have said, and a hook that notes events.
 
-Its option `file` is where the beginnings and ends of its session are noted, one in a line.
+Its option `file` is where the beginnings and ends of its session are noted, one in a line; `last` is how many characters
+of what people have said it repeats, the last ones (all of them by default).
 """
 
 from __future__ import annotations
@@ -21,14 +22,19 @@ QUICK_MODULE = Path(__file__)
 class Quick(MockProvider):
     """What it remembers does not grow."""
 
+    last = 0
+
     async def complete(self, request: ChatRequest, **more: Any) -> ChatResponse:
         self.requests.clear()
-        self.default = " | ".join(str(message.content) for message in request.messages if message.role == "user")
+        said = " | ".join(str(message.content) for message in request.messages if message.role == "user")
+        self.default = said[-self.last :]
         return await super().complete(request, **more)
 
 
 async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> None:
-    await coordinator.mount("providers", Quick(), name="quick")
+    provider = Quick()
+    provider.last = config.get("last", 0)
+    await coordinator.mount("providers", provider, name="quick")
 
     async def note(event: str, _data: dict[str, Any]) -> HookResult:
         _add(Path(config["file"]), event)

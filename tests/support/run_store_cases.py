@@ -351,7 +351,7 @@ async def what_was_handed_over_to_rest_is_due_when_it_has_rested(store: RunStore
         await admitted(store, conversation_id, 1)
         claim = await store.claim(conversation_id, "a", LONG_S)
         await store.hand_over(conversation_id, claim.token, rest_s)
-    assert await store.due(9) == []
+    assert await store.due(T1, 9) == []
     await until_due(store, C)
     assert (await store.admit(D, entry(2, "stop"), None)).owner is None
     assert names_of((await store.claim(D, "b", LONG_S)).entries) == ["1", "2"]

@@ -47,10 +47,12 @@ CRASHES = (
 )
 _INSTANCE = InstanceConfig(
     persona=PersonaConfig(name="Alpha", emoji=":owl:"),
-    providers=(ModuleConfig(module="quick-module", source=str(QUICK_MODULE)),),
+    providers=(ModuleConfig(module="quick-module", source=str(QUICK_MODULE), config={"last": 3_000}),),
     tools=(),
 )
-_AT_ONCE = 40
+# How an envelope that is not acknowledged is called in the record.
+_REFUSALS = ("refused", "given_up", "not_acked")
+_AT_ONCE = 150
 _GARBAGE_EVERY = 25
 _SETTLED_WITHIN_S = 120.0
 _ROOTS = 40
@@ -171,12 +173,15 @@ async def _is_busy(store: RunStore, conversation_id: str) -> bool:
 
 def _note_refusals(slack: LocalSlack, since: float, findings: Findings) -> float:
     """Take note of deliveries that were refused, or not acknowledged in time, since then; returns the present."""
-    entries = list(slack.record)
-    for entry in entries:
-        is_fuzzed = str(entry.get("envelope", "")).startswith("fuzz-")
-        if entry["at"] > since and is_fuzzed and entry["what"] in ("refused", "given_up", "not_acked"):
-            findings.wrong.append(f"a delivery was not taken: {json.dumps(entry)}")
-    return entries[-1]["at"] if entries else since
+    latest = since
+    for line in slack.record.text.splitlines():
+        if '"fuzz-' not in line or not any(f'"{what}"' in line for what in _REFUSALS):
+            continue
+        entry = json.loads(line)
+        if entry["at"] > since:
+            latest = max(latest, entry["at"])
+            findings.wrong.append(f"a delivery was not taken: {line}")
+    return latest
 
 
 async def _all_answer(slack: LocalSlack, roots: list[tuple[str, str]], findings: Findings) -> None:

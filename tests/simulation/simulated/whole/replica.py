@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from connector.conversations import Conversations
 from connector.desk import Workplace
@@ -53,6 +53,8 @@ _LITTLE_ROOM = 0.4
 
 class _Nowhere:
     """Folders that nobody looks into."""
+
+    limits: ClassVar[dict[str, int]] = {}
 
     async def check(self) -> None:
         """They are good."""
