@@ -1,7 +1,7 @@
 """A module of the tests: a model that answers at once with what people have said, and a hook that notes events.
 
-Its option `file` is where the beginnings and ends of its session are noted, one in a line; `last` is how many characters
-of what people have said it repeats, the last ones (all of them by default).
+Its option `file` is where the beginnings and ends of its session are noted, one in a line; `last` is how many
+characters of what people have said it repeats, the last ones (all of them by default).
 """
 
 from __future__ import annotations

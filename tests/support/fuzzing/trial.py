@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import socket
 from collections import Counter
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
@@ -97,6 +98,7 @@ class Trial:
             slack = await stack.enter_async_context(LocalSlack(limits=None, retries=RetrySchedule(3.0, (0, 0.1, 0.1))))
             port = free_port()
             door = HttpDoor(slack.signing_secret, "127.0.0.1", port)
+            logging.getLogger("connector.bolt").setLevel(logging.CRITICAL)  # it prints each event that it does not know
             log = stack.enter_context(capture_logs([format_exc_info]))
             roots = [(channel, await slack.as_person("ben").say(channel, "hi")) for channel in CHANNELS * (_ROOTS // 2)]
             access = SlackAccess(
@@ -120,6 +122,8 @@ class Trial:
                 if entry["event"] in CRASHES or "exception" in entry
             ]
             findings.counts.update(f"log: {e['event']}" for e in log)
+        # Half a character cannot be printed.
+        findings.wrong = [each.encode("ascii", "backslashreplace").decode() for each in findings.wrong]
         return findings
 
     async def _send_all(self, slack: LocalSlack, roots: list[tuple[str, str]], port: int, findings: Findings) -> None:
