@@ -51,7 +51,7 @@ class CatchUp:
 
 
 def read(entry: Entry) -> Inbound | Stop | Message | CatchUp:
-    """The message that somebody wrote, or changed; a stop; a bare mention; or a thread to read from Slack.
+    """Return a written or changed message, a stop, a bare mention, or a thread to read from Slack.
 
     Raises:
         Unreadable: another version has written it.

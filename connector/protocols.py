@@ -258,9 +258,8 @@ class SessionManager(Protocol):
     ) -> str:
         """Run a prompt and return the answer; after a stop, what had been said until then.
 
-        `message_id` is the identity of the message that the prompt is, `files` are the names of the files that came
-        along with it. What the run was given and has not read when it
-        ends, it gives up: it is for the next one to be given.
+        `message_id` is the identity of the message that the prompt is, `files` are the names of its files. Messages
+        that the run was given and has not read when it ends are given to the next one.
 
         Raises:
             RunFailed: there is no answer, and why.

@@ -99,7 +99,7 @@ class Directory:
         team: Team | None = None,
         guests: Collection[str] = (),
     ) -> None:
-        """``people`` are their names, or their names with what others read of them; some are ``guests``."""
+        """``people`` are names, or names by display names; the people named in ``guests`` are guests."""
         named = people.items() if isinstance(people, Mapping) else [(name, name.capitalize()) for name in people]
         self.team = team or Team()
         self.bot = _bot(bot, self.team)

@@ -54,12 +54,12 @@ _LARGEST_REQUEST_BYTES = 4 * 1024 * 1024
 class LocalSlack:
     """A Slack workspace on this machine; listens while the ``async with`` block runs.
 
-    ``port=0`` takes a free port. ``people`` are names, or names with what others read of them; ``guests`` are those of
-    them who are guests. The bot is a member of
-    ``bot_channels``, of all channels by default; its app is installed in all ``teams``, subscribed to ``events`` and
-    has the ``scopes``. With a ``request_url`` it hears over HTTP, signed with the ``signing_secret``; the challenge
-    goes there before the first request. Only the app is held to ``limits``, Slack's own by default; None is for none.
-    ``clock`` gives the time of messages and limits. Raises PortInUse and NotLoopback when entered.
+    ``port=0`` takes a free port. ``people`` are names, or names with what others read of them; the people named in
+    ``guests`` are guests. The bot is a member of ``bot_channels``, of all channels by default; its app is installed in
+    all ``teams``, subscribed to ``events`` and has the ``scopes``. With a ``request_url`` it hears over HTTP, signed
+    with the ``signing_secret``; the challenge goes there before the first request. Only the app is held to ``limits``,
+    Slack's own by default; None is for none. ``clock`` gives the time of messages and limits. Raises PortInUse and
+    NotLoopback when entered.
     """
 
     def __init__(  # noqa: PLR0913 - every one has a default that fits

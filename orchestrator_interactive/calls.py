@@ -83,7 +83,7 @@ class ToolCalls:
         return call_id in self._ids and call_id not in self._early
 
     def begin(self, calls: Sequence[ToolCall]) -> list[ToolUse]:
-        """Begin the calls of a committed answer, or go on with those that have begun early.
+        """Begin the calls of a committed answer, or continue those that have begun early.
 
         Those beyond the most that one answer may make are refused.
         """

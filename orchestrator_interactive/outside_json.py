@@ -23,7 +23,7 @@ _CUT_OFF = "[… nested too deeply: left out here …]"
 _TOKENS = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
 
 
-class NestedTooDeeply(ValueError):  # noqa: N818 - it says what the JSON is
+class NestedTooDeeply(ValueError):  # noqa: N818 - a fact about the JSON
     """JSON has more levels than its reader allows."""
 
     def __init__(self, depth: int, most: int) -> None:

@@ -144,7 +144,7 @@ class Run:
             raise RunStopped
 
     def without_secrets(self, text: str, *, known_only: bool = False) -> str:
-        """The text without the secrets of whoever runs the loop, before a model or a person reads it."""
+        """Return the text without the secrets of the host, before a model or a person reads it."""
         return text if self.secret_filter is None else self.secret_filter(text, known_only=known_only)
 
     def take_remarks(self) -> list[ContextInjection]:

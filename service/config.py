@@ -197,7 +197,7 @@ class Environment(_Part):
 
     @classmethod
     def take(cls, *kept: str) -> Self:
-        """As `read`, and remove what is secret but for the `kept`: no child process of a module inherits it."""
+        """As `read`, and remove the secrets except the `kept` ones: no child process of a module inherits them."""
         environment = cls.read()
         for name, value in environment:
             if isinstance(value, SecretStr) and name not in kept:

@@ -31,7 +31,7 @@ def hide_secrets(text: str, known: tuple[str, ...] = ()) -> str:
 
 
 def hide_known(text: str, known: tuple[str, ...]) -> str:
-    """A text without the secrets that are known. What merely looks like a token stays: it may be an example."""
+    """Return a text without the known secrets. Text that merely looks like a token stays: it may be an example."""
     return _known(known).sub(_beginning, text) if any(form in text for form in _forms(known)) else text
 
 
@@ -47,7 +47,7 @@ def _known(known: tuple[str, ...]) -> re.Pattern[str]:
 
 @functools.cache
 def _forms(known: tuple[str, ...]) -> tuple[str, ...]:
-    """The known secrets as they may stand in a text, longest first: none may be taken for the beginning of another."""
+    """Return the known secrets in every form they have in a text, longest first: one may begin with another."""
     forms = {value.strip() for value in known if len(value.strip()) >= _LEAST_SECRET_CHARS}
     forms |= {quote(form, safe="") for form in forms}
     for _ in range(2):  # a log line may quote what is quoted already

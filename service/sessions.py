@@ -44,7 +44,7 @@ class InProcessSessionManager:
     Args:
         store: of the conversations' logs; it is not closed here.
         idle_evict_s: how long a session stays in memory when nothing runs in it.
-        secrets: what no model and nobody in a thread is to read.
+        secrets: texts that are hidden from models and from people.
     """
 
     def __init__(  # noqa: PLR0913 - the last two have defaults

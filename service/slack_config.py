@@ -41,8 +41,8 @@ class SlackConfig(BaseModel):
         users: who may use it; `None`: everybody in the workspace.
         channels: where; `None`: everywhere it is invited to.
         external: whether people of other workspaces may, too, in channels that are shared with them.
-        guests: whether guests of the workspace may, too. Whoever invited them to a channel has let them in there, and
-            most apps serve them, so they may unless it says otherwise.
+        guests: whether guests of the workspace may, too. By default they may: a member invited them to the channel,
+            and most apps serve them.
         rate_scale: a factor on Slack's rate limits, where Slack has granted more.
     """
 

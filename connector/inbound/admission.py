@@ -47,7 +47,7 @@ class Admission:
         now_s: seconds since the epoch.
     """
 
-    def __init__(  # noqa: PLR0913 - what it joins
+    def __init__(  # noqa: PLR0913 - the last three have defaults
         self,
         desk: Desk,
         router: Router,
@@ -70,7 +70,7 @@ class Admission:
         self._in_turn: dict[str, tuple[asyncio.Lock, int]] = {}
 
     async def may(self, visitor: Visitor, message: Message | None = None) -> bool:
-        """Return whether a user may use the bot here. A user that may not and has addressed the bot is told why."""
+        """Return whether a user may use the bot here. A user that may not and has addressed the bot gets the reason."""
         refusal = await self._gate.refusal(visitor)
         if refusal is None:
             return True
@@ -197,7 +197,7 @@ class Admission:
 
 
 def _says_something(message: Message, routed: Routed) -> bool:
-    """Whether there is something to read in it, and not only a stop."""
+    """Return whether a message has text other than a stop word, or files."""
     _, prompt = routed
     return bool(prompt or message.files) and not is_stop_word(prompt)
 

@@ -40,7 +40,7 @@ class Visitor:
     """Who does something, and where.
 
     Args:
-        home: the workspace that they belong to, or the organisation, as far as Slack has said it.
+        home: the workspace that they belong to, or the organisation; `None`: Slack has not named it.
         is_shared: whether the channel is shared with another workspace; `None`: Slack has not said it.
     """
 

@@ -1,4 +1,4 @@
-"""The connections of the HTTP server: how many there may be, and for how long one may say nothing."""
+"""The connections of the HTTP server: a bound on their number, and a time-out for headers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-# Of what was sent, for the log.
+# Of an untrusted text in the log.
 _SHOWN_CHARS = 100
 _TELL_AGAIN_AFTER_S = 60.0
 
@@ -85,7 +85,7 @@ class HttpConnections:
 
 
 class HttpConnection(web.RequestHandler):
-    """One connection. What is no HTTP is one line in the log."""
+    """One connection. A request that cannot be parsed is one line in the log."""
 
     __slots__ = ("_all",)
 
@@ -108,7 +108,7 @@ class HttpConnection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Answer what could not be parsed. An error of ours has its traceback in the log."""
+        """Answer a request that could not be parsed. An error of the service has its traceback in the log."""
         if status >= 500:
             return super().handle_error(request, status, exc, message)
         log.info("http.garbage", why=first_line(message or str(exc)), remote=request.remote)

@@ -46,7 +46,7 @@ _PARSED_CHARS = 1000
 _KEY_CHARS = 12
 _NAME = re.compile(rf"answer-[0-9a-f]{{{_KEY_CHARS}}}\.md")
 _parser = MarkdownIt("commonmark", {"html": False})
-# Of long texts only the outer blocks are looked at: what stands in them takes most of the time.
+# Only the outer blocks of long texts are parsed: their content takes most of the time.
 _outliner = MarkdownIt("commonmark", {"html": False, "maxNesting": 4})
 _outliner.core.ruler.disable("inline")
 

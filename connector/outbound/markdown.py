@@ -26,8 +26,8 @@ _TASK = re.compile(r"\[([ xX])\][ \t]+(?=\S)")
 _DONE = {" ": "☐", "x": "☑", "X": "☑"}
 # At the start of a line it would quote, and three of them all that follows.
 _WOULD_QUOTE = re.compile(r"^&gt;", re.MULTILINE)
-# What is nested deeper than this the parser would leave out; it counts a list twice. Each level of quotes makes the
-# parser, and us, go through what it holds once more.
+# The parser leaves out text that is nested deeper than this; it counts a list twice. Each level of quotes makes the
+# parser and this module go through its content once more.
 _DEEPEST = 20
 # The parser reads on from each opening bracket to its closing one, or to the end of the paragraph: so many characters
 # altogether take a fifth of a second.

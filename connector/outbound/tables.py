@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _WIDEST = 80
 _GAP = "  "
 # The parser adds the cells that short rows lack, so that a few characters make many. Where the tables of a text have
-# more than this, the rest of them are plain text.
+# more than this, the remaining tables are plain text.
 _MOST_CELLS = 3_000
 _CELLS = "cells"
 

@@ -35,7 +35,7 @@ class _Job:
 
 
 class FairPool:
-    """Run blocking functions in at most `threads` threads, `most_each` of them for the same key.
+    """Run blocking functions in at most `threads` threads, at most `most_each` for the same key.
 
     The keys take turns, so one with many calls delays the others by one call at most. Threads end when no call waits
     for them.
@@ -56,7 +56,7 @@ class FairPool:
         self._waiting: dict[Hashable, deque[_Job]] = {}
 
     async def run(self, key: Hashable, function: Callable[..., T], *arguments: Any, wait_s: float | None = None) -> T:
-        """Return what the function returns. Context variables are those of the caller.
+        """Return the result of the function. Context variables are those of the caller.
 
         Cancelling the caller takes the call out of the queue; a function that has begun runs to its end.
 
@@ -96,7 +96,7 @@ class FairPool:
                 continue
             tell = _called(job)
             with self._changed:
-                self._running -= Counter([job.key])  # drops what comes to 0
+                self._running -= Counter([job.key])  # drops counts of 0
                 self._changed.notify()
             tell()
 
@@ -125,7 +125,7 @@ class FairPool:
 
 
 def _called(job: _Job) -> Callable[[], None]:
-    """Call the function of a job; return what tells its outcome."""
+    """Call the function of a job; return a function that passes on its outcome."""
     try:
         return partial(job.told.set_result, job.function())
     except BaseException as e:  # noqa: BLE001 - the caller gets it

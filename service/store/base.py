@@ -71,7 +71,7 @@ class Known:
     is_overlooked: bool = False
 
     def __post_init__(self) -> None:
-        """Raise TypeError where a value is not of its type: what was damaged in the store ends here."""
+        """Raise TypeError if a value is of a wrong type, because the store is damaged."""
         texts = [*self.order, *self.ends, *self.ends.values(), *(name for name in (self.agent, self.owner) if name)]
         numbers = [self.held, self.count.accepted, self.count.forgotten, *self.count.left.values()]
         for entry in self.waiting:

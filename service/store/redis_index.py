@@ -32,7 +32,7 @@ _KEYS = 4
 _PAGE = 100
 # Whoever has entered a conversation has admitted something to it long before this is over, in milliseconds.
 _ENTERED_MS = 60 * 60 * 1000
-# What cannot be looked at is put off, in milliseconds.
+# A conversation that cannot be read is looked at again after so many milliseconds.
 _PUT_OFF_MS = 60 * 1000
 # Entries that are to be looked at later than this were entered before the server's clock was set back, or have an
 # uncommonly long lease.
@@ -119,7 +119,7 @@ class RedisIndex:
                 case [-1, _]:
                     later += [*entry, ""]
                 case StoreError() if not isinstance(seen, StoreAway):
-                    # The others are looked at all the same, and this one again a minute later.
+                    # The others are looked at anyway, and this one again a minute later.
                     log.error("conversation.damaged", conversation=name, problem=str(seen))
                     later += [*entry, int(float(entry[1])) + _PUT_OFF_MS]
         if later:
@@ -162,7 +162,7 @@ def _due(workspace: str) -> str:
 
 
 def _id(name: bytes) -> str:
-    """The conversation that a member of the index names; what is no name at all is replaced by signs that none has."""
+    """Return the conversation that a member of the index names; bytes that are not UTF-8 are replaced."""
     return unquote(name.decode(errors="replace"))
 
 

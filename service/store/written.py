@@ -72,10 +72,10 @@ def entry_of(raw: bytes) -> Entry:
 
 @contextmanager
 def readable(conversation_id: str) -> Iterator[None]:
-    """Say in a sentence that what is read within this context is not as it was written.
+    """Report stored data that cannot be read within this context in a sentence.
 
     Raises:
-        DamagedLog: it is not.
+        DamagedLog: the data are damaged.
     """
     try:
         yield

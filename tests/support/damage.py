@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import aclosing, closing
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from connector.protocols import Changes, Entry
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from redis_server import RedisServer
 
 HERE = "T:C:1.0"
-_WRONG = ("'text'", "''", "-1", "4611686018427387904", "1e300", "X'ff00'", "CAST(X'ff41' AS TEXT)", "NULL")
 
 
 async def kept(url: str) -> None:
@@ -49,23 +47,6 @@ def of_bytes(path: Path) -> Iterator[tuple[str, bytes]]:
     for start in range(4096, size, 4096):
         for fill in (b"\0", b"\xff"):
             yield f"page at {start} {fill!r}", whole[:start] + fill * 4096 + whole[start + 4096 :]
-
-
-def of_statements(path: Path) -> Iterator[str]:
-    """What SQL can do to it: a table or a column that is not there, a value of the wrong type in every column."""
-    with closing(sqlite3.connect(path)) as file:
-        tables = [name for (name,) in file.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        columns = {table: [row[1] for row in file.execute(f'PRAGMA table_info("{table}")')] for table in tables}
-    for version in ("application_id = 7", "user_version = 99", "user_version = -1"):
-        yield f"PRAGMA {version}"
-    for table in tables:
-        if table.startswith("sqlite_"):
-            continue
-        yield f"DROP TABLE {table}"
-        yield f"DELETE FROM {table}"  # noqa: S608 - its own names
-        for column in columns[table]:
-            yield f'ALTER TABLE {table} DROP COLUMN "{column}"'
-            yield from (f'UPDATE {table} SET "{column}" = {value}' for value in _WRONG)  # noqa: S608
 
 
 def of_redis(server: RedisServer) -> Iterator[tuple[str, ...]]:

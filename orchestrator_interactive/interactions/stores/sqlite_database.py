@@ -165,7 +165,7 @@ def reading(file: sqlite3.Connection) -> Iterator[None]:
 
 
 def _told(path: Path, error: Exception) -> Exception:
-    """The error as a sentence; one that is about what was to be written is the caller's."""
+    """Return the error as a sentence; an error about the value to be written is returned as it is."""
     if isinstance(error, UnicodeEncodeError | InteractionError):
         return error
     is_away = isinstance(error, sqlite3.Error) and sqlite_file.passes(error)

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from orchestrator_interactive.modules.tool_filesystem.workspace import Workspace
 
 TIME_LIMIT_S = 3.0
-# What a process may take beyond that, for the file at which the time is up; and to begin, on a busy machine.
+# Additional time of a process: to end the file at which the time is up; and to begin, on a busy machine.
 _SPARE_S = 0.5
 _BEGUN_WITHIN_S = 20.0
 _MOST_PROCESSES = 4
 _MOST_OF_A_WORKSPACE = 2
-# How long a call waits for its turn. While it waits, others take up to 3 seconds each.
+# How long a call waits for its turn. Meanwhile others take up to 3 seconds each.
 _WAIT_S = 60.0
 # How long a call that is cancelled waits for the end of its process.
 _ENDED_WITHIN_S = 0.25

@@ -1,6 +1,6 @@
 """List and search the files under a folder, as a program of its own.
 
-A regular expression may take for ever, and a process can be ended. Besides, such work in a thread would slow down the
+A regular expression may take for ever, and a process can be ended. In a thread, such work would also slow down the
 event loop, which shares the interpreter lock. The program imports only the standard library, so it starts quickly.
 
 `argv[1]` is the descriptor of a Unix socket. Each request on it is a line of JSON with the descriptor of a folder or
@@ -59,7 +59,7 @@ class Job(TypedDict):
 
 
 class Found(TypedDict):
-    """What a request found.
+    """The result of a request.
 
     `items` are `[path, size in bytes]` of files, or `[path, line number, text]` of lines; `too_deep` is the number of
     folders and files left out because their path is too long; `is_complete` is False where the time was too short.
@@ -195,7 +195,7 @@ def _matches(path: str, pattern: str | None) -> bool:
 
 
 def _test(job: Job) -> Callable[[str], object]:
-    """What tells whether a line is wanted."""
+    """Return a function that tells whether a line is wanted."""
     query = job["query"] or ""
     if job["regex"]:
         return re.compile(query, re.IGNORECASE if job["ignore_case"] else 0).search
