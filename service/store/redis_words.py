@@ -101,7 +101,7 @@ end
 
 -- An entry in the inbox: place, kind, length of its id, id and data.
 local function parsed(entry)
-    local place, kind, length, rest = string.match(entry, '^(%d+)\\n(%l+)\\n(%d+)\\n(.*)$')
+    local place, kind, length, rest = string.match(entry, '^(%d+)\\n([%l_]+)\\n(%d+)\\n(.*)$')
     length = tonumber(length)
     return place, kind, string.sub(rest, 1, length), string.sub(rest, length + 1)
 end
