@@ -154,18 +154,21 @@ class _Conversation:
         messages = [act for act in acts if act.kind == "message" and act.mark is not None]
         for act in acts:
             self.tally.counts[f"people: {_what(act)}"] += 1
+        deleted = {act.ts for act in acts if act.kind == "deletion"}
         for act in messages:
-            self._count_message(act)
+            self._count_message(act, is_deleted=act.ts in deleted)
         self._compare_order(messages)
         for act in acts:
             self._count_change(act, acts)
         self._count_answers(posts)
         self._count_runs(posts)
 
-    def _count_message(self, act: Act) -> None:
+    def _count_message(self, act: Act, *, is_deleted: bool) -> None:
         if act.event not in self.sides.board.acknowledged:
             self._blame(f"message #{act.mark} was never acknowledged", act)
         end = self.told.end_of(self._id_of(act))
+        if end == "unknown" and is_deleted:  # it was acknowledged before the mention that calls the agent had come
+            end = "withdrawn"
         self.tally.counts[f"messages {end}"] += 1
         if end not in _ENDS:
             self._blame(f"message #{act.mark} is {end}", act)
