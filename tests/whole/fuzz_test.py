@@ -6,6 +6,7 @@ import asyncio
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
 import click
@@ -14,6 +15,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 from fuzzing.trial import Trial
+
+_SHOWN_OF_A_KIND = 5
 
 
 @click.command()
@@ -29,8 +32,12 @@ def main(events: int, seed: int, transport: str, store: str) -> None:
         findings = asyncio.run(trial.run(Path(folder)))
     for name, count in sorted(findings.counts.items()):
         click.echo(f"{count:8,}  {name}")
-    for sentence in findings.wrong[:30]:
-        click.echo(f"WRONG: {sentence[:2000]}")
+    shown = Counter[str]()
+    for sentence in findings.wrong:
+        kind = sentence.partition(":")[0]
+        shown[kind] += 1
+        if shown[kind] <= _SHOWN_OF_A_KIND:
+            click.echo(f"WRONG: {sentence[:3000]}")
     click.echo(f"{trial}: {len(findings.wrong)} things are wrong, {time.monotonic() - began_s:.0f} s.")
     sys.exit(1 if findings.wrong else 0)
 
