@@ -13,6 +13,7 @@ from orchestrator_interactive.interactions.errors import (
 )
 from orchestrator_interactive.kernel import errors
 from orchestrator_interactive.modules.tool_filesystem.quota import NoRoom
+from service.template import TemplateTooLarge
 
 
 class Interrupted(Exception):  # noqa: N818 - a fact about the run
@@ -24,6 +25,9 @@ _OPERATOR = "Whoever runs this bot finds the reason in its log."
 _FULL = (
     "There is no room on the disk for the files of this conversation. Whoever runs this bot has to make room; then "
     "write again."
+)
+_TEMPLATE_TOO_LARGE = (
+    f"The template of new workspace folders is larger than a folder may be, so I cannot begin here. {_OPERATOR}"
 )
 
 # The first kind that fits speaks.
@@ -49,6 +53,7 @@ _SENTENCES: tuple[tuple[type[Exception], str], ...] = (
     (TimeoutError, f"The model stopped answering. {_AGAIN}"),
     (ConnectionError, f"The model's service cannot be reached at the moment. {_AGAIN}"),
     (NoRoom, _FULL),
+    (TemplateTooLarge, _TEMPLATE_TOO_LARGE),
     (OSError, f"The files of this conversation cannot be used. {_OPERATOR}"),
     (Exception, f"Something went wrong on my side. {_AGAIN} {_OPERATOR}"),
 )

@@ -13,8 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+class TemplateTooLarge(OSError):  # noqa: N818 - a fact about the template
+    """A copy of the template exceeds the quota of a workspace folder; the message is for the operator."""
+
+
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TemplateEntry:
     """A file or folder of a template; `path` is relative to it. With a `problem`, it is not copied."""
 
     path: str
@@ -23,7 +27,7 @@ class Entry:
     problem: str | None = None
 
 
-def entries(template: Path) -> Iterator[Entry]:
+def entries(template: Path) -> Iterator[TemplateEntry]:
     """List a template, each folder before its contents. A link inside of the template is listed as its target.
 
     These have a problem: links that lead nowhere, out of the template or to a folder above them, entries that are
@@ -36,7 +40,7 @@ def entries(template: Path) -> Iterator[Entry]:
         try:
             inside = sorted(folder.iterdir())
         except OSError as e:
-            yield Entry(str(folder.relative_to(top)), problem=f"cannot be read: {e.strerror}")
+            yield TemplateEntry(str(folder.relative_to(top)), problem=f"cannot be read: {e.strerror}")
             continue
         for path in inside:
             target = Path(os.path.realpath(path))  # Path.resolve raises at a loop of links
@@ -46,12 +50,12 @@ def entries(template: Path) -> Iterator[Entry]:
                 folders.append((path, above | {target}))
 
 
-def _entry(path: Path, target: Path, top: Path, above: frozenset[Path]) -> Entry:
+def _entry(path: Path, target: Path, top: Path, above: frozenset[Path]) -> TemplateEntry:
     name, problem = str(path.relative_to(top)), None
     try:
         found = target.stat()
     except OSError as e:
-        return Entry(name, problem=f"leads nowhere, to {target}: {e.strerror}")
+        return TemplateEntry(name, problem=f"leads nowhere, to {target}: {e.strerror}")
     is_folder = stat.S_ISDIR(found.st_mode)
     if not target.is_relative_to(top):
         problem = f"leads out of the template, to {target}"
@@ -62,8 +66,8 @@ def _entry(path: Path, target: Path, top: Path, above: frozenset[Path]) -> Entry
     elif not os.access(target, os.R_OK):
         problem = "cannot be read: let the service read it"
     if problem is not None:
-        return Entry(name, problem=problem)
-    return Entry(name, is_folder, 0 if is_folder else found.st_size)
+        return TemplateEntry(name, problem=problem)
+    return TemplateEntry(name, is_folder, 0 if is_folder else found.st_size)
 
 
 def copy(template: Path, folder: Path) -> None:

@@ -7,13 +7,14 @@ import errno
 import re
 import shutil
 import tempfile
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import structlog
 
-from orchestrator_interactive.modules.tool_filesystem.quota import MB, NoRoom, free_bytes
+from orchestrator_interactive.modules.tool_filesystem.quota import MB, NoRoom, free_bytes, is_left_behind
 from service import template as templates
 from service.config import ConfigError
 
@@ -26,6 +27,8 @@ log = structlog.get_logger(__name__)
 
 # For the service's user alone.
 _PRIVATE = 0o700
+# Followed by 8 characters, the name of a copy of the template that is not complete. A kill leaves it behind.
+_COPY = ".new-"
 
 
 class Workspaces:
@@ -54,7 +57,8 @@ class Workspaces:
         """Make sure that the conversation's folder is there.
 
         Raises:
-            OSError: it cannot be made; NoRoom: its disk is full, or would be.
+            OSError: it cannot be made; NoRoom: its disk is full, or would be; TemplateTooLarge: it has grown past the
+                quota.
         """
         try:
             await asyncio.to_thread(self._prepare, self.folder(conversation_id))
@@ -85,6 +89,7 @@ class Workspaces:
                 f"workspace.root: nothing can be written to {root}: {e.strerror}. "
                 "Let the service write there, or name another folder."
             ) from e
+        _remove_old_copies(root)
         for folder in (root, *(path for path in root.iterdir() if path.is_dir() and not path.is_symlink())):
             _make_private(folder)
 
@@ -96,7 +101,11 @@ class Workspaces:
             folder.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
             return
         folder.parent.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
-        needed = sum(entry.size_bytes for entry in template_entries(self._config))
+        entries = template_entries(self._config)
+        if problem := excess(self._config, entries):
+            raise templates.TemplateTooLarge(problem)
+        _remove_old_copies(folder.parent)
+        needed = sum(entry.size_bytes for entry in entries)
         if free_bytes(folder.parent) - needed < self._config.reserve_mb * MB:
             raise NoRoom(
                 f"A copy of {template} needs {needed:,} bytes, and would leave less than workspace.reserve_mb."
@@ -104,12 +113,12 @@ class Workspaces:
         _copy_whole(template, folder)
 
 
-def template_entries(config: WorkspaceConfig) -> list[templates.Entry]:
+def template_entries(config: WorkspaceConfig) -> list[templates.TemplateEntry]:
     """List the template, up to one entry more than a folder may hold."""
     return [] if config.template is None else list(islice(templates.entries(config.template), config.quota_files + 1))
 
 
-def excess(config: WorkspaceConfig, entries: Sequence[templates.Entry]) -> str | None:
+def excess(config: WorkspaceConfig, entries: Sequence[templates.TemplateEntry]) -> str | None:
     """Return a sentence if a copy of the template exceeds the quota of its folder."""
     size_bytes = sum(entry.size_bytes for entry in entries)
     if len(entries) <= config.quota_files and size_bytes <= config.quota_mb * MB:
@@ -129,9 +138,16 @@ def _make_private(folder: Path) -> None:
         log.warning("workspace.readable_by_others", folder=str(folder), problem=e.strerror)
 
 
+def _remove_old_copies(root: Path) -> None:
+    for copy in root.glob(f"{_COPY}{'?' * 8}"):
+        with suppress(FileNotFoundError):  # another instance was faster
+            if is_left_behind(copy):
+                shutil.rmtree(copy, ignore_errors=True)
+
+
 def _copy_whole(template: Path, folder: Path) -> None:
     """Copy beside the folder and rename: a copy that was interrupted is never taken for a whole one."""
-    copy = Path(tempfile.mkdtemp(prefix=".new-", dir=folder.parent))
+    copy = Path(tempfile.mkdtemp(prefix=_COPY, dir=folder.parent))
     try:
         templates.copy(template, copy)
         copy.rename(folder)

@@ -20,8 +20,10 @@ def posts_of(markdown: str) -> tuple[tuple[str, ...], str]:
     """The messages that a text becomes, and what comes before them as a file, in Markdown; both blank for nothing."""
     markdown = whole(markdown).strip("\n")
     is_short = len(markdown) <= _MOST_CHARS and markdown.count("\n") < _MOST_LINES
-    if is_short and len(texts := messages_of(markdown)) <= _MOST_MESSAGES:
-        return texts, ""
+    if is_short and len(text := markdown_to_slack(markdown)) <= _MOST_CHARS:  # escaped characters become longer
+        texts = tuple(pieces(text))
+        if len(texts) <= _MOST_MESSAGES:
+            return texts, ""
     return (summary_of(markdown), markdown) if markdown.strip() else ((), "")
 
 

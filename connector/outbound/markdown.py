@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from markdown_it import MarkdownIt
+from markdown_it.token import Token
 
 from connector.outbound.definitions import DEFINITION, definition, without_used_definitions
 from connector.outbound.inline import BOLD, NO_SPACE, inline
@@ -16,7 +17,7 @@ from connector.outbound.tables import table, whole_table
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from markdown_it.token import Token
+    from markdown_it.rules_core import StateCore
 
 FENCE = "```"
 _RULE = "──────────"
@@ -33,9 +34,29 @@ _DEEPEST = 20
 # altogether take a fifth of a second.
 _MOST_BRACKETED_CHARS = 250_000
 _BRACKETS = re.compile(r"\\.|\[|\]|\n[ \t]*\n", re.DOTALL)
+# So many signs that may be markup take about 50 ms. Code blocks do not count.
+_MOST_SIGNS = 3_000
+_SIGN = re.compile(r"[*_~`<&\[\]]")
+
+
+def _parse_inline(state: StateCore) -> None:
+    """Parse the content of blocks. The blocks after the first `_MOST_SIGNS` signs become plain text."""
+    signs = 0
+    for token in state.tokens:
+        if token.type != "inline":
+            continue
+        signs += len(_SIGN.findall(token.content))
+        if signs > _MOST_SIGNS:
+            token.children = [Token("text", "", 0, content=token.content)]
+        else:
+            token.children = []
+            state.md.inline.parse(token.content, state.md, state.env, token.children)
+
+
 _parser = MarkdownIt(
     "commonmark", {"html": False, "maxNesting": _DEEPEST, "inline_definitions": True, "store_labels": True}
 ).enable(["strikethrough", "table"])
+_parser.core.ruler.at("inline", _parse_inline)
 _parser.block.ruler.at("table", whole_table, {"alt": ["paragraph", "reference"]})
 
 
@@ -43,7 +64,7 @@ def markdown_to_slack(markdown: str) -> str:
     """Slack's markup for a Markdown text.
 
     Everything that Slack would act on is escaped: no text of a model can mention anyone or call a channel. What is
-    nested deeper than anyone reads is shown as it was written.
+    nested deeper than anyone reads, or has too many signs, is shown as it was written.
     """
     markdown = whole(markdown)
     try:

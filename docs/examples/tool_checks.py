@@ -1,6 +1,5 @@
 """`tool-checks`: runs the project's own checks, and ends all of their processes with the call."""
 
-import asyncio
 import os
 import signal
 import subprocess
@@ -10,7 +9,7 @@ from typing import Any
 
 from pydantic import Field
 
-from orchestrator_interactive.kernel import ModuleCoordinator, ToolResult, report
+from orchestrator_interactive.kernel import ModuleCoordinator, ToolResult, report, run_blocking
 from orchestrator_interactive.kernel.interop import at_home
 from orchestrator_interactive.options import Options, read, schema
 
@@ -35,7 +34,7 @@ class ChecksTool:
 
     async def execute(self, input: dict[str, Any]) -> ToolResult:
         with process_group(self._command) as process:
-            output = await asyncio.to_thread(read_to_its_end, process)
+            output = await run_blocking(self, read_to_its_end, process)
         return ToolResult(success=process.returncode == 0, output=output)
 
 

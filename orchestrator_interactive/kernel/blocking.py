@@ -26,12 +26,12 @@ _LINGER_S = 0.02
 class _Job:
     key: Hashable
     function: Callable[[], Any]
-    told: Future[Any] = field(default_factory=Future)
+    outcome: Future[Any] = field(default_factory=Future)
     gave_up: bool = False
 
     def give_up(self) -> None:
         """Take it out of the queue unless it has begun."""
-        self.gave_up = self.told.cancel()
+        self.gave_up = self.outcome.cancel()
 
 
 class FairPool:
@@ -67,7 +67,7 @@ class FairPool:
         self._add(job)
         timer = None if wait_s is None else asyncio.get_running_loop().call_later(wait_s, job.give_up)
         try:
-            result: T = await asyncio.wrap_future(job.told)
+            result: T = await asyncio.wrap_future(job.outcome)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if job.gave_up and not (task and task.cancelling()):
@@ -80,12 +80,13 @@ class FairPool:
 
     def _add(self, job: _Job) -> None:
         with self._changed:
+            if self._threads < self._most_threads and self._queued >= self._idle:
+                # First, so that the job is not in the queue if it fails.
+                Thread(target=self._work, name=self._name).start()
+                self._threads += 1
             self._waiting.setdefault(job.key, deque()).append(job)
             self._queued += 1
             self._changed.notify()
-            if self._threads < self._most_threads and self._queued > self._idle:
-                Thread(target=self._work, name=self._name).start()
-                self._threads += 1
 
     def _work(self) -> None:
         is_leaving = False
@@ -94,11 +95,11 @@ class FairPool:
             if job is None:
                 self._at_rest()
                 continue
-            tell = _called(job)
+            report = _called(job)
             with self._changed:
                 self._running -= Counter([job.key])  # drops counts of 0
                 self._changed.notify()
-            tell()
+            report()
 
     def _next(self, *, is_leaving: bool) -> _Job | None:
         """Take the next job; None: there is none, and if the calling thread is leaving, it is no longer counted."""
@@ -113,7 +114,7 @@ class FairPool:
                 del self._waiting[job.key]
                 if jobs:
                     self._waiting[job.key] = jobs  # behind the other keys
-                if job.told.set_running_or_notify_cancel():
+                if job.outcome.set_running_or_notify_cancel():
                     self._running[job.key] += 1
                     return job
             self._threads -= is_leaving
@@ -127,9 +128,9 @@ class FairPool:
 def _called(job: _Job) -> Callable[[], None]:
     """Call the function of a job; return a function that passes on its outcome."""
     try:
-        return partial(job.told.set_result, job.function())
+        return partial(job.outcome.set_result, job.function())
     except BaseException as e:  # noqa: BLE001 - the caller gets it
-        return partial(job.told.set_exception, e)
+        return partial(job.outcome.set_exception, e)
 
 
 _POOL = FairPool("blocking", _THREADS, _MOST_EACH)

@@ -19,7 +19,7 @@ def report(text: str) -> None:
     """Say how far the tool is: people read it in the status, the model does not.
 
     One line of at most 200 characters; blank text is nothing. It works from the tool's own tasks and from
-    `asyncio.to_thread`. Outside of a call that somebody watches, in a test or under another kernel, it does nothing.
+    `run_blocking`. Outside of a call that somebody watches, in a test or under another kernel, it does nothing.
     """
     if (reporter := _reporter.get()) is not None and (line := " ".join(text.split())):
         reporter.tell(line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…")

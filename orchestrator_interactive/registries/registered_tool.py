@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import json
 from dataclasses import dataclass, field, replace
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from pydantic import BaseModel, create_model
 
+from orchestrator_interactive.kernel.blocking import run_blocking
 from orchestrator_interactive.kernel.borders import contained, told
 from orchestrator_interactive.options import Options, read, schema
 from orchestrator_interactive.registries.effects import followed_up
@@ -41,7 +41,7 @@ class ToolFunction:
 
 
 def tool(config: ToolConfig) -> Callable[[Callable[..., Any]], ToolFunction]:
-    """Make a tool of a function, async or not; one that is not runs in a thread.
+    """Make a tool of a function, async or not; one that is not runs with `run_blocking`.
 
     It is called with keyword arguments, and returns the output or a `ToolResult`; what it raises is a failed call.
     """
@@ -127,7 +127,8 @@ class RegisteredTool:
             arguments["context"] = context
         if inspect.iscoroutinefunction(self._function):
             return await self._function(**arguments)
-        returned = await asyncio.to_thread(self._function, **arguments)
+        key = context.conversation_id if context else self.name
+        returned = await run_blocking(key, partial(self._function, **arguments))
         return await returned if inspect.isawaitable(returned) else returned
 
     def _checked(self, result: ToolResult) -> ToolResult:

@@ -176,22 +176,22 @@ def test_what_is_nested_too_deeply_is_not_lost(deep):
 
 ROW = "|a" * 200 + "|\n" + "|-" * 200 + "|\n"
 LONGEST_CHARS = 19_500
-MOST_STEPS_PER_CHAR = 200
 
 
 @pytest.mark.parametrize(
-    "unit",
+    ("unit", "most_steps_per_char"),
     [
-        "[" * 400 + "\n\n",
-        "[" * 499 + "]" * 499 + "\n",
-        ">" * 50 + "a\n" + "b\n" * LONGEST_CHARS,
-        ">" * 18 + "a\n" + "b\n" * LONGEST_CHARS,
-        ROW + "a\n" * 8 + "\n",
-        "|a|b|c|d|\n|-|-|-|-|\n" + "|\n" * LONGEST_CHARS,
+        ("[" * 400 + "\n\n", 200),
+        ("[" * 499 + "]" * 499 + "\n", 200),
+        (">" * 50 + "a\n" + "b\n" * LONGEST_CHARS, 200),
+        (">" * 18 + "a\n" + "b\n" * LONGEST_CHARS, 200),
+        (ROW + "a\n" * 8 + "\n", 200),
+        ("|a|b|c|d|\n|-|-|-|-|\n" + "|\n" * LONGEST_CHARS, 200),
+        *((signs, 60) for signs in ("*<", "&**", "_**", "*_*_", "&_~<", "**a*b", "]_(", "a*", "&", "`*")),
     ],
 )
-def test_an_answer_takes_a_bounded_number_of_steps_whatever_its_markup(unit):
-    left = MOST_STEPS_PER_CHAR * LONGEST_CHARS
+def test_an_answer_takes_a_bounded_number_of_steps_whatever_its_markup(unit, most_steps_per_char):
+    left = most_steps_per_char * LONGEST_CHARS
 
     def step(_frame, _event, _argument):
         nonlocal left
@@ -206,6 +206,14 @@ def test_an_answer_takes_a_bounded_number_of_steps_whatever_its_markup(unit):
         sys.setprofile(before)
     assert texts
     assert len(texts) <= 5 or file
+
+
+def test_a_paragraph_with_very_many_signs_is_shown_as_it_was_written_but_code_is_code():
+    marked, plain = "**a** x " * 700, "**b** " * 100
+    shown = markdown_to_slack(f"{marked}\n\n```\n{'<*_>' * 1000}\n```\n\n{plain}")
+    assert shown.startswith("*a* x *a*")
+    assert "```\n&lt;*_&gt;" in shown
+    assert shown.endswith("**b** **b**")
 
 
 def test_a_table_with_very_many_cells_is_shown_as_it_was_written():

@@ -90,6 +90,20 @@ async def test_what_others_put_there_counts_and_what_they_remove_makes_room_at_o
     assert (await write(workspace, "a.md", "more")).success
 
 
+async def test_what_an_interrupted_write_left_behind_is_removed_when_it_is_old(tmp_path: Path) -> None:
+    (tmp_path / ".draft-aaaaaaaaaaaaaaaa").mkdir()
+    os.utime(tmp_path / ".draft-aaaaaaaaaaaaaaaa", (0, 0))
+    old, new, own = (tmp_path / f".draft-{name}" for name in ("0123456789abcdef", "fedcba9876543210", "plan"))
+    for path in (old, new, own):
+        path.write_bytes(b"x")
+    for path in (old, own):
+        os.utime(path, (0, 0))
+    workspace = await mounted(tmp_path, quota_files=4)
+    assert (await write(workspace, "a.md", "text")).success
+    assert files_in(tmp_path) == sorted([tmp_path / ".draft-aaaaaaaaaaaaaaaa", new, own, tmp_path / "a.md"])
+    assert "may hold 4 files" in refused(await write(workspace, "b.md", "text"))
+
+
 async def test_a_write_leaves_the_reserve_of_the_disk_free(tmp_path: Path) -> None:
     workspace = await mounted(tmp_path, reserve_mb=10**9)
     told = refused(await write(workspace, "a.md", "text"))

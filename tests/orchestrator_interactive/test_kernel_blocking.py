@@ -102,6 +102,19 @@ async def test_a_call_that_waits_for_too_long_is_never_made() -> None:
     assert work.order == ["a"]
 
 
+async def test_a_call_whose_thread_cannot_start_fails_and_is_never_made() -> None:
+    pool, work = FairPool("test", threads=1, most_each=1), Work()
+    work.gate.set()
+    before = threading.stack_size(1 << 46)
+    try:
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            await pool.run("a", work, "first")
+    finally:
+        threading.stack_size(before)
+    assert await soon(pool.run("a", work, "second")) == "second"
+    assert work.order == ["second"]
+
+
 async def test_what_a_function_raises_is_raised_and_its_context_is_the_callers() -> None:
     name: ContextVar[str] = ContextVar("name")
     name.set("mine")

@@ -9,6 +9,7 @@ import threading
 from typing import Any, Literal
 
 import pytest
+from agents import soon
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
@@ -83,6 +84,18 @@ async def test_a_function_that_is_not_async_does_not_hold_up_the_loop() -> None:
         return threading.get_ident() != here
 
     assert (await registered(think).execute({})).output is True
+
+
+async def test_slow_calls_of_functions_that_are_not_async_leave_the_default_threads_to_others() -> None:
+    gate = threading.Event()
+
+    def think() -> bool:
+        return gate.wait(30)
+
+    calls = [asyncio.ensure_future(registered(think).execute({})) for _ in range(40)]
+    await asyncio.sleep(0)
+    await soon(asyncio.to_thread(gate.set))
+    assert all(result.output for result in await asyncio.gather(*calls))
 
 
 @pytest.mark.parametrize(

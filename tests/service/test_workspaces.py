@@ -128,6 +128,29 @@ async def test_a_template_that_exceeds_the_quota_is_told_at_the_start(tmp_path, 
         await manager(config).__aenter__()
 
 
+async def test_a_template_that_grows_past_the_quota_is_not_copied_and_the_conversation_is_told(
+    tmp_path, template, model
+):
+    config = WorkspaceConfig(root=tmp_path / "files", template=template, quota_mb=1)
+    async with manager(config) as sessions:
+        (template / "large.bin").write_bytes(b"x" * (MB + 1))
+        with pytest.raises(RunFailed, match="The template of new workspace folders is larger than a folder may be"):
+            await sessions.execute("alpha", HERE, "hello")
+    assert files_in(tmp_path / "files") == []
+
+
+async def test_copies_of_the_template_that_were_interrupted_are_removed_when_they_are_old(tmp_path, template):
+    old, new = (tmp_path / "files" / f".new-{name}" for name in ("abcdefgh", "stuvwxyz"))
+    workspaces = Workspaces(WorkspaceConfig(root=tmp_path / "files", template=template))
+    for is_at_start in (True, False):
+        for folder in (old, new):
+            (folder / "plans").mkdir(parents=True, exist_ok=True)
+        os.utime(old, (0, 0))
+        await (workspaces.check() if is_at_start else workspaces.prepare(HERE))
+        assert new.exists()
+        assert not old.exists()
+
+
 async def test_the_limits_are_read_from_the_file_and_the_copy_of_the_template_counts(tmp_path, template, model):
     (template / "large.bin").write_bytes(b"x" * (MB - 100))
     path = tmp_path / "agents.yaml"

@@ -78,6 +78,10 @@ async def test_while_a_tool_runs_that_does_not_end(opened, model):
     async with opened(stop_grace_s=0.05) as place:
         ts = await place.ask()
         await place.tests.reached.wait()
+        only_tests = "⚙️ Running the tests — 12 of 40 passed…"  # not "(2 tools active)": list_files has its result
+        await place.slack.until(
+            lambda ws: any(m.text == only_tests for m in ws.thread(place.slack.channel("general").id, ts))
+        )
         await stop(place, ts)
         text = "🛑 Stopped by Ana. 1 tool call finished. Outcome unknown: Running the tests."
         assert await place.said(ts) == [text]

@@ -31,7 +31,7 @@ _STARTING = Step("the start of the validation", 60.0)
 _SURVIVES = Check(
     rule="the process goes on",
     section="Validation Checklist",
-    fix="Await what takes long, or use asyncio.to_thread(); leave the end of the process to the application.",
+    fix="Await what takes long, or use run_blocking(); leave the end of the process to the application.",
 )
 
 

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
 MB = 1_000_000
 # Another program may have changed the folder since it was measured.
 _MEASURE_EVERY_S = 10.0
+# A file is written under such a name, with 16 digits behind it, and then renamed. A kill leaves it behind.
+DRAFT = ".draft-"
+_DRAFT = re.compile(rf"{re.escape(DRAFT)}[0-9a-f]{{16}}")
+_LEFT_AFTER_S = 3600.0
 
 
 class NoRoom(OSError):  # noqa: N818 - a fact about the disk
@@ -39,7 +44,7 @@ class Limits:
 
 
 @dataclass(slots=True)
-class Usage:
+class FolderUsage:
     """Total size and number of the files and folders below a folder."""
 
     size_bytes: int = 0
@@ -51,7 +56,7 @@ class _Folder:
     """The state of one folder, shared by all of its workspaces in this process."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
-    usage: Usage | None = None
+    usage: FolderUsage | None = None
     measured_s: float = 0.0
 
 
@@ -64,13 +69,20 @@ def free_bytes(path: Path) -> int:
     return disk.f_bavail * disk.f_frsize
 
 
-def usage_of(top: Path, most_files: int | None = None) -> Usage:
-    """Measure a folder without following links; stop once it holds more than `most_files`."""
-    usage, folders = Usage(), [os.fspath(top)]
+def usage_of(top: Path, most_files: int | None = None) -> FolderUsage:
+    """Measure a folder without following links; stop once it holds more than `most_files`.
+
+    Removes the drafts of writes that were interrupted.
+    """
+    usage, folders = FolderUsage(), [os.fspath(top)]
     while folders:
         try:
             with os.scandir(folders.pop()) as entries:
                 for entry in entries:
+                    with suppress(OSError):  # not a file, or not ours to remove
+                        if _DRAFT.fullmatch(entry.name) and is_left_behind(entry.path):
+                            Path(entry.path).unlink()
+                            continue
                     usage.files += 1
                     if entry.is_dir(follow_symlinks=False):
                         folders.append(entry.path)
@@ -81,6 +93,11 @@ def usage_of(top: Path, most_files: int | None = None) -> Usage:
         except OSError:  # removed since it was listed, or not readable for us
             continue
     return usage
+
+
+def is_left_behind(path: str | Path) -> bool:
+    """Tell whether a temporary file or folder is so old that nobody can be writing it."""
+    return time.time() - os.lstat(path).st_mtime > _LEFT_AFTER_S
 
 
 class Quota:
@@ -138,7 +155,7 @@ class Quota:
         if problem := self._problem(usage, growth, missing):
             raise NoRoom(f"Nothing was written: {problem}")
 
-    def _problem(self, usage: Usage, growth: int, missing: int) -> str | None:
+    def _problem(self, usage: FolderUsage, growth: int, missing: int) -> str | None:
         most_bytes, most_files = self._limits.quota_bytes, self._limits.quota_files
         if most_files is not None and missing and usage.files + missing > most_files:
             return (
@@ -153,7 +170,7 @@ class Quota:
             )
         return None
 
-    def _measured(self, max_age_s: float) -> Usage:
+    def _measured(self, max_age_s: float) -> FolderUsage:
         folder, now_s = self._folder, time.monotonic()
         if folder.usage is None or now_s - folder.measured_s >= max_age_s:
             folder.usage, folder.measured_s = usage_of(self._root), now_s

@@ -57,16 +57,19 @@ class _Process:
         """Send a request and return the reply to it.
 
         Raises:
-            OSError: there is none in time, or the process was ended.
+            TimeoutError: there is none in time.
+            ConnectionError: the process has ended.
         """
         deadline = time.monotonic() + _BEGUN_WITHIN_S
         self._socket.settimeout(_BEGUN_WITHIN_S)
-        socket.send_fds(self._socket, [json.dumps(job).encode() + b"\n"], [fd])
+        request = json.dumps(job).encode() + b"\n"
+        sent = socket.send_fds(self._socket, [request], [fd])
+        self._socket.sendall(request[sent:])
         while True:
             self._socket.settimeout(max(0.001, deadline - time.monotonic()))
             line = self._replies.readline()
-            if not line:
-                raise ConnectionError("The search process has ended.")
+            if not line.endswith(b"\n"):
+                raise ConnectionError("the search process has ended")
             reply: dict[str, Any] = json.loads(line)
             match reply:
                 case {"begun": True}:
@@ -116,8 +119,14 @@ class _Search:
         try:
             with self._workspace.place(self._path) as (parts, fd):
                 job: Any = {"path": parts, "time_limit_s": TIME_LIMIT_S, **self._job}
-                reply: Any = self._ask(job, fd)
-        except (TimeoutError, ConnectionError) as e:
+                try:
+                    reply: Any = self._ask(job, fd)
+                except ConnectionError:
+                    if self._is_killed:
+                        raise
+                    # Another program ended the process: a new one gets the request once more.
+                    reply = self._ask(job, fd)
+        except TimeoutError as e:
             raise WorkspaceError(_TOO_LONG) from e
         except OSError as e:
             raise WorkspaceError(f"The files cannot be looked at now: {e.strerror or e}. Try again later.") from e
@@ -133,7 +142,7 @@ class _Search:
                 _here.process = _Process()
             with self._lock:
                 if self._is_killed:
-                    raise ConnectionError("The call was cancelled.")
+                    raise ConnectionError("the call was cancelled")
                 self._process = _here.process
             return self._process.ask(job, fd)
         except OSError:

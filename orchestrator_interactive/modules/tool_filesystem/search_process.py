@@ -31,6 +31,7 @@ FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 # Of a path in the workspace.
 MOST_FOLDERS = 20
 MOST_PATH_BYTES = 1_000
+MOST_NAME_BYTES = 255
 
 _NOT_LOOKED_INTO = {"__pycache__", "node_modules"}
 _MAX_LINE = 2_000  # characters of a line that are looked at
@@ -162,7 +163,12 @@ class _Scan:
 
 def is_short(parts: tuple[str, ...] | list[str]) -> bool:
     """Whether a file may have this path: folders and a name."""
-    return len(parts) <= MOST_FOLDERS + 1 and len(os.fsencode("/".join(parts))) <= MOST_PATH_BYTES
+    sizes_bytes = [len(os.fsencode(part)) for part in parts]
+    return (
+        len(parts) <= MOST_FOLDERS + 1
+        and max(sizes_bytes, default=0) <= MOST_NAME_BYTES
+        and sum(sizes_bytes) + len(parts) - 1 <= MOST_PATH_BYTES
+    )
 
 
 def _content(folder: int) -> tuple[list[str], list[str]]:

@@ -66,7 +66,9 @@ class FileTool(ABC, Generic[Input]):
 
 class ListInput(Options):
     path: str = Field(".", description="A folder in the workspace. Default: all of it.")
-    pattern: str | None = Field(None, description="Only files whose name or path matches this, such as *.md.")
+    pattern: str | None = Field(
+        None, max_length=500, description="Only files whose name or path matches this, such as *.md."
+    )
 
 
 class ListFiles(FileTool[ListInput]):

@@ -14,11 +14,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO
 
-from orchestrator_interactive.modules.tool_filesystem.quota import Limits, NoRoom, Quota
+from orchestrator_interactive.modules.tool_filesystem.quota import DRAFT, Limits, NoRoom, Quota
 from orchestrator_interactive.modules.tool_filesystem.search_process import (
     FILE,
     FOLDER,
     MOST_FOLDERS,
+    MOST_NAME_BYTES,
     MOST_PATH_BYTES,
     is_short,
 )
@@ -30,7 +31,7 @@ _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _UNLIMITED = Limits()
 _TOO_LONG = (
     f"This path is too long. Use at most {MOST_FOLDERS} folders, one inside the other, {MOST_PATH_BYTES:,} bytes in "
-    "all, and 255 bytes a name."
+    f"all, and {MOST_NAME_BYTES} bytes a name."
 )
 _MOST_GIVEN = 4_096  # characters, with what leads to the workspace
 
@@ -160,7 +161,7 @@ def _mode_to_keep(name: str, folder: int, path: str) -> int | None:
 
 
 def _replace(name: str, folder: int, content: bytes, mode: int | None) -> None:
-    draft = f".draft-{secrets.token_hex(8)}"
+    draft = f"{DRAFT}{secrets.token_hex(8)}"
     fd = os.open(draft, _NEW_FILE, 0o600, dir_fd=folder)
     try:
         with os.fdopen(fd, "wb") as file:
