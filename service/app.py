@@ -79,7 +79,7 @@ async def serve(config: ServiceConfig, environment: Environment) -> None:
     grace_s = config.shutdown_grace_s
     async with (
         _until_signalled(max(grace_s, _SHORTEST_GRACE_S)) as ended,
-        _working(config, url, provider, secrets(environment, config)) as (sessions, runs),
+        _working(config, environment, url, provider) as (sessions, runs),
         _sharing(url) as budget,
         connected(
             access,
@@ -104,7 +104,7 @@ async def serve(config: ServiceConfig, environment: Environment) -> None:
 
 @asynccontextmanager
 async def _working(
-    config: ServiceConfig, url: str, provider: str, known_secrets: tuple[str, ...]
+    config: ServiceConfig, environment: Environment, url: str, provider: str
 ) -> AsyncIterator[tuple[InProcessSessionManager, Runs]]:
     """Sessions and runs over the store of a URL. At the end nothing of it holds up the process for long."""
     patience, workspaces, owner = Patience(), Workspaces(config.workspace), uuid4().hex
@@ -119,7 +119,8 @@ async def _working(
             workspaces,
             PatientStore(logs, patience),
             config.idle_evict_s,
-            secrets=known_secrets,
+            secrets=secrets(environment, config),
+            anthropic_api_key=environment.anthropic_key,
         ) as sessions,
     ):
         yield sessions, runs

@@ -58,8 +58,9 @@ return found
 )
 
 # KEYS: the index of what may be due. ARGV: of each conversation, its time as it was found; and when to look again,
-# "damaged" for a minute from now where it cannot be read, or a blank where there is nothing to do. It is taken out only where that was found twice, a minute apart, and nobody has
-# entered it meanwhile: by then nobody is between entering it and admitting something to it.
+# "damaged" for a minute from now where it cannot be read, or a blank where there is nothing to do. It is taken out only
+# where that was found twice, a minute apart, and nobody has entered it meanwhile: by then nobody is between entering it
+# and admitting something to it.
 LATER = Script(
     WORDS
     + """
