@@ -126,7 +126,7 @@ class HttpServer:
     def _app(self) -> web.Application:
         app = web.Application(client_max_size=_LARGEST_BYTES, middlewares=[self._admit])
         app.router.add_post(PATH, self._on_request)
-        app.router.add_get("/healthz", _on_health)
+        app.router.add_get("/healthz", self._on_health)
         return app
 
     @web.middleware
@@ -160,6 +160,9 @@ class HttpServer:
             log.warning("http.not_in_time", retry=request.headers.get("X-Slack-Retry-Num"))
             reply = NOT_NOW
         return _response(reply)
+
+    async def _on_health(self, _request: web.Request) -> web.Response:
+        return web.Response(text=f"ok\n{self._door.health()}")
 
     def _flaw_of(self, request: web.Request, raw: bytes) -> str | None:
         timestamp = request.headers.get("X-Slack-Request-Timestamp")
@@ -227,10 +230,6 @@ def _response(reply: Reply) -> web.Response:
     if reply.payload is None:
         return web.Response(status=reply.status)
     return web.json_response(reply.payload, status=reply.status)
-
-
-async def _on_health(_request: web.Request) -> web.Response:
-    return web.Response(text="ok\n")
 
 
 def _refusal(door: HttpDoor, error: OSError) -> str:

@@ -191,7 +191,7 @@ async def test_the_log_says_the_free_space_and_once_when_it_falls_below_the_rese
         return line
 
     with capture_logs(processors=[hear]) as logged:
-        async with asyncio.timeout(10), watching_disks({"store": disk}, reserve_mb=1, every_s=0.005):
+        async with asyncio.timeout(10), watching_disks({"store": disk}, 1, {}, every_s=0.005):
             assert (await lines.get())["store_free_mb"] > 1
             disk.unlink()
             disk.symlink_to("/proc")  # which has no free space
