@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class ConnectionRefused(Exception):  # noqa: N818 - what Slack did
@@ -18,11 +22,15 @@ class SocketDoor:
 
 @dataclass(frozen=True, slots=True)
 class HttpDoor:
-    """Events over HTTP: Slack's requests arrive at `host` and `port`, signed with the app's signing secret."""
+    """Events over HTTP: Slack's requests arrive at `host` and `port`, signed with the app's signing secret.
+
+    `health` gives the lines after "ok" at `/healthz`. It is asked for each request, and must return at once.
+    """
 
     signing_secret: str = field(repr=False)
     host: str
     port: int
+    health: Callable[[], str] = field(default=str, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

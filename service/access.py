@@ -11,6 +11,8 @@ from service.config import ConfigError
 from service.slack_config import address_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pydantic import SecretStr
 
     from service.config import Environment
@@ -19,23 +21,23 @@ if TYPE_CHECKING:
 _TOKEN = re.compile(r"[\w.-]+", re.ASCII)
 
 
-def slack_access(config: SlackConfig, environment: Environment) -> SlackAccess:
-    """Read the tokens and the address.
+def slack_access(config: SlackConfig, environment: Environment, health: Callable[[], str] = str) -> SlackAccess:
+    """Read the tokens and the address; `health` is that of `HttpDoor`.
 
     Raises:
         ConfigError: one is missing, or is none.
     """
-    door = _door(config, environment)
+    door = _door(config, environment, health)
     return SlackAccess(bot_token=bot_token(environment), api_url=api_url(environment), door=door)
 
 
-def _door(config: SlackConfig, environment: Environment) -> SocketDoor | HttpDoor:
+def _door(config: SlackConfig, environment: Environment, health: Callable[[], str]) -> SocketDoor | HttpDoor:
     match config.door:
         case "socket":
             return SocketDoor(app_token(environment))
         case "http":
             address = address_of(config.listen)
-            return HttpDoor(signing_secret(environment), address.host, address.port)
+            return HttpDoor(signing_secret(environment), address.host, address.port, health)
 
 
 def api_url(environment: Environment) -> str:

@@ -18,7 +18,7 @@ from connector import Instance, Persona, Policy, RunLimits, connected
 from orchestrator_interactive.interactions.stores import open_store
 from service.access import slack_access
 from service.config import store_url
-from service.disk_space import places, watching_disks
+from service.disk_space import lines, places, watching_disks
 from service.known_secrets import secrets
 from service.runs import Runs
 from service.sessions import InProcessSessionManager
@@ -67,7 +67,8 @@ async def serve(config: ServiceConfig, environment: Environment) -> None:
         StoreError: the store of the conversations cannot be used.
         ConnectionRefused: Slack does not let us in.
     """
-    access = slack_access(config.slack, environment)
+    free_mb: dict[str, int] = {}
+    access = slack_access(config.slack, environment, lambda: lines(free_mb))
     gc.disable()  # to set up is to make what stays: next to nothing of it is garbage
     provider = "provider-anthropic" if environment.anthropic_api_key else "provider-demo"
     instances = [
@@ -79,7 +80,7 @@ async def serve(config: ServiceConfig, environment: Environment) -> None:
     grace_s = config.shutdown_grace_s
     async with (
         _until_signalled(max(grace_s, _SHORTEST_GRACE_S)) as ended,
-        _working(config, url, provider, secrets(environment, config)) as (sessions, runs),
+        _working(config, environment, url, provider, free_mb) as (sessions, runs),
         _sharing(url) as budget,
         connected(
             access,
@@ -104,13 +105,13 @@ async def serve(config: ServiceConfig, environment: Environment) -> None:
 
 @asynccontextmanager
 async def _working(
-    config: ServiceConfig, url: str, provider: str, known_secrets: tuple[str, ...]
+    config: ServiceConfig, environment: Environment, url: str, provider: str, free_mb: dict[str, int]
 ) -> AsyncIterator[tuple[InProcessSessionManager, Runs]]:
     """Sessions and runs over the store of a URL. At the end nothing of it holds up the process for long."""
     patience, workspaces, owner = Patience(), Workspaces(config.workspace), uuid4().hex
     async with (
         _stores(url) as (store, logs),
-        watching_disks(places(config.workspace, url), config.workspace.reserve_mb),
+        watching_disks(places(config.workspace, url), config.workspace.reserve_mb, free_mb),
         tidying(store, logs),
         Runs(store, owner, config.lease_s, patience, _passing_s, config.limits.runs + _OWNED_BESIDE_RUNS) as runs,
         InProcessSessionManager(
@@ -119,7 +120,8 @@ async def _working(
             workspaces,
             PatientStore(logs, patience),
             config.idle_evict_s,
-            secrets=known_secrets,
+            secrets=secrets(environment, config),
+            anthropic_api_key=environment.anthropic_key,
         ) as sessions,
     ):
         yield sessions, runs

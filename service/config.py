@@ -180,7 +180,7 @@ class ServiceConfig(_Part):
 
 
 class Environment(_Part):
-    """What comes from the environment. Provider modules read their own keys there too."""
+    """What comes from the environment. The modules of other providers read their own keys there."""
 
     slack_app_token: SecretStr | None = None
     slack_bot_token: SecretStr | None = None
@@ -190,17 +190,22 @@ class Environment(_Part):
     anthropic_api_key: SecretStr | None = None
     amplifier_slack_store: SecretStr | None = None
 
+    @property
+    def anthropic_key(self) -> str:
+        """The key itself; blank if there is none."""
+        return self.anthropic_api_key.get_secret_value() if self.anthropic_api_key else ""
+
     @classmethod
     def read(cls) -> Self:
         """What the variables of these names say; a blank one is as good as none."""
         return cls(**{name: said for name in cls.model_fields if (said := os.environ.get(name.upper()))})
 
     @classmethod
-    def take(cls, *kept: str) -> Self:
-        """As `read`, and remove the secrets except the `kept` ones: no child process of a module inherits them."""
+    def take(cls) -> Self:
+        """As `read`, and remove the secrets: no child process of a module inherits them."""
         environment = cls.read()
         for name, value in environment:
-            if isinstance(value, SecretStr) and name not in kept:
+            if isinstance(value, SecretStr):
                 os.environ.pop(name.upper(), None)
         return environment
 

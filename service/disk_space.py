@@ -40,12 +40,22 @@ def free_mb(places: Mapping[str, Path]) -> dict[str, int]:
     return found
 
 
+def lines(free: Mapping[str, int]) -> str:
+    """Return one line for each place, for the health check."""
+    return "".join(f"{name}_free_mb {mb}\n" for name, mb in free.items())
+
+
 @asynccontextmanager
-async def watching_disks(places: Mapping[str, Path], reserve_mb: int, every_s: float = _EVERY_S) -> AsyncIterator[None]:
-    """Log the free space at the start, and whenever it falls below the reserve or rises above it again."""
-    found = await asyncio.to_thread(free_mb, places)
-    log.info("disk.space", reserve_mb=reserve_mb, **{f"{name}_free_mb": free for name, free in found.items()})
-    task = asyncio.create_task(_watch(places, reserve_mb, every_s))
+async def watching_disks(
+    places: Mapping[str, Path], reserve_mb: int, free: dict[str, int], every_s: float = _EVERY_S
+) -> AsyncIterator[None]:
+    """Log the free space at the start, and whenever it falls below the reserve or rises above it again.
+
+    `free` is kept up to date: the free megabytes of each place.
+    """
+    free.update(found := await asyncio.to_thread(free_mb, places))
+    log.info("disk.space", reserve_mb=reserve_mb, **{f"{name}_free_mb": mb for name, mb in found.items()})
+    task = asyncio.create_task(_watch(places, reserve_mb, free, every_s))
     try:
         yield
     finally:
@@ -53,10 +63,11 @@ async def watching_disks(places: Mapping[str, Path], reserve_mb: int, every_s: f
         await asyncio.wait([task])
 
 
-async def _watch(places: Mapping[str, Path], reserve_mb: int, every_s: float) -> None:
+async def _watch(places: Mapping[str, Path], reserve_mb: int, found: dict[str, int], every_s: float) -> None:
     low: set[str] = set()
     while True:
-        for name, free in (await asyncio.to_thread(free_mb, places)).items():
+        found.update(await asyncio.to_thread(free_mb, places))
+        for name, free in found.items():
             if free < reserve_mb and name not in low:
                 low.add(name)
                 log.warning("disk.low", place=name, path=str(places[name]), free_mb=free, reserve_mb=reserve_mb)

@@ -68,7 +68,7 @@ def doctor(context: click.Context, url: str | None, config_path: Path | None, as
 
 def _examine(config_path: Path | None, *, as_json: bool) -> int:
     """Say what is found; the exit code."""
-    environment = Environment.read()
+    environment = Environment.take()
     known = secrets(environment)
     try:
         config = load_config(config_path)

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
     from service.config import LogConfig
 
+# In the URL of a Socket Mode connection, also where the URL is escaped in a URL or in JSON.
+_TICKET = r"ticket(?:=|%3[Dd]|\\+u003[Dd])"
 # What begins so is a token wherever it stands: an escaped newline before it ends in a letter.
-_PREFIX = re.compile(r"xox[a-z]-|xoxe\.|xapp-|sk-ant-|ticket(?:=|%3D)")
+_PREFIX = re.compile(rf"xox[a-z]-|xoxe\.|xapp-|sk-ant-|{_TICKET}")
 # Shorter values are nobody's secret, and hiding them would blot out the words that they are part of.
 _LEAST_SECRET_CHARS = 8
 # What these libraries log below a warning is their own inner life.
@@ -37,7 +39,7 @@ def hide_known(text: str, known: tuple[str, ...]) -> str:
 
 @functools.cache
 def _secret(known: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile(rf"{_known(known).pattern}|(?:{_PREFIX.pattern})[\w.-]+")
+    return re.compile(rf"{_known(known).pattern}|{_TICKET}[^\s\"'&\\]+|(?:{_PREFIX.pattern})[\w.-]+")
 
 
 @functools.cache

@@ -30,7 +30,7 @@ def run(config_path: Path | None) -> None:
     requests over HTTP; SLACK_API_URL, ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL and AMPLIFIER_SLACK_STORE too, where they
     are set.
     """
-    environment = Environment.take("anthropic_api_key")  # which a provider reads whenever it is mounted
+    environment = Environment.take()
     known = secrets(environment)
     try:
         config = load_config(config_path)

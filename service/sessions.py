@@ -45,9 +45,10 @@ class InProcessSessionManager:
         store: of the conversations' logs; it is not closed here.
         idle_evict_s: how long a session stays in memory when nothing runs in it.
         secrets: texts that are hidden from models and from people.
+        anthropic_api_key: for each provider of Anthropic's that has none of its own.
     """
 
-    def __init__(  # noqa: PLR0913 - the last two have defaults
+    def __init__(  # noqa: PLR0913 - the last three have defaults
         self,
         instances: Mapping[str, InstanceConfig],
         default_provider: str,
@@ -56,8 +57,10 @@ class InProcessSessionManager:
         idle_evict_s: float = _IDLE_EVICT_S,
         *,
         secrets: tuple[str, ...] = (),
+        anthropic_api_key: str = "",
     ) -> None:
         self._secrets = secrets
+        self._anthropic_api_key = anthropic_api_key
         self._instances = instances
         self._default_provider = default_provider
         self._workspaces = workspaces
@@ -246,13 +249,19 @@ class InProcessSessionManager:
 
     async def _new_session(self, key: Key) -> AmplifierSession:
         instance, folder = self._instances[key.agent_id], self._workspaces.folder(key.conversation_id)
-        plan = mount_plan(instance, self._default_provider, folder, key, self._workspaces.limits)
+        plan = self._plan(instance, folder, key)
         session = AmplifierSession(plan, is_resumed=await self._store.load(key) is not None)
         session.coordinator.register_capability("interactions.store", self._store)
         session.coordinator.register_capability("secrets.filter", self._without_secrets)
         session.coordinator.mount("module-source-resolver", LocalSources())
         session.coordinator.hooks.register(events.MODULE_LOAD_FAILED, _log_load_failure)
         return session
+
+    def _plan(self, instance: InstanceConfig, folder: Path, key: Key | None = None) -> dict[str, Any]:
+        limits = self._workspaces.limits
+        return mount_plan(
+            instance, self._default_provider, folder, key, limits, anthropic_api_key=self._anthropic_api_key
+        )
 
     def _without_secrets(self, text: str, *, known_only: bool = False) -> str:
         return (hide_known if known_only else hide_secrets)(text, self._secrets)
@@ -266,7 +275,7 @@ class InProcessSessionManager:
         await self._workspaces.check()
         for name, instance in self._instances.items():
             with tempfile.TemporaryDirectory() as folder:
-                problems = await find_problems(mount_plan(instance, self._default_provider, Path(folder)))
+                problems = await find_problems(self._plan(instance, Path(folder)))
             if problems:
                 raise ConfigError(f"instances.{name}: {' '.join(problems)}")
 

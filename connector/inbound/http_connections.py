@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 from aiohttp import web
+from aiohttp.web_protocol import _ErrInfo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +24,7 @@ class HttpConnections:
     """Keep the number of open connections below a bound.
 
     Beyond the bound, a new connection closes the one that has waited longest for a request. If all others are at work,
-    the new connection is closed. Connections that send nothing therefore block no request.
+    the new connection is closed. Connections that send nothing, or a body without end, therefore block no request.
 
     Args:
         most: the bound.
@@ -53,12 +54,16 @@ class HttpConnections:
     def end(self, connection: web.RequestHandler) -> None:
         self._waiting.pop(connection, None)
         self._working.discard(connection)
-        self._heard(connection)
+        self.heard(connection)
+
+    def heard(self, connection: web.RequestHandler) -> None:
+        """End the time-out for headers: they are complete."""
+        if (timer := self._timers.pop(connection, None)) is not None:
+            timer.cancel()
 
     @contextmanager
     def at_work(self, connection: web.RequestHandler) -> Iterator[None]:
-        """Keep the connection open while the body reads and answers a request."""
-        self._heard(connection)
+        """Keep the connection open while a verified request is answered."""
         if connection in self._waiting:
             del self._waiting[connection]
             self._working.add(connection)
@@ -68,10 +73,6 @@ class HttpConnections:
             if connection in self._working:
                 self._working.remove(connection)
                 self._waiting[connection] = None
-
-    def _heard(self, connection: web.RequestHandler) -> None:
-        if (timer := self._timers.pop(connection, None)) is not None:
-            timer.cancel()
 
     def _close(self, connection: web.RequestHandler) -> None:
         self.end(connection)
@@ -100,6 +101,18 @@ class HttpConnection(web.RequestHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         self._all.end(self)
         super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what came. Where a body cannot be parsed, fail its request; aiohttp would let the request wait."""
+        super().data_received(data)
+        request = self._current_request
+        if request is None or request.content.is_eof() or not self._messages:
+            return
+        flaw = self._messages[-1][0]
+        if isinstance(flaw, _ErrInfo):
+            self._messages.pop()
+            request.content.set_exception(web.RequestPayloadError(flaw.message or str(flaw.exc)))
+            request.content.feed_eof()  # no more is awaited, also not when the connection is closed
 
     def handle_error(
         self,

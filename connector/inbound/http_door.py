@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import time
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import parse_qs
@@ -15,7 +16,7 @@ from connector.access import ConnectionRefused
 from connector.inbound.http_connections import HttpConnection, HttpConnections, first_line
 from connector.inbound.outside_json import parse_json
 from connector.inbound.reception import DONE, NOT_NOW, Reply
-from connector.inbound.signature import flaw_of
+from connector.inbound.signature import BY_SETTING, flaw_of
 from connector.needs import PATH
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ class HttpServer:
     def _app(self) -> web.Application:
         app = web.Application(client_max_size=_LARGEST_BYTES, middlewares=[self._admit])
         app.router.add_post(PATH, self._on_request)
-        app.router.add_get("/healthz", _on_health)
+        app.router.add_get("/healthz", self._on_health)
         return app
 
     @web.middleware
@@ -134,27 +135,34 @@ class HttpServer:
         if encoding := request.headers.get("Content-Encoding"):
             log.info("http.encoded", encoding=first_line(encoding), remote=request.remote)
             return web.Response(status=415, text="A body with a Content-Encoding is not read.\n")
-        with self._connections.at_work(request.protocol):
-            return await handler(request)
+        self._connections.heard(request.protocol)
+        return await handler(request)
 
     async def _on_request(self, request: web.Request) -> web.Response:
+        raw: bytes | None = None
         try:
             async with asyncio.timeout(self._answer_within_s):
-                raw = await request.read()
+                raw = await _body_bytes(request)
                 if (flaw := self._flaw_of(request, raw)) is not None:
-                    log.warning("http.refused", why=flaw, remote=request.remote)
+                    level = logging.WARNING if flaw in BY_SETTING else logging.INFO
+                    log.log(level, "http.refused", why=flaw, remote=request.remote)
                     return web.Response(status=401, text="This request is not signed by Slack for this app.\n")
-                reply = await self._answer(body_of(raw, request.content_type))
+                with self._connections.at_work(request.protocol):
+                    reply = await self._answer(body_of(raw, request.content_type))
         except (web.RequestPayloadError, ConnectionError) as e:
-            log.info("http.garbage", why=first_line(str(e)), remote=request.remote)
-            return web.Response(status=400)
+            return _unread(request, 400, first_line(str(e)))
         except Malformed as e:
-            log.warning("http.malformed", why=str(e))
+            log.info("http.malformed", why=str(e), remote=request.remote)
             return web.Response(status=400, text=f"{e}\n")
         except TimeoutError:
+            if raw is None:
+                return _unread(request, 408, "The body did not arrive in time.")
             log.warning("http.not_in_time", retry=request.headers.get("X-Slack-Retry-Num"))
             reply = NOT_NOW
         return _response(reply)
+
+    async def _on_health(self, _request: web.Request) -> web.Response:
+        return web.Response(text=f"ok\n{self._door.health()}")
 
     def _flaw_of(self, request: web.Request, raw: bytes) -> str | None:
         timestamp = request.headers.get("X-Slack-Request-Timestamp")
@@ -172,6 +180,25 @@ class HttpServer:
         working.add_done_callback(self._at_work.discard)
         working.add_done_callback(lambda _: self._slots.release())
         return await asyncio.shield(working)
+
+
+async def _body_bytes(request: web.Request) -> bytes:
+    """Return the body.
+
+    Raises:
+        ConnectionError, web.RequestPayloadError, TimeoutError: not all of it came.
+    """
+    try:
+        return await request.read()
+    except RuntimeError as e:  # of aiohttp, where the connection was closed before
+        raise ConnectionError(str(e)) from e
+
+
+def _unread(request: web.Request, status: int, why: str) -> web.Response:
+    log.info("http.garbage", why=why, remote=request.remote)
+    response = web.Response(status=status)
+    response.force_close()
+    return response
 
 
 def body_of(raw: bytes, content_type: str) -> dict[str, Any]:
@@ -203,10 +230,6 @@ def _response(reply: Reply) -> web.Response:
     if reply.payload is None:
         return web.Response(status=reply.status)
     return web.json_response(reply.payload, status=reply.status)
-
-
-async def _on_health(_request: web.Request) -> web.Response:
-    return web.Response(text="ok\n")
 
 
 def _refusal(door: HttpDoor, error: OSError) -> str:

@@ -24,12 +24,14 @@ _WITHIN_S = 15.0
 _DEMO = "demo"
 
 
-async def look_at_agents(config: ServiceConfig, default_provider: str) -> AsyncIterator[Finding]:
+async def look_at_agents(
+    config: ServiceConfig, default_provider: str, anthropic_api_key: str = ""
+) -> AsyncIterator[Finding]:
     """Mount and unmount what each instance consists of, and ask its providers which models they have."""
     asked: set[str] = set()
     with tempfile.TemporaryDirectory() as folder:
         for name, instance in config.instances.items():
-            plan = mount_plan(instance, default_provider, Path(folder))
+            plan = mount_plan(instance, default_provider, Path(folder), anthropic_api_key=anthropic_api_key)
             problems = await find_problems(plan)
             for problem in problems:
                 yield wrong(f"agent {name}", problem)

@@ -32,7 +32,7 @@ async def examined(config: ServiceConfig, environment: Environment) -> AsyncIter
     yield look_at_workspace(config)
     yield look_at_disks(config, environment)
     default = "provider-anthropic" if environment.anthropic_api_key else "provider-demo"
-    async for finding in look_at_agents(config, default):
+    async for finding in look_at_agents(config, default, environment.anthropic_key):
         yield finding
 
 

@@ -32,8 +32,6 @@ _KEYS = 4
 _PAGE = 100
 # Whoever has entered a conversation has admitted something to it long before this is over, in milliseconds.
 _ENTERED_MS = 60 * 60 * 1000
-# A conversation that cannot be read is looked at again after so many milliseconds.
-_PUT_OFF_MS = 60 * 1000
 # Entries that are to be looked at later than this were entered before the server's clock was set back, or have an
 # uncommonly long lease.
 _FAR_MS = 2 * 60 * 1000
@@ -121,7 +119,7 @@ class RedisIndex:
                 case StoreError() if not isinstance(seen, StoreAway):
                     # The others are looked at anyway, and this one again a minute later.
                     log.error("conversation.damaged", conversation=name, problem=str(seen))
-                    later += [*entry, int(float(entry[1])) + _PUT_OFF_MS]
+                    later += [*entry, "damaged"]
         if later:
             await self._client.run(scripts.LATER, [_due(workspace)], later)
         return due, self._is_away(found)

@@ -57,9 +57,10 @@ return found
 """
 )
 
-# KEYS: the index of what may be due. ARGV: of each conversation, its time as it was found; and when to look again, or a
-# blank where there is nothing to do. It is taken out only where that was found twice, a minute apart, and nobody has
-# entered it meanwhile: by then nobody is between entering it and admitting something to it.
+# KEYS: the index of what may be due. ARGV: of each conversation, its time as it was found; and when to look again,
+# "damaged" for a minute from now where it cannot be read, or a blank where there is nothing to do. It is taken out only
+# where that was found twice, a minute apart, and nobody has entered it meanwhile: by then nobody is between entering it
+# and admitting something to it.
 LATER = Script(
     WORDS
     + """
@@ -67,7 +68,9 @@ local again = clock() + 60000 + 0.5
 for i = 1, #ARGV, 3 do
     local found = redis.call('ZSCORE', KEYS[1], ARGV[i])
     if found and tonumber(found) == tonumber(ARGV[i + 1]) then
-        if ARGV[i + 2] ~= '' then
+        if ARGV[i + 2] == 'damaged' then
+            redis.call('ZADD', KEYS[1], clock() + 60000, ARGV[i])
+        elseif ARGV[i + 2] ~= '' then
             redis.call('ZADD', KEYS[1], ARGV[i + 2], ARGV[i])
         elseif tonumber(found) % 1 == 0.5 then
             redis.call('ZREM', KEYS[1], ARGV[i])

@@ -255,6 +255,9 @@ class Strangers:
         writer.write(sent)
         return reader
 
+    def send(self, more: bytes) -> None:
+        self._writers[-1].write(more)
+
     def leave(self) -> None:
         for writer in self._writers:
             writer.transport.abort()
@@ -307,6 +310,54 @@ async def test_a_thousand_half_open_connections_keep_no_request_out(reception, h
 
 
 BODY = b"POST /slack/events HTTP/1.1\r\nHost: a\r\n"
+
+
+async def test_bodies_without_end_keep_no_request_out_and_leave_no_traceback(reception, caplog):
+    async with bounded(reception, most_connections=20, answer_within_s=60.0) as strangers, asyncio.timeout(20):
+        readers = [await strangers.open(BODY + b"Content-Length: 1000\r\n\r\n{") for _ in range(20)]
+        for _ in range(5):
+            async with aiohttp.ClientSession() as http:
+                assert (await Slack(http, strangers.port).event())[0] == 200
+            readers += [await strangers.open(BODY + b"Content-Length: 1000\r\n\r\n{") for _ in range(20)]
+        assert [await reader.read() for reader in readers[:80]] == [b""] * 80
+    assert not caplog.records, "the library's own log"
+
+
+async def test_a_chunk_that_cannot_be_read_ends_its_request_at_once(reception, caplog):
+    with capture_logs() as logs:
+        async with bounded(reception, answer_within_s=60.0) as strangers, asyncio.timeout(5):
+            head = BODY + b"Transfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n"
+            reader = await strangers.open(head)
+            assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+            strangers.send(b"2\r\n{}\r\nnothing\r\n")
+            assert (await reader.read()).startswith(b"HTTP/1.1 400")
+    told = [(each["event"], each["log_level"]) for each in logs if each["event"] != "http.listens"]
+    assert told == [("http.garbage", "info")]
+    assert not caplog.records, "the library's own log"
+
+
+async def test_a_body_that_is_too_slow_is_one_line_in_the_log(reception):
+    with capture_logs() as logs:
+        async with bounded(reception, answer_within_s=0.05) as strangers, asyncio.timeout(5):
+            reader = await strangers.open(BODY + b"Content-Length: 1000\r\n\r\n{")
+            assert (await reader.readline()).startswith(b"HTTP/1.1 408")
+    told = [(each["event"], each["log_level"]) for each in logs if each["event"] != "http.listens"]
+    assert told == [("http.garbage", "info")]
+
+
+@pytest.mark.parametrize(
+    ("raw", "headers", "told"),
+    [
+        (b"{}", {"signature": None}, ("http.refused", "info")),
+        (b"{}", {"signature": "garbage"}, ("http.refused", "info")),
+        (b"{}", {"signature": "v0=" + "0" * 64}, ("http.refused", "warning")),
+        (b"{", {}, ("http.malformed", "info")),
+    ],
+)
+async def test_only_what_a_wrong_setting_causes_is_a_warning(slack, raw, headers, told):
+    with capture_logs() as logs:
+        await slack.send(raw, **headers)
+    assert [(each["event"], each["log_level"]) for each in logs] == [told]
 
 
 @pytest.mark.parametrize(

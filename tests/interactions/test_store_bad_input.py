@@ -10,13 +10,14 @@ import resource
 import shutil
 import sqlite3
 import tempfile
-from contextlib import closing, contextmanager
+from contextlib import aclosing, closing, contextmanager
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stored_logs import KEY, TREE, indices, plant, state, states
+from structlog.testing import capture_logs
 
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.errors import Fenced, StoreAway, StoreError, Unreadable
@@ -24,6 +25,7 @@ from orchestrator_interactive.interactions.records import Key, damaged
 from orchestrator_interactive.interactions.states import UserMessageState
 from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.interactions.stores.base import Change
+from orchestrator_interactive.interactions.stores.sqlite_database import Database
 from orchestrator_interactive.interactions.tree import Piece, written
 
 OTHER = Key("other", "beta")
@@ -410,3 +412,22 @@ def test_whatever_stands_in_a_file_it_is_read_or_told(about, tree):
 
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(check(Path(folder) / "logs.db"))
+
+
+@pytest.mark.parametrize("how", ["run", "read", "write"])
+async def test_an_error_in_the_use_of_a_file_is_in_the_log_as_it_was(tmp_path, how):
+    def use(_file):
+        raise AttributeError("an error in this program")
+
+    async with aclosing(await Database.open(tmp_path / "kept.db", "of the test")) as database:
+        with capture_logs() as logs, pytest.raises(StoreError, match="damaged"):
+            await getattr(database, how)(use)
+    assert [each["error"] for each in logs] == ["AttributeError('an error in this program')"]
+
+
+@pytest.mark.parametrize("how", ["run", "read", "write"])
+async def test_an_error_about_a_value_is_raised_as_it_is(tmp_path, how):
+    async with aclosing(await Database.open(tmp_path / "kept.db", "of the test")) as database:
+        with pytest.raises(UnicodeEncodeError) as raised:
+            await getattr(database, how)(lambda file: file.execute("SELECT ?", ("\ud800",)))
+    assert raised.value.__cause__ is None

@@ -92,6 +92,11 @@ async def test_a_token_with_characters_that_no_token_has_is_one_clear_line(stage
             "url='wss://wss-primary.slack.com/link/?ticket=…&app_id=1'",
         ),
         ("url=ws%3A//a/%3Fticket%3Dabc", "url=ws%3A//a/%3Fticket%3D…"),
+        ("url=ws%3A//a/%3Fticket%3dab%2Bc d", "url=ws%3A//a/%3Fticket%3d… d"),
+        ('"wss://a/?ticket=a%2Bb+c/d==&app_id=1"', '"wss://a/?ticket=…&app_id=1"'),
+        ('"wss://a/?ticket=a%2Bb+c/d=="', '"wss://a/?ticket=…"'),
+        (r'"{\"url\": \"wss://a/?ticket=a+b\"}"', r'"{\"url\": \"wss://a/?ticket=…\"}"'),
+        (r'"wss://a/?ticket\u003da/b\u0026app_id=1"', r'"wss://a/?ticket\u003d…\u0026app_id=1"'),
         ("the key of another kind!", "the … kind!"),
         ("short", "short"),
     ],
@@ -155,13 +160,41 @@ async def test_no_model_and_nobody_in_a_thread_reads_a_secret_that_a_tool_tells(
     assert "our-own" not in "".join(shown)
 
 
-async def test_child_processes_of_tools_inherit_no_token_of_slacks(monkeypatch, tmp_path):
+@pytest.mark.parametrize("command", ["run", "doctor"])
+def test_child_processes_of_modules_inherit_no_secret_of_the_service(monkeypatch, tmp_path, command):
     for name in ("SLACK_BOT_TOKEN", "SLACK_APP_TOKEN", "SLACK_SIGNING_SECRET", "ANTHROPIC_API_KEY"):
         monkeypatch.setenv(name, f"{name} of ours")
     config = tmp_path / "config.yaml"
     config.write_text("nonsense")
-    assert run("run", "--config", str(config)).exit_code == 2
-    assert [name for name in os.environ if os.environ[name].endswith(" of ours")] == ["ANTHROPIC_API_KEY"]
+    assert run(command, "--config", str(config)).exit_code == 2
+    assert not [name for name in os.environ if os.environ[name].endswith(" of ours")]
+
+
+@pytest.mark.parametrize(
+    ("providers", "key"),
+    [
+        ([], "sk-ant-of-the-environment"),
+        ([{"module": "provider-anthropic"}], "sk-ant-of-the-environment"),
+        ([{"module": "provider-anthropic", "config": {"api_key": None}}], "sk-ant-of-the-environment"),
+        ([{"module": "provider-anthropic", "config": {"api_key": "sk-ant-of-its-own"}}], "sk-ant-of-its-own"),
+    ],
+)
+async def test_a_provider_has_the_key_although_the_environment_does_not(tmp_path, monkeypatch, providers, key):
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-of-the-environment")
+    environment = Environment.take()
+    instance = InstanceConfig.model_validate({"persona": {"name": "A", "emoji": ":owl:"}, "providers": providers})
+    async with AnthropicServer() as model:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", model.base_url)
+        model.reply(text("fine"))
+        async with InProcessSessionManager(
+            {"a": instance},
+            "provider-anthropic",
+            Workspaces(WorkspaceConfig(root=tmp_path / "files")),
+            MemoryStore(),
+            anthropic_api_key=environment.anthropic_key,
+        ) as sessions:
+            assert await sessions.execute("a", "T:C:1.0", "go") == "fine"
+        assert any(value.endswith(key) for value in model.requests[-1].headers.values())
 
 
 def test_the_keys_in_options_of_modules_are_known(tmp_path, monkeypatch):

@@ -139,7 +139,8 @@ def test_a_server_whose_keys_were_damaged_ends_in_no_traceback(redis):
         survives(redis.url, lambda each=each: restored(redis, dumped, each))
 
 
-def test_a_conversation_that_cannot_be_read_keeps_no_other_one_from_being_looked_after(redis):
+@pytest.mark.parametrize("score", [None, "0", "inf", "-inf"])
+def test_a_conversation_that_cannot_be_read_keeps_no_other_one_from_being_looked_after(redis, score):
     redis.ask("FLUSHALL")
 
     async def due() -> list[str]:
@@ -151,8 +152,12 @@ def test_a_conversation_that_cannot_be_read_keeps_no_other_one_from_being_looked
             redis.ask("DEL", "runs:{T:C:1.0}")
             redis.ask("SET", "runs:{T:C:1.0}", "text")
             redis.ask("ZADD", "runs:{index}:due:T", "0", b"\xff\xfe")
+            if score is not None:
+                redis.ask("ZADD", "runs:{index}:due:T", score, "T:C:1.0")
             return await runs.due("T", 10)
 
     assert asyncio.run(due()) == ["T:C:2.0"]
+    again_s = float(redis.ask("ZSCORE", "runs:{index}:due:T", "T:C:1.0")) / 1000 - int(redis.ask("TIME")[0])
+    assert 50 < again_s <= 61, "it is looked at again a minute later"
     result = run("doctor", "--store", redis.url, "--json")
     assert result.exit_code in (1, 2)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import aiohttp
 import pytest
 from anthropic_server import AnthropicServer, message, text, tool_call
 from structlog.testing import capture_logs
@@ -214,7 +216,7 @@ async def test_the_log_says_the_free_space_and_once_when_it_falls_below_the_rese
         return line
 
     with capture_logs(processors=[hear]) as logged:
-        async with asyncio.timeout(10), watching_disks({"store": disk}, reserve_mb=1, every_s=0.005):
+        async with asyncio.timeout(10), watching_disks({"store": disk}, 1, {}, every_s=0.005):
             assert (await lines.get())["store_free_mb"] > 1
             disk.unlink()
             disk.symlink_to("/proc")  # which has no free space
@@ -225,3 +227,21 @@ async def test_the_log_says_the_free_space_and_once_when_it_falls_below_the_rese
             disk.symlink_to(tmp_path)
             assert (await lines.get())["event"] == "disk.enough"
     assert [line["event"] for line in logged] == ["disk.space", "disk.low", "disk.enough"]
+
+
+async def test_the_health_check_over_http_reports_the_free_space(slack, stage, tmp_path):
+    config = tmp_path / "config.yaml"
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    config.write_text(
+        "instances: {a: {persona: {name: A, emoji: ':owl:'}}}\nworkspace: {root: files}\n"
+        f"slack: {{door: http, listen: '127.0.0.1:{port}'}}\n"
+    )
+    async with stage.serving("--config", str(config), SLACK_SIGNING_SECRET=slack.signing_secret) as service:
+        await service.says("service.ready")
+        async with aiohttp.ClientSession() as http, http.get(f"http://127.0.0.1:{port}/healthz") as response:
+            assert response.status == 200
+            first, *lines = (await response.text()).splitlines()
+    assert (first, sorted(line.split()[0] for line in lines)) == ("ok", ["store_free_mb", "workspaces_free_mb"])
+    assert all(int(line.split()[1]) > 0 for line in lines)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
+
+import structlog
 
 from orchestrator_interactive.interactions.errors import InteractionError, StoreAway, StoreError, StoreGone
 from orchestrator_interactive.interactions.stores import sqlite_file
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
     from typing import Any
+
+log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
@@ -63,7 +67,7 @@ class Database:
                 await thread.run(connection.close)
             thread.end()
             if isinstance(e, (sqlite3.Error, OSError, *_UNFIT)):
-                raise _told(path, e) from e
+                _fail(path, e)
             raise
 
     async def run(self, work: Callable[..., T], *arguments: Any) -> T:
@@ -72,7 +76,7 @@ class Database:
         try:
             return await self._thread.run(self._done, self._connection, work, *arguments)
         except (sqlite3.Error, *_UNFIT) as e:
-            raise _told(self._path, e) from e
+            _fail(self._path, e)
 
     async def write(self, work: Callable[..., T], *arguments: Any) -> T:
         """What `work`, which writes little, gives for a connection and these arguments: at once where that is free."""
@@ -83,7 +87,7 @@ class Database:
                 given = self._done(self._writer, work, *arguments)
             except (sqlite3.Error, *_UNFIT) as e:
                 if not isinstance(e, sqlite3.Error) or not sqlite_file.is_busy(e):
-                    raise _told(self._path, e) from e
+                    _fail(self._path, e)
             else:
                 self._count_write()
                 return given
@@ -98,7 +102,7 @@ class Database:
         try:
             return self._done(self._writer, work, *arguments)
         except (sqlite3.Error, *_UNFIT) as e:
-            raise _told(self._path, e) from e
+            _fail(self._path, e)
 
     async def aclose(self) -> None:
         """Close the file once all that is on its way is written."""
@@ -164,9 +168,11 @@ def reading(file: sqlite3.Connection) -> Iterator[None]:
         file.rollback()
 
 
-def _told(path: Path, error: Exception) -> Exception:
-    """Return the error as a sentence; an error about the value to be written is returned as it is."""
+def _fail(path: Path, error: Exception) -> NoReturn:
+    """Raise the error as a sentence, or as it is where it is about the value to be written."""
     if isinstance(error, UnicodeEncodeError | InteractionError):
-        return error
+        raise error
+    if isinstance(error, _UNFIT):
+        log.error("store.damaged", path=str(path), error=repr(error))  # or an error in this program
     is_away = isinstance(error, sqlite3.Error) and sqlite_file.passes(error)
-    return (StoreAway if is_away else StoreError)(sqlite_file.problem(path, error))
+    raise (StoreAway if is_away else StoreError)(sqlite_file.problem(path, error)) from error
