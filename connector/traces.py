@@ -50,7 +50,7 @@ class Traces:
             data["is_marked"],
             *thread,
             data.get("run_id", ""),
-            data.get("user", ""),
+            data["user"],
         )
 
     @property
