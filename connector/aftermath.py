@@ -38,7 +38,7 @@ class Aftermath:
         self._catch_ups: set[asyncio.Task[None]] = set()
         self._is_kept = False
 
-    def is_done(self, *, with_catch_ups: bool) -> bool:
+    def is_done(self, *, with_catch_ups: bool = True) -> bool:
         return not (self._tasks if with_catch_ups else self._tasks - self._catch_ups)
 
     @property
@@ -101,7 +101,7 @@ class Aftermath:
         if self._begun_last:
             await asyncio.wait(self._begun_last, timeout=_TIDY_WITHIN_S)
 
-    async def done(self, news: asyncio.Event, *, with_catch_ups: bool) -> None:
+    async def done(self, news: asyncio.Event, *, with_catch_ups: bool = True) -> None:
         """Return when all is done, with the catch-ups or without, or there are news."""
         waiting = asyncio.create_task(news.wait())
         try:

@@ -50,7 +50,7 @@ class Traces:
             data["is_marked"],
             *thread,
             data.get("run_id", ""),
-            data["user"],
+            data.get("user", ""),
         )
 
     @property

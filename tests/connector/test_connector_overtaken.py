@@ -9,6 +9,7 @@ from held_sessions import HeldSessions
 from structlog.testing import capture_logs
 
 from connector import Instance, Persona, SlackAccess, SocketDoor, connected
+from connector.inbound.gate import Visitor
 from connector.inbound.overtaken import LookUps, NoAnswer, PassedBy, Remembered
 from connector.messages import Message
 from local_slack import Breaks, LocalSlack, RetrySchedule
@@ -16,6 +17,7 @@ from local_slack.delivery import Envelope
 from local_slack.delivery_faults import Lost
 
 ALPHA = Instance("alpha", Persona("Alpha", ":owl:"))
+VISITOR = Visitor("U1", "C1")
 
 
 @pytest.fixture
@@ -137,14 +139,14 @@ def reply(ts: str, text: str = "hm", thread_ts: str = "1.0") -> Message:
 def test_what_passed_by_is_given_once_and_in_the_order_in_which_it_was_written():
     passed = PassedBy()
     for each in (reply("4.0"), reply("3.0"), reply("2.0"), reply("5.0", thread_ts="2.5"), reply("6.0")):
-        passed.add(each)
-    passed.edit(reply("3.0", "aha"), "8.0")
-    passed.edit(reply("3.0", "an earlier edit"), "7.0")
-    passed.add(reply("3.0"))
-    passed.edit(reply("9.0"), "9.1")
+        passed.add(each, VISITOR)
+    passed.edit(reply("3.0", "aha"), VISITOR, "8.0")
+    passed.edit(reply("3.0", "an earlier edit"), VISITOR, "7.0")
+    passed.add(reply("3.0"), VISITOR)
+    passed.edit(reply("9.0"), VISITOR, "9.1")
     passed.drop("T1:C1:6.0")
-    passed.add(reply("6.0"))
-    taken = [(each.ts, each.text, edited_ts) for each, edited_ts in passed.take_after("T1:C1:1.0", "2.0")]
+    passed.add(reply("6.0"), VISITOR)
+    taken = [(each.ts, each.text, edited_ts) for each, _, edited_ts in passed.take_after("T1:C1:1.0", "2.0")]
     assert taken == [("3.0", "aha", "8.0"), ("4.0", "hm", "")]
     assert passed.take_after("T1:C1:1.0", "2.0") == []
 
@@ -152,7 +154,7 @@ def test_what_passed_by_is_given_once_and_in_the_order_in_which_it_was_written()
 def test_of_what_passed_by_the_latest_are_remembered():
     passed, names = PassedBy(), Remembered()
     for number in range(1, 10_002):
-        passed.add(reply(f"{number}.0", thread_ts="0.5"))
+        passed.add(reply(f"{number}.0", thread_ts="0.5"), VISITOR)
         names.add(str(number))
     assert len(passed.take_after("T1:C1:0.5", "0.0")) == 1_000
     assert ("1" in names, "2" in names) == (False, True)
