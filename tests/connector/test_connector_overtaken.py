@@ -65,22 +65,27 @@ async def test_replies_that_overtake_a_mention_in_the_middle_of_a_thread_are_rea
     await run.answer("ok")
 
 
-async def test_of_many_threads_that_cannot_be_read_few_keep_their_lease(scene, store):
+async def test_of_many_threads_that_cannot_be_read_few_keep_their_lease(runs, store):
     """The others wait in the store, and go on at once with what is written there."""
-    scene.slack.faults.next("conversations.replies", Breaks(503), times=10_000)
-    roots = [await scene.ana.say("general", f"thread {number}") for number in range(25)]
-    for root in roots:
-        await scene.ana.say("general", "@alpha look", thread=root)
-        await (await scene.sessions.next_run()).answer("ok")
-    place = f"{scene.slack.team_id}:{scene.slack.channel('general').id}"
-    async with asyncio.timeout(10):
-        while len(owned := [root for root in roots if (await store.known(f"{place}:{root}")).is_owned]) > 20:
-            await asyncio.sleep(0.02)
-    free = next(root for root in roots if root not in owned)
-    await scene.ana.say("general", "and this", thread=free)
-    run = await scene.sessions.next_run()
-    assert run.prompt == "and this"
-    await run.answer("ok")
+    sessions = HeldSessions()
+    async with LocalSlack(limits=None) as slack:
+        access, ana = SlackAccess(slack.bot_token, slack.api_url, SocketDoor(slack.app_token)), slack.as_person("ana")
+        async with connected(access, [ALPHA], sessions, runs, shutdown_grace_s=0.1, rate_scale=1_000):
+            await slack.until(lambda ws: ws.bot_online)
+            slack.faults.next("conversations.replies", Breaks(503), times=10_000)
+            roots = [await ana.say("general", f"thread {number}") for number in range(25)]
+            for root in roots:
+                await ana.say("general", "@alpha look", thread=root)
+                await (await sessions.next_run()).answer("ok")
+            place = f"{slack.team_id}:{slack.channel('general').id}"
+            async with asyncio.timeout(10):
+                while all([(await store.known(f"{place}:{root}")).is_owned for root in roots[20:]]):  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+            free = [root for root in roots if not (await store.known(f"{place}:{root}")).is_owned][0]  # noqa: RUF015
+            await ana.say("general", "and this", thread=free)
+            run = await sessions.next_run()
+            assert run.prompt == "and this"
+            await run.answer("ok")
 
 
 async def test_a_cross_that_overtakes_its_message_stops_what_that_begins(scene):
