@@ -35,11 +35,11 @@ class Aftermath:
         self._tasks: set[asyncio.Task[None]] = set()
         self._sweep = Sweep(desk)
         self._begun_last: set[asyncio.Task[None]] = set()
+        self._catch_ups: set[asyncio.Task[None]] = set()
         self._is_kept = False
 
-    @property
-    def is_done(self) -> bool:
-        return not self._tasks
+    def is_done(self, *, with_catch_ups: bool = True) -> bool:
+        return not (self._tasks if with_catch_ups else self._tasks - self._catch_ups)
 
     @property
     def leftovers(self) -> Leftovers:
@@ -59,9 +59,19 @@ class Aftermath:
         """Answer a message; its entry is closed when Slack has the answer, or refuses it."""
         self._beside(self._tell(entry, message, text))
 
-    def close_after(self, entry: Entry, work: Callable[[], Awaitable[None]]) -> None:
-        """Close an entry when this is done; if the process ends before, the next owner does it again."""
-        self._beside(self._close_after(entry, work))
+    def catch_up(self, entry: Entry, work: Callable[[], Awaitable[None]]) -> None:
+        """Close an entry when this is done; if it is cancelled, or the process ends, the next owner repeats it."""
+        task = self._desk.catch_up(self._close_after(entry, work))
+        self._keep(task)
+        self._catch_ups.add(task)
+        task.add_done_callback(self._catch_ups.discard)
+
+    async def cancel_catch_ups(self) -> None:
+        """Leave the open catch-ups to the next owner."""
+        tasks = tuple(self._catch_ups)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def keep(self) -> None:
         """Keep what is not done yet. No run may be on, or begin meanwhile."""
@@ -91,11 +101,11 @@ class Aftermath:
         if self._begun_last:
             await asyncio.wait(self._begun_last, timeout=_TIDY_WITHIN_S)
 
-    async def done(self, news: asyncio.Event) -> None:
-        """Return when all is done, or there are news."""
+    async def done(self, news: asyncio.Event, *, with_catch_ups: bool = True) -> None:
+        """Return when all is done, with the catch-ups or without, or there are news."""
         waiting = asyncio.create_task(news.wait())
         try:
-            while self._tasks and not waiting.done():
+            while not self.is_done(with_catch_ups=with_catch_ups) and not waiting.done():
                 await asyncio.wait({waiting, *self._tasks}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             waiting.cancel()
@@ -140,6 +150,7 @@ class Aftermath:
 
     async def _close_after(self, entry: Entry, work: Callable[[], Awaitable[None]]) -> None:
         await work()
+        self._catch_ups -= {asyncio.current_task()}  # it is not cancelled any more
         await self._lease.write(Changes(closed={entry.seq: "done"}))
 
     def _is_inherited(self, entry: Entry) -> bool:
@@ -147,7 +158,9 @@ class Aftermath:
         return any(entry.seq == each.seq for each in self._lease.claim.entries)
 
     def _beside(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = self._desk.spawn(work)
+        return self._keep(self._desk.spawn(work))
+
+    def _keep(self, task: asyncio.Task[None]) -> asyncio.Task[None]:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task

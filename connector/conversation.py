@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
+# How long the store does not report a conversation as due whose thread could not be read yet.
+_REST_S = 30.0
+
 
 class Conversation:
     """Acts on what people do here, in the order of its acceptance; one run follows another.
@@ -50,6 +53,8 @@ class Conversation:
         self._revisions = Revisions(self._owned, self._stops.stop)
         # Messages whose authors know that they wait.
         self._told: set[str] = set()
+        # Requests to read the thread that are not begun: the conversation is parked first, or many threads are read.
+        self._catch_ups: list[tuple[Entry, CatchUp]] = []
         self._seen = 0
         self._news = asyncio.Event()
         # Something has come in, or the end has.
@@ -107,7 +112,7 @@ class Conversation:
             while not self._is_closing and (execution := self._next()) is not None:
                 await self._run(execution)
             if not self._is_closing:
-                await self._aftermath.done(self._stirred)
+                await self._aftermath.done(self._stirred, with_catch_ups=not self._is_to_park)
             async with self._one_at_a_time:
                 await self._give_up()
 
@@ -132,12 +137,18 @@ class Conversation:
             self.is_over = True
             return
         ticket = self._ticket()
+        self._begin_catch_ups()
         # It came while we waited for our turn.
-        if (ticket is not None and ticket.is_shown) or not self._aftermath.is_done:
+        if (ticket is not None and ticket.is_shown) or not self._aftermath.is_done(with_catch_ups=ticket is None):
             return
+        await self._aftermath.cancel_catch_ups()
         await self._aftermath.keep()
         if ticket is not None:
             await self._park()
+            self.is_over = True
+            return
+        if self._catch_ups:
+            await self._lease.hand_over(_REST_S)
             self.is_over = True
             return
         # What corrects a message, or takes it back, starts no run: it goes with the next message.
@@ -170,9 +181,16 @@ class Conversation:
                 case _, Stop():
                     await self._stops.on_stop(entry, found)
                 case _, CatchUp():
-                    self._aftermath.close_after(entry, partial(self._owned.workplace.catch_up, found))
+                    self._catch_ups.append((entry, found))
                 case _, Message():
                     self._aftermath.tell(entry, found, phrases.NO_TEXT)
+        self._begin_catch_ups()
+
+    def _begin_catch_ups(self) -> None:
+        """Read the thread, unless the conversation is to be parked: its next owner does it then."""
+        while self._catch_ups and self._desk.may_catch_up and not self._is_to_park:
+            entry, catch_up = self._catch_ups.pop(0)
+            self._aftermath.catch_up(entry, partial(self._owned.workplace.catch_up, catch_up))
 
     def _on_message(self, inbound: Inbound) -> None:
         execution = self._owned.execution
@@ -217,14 +235,23 @@ class Conversation:
             return None
         return self._slots.enter(self._id, beginning.message)
 
+    @property
+    def _is_to_park(self) -> bool:
+        """Whether a run is to begin here and has to wait in the store for its slot."""
+        if self._owned.execution is not None:
+            return False
+        ticket = self._ticket()
+        return ticket is not None and not ticket.is_shown
+
     async def _park(self) -> None:
-        """Wait for a slot without a lease; 📨 shows that the message waits."""
-        beginning = self._inbox.beginning
-        if beginning is not None and not beginning.is_told:
-            told = replace(beginning, is_told=True)
-            self._inbox.replace(told)
-            await self._lease.write(Changes(replaced={told.seq: told.written()}))
-            self._desk.mark_accepted(told.message)
+        """Wait for a slot without a lease; 📨 shows for each message that it waits."""
+        waiting = [each for each in self._inbox.waiting if not each.is_told and not each.is_about_another]
+        told = [replace(each, is_told=True) for each in waiting]
+        if told:
+            await self._lease.write(Changes(replaced={each.seq: each.written() for each in told}))
+        for each in told:
+            self._inbox.replace(each)
+            self._desk.mark_accepted(each.message)
         self.is_parked = True
         await self._lease.hand_over(self._slots.rest_s)
 

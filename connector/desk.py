@@ -36,6 +36,8 @@ HOURGLASS = "hourglass_flowing_sand"
 # How long a call may take: so long after a process was killed, its calls may still reach Slack.
 CALLS_LATE_S = 15.0
 _CLOSE_WITHIN_S = 1.0
+# Conversations whose threads are read at once; the others wait in the store, without a lease.
+_MOST_CATCHING_UP = 20
 # Slack lets twenty marks a minute be taken away: more hourglasses than half of that would stand long after their runs.
 _MOST_HOURGLASSES = 10
 
@@ -52,6 +54,7 @@ class Desk:
         self._hourglasses: set[Mark] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._resting: set[asyncio.Task[None]] = set()
+        self._catching_up: set[asyncio.Task[None]] = set()
         self.native = NativeSessions(wire, self.spawn)
 
     async def __aenter__(self) -> Self:
@@ -73,6 +76,18 @@ class Desk:
         task = asyncio.create_task(_beside(coroutine))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
+
+    @property
+    def may_catch_up(self) -> bool:
+        """Whether one more conversation may have its thread read."""
+        return len(self._catching_up) < _MOST_CATCHING_UP
+
+    def catch_up(self, coroutine: Coroutine[Any, Any, object]) -> asyncio.Task[None]:
+        """Begin to read a thread."""
+        task = self.spawn(coroutine)
+        self._catching_up.add(task)
+        task.add_done_callback(self._catching_up.discard)
         return task
 
     async def rest(self, until_s: float) -> None:

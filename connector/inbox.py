@@ -60,9 +60,7 @@ class Inbound:
     @classmethod
     def read(cls, data: Mapping[str, Any], entry_id: str, seq: int) -> Self:
         message = Message(**{**data["message"], "files": tuple(data["message"]["files"])})
-        return cls(
-            message, data["instance"], data["prompt"], entry_id, seq, data["edited_ts"], data.get("is_told", False)
-        )
+        return cls(message, data["instance"], data["prompt"], entry_id, seq, data["edited_ts"], data["is_told"])
 
 
 class Inbox:

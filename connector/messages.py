@@ -206,9 +206,12 @@ def _is_of_a_person(message: dict[str, Any]) -> bool:
 
 
 def home_of(message: dict[str, Any]) -> str | None:
-    """The workspace that the author of a message belongs to, where Slack says it, or else their organisation (`E…`)."""
-    homes = [home for name in ("user_team", "source_team", "team") if isinstance(home := message.get(name), str)]
-    return next((home for kind in ("T", "E") for home in homes if home.startswith(kind)), None)
+    """Return the workspace (`T…`) or the organisation (`E…`) of the author of a message; `None`: Slack names neither.
+
+    `team` comes last: in an organisation it may be the workspace that receives the message.
+    """
+    homes = (message.get(name) for name in ("user_team", "source_team", "team"))
+    return next((home for home in homes if isinstance(home, str) and home.startswith(("T", "E"))), None)
 
 
 def edit_of(event: dict[str, Any], team: str) -> Edit | None:

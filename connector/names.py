@@ -65,8 +65,8 @@ class Names:
 
         `authors` go before `mentioned` users, whose look-ups are skipped while many are under way.
         """
-        asked = [self._ask(user, Urgency.PERSON) for user in dict.fromkeys(authors)]
-        asked += [self._ask(user, Urgency.LOOK_UP) for user in dict.fromkeys(mentioned)]
+        of_authors = {user: self._ask(user, Urgency.PERSON) for user in authors}
+        asked = [*of_authors.values(), *(self._ask(user, Urgency.LOOK_UP) for user in dict.fromkeys(mentioned))]
         waited_for = [each for each in asked if each is not None]
         if not waited_for:
             return
@@ -79,6 +79,9 @@ class Names:
                 each.waiting -= 1
                 if not each.waiting:
                     each.need.forget()
+        for user, look_up in of_authors.items():
+            if look_up is not None and not look_up.task.done():
+                self._keep(user, None, _ASK_AGAIN_S)  # the call may still be under way, and fill this in
 
     def of(self, user: str) -> str | None:
         """The name, or `None` where Slack has not told it."""
@@ -132,6 +135,9 @@ class Names:
             log.info("slack.no_name", user=user, error=str(e))
             if isinstance(e, SlackCallFailed) and e.is_passing:
                 again_s = _ASK_AGAIN_S
+        self._keep(user, profile, again_s)
+
+    def _keep(self, user: str, profile: Profile | None, again_s: float) -> None:
         self._people.pop(user, None)
         self._people[user] = profile, asyncio.get_running_loop().time() + again_s
         if len(self._people) > _MOST_PEOPLE:

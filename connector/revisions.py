@@ -78,6 +78,8 @@ class Revisions:
             closed |= self._without_corrections(target.id)
             inbox.remove((target,))
             await self._owned.lease.write(Changes(closed=closed))
+            if target.is_told:
+                self._owned.workplace.desk.take_back(target.message)
         elif execution is not None and target.id == execution.first.id and not execution.is_over:
             await self._stop(entry, deletion.message.user)
         else:

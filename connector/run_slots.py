@@ -70,6 +70,7 @@ class RunSlots:
         # By person; the first person is the next one to be served.
         self._waiting: dict[str, list[Ticket]] = {}
         self._shown: set[Ticket] = set()
+        self._running = 0
         self._running_of: Counter[str] = Counter()
         self._running_in: Counter[str] = Counter()
         self._wake: Callable[[str], None] = lambda _: None
@@ -105,6 +106,7 @@ class RunSlots:
         if ticket is None:
             return
         if ticket.is_granted:
+            self._running -= 1
             self._running_of -= Counter((ticket.person,))
             self._running_in -= Counter((ticket.channel,))
         else:
@@ -136,7 +138,7 @@ class RunSlots:
             return of_person, "person"
         if (in_channel := self._running_in[ticket.channel]) >= self._limits.runs_per_channel:
             return in_channel, "channel"
-        return self._running_of.total(), "process"
+        return self._running, "process"
 
     @property
     def rest_s(self) -> float:
@@ -146,13 +148,15 @@ class RunSlots:
 
     def _has_room(self, ticket: Ticket) -> bool:
         return (
-            self._running_of.total() < self._limits.runs
+            self._running < self._limits.runs
             and self._running_in[ticket.channel] < self._limits.runs_per_channel
             and self._running_of[ticket.person] < self._limits.runs_per_person
         )
 
     def _next(self) -> Ticket | None:
         """Return the ticket that is granted next, if there is room for any."""
+        if self._running >= self._limits.runs:
+            return None
         found = None
         for person, waiting in self._waiting.items():
             if self._running_of[person] < self._limits.runs_per_person:
@@ -163,6 +167,7 @@ class RunSlots:
         return found
 
     def _grant(self, ticket: Ticket) -> None:
+        self._running += 1
         self._running_of[ticket.person] += 1
         self._running_in[ticket.channel] += 1
         ticket.is_granted = True

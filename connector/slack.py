@@ -15,7 +15,7 @@ from connector.access import ConnectionRefused, HttpDoor, SocketDoor
 from connector.conversations import Conversations
 from connector.desk import CALLS_LATE_S, Desk, Workplace
 from connector.inbound.addresses import Addresses
-from connector.inbound.admission import Admission
+from connector.inbound.admission import Admitter
 from connector.inbound.http_door import HttpServer
 from connector.inbound.intake import Intake
 from connector.inbound.reception import Reception
@@ -85,10 +85,10 @@ async def connected(  # noqa: PLR0913 - what it joins
         async with Scheduler(identity.team, budget, rate_scale) as scheduler:
             wire, open_door = Wire(client, scheduler), await _door(access, http, open_client, scheduler)
             async with _open(wire), Desk(wire, calls_late_s) as desk:
-                admission = Admission(desk, router, runs, identity.user, policy, enterprise=identity.enterprise)
-                workplace = Workplace(sessions, desk, router, admission.catch_up, RunSlots(limits))
+                admitter = Admitter(desk, router, runs, identity.user, policy, enterprise=identity.enterprise)
+                workplace = Workplace(sessions, desk, router, admitter.catch_up, RunSlots(limits))
                 async with Conversations(workplace, runs, shutdown_grace_s) as conversations:
-                    intake = Intake(workplace, runs, conversations, admission, identity.user)
+                    intake = Intake(workplace, runs, conversations, admitter, identity.user)
                     reception = Reception(open_client(None), access.bot_token, identity, intake)
                     async with open_door(reception.receive):
                         log.info("slack.connected", team=identity.team, bot_user=identity.user)

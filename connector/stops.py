@@ -57,6 +57,8 @@ class Stops:
         inbox, names = self._owned.inbox, self._owned.workplace.desk.names
         inbox.remove((fresh,))
         inbox.held = entry.seq
+        if fresh.is_told:
+            self._owned.workplace.desk.take_back(fresh.message)
         await names.learn((stop.user,))
         text = phrases.stopped(names.of(stop.user) or "someone", Ending("cancelled"), inbox.name_held(()))
         notice = Notice(fresh.message, f"{fresh.id}:stopped", text)

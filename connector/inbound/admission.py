@@ -6,6 +6,7 @@ import asyncio
 import time
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
+from itertools import compress
 from typing import TYPE_CHECKING
 
 import structlog
@@ -32,11 +33,11 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-# An event that is older than this when it comes was delivered late, or again.
-_LATE_S = 1.0
+# A root mention whose event is older than this on arrival was delivered late, or again.
+_LATE_S = 5.0
 
 
-class Admission:
+class Admitter:
     """Admits messages that are for an agent, once the gate lets their authors in.
 
     A reply in a thread without an agent is acknowledged and not stored. The mention that calls an agent into the thread
@@ -96,7 +97,10 @@ class Admission:
             await self._runs.admit(message.place.conversation_id, entry)
         await self._take(message, routed, edited_ts)
         if calls_agent:
-            for reply, reply_edited_ts in self.passed_by.take_after(message.place.conversation_id, said_ts):
+            passed = self.passed_by.take_after(message.place.conversation_id, said_ts)
+            # All at once: each may wait for Slack.
+            let_in = await asyncio.gather(*(self.may(each.visitor) for each in passed))
+            for reply, _, reply_edited_ts in compress(passed, let_in):
                 if (routed_reply := await self._router.route(reply)) is not None:
                     await self._take(reply, routed_reply, reply_edited_ts)
 

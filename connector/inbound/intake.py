@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from connector.conversations import Conversations
     from connector.desk import Workplace
-    from connector.inbound.admission import Admission, Routed
+    from connector.inbound.admission import Admitter, Routed
     from connector.inbound.gate import Visitor
     from connector.messages import Deletion, Edit, Message, Reaction
     from connector.protocols import Kind, Runs
@@ -47,9 +47,9 @@ class Intake:
     """
 
     def __init__(
-        self, workplace: Workplace, runs: Runs, conversations: Conversations, admission: Admission, bot_user: str
+        self, workplace: Workplace, runs: Runs, conversations: Conversations, admitter: Admitter, bot_user: str
     ) -> None:
-        self._admission = admission
+        self._admitter = admitter
         self._desk = workplace.desk
         self._router = workplace.router
         self._runs = runs
@@ -68,24 +68,26 @@ class Intake:
         `said_ts` is when it was written, or when an edit made it a mention.
         """
         async with self._turn(message.place.conversation_id):
-            is_let_in = await self._admission.may(visitor, message)
-            if is_let_in and await self._take(message, visitor, said_ts):
+            if await self._take(message, visitor, said_ts):
                 return
-            if message.thread_ts is None:
-                self._others.add(message.place.conversation_id)
-            if not is_let_in or not _may_be_a_reply_to_us(message):
+            if not _may_be_a_reply_to_us(message):
                 return
-            self._admission.passed_by.add(message)
+            self._admitter.passed_by.add(message, visitor)
         if await self._has_looked(message, visitor):
             # The mention is admitted by now, by this process or another one, or Slack did not say.
             async with self._turn(message.place.conversation_id):
                 await self._take(message, visitor, said_ts)
 
     async def _take(self, message: Message, visitor: Visitor, said_ts: str) -> bool:
-        """Take a message in if it is for an agent, and return whether it is."""
+        """Take a message in if it is for an agent and the gate lets its author in. Return whether it is for an agent.
+
+        The gate comes second, because it may wait for Slack.
+        """
         routed = await self._router.route(message)
-        if routed is not None:
-            await self._admission.take(message, routed, visitor, said_ts)
+        if routed is not None and await self._admitter.may(visitor, message):
+            await self._admitter.take(message, routed, visitor, said_ts)
+        elif message.thread_ts is None:
+            self._others.add(message.place.conversation_id)
         return routed is not None
 
     async def _look_first(self, message: Message, visitor: Visitor) -> None:
@@ -107,7 +109,7 @@ class Intake:
             found = await self._look_ups.thread(reply, float(reply.ts) - OVERTAKEN_WITHIN_S)
             async with self._turn(conversation_id):
                 for each in found:
-                    if await self._admission.take_found(each, visitor):
+                    if await self._admitter.take_found(each, visitor):
                         return True
                 self._others.add(conversation_id)
         except NoAnswer:
@@ -121,18 +123,16 @@ class Intake:
 
         Where that turns to somebody else now, or says nothing any more, it is taken back.
         """
-        message, passed_by = edit.message, self._admission.passed_by
+        message, passed_by = edit.message, self._admitter.passed_by
         async with self._turn(message.place.conversation_id):
-            if not await self._admission.may(visitor):
-                return
-            passed_by.edit(message, edit.event_ts)
+            passed_by.edit(message, visitor, edit.event_ts)
         await self._look_first(message, visitor)
         may_be_on_its_way = await self._router.route(edit.before) is None or await self._may_be_on_its_way(edit)
         async with self._turn(message.place.conversation_id):
             routed, before = await self._router.route(message), await self._router.route(edit.before)
             if routed is None and _may_be_a_reply_to_us(message):
-                passed_by.add(message, edit.event_ts)
-            if before is None:
+                passed_by.add(message, visitor, edit.event_ts)
+            if before is None or not await self._admitter.may(visitor):
                 return
             if routed is None and not message.mentions_anyone():  # the first of its thread, without its mention
                 routed = await self._router.read(message)
@@ -152,7 +152,7 @@ class Intake:
         await self._change("withdrawal", edit, before, makes_up="withdrawal")
         if not began_a_run:
             stop = Stop(f"{edit.id}:stop", message.user, edit.event_ts)
-            await self._admission.stop(message.place.conversation_id, stop)
+            await self._admitter.stop(message.place.conversation_id, stop)
 
     async def _may_be_on_its_way(self, edit: Edit) -> bool:
         """Return whether the message may arrive after its edit, and was for an agent when it was written.
@@ -160,7 +160,7 @@ class Intake:
         Where Slack cannot be asked, it was: an agent takes part in the thread by now.
         """
         message, before = edit.message, edit.before
-        if message.id in self._admission.taken or not _is_fresh(edit):
+        if message.id in self._admitter.taken or not _is_fresh(edit):
             return False
         if self._router.is_addressed(before):
             return True
@@ -182,15 +182,16 @@ class Intake:
         """Take a deletion in, where an agent takes part: whoever has that message knows it."""
         message = deletion.message
         async with self._turn(message.place.conversation_id):
-            if not await self._admission.may(visitor):
-                return
-            self._admission.passed_by.drop(message.id)
+            self._admitter.passed_by.drop(message.id)
         await self._look_first(message, visitor)
         async with self._turn(message.place.conversation_id):
             routed = await self._router.route(message)
+            has_agent = await self._runs.agent_of(message.place.conversation_id) is not None
+            if not (routed or has_agent) or not await self._admitter.may(visitor):
+                return
             if routed is not None:
                 await self._change("withdrawal", deletion, routed, makes_up="withdrawal")
-            elif await self._runs.agent_of(message.place.conversation_id) is not None:
+            else:
                 await self._change("withdrawal", deletion, await self._router.read(message), makes_up=None)
 
     async def _change(self, kind: Kind, change: Edit | Deletion, routed: Routed, *, makes_up: Kind | None) -> None:
@@ -208,20 +209,18 @@ class Intake:
         if reaction.name != _STOP_REACTION or reaction.user == self._bot_user:
             return
         self._refuse_when_closing()
-        if not await self._admission.may(visitor):
+        is_direct, is_ours = reaction.channel.startswith("D"), reaction.author == self._bot_user
+        begun = Place(self._router.team, reaction.channel, None if is_direct else reaction.ts)
+        may_be_root = not is_direct and not is_ours
+        found: tuple[str, str | None] | None = self._conversations.running_at(reaction.channel, reaction.ts)
+        if found is None and may_be_root and await self._runs.agent_of(begun.conversation_id) is not None:
+            found = begun.conversation_id, None
+        is_of_others = found is None and may_be_root and begun.conversation_id in self._others
+        if is_of_others or not await self._admitter.may(visitor):
             return
-        found = self._conversations.running_at(reaction.channel, reaction.ts)
         if found is not None:
             await self._stop(reaction, *found)
             return
-        is_direct, is_ours = reaction.channel.startswith("D"), reaction.author == self._bot_user
-        begun = Place(self._router.team, reaction.channel, None if is_direct else reaction.ts)
-        if not is_direct and not is_ours:
-            if await self._runs.agent_of(begun.conversation_id) is not None:
-                await self._stop(reaction, begun.conversation_id, None)
-                return
-            if begun.conversation_id in self._others:
-                return
         turn = Turn(Urgency.PERSON if is_ours else Urgency.LOOK_UP)
         ask = partial(self._desk.wire.history.message, reaction.channel, reaction.ts, turn)
         try:
@@ -258,7 +257,7 @@ class Intake:
         conversation_id = (begun if thread_ts is None else replace(begun, thread_ts=thread_ts)).conversation_id
         if float(reaction.event_ts) - float(reaction.ts) < OVERTAKEN_WITHIN_S:
             async with self._turn(conversation_id):
-                await self._admission.take_found({**message, "channel": reaction.channel}, visitor)
+                await self._admitter.take_found({**message, "channel": reaction.channel}, visitor)
         if await self._runs.agent_of(conversation_id) is not None:
             run_id, is_status, _ = key_of(message).partition(STATUS_KEY)
             await self._stop(reaction, conversation_id, run_id if is_status else None)
@@ -266,17 +265,15 @@ class Intake:
     async def _stop(self, reaction: Reaction, conversation_id: str, run_id: str | None) -> None:
         stop = Stop(reaction.id, reaction.user, reaction.event_ts, reaction.ts, run_id)
         async with self._turn(conversation_id):
-            await self._admission.stop(conversation_id, stop)
+            await self._admitter.stop(conversation_id, stop)
 
     async def on_stop(self, place: Place, stop: Stop, visitor: Visitor) -> None:
         """Stop what runs in a conversation, where an agent takes part in it."""
-        self._refuse_when_closing()
-        if not await self._admission.may(visitor):
-            return
         conversation_id = place.conversation_id
         async with self._turn(conversation_id):
-            if await self._runs.agent_of(conversation_id) is not None:
-                await self._admission.stop(conversation_id, stop)
+            has_agent = await self._runs.agent_of(conversation_id) is not None
+            if has_agent and await self._admitter.may(visitor):
+                await self._admitter.stop(conversation_id, stop)
 
     def _refuse_when_closing(self) -> None:
         if self._conversations.is_closing:
@@ -285,7 +282,7 @@ class Intake:
     @asynccontextmanager
     async def _turn(self, conversation_id: str) -> AsyncIterator[None]:
         self._refuse_when_closing()
-        async with self._admission.turn(conversation_id):
+        async with self._admitter.turn(conversation_id):
             yield
 
 

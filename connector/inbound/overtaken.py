@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from connector.outbound.errors import SlackCallFailed
 from connector.outbound.scheduler import Turn, Urgency
@@ -12,6 +12,7 @@ from connector.outbound.scheduler import Turn, Urgency
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from connector.inbound.gate import Visitor
     from connector.messages import Message
     from connector.outbound.wire import Wire
 
@@ -52,23 +53,32 @@ class Remembered:
             self._names.popitem(last=False)
 
 
+class Passed(NamedTuple):
+    """A reply that is for no agent, its author, of whom the gate was not asked, and when it was edited last."""
+
+    reply: Message
+    visitor: Visitor
+    edited_ts: str
+
+
 class PassedBy:
     """The latest replies that were for nobody: the message that makes them an agent's may come after them."""
 
     def __init__(self) -> None:
-        # Each with when it was changed last; `None`: it was deleted.
-        self._replies: OrderedDict[str, tuple[Message, str] | None] = OrderedDict()
+        # `None`: the reply was deleted.
+        self._replies: OrderedDict[str, Passed | None] = OrderedDict()
 
-    def add(self, reply: Message, edited_ts: str = "") -> None:
+    def add(self, reply: Message, visitor: Visitor, edited_ts: str = "") -> None:
         """Remember a reply, unless it was deleted or a later edit of it is known."""
-        known = self._replies.get(reply.id, (reply, ""))
-        if known is not None and edited_ts >= known[1]:
-            self._put(reply.id, (reply, edited_ts))
+        new = Passed(reply, visitor, edited_ts)
+        known = self._replies.get(reply.id, new)
+        if known is not None and edited_ts >= known.edited_ts:
+            self._put(reply.id, new)
 
-    def edit(self, reply: Message, edited_ts: str) -> None:
+    def edit(self, reply: Message, visitor: Visitor, edited_ts: str) -> None:
         """It reads so now, if it is here."""
         if reply.id in self._replies:
-            self.add(reply, edited_ts)
+            self.add(reply, visitor, edited_ts)
 
     def drop(self, reply_id: str) -> None:
         """Forget a reply, also if it is still to come."""
@@ -77,21 +87,21 @@ class PassedBy:
     def has_after(self, conversation_id: str, ts: str) -> bool:
         return bool(self._after(conversation_id, ts))
 
-    def take_after(self, conversation_id: str, ts: str) -> list[tuple[Message, str]]:
+    def take_after(self, conversation_id: str, ts: str) -> list[Passed]:
         """Those of a conversation that were written after this moment, in order; they are here no more."""
         after = self._after(conversation_id, ts)
-        for reply, _ in after:
-            del self._replies[reply.id]
-        return sorted(after, key=lambda each: float(each[0].ts))
+        for each in after:
+            del self._replies[each.reply.id]
+        return sorted(after, key=lambda each: float(each.reply.ts))
 
-    def _after(self, conversation_id: str, ts: str) -> list[tuple[Message, str]]:
+    def _after(self, conversation_id: str, ts: str) -> list[Passed]:
         return [
-            (reply, edited_ts)
-            for reply, edited_ts in filter(None, self._replies.values())
-            if reply.place.conversation_id == conversation_id and float(reply.ts) > float(ts)
+            each
+            for each in filter(None, self._replies.values())
+            if each.reply.place.conversation_id == conversation_id and float(each.reply.ts) > float(ts)
         ]
 
-    def _put(self, reply_id: str, reply: tuple[Message, str] | None) -> None:
+    def _put(self, reply_id: str, reply: Passed | None) -> None:
         self._replies[reply_id] = reply
         if len(self._replies) > _PASSED_BY:
             self._replies.popitem(last=False)

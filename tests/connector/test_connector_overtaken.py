@@ -9,6 +9,7 @@ from held_sessions import HeldSessions
 from structlog.testing import capture_logs
 
 from connector import Instance, Persona, SlackAccess, SocketDoor, connected
+from connector.inbound.gate import Visitor
 from connector.inbound.overtaken import LookUps, NoAnswer, PassedBy, Remembered
 from connector.messages import Message
 from local_slack import Breaks, LocalSlack, RetrySchedule
@@ -16,6 +17,7 @@ from local_slack.delivery import Envelope
 from local_slack.delivery_faults import Lost
 
 ALPHA = Instance("alpha", Persona("Alpha", ":owl:"))
+VISITOR = Visitor("U1", "C1")
 
 
 @pytest.fixture
@@ -61,6 +63,29 @@ async def test_replies_that_overtake_a_mention_in_the_middle_of_a_thread_are_rea
     assert [steer.text for steer in run.steers] == ["but only at the parser", "and its tests"]
     await run.read_steers()
     await run.answer("ok")
+
+
+async def test_of_many_threads_that_cannot_be_read_few_keep_their_lease(runs, store):
+    """The others wait in the store, and go on at once with what is written there."""
+    sessions = HeldSessions()
+    async with LocalSlack(limits=None) as slack:
+        access, ana = SlackAccess(slack.bot_token, slack.api_url, SocketDoor(slack.app_token)), slack.as_person("ana")
+        async with connected(access, [ALPHA], sessions, runs, shutdown_grace_s=0.1, rate_scale=1_000):
+            await slack.until(lambda ws: ws.bot_online)
+            slack.faults.next("conversations.replies", Breaks(503), times=10_000)
+            roots = [await ana.say("general", f"thread {number}") for number in range(25)]
+            for root in roots:
+                await ana.say("general", "@alpha look", thread=root)
+                await (await sessions.next_run()).answer("ok")
+            place = f"{slack.team_id}:{slack.channel('general').id}"
+            async with asyncio.timeout(10):
+                while all([(await store.known(f"{place}:{root}")).is_owned for root in roots[20:]]):  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+            free = [root for root in roots if not (await store.known(f"{place}:{root}")).is_owned][0]  # noqa: RUF015
+            await ana.say("general", "and this", thread=free)
+            run = await sessions.next_run()
+            assert run.prompt == "and this"
+            await run.answer("ok")
 
 
 async def test_a_cross_that_overtakes_its_message_stops_what_that_begins(scene):
@@ -137,14 +162,14 @@ def reply(ts: str, text: str = "hm", thread_ts: str = "1.0") -> Message:
 def test_what_passed_by_is_given_once_and_in_the_order_in_which_it_was_written():
     passed = PassedBy()
     for each in (reply("4.0"), reply("3.0"), reply("2.0"), reply("5.0", thread_ts="2.5"), reply("6.0")):
-        passed.add(each)
-    passed.edit(reply("3.0", "aha"), "8.0")
-    passed.edit(reply("3.0", "an earlier edit"), "7.0")
-    passed.add(reply("3.0"))
-    passed.edit(reply("9.0"), "9.1")
+        passed.add(each, VISITOR)
+    passed.edit(reply("3.0", "aha"), VISITOR, "8.0")
+    passed.edit(reply("3.0", "an earlier edit"), VISITOR, "7.0")
+    passed.add(reply("3.0"), VISITOR)
+    passed.edit(reply("9.0"), VISITOR, "9.1")
     passed.drop("T1:C1:6.0")
-    passed.add(reply("6.0"))
-    taken = [(each.ts, each.text, edited_ts) for each, edited_ts in passed.take_after("T1:C1:1.0", "2.0")]
+    passed.add(reply("6.0"), VISITOR)
+    taken = [(each.ts, each.text, edited_ts) for each, _, edited_ts in passed.take_after("T1:C1:1.0", "2.0")]
     assert taken == [("3.0", "aha", "8.0"), ("4.0", "hm", "")]
     assert passed.take_after("T1:C1:1.0", "2.0") == []
 
@@ -152,7 +177,7 @@ def test_what_passed_by_is_given_once_and_in_the_order_in_which_it_was_written()
 def test_of_what_passed_by_the_latest_are_remembered():
     passed, names = PassedBy(), Remembered()
     for number in range(1, 10_002):
-        passed.add(reply(f"{number}.0", thread_ts="0.5"))
+        passed.add(reply(f"{number}.0", thread_ts="0.5"), VISITOR)
         names.add(str(number))
     assert len(passed.take_after("T1:C1:0.5", "0.0")) == 1_000
     assert ("1" in names, "2" in names) == (False, True)

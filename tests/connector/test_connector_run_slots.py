@@ -6,6 +6,7 @@ import pytest
 from successors import texts
 
 from connector import RunLimits
+from local_slack import Breaks
 
 TWO = RunLimits(runs_per_person=2)
 HOURGLASS, ENVELOPE = "hourglass_flowing_sand", "incoming_envelope"
@@ -78,7 +79,7 @@ async def test_a_stop_of_a_run_that_waits_is_acted_on_at_once(slack, sessions, b
     await shown_or_parked(slack, root, parked)
     await ana.react("general", root, "x")
     await slack.until(lambda _: texts(slack, root) == ["🛑 Stopped by Ana."])
-    await slack.until(lambda ws: not ws.message("general", root).reacted(HOURGLASS))
+    await slack.until(lambda ws: not any(ws.message("general", root).reacted(mark) for mark in (HOURGLASS, ENVELOPE)))
     for run in busy[1]:
         await run.answer("done")
     assert "not this" not in sessions.prompts
@@ -144,6 +145,33 @@ async def test_runs_that_wait_when_the_process_ends_wait_in_the_next_one_and_beg
         for root in roots:
             await slack.until(lambda ws, root=root: len(texts(slack, root)) == 1 and "done" in texts(slack, root)[0])
     assert sorted(filter(None, sessions.prompts)) == [f"task {number}" for number in range(10)]
+
+
+async def test_what_is_written_to_a_parked_conversation_is_marked_and_read(slack, sessions, busy, ana):
+    for number in range(6):
+        await ana.say("general", f"@alpha before {number}")
+    root = await ana.say("general", "@alpha parked")
+    await shown_or_parked(slack, root, True)
+    reply = await slack.as_person("ben").say("general", "and this", thread=root)
+    await slack.until(lambda ws: ws.message("general", reply).reacted(ENVELOPE))
+    await busy[1][0].answer("done")
+    while (run := await sessions.next_run()).prompt.startswith("before"):
+        await run.answer("done")
+    assert run.prompt == "parked"
+    await run.until(lambda r: [steer.text for steer in r.steers] == ["and this"])
+
+
+async def test_a_mention_is_parked_and_marked_though_its_thread_cannot_be_read(slack, sessions, busy, ana):
+    for number in range(5):
+        await ana.say("general", f"@alpha before {number}")
+    slack.faults.next("conversations.replies", Breaks(503), times=20)
+    root = await ana.say("random", "among ourselves")
+    mention = await ana.say("random", "@alpha parked", thread=root)
+    await slack.until(lambda ws: ws.message("random", mention).reacted(ENVELOPE))
+    await busy[1][0].answer("done")
+    while (run := await sessions.next_run()).prompt.startswith("before"):
+        await run.answer("done")
+    assert run.prompt == "parked"
 
 
 async def shown_or_parked(slack, root: str, parked: bool) -> None:

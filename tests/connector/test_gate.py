@@ -13,8 +13,10 @@ from connector import Instance, Persona, Policy, SlackAccess, SocketDoor, connec
 from connector.inbound.gate import Gate, Visitor
 from connector.names import Names
 from connector.outbound.errors import SlackCallFailed
-from local_slack import LocalSlack, Refuses
+from local_slack import LocalSlack, Refuses, RetrySchedule
 from local_slack.delivery import Envelope
+from local_slack.delivery_faults import Lost
+from local_slack.faults import Slow
 
 ALPHA = Instance("alpha", Persona("Alpha", ":owl:"))
 NOT_YOU = "You may not use me"
@@ -26,7 +28,7 @@ _numbers = count(1)
 
 @pytest.fixture
 async def slack():
-    async with LocalSlack(limits=None, guests=["chloe"]) as slack:
+    async with LocalSlack(limits=None, guests=["chloe"], retries=RetrySchedule(3, (0.05, 0.1, 0.1))) as slack:
         yield slack
 
 
@@ -181,6 +183,77 @@ async def test_a_guest_is_told_so_and_others_are_answered(slack, under):
         await next_is_anas(scene)
 
 
+async def test_replies_to_others_are_acknowledged_without_asking_slack_whether_their_authors_are_guests(slack, under):
+    async with under(Policy(guests=False)) as scene:
+        slack.faults.next("users.info", Slow(30), times=1_000)
+        root = await scene.ana.say("general", "among ourselves")
+        replies = [await scene.ben.say("general", f"reply {number}", thread=root) for number in range(40)]
+        await scene.ben.edit("general", replies[0], "another reply")
+        await scene.ben.delete("general", replies[1])
+        await all_taken(slack)
+        assert slowest_ms(slack) < 500
+        assert not any(entry.get("method") == "users.info" for entry in slack.record)
+
+
+async def test_a_guest_whose_replies_wait_for_slack_delays_the_first_of_them_alone(slack, under):
+    async with under(Policy(guests=False)) as scene:
+        root = await scene.ana.say("general", "@alpha look")
+        run = await scene.sessions.next_run()
+        slack.faults.next("users.info", Slow(30), times=1_000)
+        for number in range(20):
+            await slack.as_person("chloe").say("general", f"reply {number}", thread=root)
+        await all_taken(slack)
+        assert slowest_ms(slack) < 2_500, "once for one second"
+        await scene.ana.say("general", "and that", thread=root)
+        await run.until(lambda r: [steer.text for steer in r.steers] == ["and that"])
+
+
+def slowest_ms(slack) -> float:
+    return max(entry["latency_ms"] for entry in slack.record if entry["what"] == "acked")
+
+
+async def test_replies_of_guests_that_overtake_a_mention_are_not_read(slack, under):
+    async with under(Policy(guests=False)) as scene:
+        root = await scene.ana.say("general", "among ourselves")
+        await all_taken(slack)
+        slack.deliveries.next(Lost(), times=2)
+        await scene.ana.say("general", "@alpha look", thread=root)
+        await slack.as_person("chloe").say("general", "from chloe", thread=root)
+        await scene.ana.say("general", "from ana", thread=root)
+        run = await scene.sessions.next_run()
+        await run.until(lambda r: [steer.text for steer in r.steers] == ["from ana"])
+        await all_taken(slack)
+        assert [steer.text for steer in run.steers] == ["from ana"]
+
+
+@pytest.mark.parametrize("policy", ["users", "guests"])
+async def test_of_the_replies_before_a_late_mention_is_read_only_what_the_policy_lets_in(slack, runs, policy):
+    ana, ben, chloe = (slack.as_person(name) for name in ("ana", "ben", "chloe"))
+    root = await ana.say("general", "hi")
+    mention = await ana.say("general", "@alpha look", thread=root)
+    await ben.say("general", "from ben", thread=root)
+    await chloe.say("general", "from chloe", thread=root)
+    await ana.say("general", "from ana", thread=root)
+    gone = await ben.say("general", "deleted", thread=root)
+    await ben.delete("general", gone)
+    slack.socket_mode.delivery.close()
+    access, sessions = SlackAccess(slack.bot_token, slack.api_url, SocketDoor(slack.app_token)), HeldSessions()
+    allowed, read = {
+        "users": (only_ana(slack), ["from ana"]),
+        "guests": (Policy(guests=False), ["from ben", "from ana"]),
+    }[policy]
+    async with connected(access, [ALPHA], sessions, runs, shutdown_grace_s=0.1, policy=allowed):
+        await slack.until(lambda ws: ws.bot_online)
+        for _ in range(2):
+            deliver_to(slack, "ana", ts=mention, thread_ts=root)
+        run = await sessions.next_run()
+        await run.until(lambda r: len(r.steers) == len(read))
+        await all_taken(slack)
+        assert [steer.text for steer in run.steers] == read
+        await run.read_steers()
+        await run.answer("ok")
+
+
 async def test_a_direct_message_of_who_is_not_among_the_users_is_told_so(slack, under):
     async with under(only_ana(slack)) as scene:
         dm = await scene.ben.open_dm("alpha")
@@ -254,19 +327,23 @@ async def test_a_thread_that_somebody_else_has_begun_is_not_taken_in_with_a_repl
 
 
 def deliver(scene, is_shared: object = None, **fields: object) -> None:
-    """A direct message of Ben's, as Slack tells of it."""
+    """A mention of Ben's, as Slack tells of it."""
+    deliver_to(scene.slack, "ben", is_shared, **fields)
+
+
+def deliver_to(slack, who: str, is_shared: object = None, **fields: object) -> None:
     event = {
         "type": "message",
-        "user": scene.slack.person("ben").id,
-        "text": f"<@{scene.slack.bot_user_id}> look",
+        "user": slack.person(who).id,
+        "text": f"<@{slack.bot_user_id}> look",
         "ts": f"1700000000.{next(_numbers):06d}",
-        "channel": scene.slack.channel("general").id,
+        "channel": slack.channel("general").id,
         **fields,
     }
-    payload = {"type": "event_callback", "team_id": scene.slack.team_id, "event_id": "Ev1", "event": event}
+    payload = {"type": "event_callback", "team_id": slack.team_id, "event_id": "Ev1", "event": event}
     if is_shared is not None:
         payload["is_ext_shared_channel"] = is_shared
-    scene.slack.socket_mode.delivery.offer(Envelope(f"gate-{next(_numbers)}", "events_api", payload))
+    slack.socket_mode.delivery.offer(Envelope(f"gate-{next(_numbers)}", "events_api", payload))
 
 
 @pytest.mark.parametrize(
@@ -278,6 +355,8 @@ def deliver(scene, is_shared: object = None, **fields: object) -> None:
         {"user_team": "E0ELSE", "team": None},
         {"user_team": "E0ELSE", "source_team": "E0ELSE", "team": "E0ELSE"},
         {"user_team": "T0ELSE", "team": "T0LOCAL"},
+        {"user_team": "E0ELSE", "team": "T0LOCAL"},
+        {"user_team": "E0ELSE", "source_team": "E0ELSE", "team": "T0LOCAL"},
     ],
 )
 async def test_who_comes_from_another_workspace_is_told_so(slack, under, fields):

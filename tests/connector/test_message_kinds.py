@@ -159,6 +159,9 @@ def test_a_reaction_to_what_is_no_message_is_none(item):
         ({"team": "T1", "user_team": "T2"}, "T2"),
         ({"team": "T1", "source_team": "T2"}, "T2"),
         ({"team": "E1"}, "E1"),
+        ({"team": "T1", "user_team": "E2"}, "E2"),
+        ({"team": "T1", "source_team": "E2", "user_team": "E2"}, "E2"),
+        ({"team": "T1", "source_team": "E2", "user_team": "T2"}, "T2"),
         ({"team": None, "user_team": 7}, None),
     ],
 )

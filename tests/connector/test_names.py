@@ -112,3 +112,26 @@ async def test_look_ups_that_nobody_waits_for_any_longer_are_not_made_and_leave_
         asked = wire.asked
         await asyncio.sleep(HOUR_S)
         assert wire.asked <= asked + 1
+
+
+class _Silent(_Wire):
+    """Is asked, and never answers."""
+
+    async def call(self, *_: Any) -> dict[str, Any]:
+        self.asked += 1
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+@in_virtual_time
+async def test_an_author_of_whom_slack_does_not_tell_in_time_is_not_waited_for_again_soon():
+    wire, loop = _Silent(), asyncio.get_running_loop()
+    names = Names(cast("Wire", wire))
+    began_s = loop.time()
+    for _ in range(50):
+        await names.learn(["U1"], within_s=1)
+    assert (loop.time() - began_s, wire.asked) == (1, 1)
+    await asyncio.sleep(10)
+    await names.learn(["U1"], within_s=1)
+    assert loop.time() - began_s == 12, "it is waited for again"
+    await names.close()

@@ -174,6 +174,10 @@ CASES = {
         Parts(slots=broken.slots.GrantsToAll, features=_with("few slots")),
         "runs have a slot, which are too many",
     ),
+    "a channel without a bound": (
+        Parts(slots=broken.slots.IgnoresChannels, features=_with("few slots")),
+        "runs have a slot, which are too many",
+    ),
     "a slot that nobody gets when it is free": (
         Parts(slots=broken.slots.ForgetsThoseWhoWait, features=_with("few slots")),
         "waits for a slot, and there is one",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from connector.conversations import Conversations
 from connector.desk import Workplace
-from connector.inbound.admission import Admission
+from connector.inbound.admission import Admitter
 from connector.inbound.dispatch import dispatch
 from connector.inbound.intake import Intake
 from connector.inbound.routing import Router
@@ -128,14 +128,14 @@ class Replica:
             parts.desk(parts.wire(client, scheduler)) as desk,
             Conversations(
                 workplace := Workplace(
-                    sessions, desk, router, (admission := Admission(desk, router, runs, BOT)).catch_up, self.slots
+                    sessions, desk, router, (admitter := Admitter(desk, router, runs, BOT)).catch_up, self.slots
                 ),
                 runs,
                 ground.shutdown_grace_s,
             ) as conversations,
         ):
             sessions.watch(scene, self.slots)
-            self.intake = Intake(workplace, runs, conversations, admission, BOT)
+            self.intake = Intake(workplace, runs, conversations, admitter, BOT)
             self.is_connected = True
             ground.scene.tell("process", f"{self.number} is connected")
             await self._ended.wait()

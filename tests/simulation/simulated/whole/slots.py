@@ -40,7 +40,11 @@ class Slots(RunSlots):
         most = self._limits
         granted = [ticket for ticket in self.tickets.values() if ticket.is_granted]
         people, channels = Counter(each.person for each in granted), Counter(each.channel for each in granted)
-        if len(granted) > most.runs or max(people.values(), default=0) > most.runs_per_person:
+        if (
+            len(granted) > most.runs
+            or max(people.values(), default=0) > most.runs_per_person
+            or max(channels.values(), default=0) > most.runs_per_channel
+        ):
             self._scene.blame(f"{len(granted)} runs have a slot, which are too many.")
         for ticket in self.tickets.values():
             is_bound = (

@@ -18,6 +18,13 @@ class GrantsToAll(Slots):
         return True
 
 
+class IgnoresChannels(Slots):
+    """Has no bound for a channel."""
+
+    def _has_room(self, ticket: Ticket) -> bool:
+        return self._running_of[ticket.person] < self._limits.runs_per_person
+
+
 class ForgetsThoseWhoWait(Slots):
     """Grants nothing when a slot is given back."""
 
