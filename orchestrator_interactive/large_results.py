@@ -17,7 +17,7 @@ from orchestrator_interactive.outside_json import MAX_NESTING, bounded, expanded
 from orchestrator_interactive.rows import abridged
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
     Save = Callable[[str, str], Awaitable[str]]
 
@@ -40,6 +40,7 @@ _SMALL_CHARS = 200_000
 # Of a text, worked on in one step: each step holds the interpreter.
 _PIECE_CHARS = 1_000_000
 _PIECE = re.compile(rf"(?s:.){{1,{_PIECE_CHARS}}}(?:(?<=\s)|\Z)|(?s:.){{1,{_PIECE_CHARS}}}")
+_PARTS = 64
 _JSON = json.JSONEncoder(ensure_ascii=False, default=str)
 _MARK_CHARS = 100
 # One thread for all: the more threads work on results, the longer the event loop waits for the interpreter.
@@ -132,7 +133,6 @@ async def _where_it_is(call_id: str, text: str, save: Save | None) -> str:
 
 def _read(result: ToolResult, hide: Hide) -> tuple[ToolResult, str]:
     """Return the result with its texts as the model may read them, and all of its text."""
-    result = _examined(result)
     if result.content:
         blocks = [
             block.model_copy(update={"text": _readable(block.text, result, hide)})
@@ -153,12 +153,41 @@ def _readable(text: str, result: ToolResult, hide: Hide) -> str:
     return text if result.success else "".join(hide(piece[0]) for piece in _PIECE.finditer(text))
 
 
+def _json_of(value: Any) -> Iterator[str]:
+    """Write a value as JSON in pieces. Writing one piece holds the interpreter."""
+    match value:
+        case dict():
+            yield from ("{", *_json_items(value), "}")
+        case list() | tuple():
+            yield from ("[", *_json_items(value), "]")
+        case _:
+            yield _JSON.encode(value)
+
+
+def _json_items(value: Any) -> Iterator[str]:
+    """Write what is in an object or a list, without the brackets."""
+    items = list(value.items()) if isinstance(value, dict) else value
+    if expanded_size(value, _PIECE_CHARS) <= _PIECE_CHARS:
+        yield _JSON.encode(value)[1:-1]
+    elif len(items) > 1:
+        step = -(-len(items) // _PARTS)
+        for start in range(0, len(items), step):
+            part = items[start : start + step]
+            yield from (", " if start else "", *_json_items(dict(part) if isinstance(value, dict) else part))
+    elif isinstance(value, dict):
+        [(key, inner)] = items
+        yield _JSON.encode({key: 0})[1:-2]
+        yield from _json_of(inner)
+    else:
+        yield from _json_of(items[0])
+
+
 def _text_of(result: ToolResult) -> str:
     """Return the text of an output, or nothing if it has none."""
     output = result.output
     try:
         if isinstance(output, dict | list):
-            return "".join(_JSON.iterencode(output))  # in small steps
+            return "".join(_json_of(output))
         return output if isinstance(output, str) else result.get_serialized_output()
     except Exception:  # noqa: BLE001 - logged where the row is written
         return ""

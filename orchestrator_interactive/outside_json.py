@@ -28,7 +28,8 @@ _SHARED_FROM = 100
 # Lists and objects that a copy has at most: parts that are shared could double from level to level.
 _MOST_COPIED = 200_000
 _PLAIN_VALUE_CHARS = 8
-_END = object()
+_SMALL_PART_CHARS = 1_000
+_PLAIN = frozenset({int, float, bool, type(None)})
 _CUT_OFF = "[… nested too deeply: left out here …]"
 _TOKENS = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
 
@@ -79,31 +80,43 @@ def expanded_size(value: Any, most: int) -> int:
     Parts that are shared count each time, as in JSON. Parts that `bounded` cuts off do not count.
     """
     size = 0
-    around: list[int] = [0]
+    # Of large parts, so that one that is shared is counted through only once.
+    counted: dict[int, int] = {}
+    around, before = [0], [0]
     stack: list[Iterator[Any]] = [iter((value,))]
     while stack and size <= most:
-        item = next(stack[-1], _END)
-        inside: Iterator[Any] | None = None
-        match item:
-            case _ if item is _END:
-                stack.pop()
-                around.pop()
-                continue
-            case str() | bytes() | bytearray():
+        for item in stack[-1]:
+            size += 1
+            if type(item) is str or isinstance(item, str | bytes | bytearray):
                 size += len(item)
-            case dict():
-                inside = chain.from_iterable(item.items())
-            case list() | tuple() | set() | frozenset():
-                inside = iter(item)
-            case BaseModel():
-                inside = iter(vars(item).values())
-            case _:
+            elif type(item) in _PLAIN or (inside := _inside(item)) is None:
                 size += _PLAIN_VALUE_CHARS
-        size += 1
-        if inside is not None and len(stack) <= MAX_ROW_NESTING and id(item) not in around:
-            stack.append(inside)
-            around.append(id(item))
+            elif id(item) in counted:
+                size += counted[id(item)]
+            elif len(stack) <= MAX_ROW_NESTING and id(item) not in around:
+                stack.append(inside)
+                around.append(id(item))
+                before.append(size)
+                break
+            if size > most:
+                break
+        else:
+            stack.pop()
+            part, part_size = around.pop(), size - before.pop()
+            if part_size > _SMALL_PART_CHARS:
+                counted[part] = part_size
     return size
+
+
+def _inside(value: Any) -> Iterator[Any] | None:
+    match value:
+        case dict():
+            return chain.from_iterable(value.items())
+        case list() | tuple() | set() | frozenset():
+            return iter(value)
+        case BaseModel():
+            return iter(vars(value).values())
+    return None
 
 
 def bounded(value: Any, most: int = MAX_NESTING) -> Any:

@@ -265,7 +265,8 @@ class ToolUse:
         except RunDenied as e:
             self.result = failure(f"The result was withheld: {e}")
         else:
-            self.result = changed_result(wish, result)
+            wished = changed_result(wish, result)
+            self.result = result if wished is result else await examined(wished)
         if self._is_closed():
             return
         self.stage = "checked"
@@ -340,9 +341,9 @@ class _Reports:
 async def _result_of(tool: Tool, arguments: dict[str, Any]) -> ToolResult:
     try:
         return as_result(await tool.execute(arguments))
-    except (SystemExit, Exception) as e:  # a tool may not take the run down
+    except (SystemExit, Exception) as e:  # noqa: BLE001 - a tool may not take the run down
         lines = "".join(traceback.TracebackException.from_exception(e).format())
-        log.exception("tool.failed", tool=tool.name, exc_info=False, exception=abridged(lines, _MOST_TRACEBACK_CHARS))
+        log.error("tool.failed", tool=tool.name, exception=abridged(lines, _MOST_TRACEBACK_CHARS))  # noqa: TRY400 - cut
         message = abridged(told(e), _MOST_ERROR_CHARS)
         return ToolResult(success=False, error={"message": message, "type": type(e).__name__})
 

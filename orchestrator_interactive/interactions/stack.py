@@ -352,8 +352,10 @@ class InteractionStack:
         for node in nodes[1:]:
             try:
                 flow = after(flow, decode(node.envelope), f"{node.segment}/{node.index}")
-            except (InvalidTransition, Unreadable):
+            except InvalidTransition:
                 flow = flow._replace(last=node.flow.last)
+            except Unreadable:
+                flow = flow._replace(last=damaged(node.segment, node.index).flow.last)
         return flow
 
     async def _read(self, tree: Tree, start: int, stop: int) -> list[Node]:
