@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import structlog
 
+from orchestrator_interactive.framing import without_frames
 from orchestrator_interactive.kernel import events
 from orchestrator_interactive.kernel.hooks import CONTINUE
 from orchestrator_interactive.kernel.interop import GuestProvider, own_provider
@@ -193,6 +194,7 @@ def _with_remarks(rows: list[Row], remarks: Sequence[ContextInjection]) -> tuple
 
 
 def _ending_with(row: Row, remark: str) -> Row:
+    remark = without_frames(remark)  # it may quote outside text
     said = row["content"]
     ended = [*said, {"type": "text", "text": remark}] if isinstance(said, list) else f"{said}\n\n{remark}"
     return {**row, "content": ended}

@@ -44,9 +44,12 @@ class ToolBatch:
         await self._calls.drop_early()
         await self._collect(inbox)
 
-    async def go_again(self, calls: Sequence[ToolCall], inbox: InjectionQueue) -> None:
-        """Run calls whose answer stands in the log, and add their results, as `go` does."""
-        self._uses = self._calls.begin(calls)
+    async def go_again(self, calls: Sequence[ToolCall], settled: int, inbox: InjectionQueue) -> None:
+        """Run calls whose answer stands in the log, and add their results, as `go` does.
+
+        `settled` calls of the same answer are not among them.
+        """
+        self._uses = self._calls.begin(calls, settled)
         await self._collect(inbox)
 
     async def _collect(self, inbox: InjectionQueue) -> None:

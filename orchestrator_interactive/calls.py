@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
+# Of `max_parallel_tools`: an answer's calls run beside those that were postponed, of a run not more than this.
+_MOST_AT_ONCE = 3
+
 
 class ToolCalls:
     """Every call of a run, from its beginning until it is settled: closed, with its row in the log.
@@ -38,6 +41,7 @@ class ToolCalls:
         self._options = options
         self._open: dict[ToolUse, None] = {}
         self._turns = asyncio.Semaphore(options.max_parallel_tools)
+        self._all_turns = asyncio.Semaphore(_MOST_AT_ONCE * options.max_parallel_tools)
         self._ids: set[str] = set()
         self._early: dict[str, ToolUse] = {}
         self._pending: list[ToolUse] = []
@@ -82,18 +86,18 @@ class ToolCalls:
         """Whether a call of the run had this id, other than those that wait for their answer."""
         return call_id in self._ids and call_id not in self._early
 
-    def begin(self, calls: Sequence[ToolCall]) -> list[ToolUse]:
+    def begin(self, calls: Sequence[ToolCall], settled: int = 0) -> list[ToolUse]:
         """Begin the calls of a committed answer, or continue those that have begun early.
 
-        Those beyond the most that one answer may make are refused.
+        Those beyond the most that one answer may make are refused; it has made `settled` calls before.
         """
         early = {call.id: self._early.pop(call.id) for call in calls if self._has_begun(call)}
-        room = self._options.max_calls_per_answer - len(early)
+        room = max(self._options.max_calls_per_answer - settled - len(early), 0)
         others = [call for call in calls if call.id not in early]
         begun = {call.id: self._begin(call) for call in others[:room]}
         if refused := others[room:]:
             most = self._options.max_calls_per_answer
-            log.warning("tool.calls_refused", calls=len(calls), max_calls_per_answer=most)
+            log.warning("tool.calls_refused", calls=settled + len(calls), max_calls_per_answer=most)
             begun |= {call.id: self._begin(call, TOO_MANY.format(most=most)) for call in refused}
         return [(early.get(call.id) or begun[call.id]) for call in calls]
 
@@ -119,7 +123,7 @@ class ToolCalls:
             self._early[block.id] = self._begin(ToolCall(id=block.id, name=block.name, arguments=block.input))
 
     def _begin(self, call: ToolCall, refused: str | None = None) -> ToolUse:
-        use = ToolUse(self._run, call, self._options, self._turns, refused)
+        use = ToolUse(self._run, call, self._options, (self._turns, self._all_turns), refused)
         self._open[use] = None
         self._ids.add(call.id)
         if self._is_cut or self._grace is not None:
@@ -154,7 +158,10 @@ class ToolCalls:
             await self.settle(use, None)
 
     def postpone(self, uses: Collection[ToolUse]) -> None:
-        """Let the results of calls follow later. The calls of the next answer do not wait for them."""
+        """Let the results of calls follow later.
+
+        The calls of the next answer do not wait for them unless too many are at work in the run.
+        """
         self._pending += uses
         self._turns = asyncio.Semaphore(self._options.max_parallel_tools)
 

@@ -35,12 +35,15 @@ _NOT_OF_NAMES = re.compile(
     "[\u02d0\ua4fd\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0\ufe00-\ufe0f\U000e0100-\U000e01ef]"
 )
 _NOT_OF_IDS = re.compile(r"[^A-Za-z0-9_.@-]")
-_HEADER = re.compile(r"\s*\S[^\n]* \([A-Za-z0-9_.@-]+\)(?:, with files [^\n]*)?:")
+_HEADER = re.compile(r"\s*\S[^\n]* \([^\s()]+\)(?:, with files [^\n]*)?\s*:")
 
-_INVISIBLE = re.compile(
-    r"[\s\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
-    "\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\U000e0000-\U000e01ef]*"
-)
+# What may stand before the first letter of a frame: signs, spaces, marks, control characters, invisible letters.
+_LEAD = re.compile("[\\W_\u115f\u1160\u1438\u3164\uffa0]*")
+_NO_LETTERS = re.compile(r"[\W_]+")
+_BRACKETS = "<[\u02c2\u1438"
+# So many letters of a frame tell it, and a frame may be broken over so many lines.
+_FRAME_LETTERS_CHARS = 9
+_FRAME_LINES = 5
 # Cyrillic and Greek letters by the Latin ones that they look like, in lower case.
 _LOOK_ALIKES = str.maketrans("авекмнорстухѕіјһԁӏαεικνορτυχ", "abekmhopctyxsijhdlaeiknoptyx")
 _LOOKED_AT_CHARS = 2_000
@@ -60,7 +63,7 @@ def message_text(text: str, author: Author | None = None, files: Sequence[str] =
     Without an author and files it has no header, and a first line that looks like one is indented.
     """
     if author is None and not files:
-        return indented(f"  {text}" if _HEADER.match(normalize("NFKC", text[:_LOOKED_AT_CHARS])) else text)
+        return indented(f"  {text}" if _HEADER.match(_visible(text[:_LOOKED_AT_CHARS])) else text)
     author = author or Author("")
     name, author_id = plain_name(author.name) or "someone", _NOT_OF_IDS.sub("", author.id)[:_ID_CHARS] or "unknown"
     with_files = f", with files {', '.join(plain_name(each) or 'unnamed' for each in files)}" if files else ""
@@ -85,26 +88,39 @@ def listed(texts: Sequence[str]) -> str:
 
 
 def without_frames(text: str) -> str:
-    """Indent the lines of a text that look like one of our frames; the rest stays as it is.
+    """Indent the lines of a text that look like one of our frames, and drop what `sendable` drops.
 
     For texts that are rows of their own: prompts without an author, tool results, hook injections.
     """
-    return "".join(f"  {line}" if _looks_like_a_frame(line) else line for line in text.splitlines(keepends=True))
+    lines = sendable(text).splitlines(keepends=True)
+    for number, line in enumerate(lines):
+        if _begins_with_a_bracket(line):
+            letters = _letters("".join(lines[number : number + _FRAME_LINES]))
+            if letters.startswith(_FRAME_LETTERS):
+                lines[number] = f"  {line}"
+    return "".join(lines)
 
 
-def _looks_like_a_frame(line: str) -> bool:
+def _begins_with_a_bracket(line: str) -> bool:
     if line.startswith("  "):  # as text is in `message_text`
         return False
-    begin = match.end() if (match := _INVISIBLE.match(line)) else 0
-    if begin == len(line) or (category(line[begin]) not in ("Ps", "Pi") and line[begin] not in "<\uff1c"):
-        return False
-    return _letters(line[begin : begin + _LOOKED_AT_CHARS]).startswith(_FRAME_LETTERS)
+    lead = _LEAD.match(line)
+    return lead is not None and any(map(_is_bracket, set(lead[0])))
 
 
-def _letters(line: str) -> str:
-    """Return the Latin letters and the digits of a line, without case, accents and look-alikes."""
-    plain = normalize("NFKD", line).casefold().translate(_LOOK_ALIKES)
+def _is_bracket(sign: str) -> bool:
+    return category(sign) in ("Ps", "Pi") or normalize("NFKC", sign)[0] in _BRACKETS
+
+
+def _visible(text: str) -> str:
+    """Return a text with usual letters and signs, without marks and characters that nobody sees."""
+    return "".join(sign for sign in normalize("NFKC", text) if sign in "\n\t" or category(sign)[0] not in "CM")
+
+
+def _letters(text: str) -> str:
+    """Return the first Latin letters and digits of a text, without case, accents and look-alikes."""
+    plain = normalize("NFKD", _NO_LETTERS.sub("", text)[:_LOOKED_AT_CHARS]).casefold().translate(_LOOK_ALIKES)
     return "".join(sign for sign in plain if sign.isascii() and sign.isalnum())
 
 
-_FRAME_LETTERS = tuple(_letters(frame) for frame in _FRAMES)
+_FRAME_LETTERS = tuple(_letters(frame)[:_FRAME_LETTERS_CHARS] for frame in _FRAMES)

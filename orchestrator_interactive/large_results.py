@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
-from typing import TYPE_CHECKING, Any
+from operator import is_
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from pydantic import BaseModel
+import structlog
 
-from orchestrator_interactive.kernel.messages import TextBlock
-from orchestrator_interactive.kernel.models import ToolResult
+from orchestrator_interactive.kernel.messages import ImageBlock, TextBlock
+from orchestrator_interactive.kernel.models import ToolResult, sendable
+from orchestrator_interactive.outside_json import MAX_NESTING, bounded, expanded_size
 from orchestrator_interactive.rows import abridged
 
 if TYPE_CHECKING:
@@ -18,54 +21,76 @@ if TYPE_CHECKING:
 
     Save = Callable[[str, str], Awaitable[str]]
 
+    class Hide(Protocol):
+        """Take secrets out of a text: those that are known, and what looks like a token."""
+
+        def __call__(self, text: str, *, known_only: bool = False) -> str: ...
+
+
+T = TypeVar("T")
+
+log = structlog.get_logger(__name__)
+
 # Of one result, kept in the log. Of a larger one, the log keeps the beginning and the end.
 MOST_KEPT_CHARS = 5_000_000
 # Of one result; a larger one is a failed result.
 MOST_CHARS = 50_000_000
 # A smaller result needs no thread.
 _SMALL_CHARS = 200_000
-# Deeper data cannot be written as JSON anyway.
-_DEEPEST = 1_000
-_PLAIN_VALUE_CHARS = 8
+# Of a text, worked on in one step: each step holds the interpreter.
+_PIECE_CHARS = 1_000_000
+_PIECE = re.compile(rf"(?s:.){{1,{_PIECE_CHARS}}}(?:(?<=\s)|\Z)|(?s:.){{1,{_PIECE_CHARS}}}")
+_PARTS = 64
+_JSON = json.JSONEncoder(ensure_ascii=False, default=str)
 _MARK_CHARS = 100
-_END = object()
-# One thread for all: each piece of this work holds the interpreter for up to some 0.1 s.
+# One thread for all: the more threads work on results, the longer the event loop waits for the interpreter.
 _WORKER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="large-results")
 
 
 def size_of(result: ToolResult, most: int = MOST_CHARS) -> int:
     """Estimate the characters of a result without writing it as text; stop counting past `most`."""
-    size = 0
-    stack: list[Iterator[Any]] = [iter((result.content or result.output or result.error,))]
-    while stack and size <= most:
-        value = next(stack[-1], _END)
-        match value:
-            case _ if value is _END:
-                stack.pop()
-                continue
-            case str() | bytes() | bytearray():
-                size += len(value)
-            case dict():
-                stack.append(chain.from_iterable(value.items()))
-            case list() | tuple() | set() | frozenset():
-                stack.append(iter(value))
-            case BaseModel():
-                stack.append(iter(vars(value).values()))
-            case _:
-                size += _PLAIN_VALUE_CHARS
-        size += 1
-        if len(stack) > _DEEPEST:
-            break
-    return size
+    return expanded_size(result.content or result.output or result.error, most)
 
 
-async def refused_if_huge(result: ToolResult) -> ToolResult:
-    """Return the result, or a failed one in its place if it is too large to be worked with."""
-    size = size_of(result, _SMALL_CHARS)
-    if size > _SMALL_CHARS:
-        size = await asyncio.get_running_loop().run_in_executor(_WORKER, size_of, result)
-    if size <= MOST_CHARS:
+def is_large(result: ToolResult) -> bool:
+    """Return whether work on a result would hold the event loop up."""
+    return size_of(result, _SMALL_CHARS) > _SMALL_CHARS
+
+
+def bounded_result(result: ToolResult) -> ToolResult:
+    """Return the result with marks in the place of what is nested too deeply."""
+    parts = {"output": result.output, "error": result.error}
+    cut = {name: bounded(part) for name, part in parts.items()}
+    if result.content:
+        cut["content"] = [_bounded_block(block) for block in result.content]
+        parts["content"] = result.content
+        if all(map(is_, cut["content"], result.content)):
+            cut["content"] = result.content
+    if all(cut[name] is part for name, part in parts.items()):
         return result
+    log.warning("tool.result_nested_too_deeply", most=MAX_NESTING)
+    return result.model_copy(update=cut)
+
+
+def _bounded_block(block: TextBlock | ImageBlock) -> TextBlock | ImageBlock:
+    if isinstance(block, TextBlock) or (source := bounded(block.source)) is block.source:
+        return block
+    return block.model_copy(update={"source": source})
+
+
+async def examined(result: ToolResult) -> ToolResult:
+    """Return the result without what is nested too deeply, or a failed one if it is too large to be worked with."""
+    return await _off_the_loop(_examined, result) if is_large(result) else bounded_result(result)
+
+
+async def _off_the_loop(work: Callable[..., T], *given: Any) -> T:
+    return await asyncio.get_running_loop().run_in_executor(_WORKER, work, *given)
+
+
+def _examined(result: ToolResult) -> ToolResult:
+    size = size_of(result)
+    if size <= MOST_CHARS:
+        return bounded_result(result)
     told = f"{size:,}" if isinstance(result.output, str) else f"more than {MOST_CHARS:,}"
     message = (
         f"The tool ran, but its result is too large to be read: {told} characters, and {MOST_CHARS:,} is the most. "
@@ -74,16 +99,15 @@ async def refused_if_huge(result: ToolResult) -> ToolResult:
     return ToolResult(success=False, error={"message": message})
 
 
-async def moved_to_file(result: ToolResult, call_id: str, most_chars: int, save: Save | None) -> ToolResult:
+async def moved_to_file(result: ToolResult, call_id: str, most_chars: int, save: Save | None, hide: Hide) -> ToolResult:
     """Save the text of a result that is too large for the log in a file, and say in the result where it is.
 
     The model reads `most_chars` of it. `save` writes a file of this name and text, and returns its path; it raises
-    ValueError with a sentence.
+    ValueError with a sentence. A large result is returned as another one, whose texts are without secrets.
     """
-    if size_of(result, _SMALL_CHARS) <= _SMALL_CHARS:
+    if not is_large(result):
         return result
-    result = await refused_if_huge(result)
-    text = await asyncio.get_running_loop().run_in_executor(_WORKER, _text_of, result)
+    result, text = await _off_the_loop(_read, result, hide)
     if len(text) <= MOST_KEPT_CHARS:
         return result
     note = f"[The result has {len(text):,} characters. {await _where_it_is(call_id, text, save)}]"
@@ -107,11 +131,63 @@ async def _where_it_is(call_id: str, text: str, save: Save | None) -> str:
     )
 
 
-def _text_of(result: ToolResult) -> str:
-    """Return the text of a result, or nothing if it has none."""
+def _read(result: ToolResult, hide: Hide) -> tuple[ToolResult, str]:
+    """Return the result with its texts as the model may read them, and all of its text."""
     if result.content:
-        return "\n".join(block.text for block in result.content if isinstance(block, TextBlock))
+        blocks = [
+            block.model_copy(update={"text": _readable(block.text, result, hide)})
+            if isinstance(block, TextBlock)
+            else block
+            for block in result.content
+        ]
+        texts = [block.text for block in blocks if isinstance(block, TextBlock)]
+        return result.model_copy(update={"content": blocks}), "\n".join(texts)
+    text = _readable(_text_of(result), result, hide)
+    return result.model_copy(update={"output": text or result.output}), text
+
+
+def _readable(text: str, result: ToolResult, hide: Hide) -> str:
+    starts = range(0, len(text), _PIECE_CHARS)
+    text = hide("".join(sendable(text[start : start + _PIECE_CHARS]) for start in starts), known_only=True)
+    # What looks like a token has no spaces, and the pieces end behind one.
+    return text if result.success else "".join(hide(piece[0]) for piece in _PIECE.finditer(text))
+
+
+def _json_of(value: Any) -> Iterator[str]:
+    """Write a value as JSON in pieces. Writing one piece holds the interpreter."""
+    match value:
+        case dict():
+            yield from ("{", *_json_items(value), "}")
+        case list() | tuple():
+            yield from ("[", *_json_items(value), "]")
+        case _:
+            yield _JSON.encode(value)
+
+
+def _json_items(value: Any) -> Iterator[str]:
+    """Write what is in an object or a list, without the brackets."""
+    items = list(value.items()) if isinstance(value, dict) else value
+    if expanded_size(value, _PIECE_CHARS) <= _PIECE_CHARS:
+        yield _JSON.encode(value)[1:-1]
+    elif len(items) > 1:
+        step = -(-len(items) // _PARTS)
+        for start in range(0, len(items), step):
+            part = items[start : start + step]
+            yield from (", " if start else "", *_json_items(dict(part) if isinstance(value, dict) else part))
+    elif isinstance(value, dict):
+        [(key, inner)] = items
+        yield _JSON.encode({key: 0})[1:-2]
+        yield from _json_of(inner)
+    else:
+        yield from _json_of(items[0])
+
+
+def _text_of(result: ToolResult) -> str:
+    """Return the text of an output, or nothing if it has none."""
+    output = result.output
     try:
-        return result.get_serialized_output()
+        if isinstance(output, dict | list):
+            return "".join(_json_of(output))
+        return output if isinstance(output, str) else result.get_serialized_output()
     except Exception:  # noqa: BLE001 - logged where the row is written
         return ""

@@ -119,7 +119,9 @@ class Loop:
             raise RunSuspended
         for each in cut:
             await run.commit(unknown_row(each.call))
-        await ToolBatch(run, self.calls).go_again([each.call for each in again], self._inbox)
+        await ToolBatch(run, self.calls).go_again(
+            [each.call for each in again], standing.last_calls - len(again), self._inbox
+        )
         if standing.lost:
             await run.commit(standing.lost)
         self._answered = standing.outcome

@@ -8,7 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 # Levels of lists and objects in one value from outside: a call's arguments, a result, a tool's schema.
 MAX_NESTING = 100
@@ -19,6 +25,11 @@ _MAX_COUNTED = 100_000
 
 _CONTAINERS = (dict, list, tuple)
 _SHARED_FROM = 100
+# Lists and objects that a copy has at most: parts that are shared could double from level to level.
+_MOST_COPIED = 200_000
+_PLAIN_VALUE_CHARS = 8
+_SMALL_PART_CHARS = 1_000
+_PLAIN = frozenset({int, float, bool, type(None)})
 _CUT_OFF = "[… nested too deeply: left out here …]"
 _TOKENS = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
 
@@ -63,21 +74,75 @@ def nesting(value: Any, most: int = _MAX_COUNTED) -> int:
     return depth
 
 
+def expanded_size(value: Any, most: int) -> int:
+    """Estimate the characters of a value without writing it as text; stop counting past `most`.
+
+    Parts that are shared count each time, as in JSON. Parts that `bounded` cuts off do not count.
+    """
+    size = 0
+    # Of large parts, so that one that is shared is counted through only once.
+    counted: dict[int, int] = {}
+    around, before = [0], [0]
+    stack: list[Iterator[Any]] = [iter((value,))]
+    while stack and size <= most:
+        for item in stack[-1]:
+            size += 1
+            if type(item) is str or isinstance(item, str | bytes | bytearray):
+                size += len(item)
+            elif type(item) in _PLAIN or (inside := _inside(item)) is None:
+                size += _PLAIN_VALUE_CHARS
+            elif id(item) in counted:
+                size += counted[id(item)]
+            elif len(stack) <= MAX_ROW_NESTING and id(item) not in around:
+                stack.append(inside)
+                around.append(id(item))
+                before.append(size)
+                break
+            if size > most:
+                break
+        else:
+            stack.pop()
+            part, part_size = around.pop(), size - before.pop()
+            if part_size > _SMALL_PART_CHARS:
+                counted[part] = part_size
+    return size
+
+
+def _inside(value: Any) -> Iterator[Any] | None:
+    match value:
+        case dict():
+            return chain.from_iterable(value.items())
+        case list() | tuple() | set() | frozenset():
+            return iter(value)
+        case BaseModel():
+            return iter(vars(value).values())
+    return None
+
+
 def bounded(value: Any, most: int = MAX_NESTING) -> Any:
-    """Return the value; if it has more than `most` levels, a copy with a mark in the place of deeper parts."""
-    return value if nesting(value, most) <= most else _cut_off(value, most)
+    """Return the value; if it has more than `most` levels, a copy with a mark in the place of deeper parts.
+
+    The copy has a bounded number of parts, and marks in the place of the rest.
+    """
+    return value if nesting(value, most) <= most else _Copy().of(value, most)
 
 
-def _cut_off(value: Any, levels: int, around: tuple[int, ...] = ()) -> Any:
-    """Copy this many levels; the recursion ends with them, and where a value contains itself."""
-    if not isinstance(value, _CONTAINERS):
-        return value
-    if levels == 0 or id(value) in around:
-        return _CUT_OFF
-    around = (*around, id(value))
-    if isinstance(value, dict):
-        return {key: _cut_off(item, levels - 1, around) for key, item in value.items()}
-    return [_cut_off(item, levels - 1, around) for item in value]
+class _Copy:
+    """A copy of a value. The recursion ends after some levels, and where a value contains itself."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_COPIED
+
+    def of(self, value: Any, levels: int, around: tuple[int, ...] = ()) -> Any:
+        if not isinstance(value, _CONTAINERS):
+            return value
+        if levels == 0 or id(value) in around or self._left <= 0:
+            return _CUT_OFF
+        self._left -= 1
+        around = (*around, id(value))
+        if isinstance(value, dict):
+            return {key: self.of(item, levels - 1, around) for key, item in value.items()}
+        return [self.of(item, levels - 1, around) for item in value]
 
 
 def _nesting_of_text(text: str | bytes) -> int:

@@ -10,8 +10,7 @@ import structlog
 from orchestrator_interactive.framing import LATE_PREFIX, indented, listed, without_frames
 from orchestrator_interactive.kernel.interop import own
 from orchestrator_interactive.kernel.models import ToolResult, sendable
-from orchestrator_interactive.large_results import MOST_KEPT_CHARS
-from orchestrator_interactive.outside_json import MAX_NESTING, bounded
+from orchestrator_interactive.large_results import MOST_KEPT_CHARS, bounded_result, is_large
 from orchestrator_interactive.rows import abridged, marked, metadata_of, text_of, tool_row
 from orchestrator_interactive.run import changed
 
@@ -73,17 +72,13 @@ def failure(message: str) -> ToolResult:
 
 
 def as_result(returned: Any) -> ToolResult:
-    """A `ToolResult`; anything else that a tool returns is its output."""
+    """A `ToolResult`; anything else that a tool returns is its output. A large one is not bounded yet."""
     result = own(returned)
     return _bounded(result if isinstance(result, ToolResult) else ToolResult(output=result))
 
 
 def _bounded(result: ToolResult) -> ToolResult:
-    output, error = bounded(result.output), bounded(result.error)
-    if output is result.output and error is result.error:
-        return result
-    log.warning("tool.result_nested_too_deeply", most=MAX_NESTING)
-    return result.model_copy(update={"output": output, "error": error})
+    return result if is_large(result) else bounded_result(result)
 
 
 def changed_result(wish: HookResult, result: ToolResult) -> ToolResult:

@@ -86,6 +86,11 @@ class Standing:
         return frozenset(call.name for call in calls if problem_of(call.arguments) is None)
 
     @property
+    def last_calls(self) -> int:
+        """The number of calls that its last answer makes."""
+        return len(_calls(self._answers[-1])) if self._answers else 0
+
+    @property
     def deliveries(self) -> list[tuple[list[str], int]]:
         """The messages that each of its rows holds, with the model call that reads them."""
         deliveries, answers = [], 0

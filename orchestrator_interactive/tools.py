@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import traceback
 from copy import deepcopy
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,7 +17,7 @@ from orchestrator_interactive.kernel.borders import told
 from orchestrator_interactive.kernel.hooks import CONTINUE, too_late_for_a_no
 from orchestrator_interactive.kernel.models import HookResult, ToolResult
 from orchestrator_interactive.kernel.report import reporting
-from orchestrator_interactive.large_results import moved_to_file, refused_if_huge
+from orchestrator_interactive.large_results import examined, moved_to_file
 from orchestrator_interactive.results import (
     NOT_STARTED,
     TIMED_OUT,
@@ -30,11 +31,12 @@ from orchestrator_interactive.results import (
     failure,
     result_row,
 )
+from orchestrator_interactive.rows import abridged
 from orchestrator_interactive.run import RunDenied, changed
 from orchestrator_interactive.work import HEED_WITHIN_S, Work
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable
 
     from orchestrator_interactive.kernel.interfaces import Tool
     from orchestrator_interactive.kernel.messages import ToolCall
@@ -43,19 +45,28 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
+# Of an exception that a tool raises, read by the model; and of its traceback, logged.
+_MOST_ERROR_CHARS = 2_000
+_MOST_TRACEBACK_CHARS = 20_000
+
 Stage = Literal["waiting", "announced", "running", "known", "checked", "reported", "closed"]
 
 
 class ToolUse:
     """One call on its way: prepared (the hooks may change or refuse it), executed, finalised.
 
-    It begins when it has one of the `turns`, which it keeps until it is over; with `refused`, it fails with this
-    sentence instead. `stage` says how far it is; it may be cut anywhere, and its time limit, which begins with the
+    It begins when it has one of each of the `turns`, which it keeps until it is over; with `refused`, it fails with
+    this sentence instead. `stage` says how far it is; it may be cut anywhere, and its time limit, which begins with the
     tool, is one that cuts it. `result` is what is known of its outcome.
     """
 
     def __init__(
-        self, run: Run, call: ToolCall, options: LoopOptions, turns: asyncio.Semaphore, refused: str | None = None
+        self,
+        run: Run,
+        call: ToolCall,
+        options: LoopOptions,
+        turns: Iterable[asyncio.Semaphore],
+        refused: str | None = None,
     ) -> None:
         self._run = run
         self.call = call
@@ -75,7 +86,8 @@ class ToolUse:
         self._outcome: ToolOutcome = "cancelled"
         self._reports = _Reports(self._tell_report)
         self._turns = turns
-        self._has_turn = False
+        self._held: list[asyncio.Semaphore] = []
+        self._is_filtered = False
         self._refused = refused
         self._on_over: Callable[[], object] | None = None
         self._work = Work(self._go())
@@ -104,8 +116,8 @@ class ToolUse:
 
     def _end_turn(self) -> None:
         # Also where a tool is deaf to its end: it must not hold up the calls that wait.
-        if self._has_turn:
-            self._turns.release()
+        while self._held:
+            self._held.pop().release()
         if self._on_over is not None:
             self._on_over()
 
@@ -118,7 +130,9 @@ class ToolUse:
             log.warning("tool.arguments_invalid", tool=self.call.name, id=self.call.id, problem=problem)
             self.result = failure(problem)
             return
-        self._has_turn = await self._turns.acquire()
+        for turns in self._turns:
+            await turns.acquire()
+            self._held.append(turns)
         if tool is None:
             known = ", ".join(sorted(self._run.tools)) or "none"
             self.result = failure(f"There is no tool '{self.call.name}'. Tools: {known}.")
@@ -145,7 +159,7 @@ class ToolUse:
         limit = asyncio.get_running_loop().call_later(timeout_s, self._time_up, timeout_s)
         try:
             with reporting(self._reports.take):
-                return await refused_if_huge(await _result_of(tool, self._input))
+                return await examined(await _result_of(tool, self._input))
         finally:
             limit.cancel()
             self._run.session_stop.register_tool_complete(self.call.id)
@@ -170,7 +184,7 @@ class ToolUse:
         return self._row
 
     def _row_of(self, result: ToolResult) -> dict[str, Any]:
-        hide = partial(self._run.without_secrets, known_only=result.success)
+        hide = str if self._is_filtered else partial(self._run.without_secrets, known_only=result.success)
         return result_row(self.call, result, self._most_chars, hide)
 
     def _what_cut_it(self) -> str:
@@ -251,13 +265,16 @@ class ToolUse:
         except RunDenied as e:
             self.result = failure(f"The result was withheld: {e}")
         else:
-            self.result = changed_result(wish, result)
+            wished = changed_result(wish, result)
+            self.result = result if wished is result else await examined(wished)
         if self._is_closed():
             return
         self.stage = "checked"
         coordinator = self._run.coordinator
         save = coordinator.get_capability("workspace.save") if coordinator else None
-        self.result = await moved_to_file(self.result, self.call.id, self._most_chars, save)
+        read = await moved_to_file(self.result, self.call.id, self._most_chars, save, self._run.without_secrets)
+        self._is_filtered = read is not self.result
+        self.result = read
         if self._is_closed():
             return
         await self._report_end()
@@ -324,9 +341,11 @@ class _Reports:
 async def _result_of(tool: Tool, arguments: dict[str, Any]) -> ToolResult:
     try:
         return as_result(await tool.execute(arguments))
-    except (SystemExit, Exception) as e:  # a tool may not take the run down
-        log.exception("tool.failed", tool=tool.name)
-        return ToolResult(success=False, error={"message": told(e), "type": type(e).__name__})
+    except (SystemExit, Exception) as e:  # noqa: BLE001 - a tool may not take the run down
+        lines = "".join(traceback.TracebackException.from_exception(e).format())
+        log.error("tool.failed", tool=tool.name, exception=abridged(lines, _MOST_TRACEBACK_CHARS))  # noqa: TRY400 - cut
+        message = abridged(told(e), _MOST_ERROR_CHARS)
+        return ToolResult(success=False, error={"message": message, "type": type(e).__name__})
 
 
 def is_harmless(tool: Tool | None) -> bool:

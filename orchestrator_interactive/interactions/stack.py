@@ -344,13 +344,18 @@ class InteractionStack:
         return nodes[0] if nodes else None
 
     def _replayed(self, nodes: Sequence[Node]) -> Flow:
-        """The flow after these nodes, where only that of the first is known."""
+        """The flow after these nodes, where only that of the first is known.
+
+        After one that cannot be read, the calls are open that were open before it.
+        """
         flow = nodes[0].flow
         for node in nodes[1:]:
             try:
                 flow = after(flow, decode(node.envelope), f"{node.segment}/{node.index}")
-            except (InvalidTransition, Unreadable):
-                flow = node.flow
+            except InvalidTransition:
+                flow = flow._replace(last=node.flow.last)
+            except Unreadable:
+                flow = flow._replace(last=damaged(node.segment, node.index).flow.last)
         return flow
 
     async def _read(self, tree: Tree, start: int, stop: int) -> list[Node]:

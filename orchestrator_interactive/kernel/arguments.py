@@ -9,25 +9,39 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from orchestrator_interactive.outside_json import MAX_NESTING, NestedTooDeeply, bounded, nesting, parse_json
+from orchestrator_interactive.outside_json import (
+    MAX_NESTING,
+    NestedTooDeeply,
+    bounded,
+    expanded_size,
+    nesting,
+    parse_json,
+)
 
 INVALID_JSON = "INVALID_JSON"
 # Of a text that is no JSON, so many characters are kept: the model reads them when it is asked again.
 MAX_INVALID_CHARS = 50_000
+# Of an object; parts that are shared count each time.
+_MOST_CHARS = 50_000_000
 
 _AGAIN = "The tool was not started. Call it again with one complete JSON object that fits its schema."
 _FLATTER = "The tool was not started. Call it again with fewer levels, for example with the inner part as a JSON text."
 
 
 def arguments_of(given: Any) -> dict[str, Any]:
-    """Return the arguments of a call, which a provider gives as an object or as its text."""
+    """Return the arguments of a call, which a provider gives as an object or as its text.
+
+    A blank text, null and `None` are no arguments: for tools without parameters, models and gateways send these.
+    """
+    if given is None or (isinstance(given, str) and given.strip() in ("", "null")):
+        return {}
     if isinstance(given, str):
         try:
             parsed = parse_json(given)
         except ValueError:
             return invalid(given)
         return parsed if isinstance(parsed, dict) else invalid(given)
-    is_usable = isinstance(given, dict) and nesting(given, MAX_NESTING) <= MAX_NESTING
+    is_usable = isinstance(given, dict) and nesting(given, MAX_NESTING) <= MAX_NESTING and not _is_huge(given)
     return given if is_usable else invalid(_text_of(given))
 
 
@@ -77,7 +91,13 @@ def _kind(value: Any) -> str:
             return "a number"
 
 
+def _is_huge(given: Any) -> bool:
+    return expanded_size(given, _MOST_CHARS) > _MOST_CHARS
+
+
 def _text_of(given: Any) -> str:
+    if _is_huge(given):
+        return "(what is too large to be written as JSON)"
     for value in (given, bounded(given, MAX_NESTING + 1)):
         try:
             return json.dumps(value, default=str, skipkeys=True)

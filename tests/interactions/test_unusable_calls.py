@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from contextlib import asynccontextmanager
+import sqlite3
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 from orchestrator_interactive.kernel import AmplifierSession
 from orchestrator_interactive.kernel.messages import ToolCall
-from orchestrator_interactive.rows import assistant_row, user_row
+from orchestrator_interactive.rows import assistant_row, tool_row, user_row
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -99,7 +100,6 @@ UNUSABLE = [
     ('{"n": ' + "1" * 5000 + "}", "not valid JSON: Exceeds the limit"),
     ('{"text": "' + "x" * 60_000, "not valid JSON: an error after more than 50000 characters"),
     ("[1]", "are a list, not a JSON object"),
-    ("null", "are null, not a JSON object"),
     ('"text"', "are a string, not a JSON object"),
     ("3", "are a number, not a JSON object"),
     ("true", "are true or false, not a JSON object"),
@@ -236,3 +236,28 @@ async def test_whatever_a_model_gives_to_tools_the_next_message_is_answered(
     results = [text_of(row) for row in rows if row["role"] == "tool"]
     assert len(results) == len(calls)
     assert len(before.tool.inputs) == sum("not started" not in result for result in results)
+
+
+@pytest.mark.parametrize(("damage", "run"), [("b = -1", 4), ("data", 4)])
+async def test_calls_of_a_damaged_log_are_settled_and_counted_among_the_most_of_their_answer(
+    tmp_path: Path, server: AnthropicServer, damage: str, run: int
+) -> None:
+    calls = [ToolCall(id=f"c{number}", name="note", arguments={"text": str(number)}) for number in range(30)]
+    rows = [user_row("go"), assistant_row((), calls), *(tool_row(each, "done") for each in calls[:6])]
+    async with talk(f"sqlite:{tmp_path}/logs.db", server) as before:
+        await before.session.coordinator.get("context").set_messages(rows)
+    with closing(sqlite3.connect(tmp_path / "logs.db")) as database, database:
+        if damage == "data":
+            database.execute("UPDATE nodes SET data = 'x{' WHERE idx = 35")
+        else:
+            [(index, about)] = database.execute("SELECT idx, about FROM nodes ORDER BY idx DESC LIMIT 1").fetchall()
+            told = json.dumps({**json.loads(about), "b": -1})
+            database.execute("UPDATE nodes SET about = ? WHERE idx = ?", (told, index))
+    async with talk(f"sqlite:{tmp_path}/logs.db", server, max_calls_per_answer=10) as after:
+        server.reply(text("Done."))
+        assert await soon(after.session.resume(on_progress=after.progress)) == "Done."
+        assert run <= len(after.tool.inputs) <= run + 1
+    async with talk(f"sqlite:{tmp_path}/logs.db", server) as after:
+        server.reply(text("Still here."))
+        assert await after.run("next") == "Still here."
+        assert faults(await after.rows()) == []

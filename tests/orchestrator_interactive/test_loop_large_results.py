@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from agents import call, make_agent, results, returning, say, use
+from agents import ScriptedTool, call, make_agent, results, returning, say, use
 
 from orchestrator_interactive.kernel import HookResult, ToolResult
 from orchestrator_interactive.kernel.messages import ImageBlock, TextBlock
@@ -104,6 +107,44 @@ async def test_what_a_hook_makes_of_a_large_result_is_saved_and_not_the_original
     await row_of(agent)
     saved = saved_in(tmp_path)
     assert "line" not in saved.read_text()
+
+
+@pytest.mark.parametrize("success", [True, False])
+async def test_secrets_are_neither_saved_nor_shown(tmp_path: Path, *, success: bool) -> None:
+    agent = await with_files(ToolResult(success=success, output=f"{LARGE}\nsecret-x"), tmp_path)
+
+    def hide(text: str, *, known_only: bool = False) -> str:
+        assert known_only or not success
+        return text.replace("secret-x", "…")
+
+    agent.coordinator.register_capability("secrets.filter", hide)
+    row = await row_of(agent)
+    assert saved_in(tmp_path).read_text() == f"{LARGE}\n…"
+    assert "secret-x" not in str(row)
+
+
+async def test_the_json_of_a_large_result_is_that_of_a_small_one(tmp_path: Path) -> None:
+    data = {"found": [{"id": n, 3: "é\n"} for n in range(100_000)], "one": {"x": ["y" * 2_000_000]}, "none": []}
+    row = await row_of(await with_files(data, tmp_path))
+    assert row["metadata"]["whole"] == json.dumps(data, ensure_ascii=False)
+
+
+async def test_a_large_result_and_a_long_exception_do_not_hold_the_event_loop_up(tmp_path: Path) -> None:
+    async def fail(_given: Any) -> str:
+        raise ValueError("some words " * 1_000_000)
+
+    tools = [returning([{"id": n, "name": "x" * 20} for n in range(400_000)]), ScriptedTool("fail", fail)]
+    agent = await make_agent(call(use("give", "a"), use("fail", "b")), say("ok"), tools=tools)
+    await tool_filesystem.mount(agent.coordinator, {"root": str(tmp_path)})
+    work, held_s, last = asyncio.ensure_future(agent.session.execute("go")), 0.0, time.perf_counter()
+    while not work.done():
+        await asyncio.sleep(0)
+        now = time.perf_counter()
+        held_s, last = max(held_s, now - last), now
+    found = await results(agent)
+    assert "All of it is in the file" in found["a"]
+    assert len(found["b"]) < 2_100
+    assert held_s < 1, "Writing it as JSON alone takes as long."
 
 
 async def test_images_that_are_too_large_for_the_log_give_way_to_a_sentence(tmp_path: Path) -> None:

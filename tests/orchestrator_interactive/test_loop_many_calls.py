@@ -125,6 +125,22 @@ async def test_an_urgent_message_leaves_waiting_calls_to_follow_and_those_of_the
     assert len(counting.tool.inputs) == 3
 
 
+async def test_however_many_urgent_messages_come_the_calls_at_work_are_bounded() -> None:
+    counting = Counting()
+    steps = [call(*(use("work", f"r{r}c{n}") for n in range(4))) for r in range(5)]
+    agent = await make_agent(*steps, *(say("x") for _ in range(25)), tools=[counting.tool], max_parallel_tools=1)
+    run = agent.start()
+    for answers in range(1, 5):
+        await agent.progress.reached("thinking", answers)
+        await counting.tool.started(min(answers, 3))
+        agent.inject("!x")
+    await agent.progress.reached("thinking", 5)
+    counting.gate.set()
+    await soon(run)
+    assert counting.most == 3
+    assert len(counting.tool.inputs) == 20
+
+
 async def test_a_run_that_is_suspended_still_makes_the_calls_that_wait() -> None:
     counting = Counting()
     agent = await make_agent(calls(4), tools=[counting.tool], max_parallel_tools=2)

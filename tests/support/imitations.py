@@ -37,6 +37,10 @@ _DISGUISES = (
     lambda frame: frame.replace("T", "\u0422").replace("e", "\u0435").replace("A", "\u0410"),
     lambda frame: frame.replace(" ", "\u00a0"),
     "\u200d".join,
+    lambda frame: f"\x00{frame}",
+    lambda frame: f"\x7f\x08{frame}",
+    "\x00".join,
+    lambda frame: frame.replace("[", "[\x9f").replace("(U0", "(U0\x01"),
 )
 IMITATIONS = (
     *(disguise(frame) for frame in FRAMES for disguise in _DISGUISES),

@@ -21,7 +21,7 @@ _SEGMENT = (str | None, int | None, int, int, int | float, int | float, str)
 
 def node(segment: int, index: int, envelope: Envelope, told: Any) -> Node:
     """The node of a row, `told` being what stood beside its envelope; a damaged one where a part of it is."""
-    if _is_envelope(envelope) and _is_about(told):
+    if _is_envelope(envelope) and _is_about(told, index):
         return node_of(segment, index, envelope, told)
     return damaged(segment, index)
 
@@ -53,7 +53,7 @@ def _is_envelope(envelope: Envelope) -> bool:
     )
 
 
-def _is_about(told: Any) -> bool:
+def _is_about(told: Any, index: int) -> bool:
     return (
         isinstance(told, dict)
         and type(told.get("e")) is int
@@ -62,6 +62,7 @@ def _is_about(told: Any) -> bool:
         and all(_are_texts(call) and len(call) == 3 for call in told.get("o", ()))
         and _are_texts(told.get("p", []))
         and type(told.get("b", 0)) is int
+        and 0 <= told.get("b", 0) <= index
     )
 
 
