@@ -53,7 +53,7 @@ _INSTANCE = InstanceConfig(
 )
 # How an envelope that is not acknowledged is called in the record.
 _REFUSALS = ("refused", "given_up", "not_acked")
-_AT_ONCE = 50
+_AT_ONCE = 20
 RETRIES = RetrySchedule(3.0, (0, 0.1, 0.1))
 _GARBAGE_EVERY = 25
 _SETTLED_WITHIN_S = 120.0
