@@ -198,7 +198,7 @@ KNOWN = {
     "an edit that was overtaken by a later one": (650, 743),
     "a beginning that is stopped in silence": (81, 117),
     "a second stop that is no other than the first": (173, 200),
-    "calls of a dead process that nobody waits for": (1012, 1235),
+    "calls of a dead process that nobody waits for": (1062, 3213, 3574),
     "a stop that is lost": (66, 83),
     "a stop that meets any run": (48, 141),
     "a stop that does not say what was done": (23, 45),
