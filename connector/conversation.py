@@ -34,7 +34,7 @@ _REST_S = 30.0
 
 
 class Conversation:
-    """Acts on what people do here, in the order of its acceptance; one run follows another.
+    """Acts on what people do here, as it comes in; one run follows another.
 
     Only the owner of a conversation decides what an edit, a deletion or a stop has met: so nobody has to agree with
     anybody.
@@ -181,16 +181,41 @@ class Conversation:
                 case _, Stop():
                     await self._stops.on_stop(entry, found)
                 case _, CatchUp():
+                    self._inbox.expect(entry.id, found.since)
                     self._catch_ups.append((entry, found))
                 case _, Message():
                     self._aftermath.tell(entry, found, phrases.NO_TEXT)
         self._begin_catch_ups()
 
     def _begin_catch_ups(self) -> None:
-        """Read the thread, unless the conversation is to be parked: its next owner does it then."""
+        """Read the thread, unless the conversation is to be parked: its next owner does it then.
+
+        What is here does not wait for threads that are not being read yet because there are too many.
+        """
         while self._catch_ups and self._desk.may_catch_up and not self._is_to_park:
             entry, catch_up = self._catch_ups.pop(0)
-            self._aftermath.catch_up(entry, partial(self._owned.workplace.catch_up, catch_up))
+            self._inbox.expect(entry.id, catch_up.since)
+            self._aftermath.catch_up(entry, partial(self._catch_up, entry, catch_up))
+        for entry, _ in self._catch_ups:
+            self._expect_no_more(entry)
+
+    async def _catch_up(self, entry: Entry, catch_up: CatchUp) -> None:
+        """Read the thread; what came in meanwhile is read after what was found there."""
+        patience = asyncio.get_running_loop().call_later(self._desk.older_first_s, self._expect_no_more, entry)
+        try:
+            await self._owned.workplace.catch_up(catch_up)
+            async with self._one_at_a_time:
+                await self._take_in(await self._lease.fetch(self._seen))
+        finally:
+            patience.cancel()
+            self._expect_no_more(entry)
+
+    def _expect_no_more(self, entry: Entry) -> None:
+        """What is here does not wait any longer for older messages from the thread."""
+        self._inbox.expect_no_more(entry.id)
+        self._stirred.set()
+        if self._owned.execution is not None:
+            self._owned.execution.hand_in()
 
     def _on_message(self, inbound: Inbound) -> None:
         execution = self._owned.execution
@@ -228,9 +253,9 @@ class Conversation:
         return execution
 
     def _ticket(self) -> Ticket | None:
-        """The place in the queue for slots; `None`: nothing here starts a run."""
+        """The place in the queue for slots; `None`: nothing here starts a run, or not yet."""
         beginning = self._inbox.beginning
-        if beginning is None:
+        if beginning is None or not self._inbox.may_be_read(beginning):
             self._slots.leave(self._id)
             return None
         return self._slots.enter(self._id, beginning.message)

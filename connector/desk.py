@@ -35,6 +35,7 @@ EYES = "eyes"
 HOURGLASS = "hourglass_flowing_sand"
 # How long a call may take: so long after a process was killed, its calls may still reach Slack.
 CALLS_LATE_S = 15.0
+_OLDER_FIRST_S = 30.0
 _CLOSE_WITHIN_S = 1.0
 # Conversations whose threads are read at once; the others wait in the store, without a lease.
 _MOST_CATCHING_UP = 20
@@ -45,10 +46,14 @@ _MOST_HOURGLASSES = 10
 class Desk:
     """Owns the tasks that speak to Slack beside the runs; none of them can harm another, or hold the end up."""
 
-    def __init__(self, wire: Wire, calls_late_s: float = CALLS_LATE_S) -> None:
-        """`calls_late_s` is how long after a process was killed its calls may still reach Slack."""
+    def __init__(self, wire: Wire, calls_late_s: float = CALLS_LATE_S, older_first_s: float = _OLDER_FIRST_S) -> None:
+        """`calls_late_s` is how long after a process was killed its calls may still reach Slack.
+
+        `older_first_s` is how long what is to be read waits for older messages from a thread that Slack does not give.
+        """
         self.wire = wire
         self.calls_late_s = calls_late_s
+        self.older_first_s = older_first_s
         self.names = Names(wire)
         self._marks = Marks(wire)
         self._hourglasses: set[Mark] = set()

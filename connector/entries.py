@@ -73,7 +73,7 @@ def read(entry: Entry) -> Inbound | Stop | Message | CatchUp:
 
 def _inbound(entry: Entry) -> Inbound:
     inbound = Inbound.read(entry.data, entry.id, entry.seq)
-    float(inbound.message.ts)
+    float(inbound.message.ts), float(inbound.edited_ts or 0)
     return inbound
 
 

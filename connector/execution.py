@@ -72,6 +72,10 @@ class Execution:
         """Take note of a message that waits for this run, or for the one after it."""
         self._steers.add(inbound)
 
+    def hand_in(self) -> None:
+        """Give the loop what has become ready."""
+        self._steers.hand_in()
+
     @property
     def can_be_stopped(self) -> bool:
         """Whether a stop changes anything: the run, or what follows it by itself."""

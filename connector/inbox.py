@@ -25,7 +25,7 @@ class Inbound:
     Args:
         id: its identity as an entry of the inbox, and in the log.
         seq: its place in the order of acceptance.
-        edited_ts: when its author changed it last; blank: never.
+        edited_ts: when its author changed it last, or took it back; blank: never.
         is_told: whether 📨 was put on it because it waits for a slot.
     """
 
@@ -41,6 +41,11 @@ class Inbound:
     def is_about_another(self) -> bool:
         """Whether it corrects a message, or takes it back, that was read already."""
         return self.id != self.message.id
+
+    @property
+    def written_s(self) -> float:
+        """When its author wrote it, or changed what it is about, in seconds since the epoch."""
+        return float(self.edited_ts if self.is_about_another and self.edited_ts else self.message.ts)
 
     @property
     def is_urgent(self) -> bool:
@@ -64,12 +69,13 @@ class Inbound:
 
 
 class Inbox:
-    """Messages in the order of their acceptance, from it until the log has them.
+    """Messages in the order in which they were written, from their acceptance until the log has them.
 
     Each is ready for the loop once the names in it are known or have been waited for long enough. An urgent one does
     not wait long, and takes along what stands before it. What was given to a loop stays here until it is settled. Up to
     the place `held` they start no run by themselves: a stop found them here. Up to the place `named`, people have been
-    told of those that wait.
+    told of those that wait. While a thread is read from Slack, what was written after the start of that part waits:
+    something older may come.
     """
 
     def __init__(self, names: Names, held: int) -> None:
@@ -80,6 +86,8 @@ class Inbox:
         self._waiting: dict[str, Inbound] = {}
         self._given: dict[str, Inbound] = {}
         self._ready: set[str] = set()
+        # By the entry that asks for it: from when on a thread is still to be read.
+        self._unread_since: dict[str, float] = {}
 
     @property
     def waiting(self) -> list[Inbound]:
@@ -106,8 +114,23 @@ class Inbox:
     def starts_a_run(self) -> bool:
         return self.beginning is not None
 
+    def may_be_read(self, inbound: Inbound) -> bool:
+        """Whether nothing older can come any more of a thread that is being read from Slack."""
+        return inbound.written_s <= min(self._unread_since.values(), default=inbound.written_s)
+
+    def expect(self, entry_id: str, since: str) -> None:
+        """A thread is to be read from Slack from this time on, as an entry asks."""
+        self._unread_since[entry_id] = float(since)
+
+    def expect_no_more(self, entry_id: str) -> None:
+        """What was in the thread is here now."""
+        self._unread_since.pop(entry_id, None)
+
     def add(self, inbound: Inbound) -> None:
+        last = next(reversed(self._waiting.values()), inbound)
         self._waiting[inbound.id] = inbound
+        if _order(inbound) < _order(last):
+            self._sort()
 
     def find(self, message_id: str) -> Inbound | None:
         return self._waiting.get(message_id) or self._given.get(message_id)
@@ -136,8 +159,8 @@ class Inbox:
 
     def take_back(self) -> None:
         """No loop has any of them any more."""
-        everything = sorted(self._all(), key=lambda inbound: inbound.seq)
-        self._waiting, self._given = {each.id: each for each in everything}, {}
+        self._waiting, self._given = {each.id: each for each in self._all()}, {}
+        self._sort()
 
     def name_all(self) -> None:
         """What waits is named now."""
@@ -152,7 +175,7 @@ class Inbox:
     def next_for(self, instance: str) -> Inbound | None:
         """What this instance's loop may have now. What is for another one keeps nothing up."""
         first = next((each for each in self._waiting.values() if each.instance == instance), None)
-        return first if first is not None and first.id in self._ready else None
+        return first if first is not None and first.id in self._ready and self.may_be_read(first) else None
 
     async def get_ready(self, messages: Collection[Inbound]) -> None:
         """Wait until these messages are ready, those of them that still wait."""
@@ -161,13 +184,21 @@ class Inbox:
         is_urgent = any(inbound.is_urgent for inbound in messages)
         await self._names.learn(authors, mentioned, _URGENT_WAIT_S if is_urgent else WAIT_S)
         self._ready.update(inbound.id for inbound in messages)
-        urgent = [inbound.id for inbound in messages if inbound.is_urgent and inbound.id in self._waiting]
+        urgent = {inbound.id for inbound in messages if inbound.is_urgent and inbound.id in self._waiting}
         if urgent:
             waiting = list(self._waiting)
-            self._ready.update(waiting[: waiting.index(urgent[-1])])
+            last = max(number for number, each in enumerate(waiting) if each in urgent)
+            self._ready.update(waiting[:last])
 
     async def get_all_ready(self) -> None:
         await self.get_ready([each for each in self._waiting.values() if each.id not in self._ready])
 
     def _all(self) -> Iterable[Inbound]:
         return chain(self._given.values(), self._waiting.values())
+
+    def _sort(self) -> None:
+        self._waiting = {each.id: each for each in sorted(self._waiting.values(), key=_order)}
+
+
+def _order(inbound: Inbound) -> tuple[float, int]:
+    return inbound.written_s, inbound.seq

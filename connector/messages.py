@@ -177,6 +177,13 @@ def moment_of(event: dict[str, Any]) -> str:
     return _ts(event.get("event_ts") or event["ts"])
 
 
+def edited_ts_of(found: dict[str, Any]) -> str:
+    """When a message that Slack was asked for was changed last; blank: never."""
+    edited = found.get("edited")
+    ts = edited.get("ts") if isinstance(edited, dict) else None
+    return ts if isinstance(ts, str) and _TS.fullmatch(ts) else ""
+
+
 def _word(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is no text")

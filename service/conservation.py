@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import reduce
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from orchestrator_interactive.interactions.errors import DamagedLog
@@ -169,9 +169,25 @@ def _wrong_on(ids: Sequence[str], place: dict[str, int]) -> Iterator[str]:
     for id_, count in Counter(ids).items():
         if count > 1:
             yield f"message {id_} stands in the log {count} times."
-    for one, next_ in pairwise(id_ for id_ in ids if id_ in place):
-        if place[next_] < place[one]:
-            yield f"message {next_} was delivered after {one}, and was written before it."
+    # What may have come too early: nothing that came later was both written and accepted later.
+    latest: dict[str, tuple[float, int]] = {}
+    for id_ in ids:
+        if id_ not in place or (written_s := _written_s(id_)) is None:
+            continue
+        for one, (one_s, one_place) in latest.items():
+            if written_s < one_s and place[id_] < one_place:
+                yield f"message {id_} was delivered after {one}, and was written and accepted before it."
+        latest = {one: (s, n) for one, (s, n) in latest.items() if s > written_s or n > place[id_]}
+        latest[id_] = (written_s, place[id_])
+
+
+def _written_s(message_id: str) -> float | None:
+    """When a message was written or changed, in seconds since the epoch; `None`: its id does not tell."""
+    match message_id.split(":"):
+        case [_team, _channel, ts] | [_team, _channel, _, "edit", ts]:
+            with suppress(ValueError):
+                return float(ts)
+    return None
 
 
 def _messages(known: Known) -> list[str]:

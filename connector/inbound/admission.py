@@ -15,7 +15,7 @@ from connector.entries import UNREADABLE, CatchUp
 from connector.inbound.gate import Gate, Policy, Visitor
 from connector.inbound.overtaken import PassedBy, Remembered
 from connector.inbox import Inbound
-from connector.messages import Stop, home_of, is_stop_word, message_of
+from connector.messages import Stop, edited_ts_of, home_of, is_stop_word, message_of
 from connector.outbound.errors import SlackCallFailed
 from connector.outbound.scheduler import Turn, Urgency
 from connector.protocols import Entry
@@ -114,7 +114,7 @@ class Admitter:
             return False
         if not await self.may(replace(visitor, user=message.user, home=home_of(found))):
             return False
-        await self.take(message, routed, visitor, message.ts, _edited_ts(found))
+        await self.take(message, routed, visitor, message.ts, edited_ts_of(found))
         return True
 
     async def stop(self, conversation_id: str, stop: Stop) -> None:
@@ -148,7 +148,7 @@ class Admitter:
                 continue
             if message is not None:
                 visitor = Visitor(message.user, message.channel, home_of(found), catch_up.is_shared)
-                await self._take_missed(message, visitor, _edited_ts(found))
+                await self._take_missed(message, visitor, edited_ts_of(found))
 
     async def _take_missed(self, message: Message, visitor: Visitor, edited_ts: str) -> None:
         async with self.turn(message.place.conversation_id):
@@ -209,9 +209,3 @@ def _says_something(message: Message, routed: Routed) -> bool:
 def _inbound(message: Message, routed: Routed, edited_ts: str) -> Inbound:
     instance, prompt = routed
     return Inbound(message, instance.name, prompt or ", ".join(message.files), message.id, edited_ts=edited_ts)
-
-
-def _edited_ts(found: dict[str, Any]) -> str:
-    edited = found.get("edited")
-    ts = edited.get("ts") if isinstance(edited, dict) else None
-    return ts if isinstance(ts, str) else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ import pytest
 from held_sessions import HeldRun, HeldSessions
 
 from connector import Instance, Persona, SlackAccess, SocketDoor, connected
+from local_slack import Waits
 from local_slack.delivery import Envelope
 from local_slack.delivery_faults import Lost
 from service.runs import Runs
@@ -179,6 +181,30 @@ async def test_a_reply_that_was_acknowledged_before_its_mention_came_is_read_by_
         run = await sessions.next_run()
         assert (run.instance, run.prompt) == ("beta", "look")
         await run.until(lambda r: [s.text for s in r.steers] == ["at the parser"])
+        await run.read_steers()
+        await ended(run)
+    assert sessions.prompts == ["look"]
+
+
+async def test_what_is_written_while_the_thread_is_read_comes_after_what_was_found_there(slack, started, ana):
+    root = await ana.say("general", "the tests are flaky")
+    async with started():
+        slack.deliveries.next(Lost(), times=2)
+        mention = await ana.say("general", "@alpha beta: look", thread=root)
+        await ana.say("general", "at the parser", thread=root)
+        await slack.until(lambda _: slack.socket_mode.delivery.outstanding == 2)
+    slack.socket_mode.delivery.close()
+    is_asked = asyncio.Event()
+    async with started() as sessions:
+        slack.faults.next("conversations.replies", Waits(is_asked))
+        deliver(slack, mention, f"<@{slack.bot_user_id}> beta: look", thread_ts=root)
+        run = await sessions.next_run()
+        later = await ana.say("general", "and at the printer", thread=root)
+        deliver(slack, later, "and at the printer", thread_ts=root)
+        await slack.until(lambda ws: ws.message("general", later).reacted("incoming_envelope"))
+        assert run.steers == []
+        is_asked.set()
+        await run.until(lambda r: [s.text for s in r.steers] == ["at the parser", "and at the printer"])
         await run.read_steers()
         await ended(run)
     assert sessions.prompts == ["look"]

@@ -139,9 +139,18 @@ async def test_a_message_that_was_taken_back_or_refused_and_was_read_all_the_sam
 
 
 async def test_messages_that_were_read_in_another_order_are_told(house):
-    await house.write("a", "b", "c")
-    await house.deliver("b", "c", "a")
-    assert await house.wrong() == ["message a was delivered after c, and was written before it."]
+    first, second, third = messages = ("T:C:1.0", "T:C:2.0", "T:C:2.0:edit:3.0")
+    await house.write(*messages)
+    await house.deliver(second, third, first)
+    assert await house.wrong() == [
+        f"message {first} was delivered after {third}, and was written and accepted before it."
+    ]
+
+
+async def test_messages_are_read_in_the_order_in_which_they_were_written_not_accepted(house):
+    await house.write("T:C:2.0", "T:C:3.0", "T:C:1.0", "T:C:2.0:deleted")
+    await house.deliver("T:C:1.0", "T:C:2.0", "T:C:2.0:deleted", "T:C:3.0")
+    assert await house.wrong() == []
 
 
 async def test_a_message_that_two_agents_have_read_is_told(house):

@@ -29,9 +29,17 @@ CASES = {
         Parts(table=broken.tables.ForgetsIdentities, features=_with("doubled events")),
         "rows.",
     ),
-    "a store that gives the newest first": (
-        Parts(table=broken.tables.MixesUp, features=_with("slow store", "outages")),
-        "which was accepted earlier",
+    "a loop that is given the newer of two messages first": (
+        Parts(sessions=broken.service.SwapsSteers, features=_with("urgent steers")),
+        "which was written and accepted earlier",
+    ),
+    "a message that waits for no older one": (
+        Parts(
+            desk=partial(Desk, older_first_s=0.0),
+            features=_with("threads of others", "late events", "slow Slack", "failing Slack"),
+            without=_with("kills", "pauses", "two conversations"),
+        ),
+        "which was acknowledged when it was written",
     ),
     "a store that loses edits": (
         Parts(table=broken.tables.LosesEdits, features=_with("edits")),
@@ -193,6 +201,7 @@ CASES = {
 # What few seeds notice, these have noticed; where the code has changed since, others do.
 KNOWN = {
     "a message that was held back, and is lost": (584, 617),
+    "a message that waits for no older one": (195, 957),
     "a post of whoever owns nothing any more": (2370, 2958),
     "a stop that is older than the run": (108, 132),
     "an edit that was overtaken by a later one": (650, 743),

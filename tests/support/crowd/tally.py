@@ -176,18 +176,14 @@ class _Conversation:
             self._blame(f"message #{act.mark} stands in the log more than once", act)
 
     def _compare_order(self, messages: list[Act]) -> None:
-        """What was acknowledged before something else was written must also have been read before it.
-
-        A reply that was acknowledged before the mention that calls the agent is read from the thread later.
-        """
+        """What was acknowledged before something else was written must also have been read before it."""
         heard = self.sides.board.acknowledged
-        begun = heard.get(messages[0].event, 0.0) if messages else 0.0
         place = {id_: number for number, id_ in enumerate(self.told.delivered)}
         read = [act for act in messages if self._id_of(act) in place]
         for before in read:
             for after in read:
                 acknowledged = heard.get(before.event, float("inf"))
-                is_before = begun <= acknowledged < self.sides.board.sent.get(after.event, 0.0)
+                is_before = acknowledged < self.sides.board.sent.get(after.event, 0.0)
                 if is_before and place[self._id_of(before)] > place[self._id_of(after)]:
                     self._blame(f"message #{after.mark} was read before #{before.mark}", before, after)
 

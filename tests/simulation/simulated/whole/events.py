@@ -34,12 +34,16 @@ class Listener(Protocol):
 
 @dataclass(slots=True)
 class Delivery:
-    """One event on its way. `is_acked`: in time, so that Slack forgot about it."""
+    """One event on its way. `acked_s`: when Slack was told in time that it is kept, and forgot about it."""
 
     event: dict[str, Any]
-    is_acked: bool = False
+    acked_s: float | None = None
     is_over: bool = False
     attempts: int = 0
+
+    @property
+    def is_acked(self) -> bool:
+        return self.acked_s is not None
 
 
 class Events:
@@ -67,7 +71,7 @@ class Events:
         await asyncio.sleep(scene.some_s(2, 8) if is_late else scene.some_s(0.02, 0.2))
         for again_after_s in (*self._again_after_s, None):
             if await self._attempt(delivery):
-                delivery.is_acked = True
+                delivery.acked_s = scene.now()
                 break
             if again_after_s is None:
                 scene.count("event given up")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -50,6 +51,11 @@ class Written:
     @property
     def is_acked(self) -> bool:
         return any(delivery.is_acked for delivery in self.told)
+
+    @property
+    def acked_s(self) -> float:
+        """When Slack was told first that it is kept; infinite: never."""
+        return min((delivery.acked_s for delivery in self.told if delivery.acked_s is not None), default=math.inf)
 
     @property
     def is_over(self) -> bool:

@@ -48,7 +48,7 @@ class SlackMessage:
     @property
     def made_s(self) -> float:
         """When it was written, in the scene's time."""
-        return float(self.ts) - _BEGAN
+        return time_of(self.ts)
 
     def told(self) -> dict[str, Any]:
         if self.is_deleted:
@@ -189,6 +189,11 @@ class Slack:
         if message is None or message.is_deleted:
             raise Refusal("message_not_found")
         return message
+
+
+def time_of(ts: str) -> float:
+    """The scene's time that a ts stands for, in seconds."""
+    return float(ts) - _BEGAN
 
 
 def tombstone_of(root: SlackMessage) -> dict[str, Any]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from connector.messages import Place
     from connector.outbound.content import Content
     from connector.outbound.scheduler import Turn
-    from connector.protocols import Persona
+    from connector.protocols import Persona, Steer
     from orchestrator_interactive.interactions.records import Key
     from orchestrator_interactive.kernel import AmplifierSession
     from orchestrator_interactive.kernel.messages import ChatRequest, ChatResponse
@@ -129,6 +129,21 @@ class TakesItsTime(Sessions):
 
     def stop(self, instance_name: str, conversation_id: str, *, immediate: bool = False) -> bool:
         return super().stop(instance_name, conversation_id)
+
+
+class SwapsSteers(Sessions):
+    """Hands the second of two steers in first."""
+
+    def __init__(self, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self._held: dict[str, Steer] = {}
+
+    def inject(self, instance_name: str, conversation_id: str, steer: Steer) -> bool:
+        if (held := self._held.pop(conversation_id, None)) is None:
+            self._held[conversation_id] = steer
+            return True
+        taken = [super(SwapsSteers, self).inject(instance_name, conversation_id, each) for each in (steer, held)]
+        return all(taken)
 
 
 class LosesResults(Sessions):

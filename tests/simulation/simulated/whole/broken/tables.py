@@ -33,17 +33,6 @@ class ForgetsIdentities(RunTable):
         return super().admit(conversation_id, entry, agent)
 
 
-class MixesUp(RunTable):
-    """Hands out the newest first."""
-
-    def claim(self, conversation_id: str, owner: str, lease_s: float) -> Claim | None:
-        claim = super().claim(conversation_id, owner, lease_s)
-        return claim and replace(claim, entries=claim.entries[::-1])
-
-    def fetch(self, conversation_id: str, token: int, after: int) -> tuple[Entry, ...]:
-        return super().fetch(conversation_id, token, after)[::-1]
-
-
 class LosesEdits(RunTable):
     """Takes an edit for done without having told of it."""
 

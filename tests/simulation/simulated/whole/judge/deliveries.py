@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import combinations
+from math import inf
 from typing import TYPE_CHECKING
 
-from simulated.whole.slack import CHANNEL, TEAM
+from simulated.whole.slack import BOT, CHANNEL, TEAM, time_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from simulated.whole.events import Delivery
     from simulated.whole.people import Written
 
     from .evidence import Evidence
+
+# What is there to be read waits so long for older messages of a thread that is being read.
+_OLDER_FIRST_S = 30.0
 
 
 def conservation(case: Evidence) -> Iterator[str]:
@@ -75,15 +80,32 @@ def _was_stopped(case: Evidence) -> bool:
 
 
 def order(case: Evidence) -> Iterator[str]:
-    """Each agent reads in the order of acceptance; in a thread of others that begins with a mention."""
+    """Each agent reads in the order of writing what was there to be read; in a thread of others, from a mention on."""
     in_order = sorted((each for each in case.written if each.id in case.seqs), key=lambda each: case.seqs[each.id])
-    if in_order and in_order[0].begun_without_us and not in_order[0].is_mention:
+    if in_order and in_order[0].begun_without_us and f"<@{BOT}>" not in in_order[0].message.text:
         yield f"{in_order[0].word} was accepted before any mention of the agent."
+    ours = [each for each in case.written if case.is_for_us(each)]
+    acked_s = {each.id: each.acked_s for each in ours}
+    made_s = {each.id: each.message.made_s for each in ours}
+    for each in ours:
+        made_s |= {entry_id: time_of(delivery.event["event_ts"]) for _, entry_id, delivery in _edits_of(case, each)}
     for agent, ids in case.delivered.items():
-        known = [each for each in ids if each in case.seqs]
-        for one, other in pairwise(known):
-            if case.seqs[one] > case.seqs[other]:
-                yield f"{agent} has read {one} before {other}, which was accepted earlier."
+        for one, other in combinations([each for each in ids if each in made_s], 2):
+            if made_s[one] <= made_s[other]:
+                continue
+            if case.seqs[other] < case.seqs[one]:
+                yield f"{agent} has read {one} before {other}, which was written and accepted earlier."
+            elif acked_s.get(other, inf) < made_s[one] and _was_to_come_first(case, other, one, made_s[other]):
+                yield f"{agent} has read {one} before {other}, which was acknowledged when it was written."
+
+
+def _was_to_come_first(case: Evidence, older: str, newer: str, older_s: float) -> bool:
+    """Whether it was known that what was written then is to an agent, and its thread could be read in time."""
+    calls = [each.id for each in case.written if each.is_mention or not each.begun_without_us]
+    calls = [each for each in calls if each in case.seqs and time_of(each.rpartition(":")[2]) <= older_s]
+    called = min(calls, key=case.seqs.__getitem__, default=newer)
+    is_in_time = case.accepted_s[older] - case.accepted_s[called] < _OLDER_FIRST_S
+    return case.seqs[called] < case.seqs[newer] and is_in_time
 
 
 def latest(case: Evidence) -> Iterator[str]:
@@ -92,7 +114,8 @@ def latest(case: Evidence) -> Iterator[str]:
         if written.is_stop or not case.times_delivered(written.id):
             continue
         deletion, read = f"{written.id}:deleted", case.last_version(written.word)
-        version, edit = max(_edits_of(case, written), default=(1, written.id))
+        edits = (each[:2] for each in _edits_of(case, written))
+        version, edit = max(edits, default=(1, written.id))
         # A stop that met a correction has held it, or taken it along.
         is_stopped = edit in case.waiting or case.known.ends.get(edit) in ("withdrawn", "refused")
         if read != version and not is_stopped and deletion not in case.seqs:
@@ -101,13 +124,13 @@ def latest(case: Evidence) -> Iterator[str]:
             yield f"{written.word} was read, then taken back, and the agent does not know."
 
 
-def _edits_of(case: Evidence, written: Written) -> list[tuple[int, str]]:
-    """The accepted edits of a message: the version, and the id of the entry."""
+def _edits_of(case: Evidence, written: Written) -> list[tuple[int, str, Delivery]]:
+    """The accepted edits of a message: the version, the id of the entry, and how people's words came to us."""
     found = []
     for number, delivery in enumerate(written.edits, 2):
         entry_id = f"{written.id}:edit:{delivery.event['event_ts']}"
         if entry_id in case.seqs:
-            found.append((number, entry_id))
+            found.append((number, entry_id, delivery))
     return found
 
 
