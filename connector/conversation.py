@@ -237,7 +237,7 @@ class Conversation:
         if ticket is None or not ticket.is_shown:
             return None
         first, *others = self._inbox.waiting
-        was_waiting = first.id in self._told or first.seq <= self._inbox.held
+        was_waiting = first.id in self._told or self._inbox.is_held(first)
         newest_ts = max((each.message.ts for each in (first, *others)), key=float)
         record = RunRecord.begun_with(
             first,

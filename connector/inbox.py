@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from itertools import chain
+from math import inf
 from typing import TYPE_CHECKING, Any, Self
 
 from connector.messages import Message
@@ -72,15 +73,19 @@ class Inbox:
     """Messages in the order in which they were written, from their acceptance until the log has them.
 
     Each is ready for the loop once the names in it are known or have been waited for long enough. An urgent one does
-    not wait long, and takes along what stands before it. What was given to a loop stays here until it is settled. Up to
-    the place `held` they start no run by themselves: a stop found them here. Up to the place `named`, people have been
-    told of those that wait. While a thread is read from Slack, what was written after the start of that part waits:
-    something older may come.
+    not wait long, and takes along what stands before it. What was given to a loop stays here until it is settled. What
+    a stop found here that is not older than the stop starts no run by itself: none of that is past the place `held`. Up
+    to the place `named`, people have been told of those that wait. While a thread is read from Slack, what was written
+    after the start of that part waits: something older may come.
     """
 
     def __init__(self, names: Names, held: int) -> None:
         self.held = held
         self.named = 0
+        # Up to this place an earlier owner had held what waits.
+        self._inherited = held
+        # When the last stop was said.
+        self._held_s = -inf
         self._names = names
         # By id, in order.
         self._waiting: dict[str, Inbound] = {}
@@ -108,11 +113,22 @@ class Inbox:
     def beginning(self) -> Inbound | None:
         """The message that starts a run; what says what has become of another one starts none."""
         waiting = self._waiting.values()
-        return next((each for each in waiting if each.seq > self.held and not each.is_about_another), None)
+        return next((each for each in waiting if not self.is_held(each) and not each.is_about_another), None)
 
     @property
     def starts_a_run(self) -> bool:
         return self.beginning is not None
+
+    def hold(self, stopped_s: float) -> int:
+        """What is here and was written until then starts no run by itself; returns `held`."""
+        self._held_s = max(self._held_s, stopped_s)
+        self.held = max(self.held, *(each.seq for each in self._all() if each.written_s <= stopped_s), 0)
+        return self.held
+
+    def is_held(self, inbound: Inbound) -> bool:
+        """Whether a stop has found it here."""
+        is_old = inbound.written_s <= self._held_s
+        return inbound.seq <= (self.held if is_old else self._inherited)
 
     def may_be_read(self, inbound: Inbound) -> bool:
         """Whether nothing older can come any more of a thread that is being read from Slack."""
@@ -169,7 +185,7 @@ class Inbox:
     def name_held(self, read: Collection[str]) -> int:
         """Count what is held and not among what was `read`; it is named now."""
         self.named = max(self.named, self.held)
-        held = [each for each in self._all() if each.seq <= self.held and not each.is_about_another]
+        held = [each for each in self._all() if self.is_held(each) and not each.is_about_another]
         return sum(each.id not in read for each in held)
 
     def next_for(self, instance: str) -> Inbound | None:

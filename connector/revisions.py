@@ -30,7 +30,7 @@ class Revisions:
         stop: stops the run that is on, for whoever has deleted what it began with.
     """
 
-    def __init__(self, owned: Owned, stop: Callable[[Entry, str], Awaitable[None]]) -> None:
+    def __init__(self, owned: Owned, stop: Callable[[Entry, str, float], Awaitable[None]]) -> None:
         self._owned = owned
         self._stop = stop
         # By message, the latest that is known, whoever has acted on it; the log may have that by now.
@@ -81,7 +81,7 @@ class Revisions:
             if target.is_told:
                 self._owned.workplace.desk.take_back(target.message)
         elif execution is not None and target.id == execution.first.id and not execution.is_over:
-            await self._stop(entry, deletion.message.user)
+            await self._stop(entry, deletion.message.user, deletion.written_s)
         else:
             await self._tell(entry, replace(taken_back, instance=target.instance))
 

@@ -28,7 +28,7 @@ class Stops:
         is_before = execution is not None and entry.seq < execution.first.seq
         is_meant = execution is not None and not is_before and execution.is_meant(stop)
         if execution is not None and is_meant and execution.can_be_stopped:
-            await self.stop(entry, stop.user)
+            await self.stop(entry, stop.user, float(stop.at))
         elif execution is None and (fresh := self._beginning(stop)) is not None:
             await self._stop_beginning(entry, stop, fresh)
         elif stop.message is not None and (execution is None or is_before or is_meant):
@@ -36,13 +36,13 @@ class Stops:
         else:
             await owned.close(entry)
 
-    async def stop(self, entry: Entry, user: str) -> None:
-        """Stop the run that is on."""
+    async def stop(self, entry: Entry, user: str, at_s: float) -> None:
+        """Stop the run that is on, as somebody has said at this time."""
         execution = self._owned.execution
         if execution is not None:
             execution.stop(user)
-            self._owned.inbox.held = entry.seq
-            changes = Changes(run=execution.record.written(), held=entry.seq, closed={entry.seq: "done"})
+            held = self._owned.inbox.hold(at_s)
+            changes = Changes(run=execution.record.written(), held=held, closed={entry.seq: "done"})
             await self._owned.lease.write(changes)
 
     def _beginning(self, stop: Stop) -> Inbound | None:
@@ -56,11 +56,11 @@ class Stops:
         """Stop the run that would have begun with this message."""
         inbox, names = self._owned.inbox, self._owned.workplace.desk.names
         inbox.remove((fresh,))
-        inbox.held = entry.seq
+        held = inbox.hold(float(stop.at))
         if fresh.is_told:
             self._owned.workplace.desk.take_back(fresh.message)
         await names.learn((stop.user,))
         text = phrases.stopped(names.of(stop.user) or "someone", Ending("cancelled"), inbox.name_held(()))
         notice = Notice(fresh.message, f"{fresh.id}:stopped", text)
         closed: dict[int, End] = {fresh.seq: "withdrawn", entry.seq: "done"}
-        await self._owned.aftermath.end_run(closed, notices=(notice,), held=entry.seq)
+        await self._owned.aftermath.end_run(closed, notices=(notice,), held=held)

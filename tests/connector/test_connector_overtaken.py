@@ -88,6 +88,20 @@ async def test_of_many_threads_that_cannot_be_read_few_keep_their_lease(runs, st
             await run.answer("ok")
 
 
+async def test_a_stop_that_comes_late_holds_back_only_what_is_older_than_it(scene):
+    scene.sessions.obedient = True
+    root = await scene.ana.say("general", "@alpha look")
+    stopped = await scene.sessions.next_run()
+    scene.slack.deliveries.next(Lost())
+    await scene.ana.say("general", "stop", thread=root)
+    await scene.ana.say("general", "and this", thread=root)
+    await stopped.until(lambda r: [s.text for s in r.steers] == ["and this"])
+    await scene.posted("general", root, "🛑 Stopped by Ana.")
+    run = await scene.sessions.next_run()
+    assert run.prompt == "and this"
+    await run.answer("ok")
+
+
 async def test_a_cross_that_overtakes_its_message_stops_what_that_begins(scene):
     scene.sessions.obedient = True
     root = await lost(scene, scene.ana, "@alpha look")

@@ -67,8 +67,9 @@ class Standing:
     """How a conversation stands.
 
     `owner` is the process that owns it, `first` the message that the run that is on began with, `posts` are that run's,
-    by part: whether they are still to be made. `waiting` are the places of what waits in the inbox, `stops` those of
-    the stops among it; what stands before the place `held` is held back by one.
+    by part: whether they are still to be made. `waiting` are the places of what waits in the inbox, and `stops` says
+    when the stops among it were said; `written` says when each entry was written. What stands before the place `held`
+    is held back, and what stands before the stop `stop_place` and is not newer than `stop_ts`.
     """
 
     owner: int | None = None
@@ -76,14 +77,21 @@ class Standing:
     run: str | None = None
     first: str = ""
     held: int = 0
+    stop_place: int = 0
+    stop_ts: str = ""
     posts: dict[str, bool] = field(default_factory=dict)
-    stops: set[int] = field(default_factory=set)
+    stops: dict[int, str] = field(default_factory=dict)
+    written: dict[int, str] = field(default_factory=dict)
     waiting: set[int] = field(default_factory=set)
 
     @property
     def starts_a_run(self) -> bool:
         """Whether something waits that no stop has held back."""
-        return any(seq > self.held for seq in self.waiting)
+        return not all(map(self.is_held, self.waiting))
+
+    def is_held(self, seq: int) -> bool:
+        is_old = self.written.get(seq, "") <= self.stop_ts
+        return seq <= (max(self.held, self.stop_place) if is_old else self.held)
 
 
 class Witness:
@@ -112,7 +120,10 @@ class Witness:
             self.idle_stops.add(entry.id)
         if entry.kind != "catch_up":
             standing.waiting.add(seq)
-        standing.stops |= {seq} if entry.kind == "stop" else set()
+        if entry.kind == "stop":
+            standing.stops[seq] = entry.data.get("at", "")
+        elif entry.kind != "catch_up":
+            standing.written[seq] = entry.data.get("message", {}).get("ts", "")
         run = self.runs.get(standing.run or "")
         if run is not None and entry.kind == "stop" and "message" in entry.data:
             is_older = entry.data["message"]["ts"] < run.first.split(":")[2]  # it was meant for another one
@@ -140,7 +151,11 @@ class Witness:
         standing.waiting = set(waiting)
         is_started = standing.starts_a_run
         standing.posts |= {part: bool(post) for part, post in changes.posts.items()}
-        standing.held = max(standing.held, changes.held or 0, self._stopped_at(standing, changes))
+        if met := self._met_by(standing, changes):
+            standing.stop_place = max(standing.stop_place, *met)
+            standing.stop_ts = max(standing.stop_ts, *(standing.stops[seq] for seq in met))
+        else:
+            standing.held = max(standing.held, changes.held or 0)
         run = self.runs.get(standing.run or "")
         if run is not None and any(_is_last_word(post) for post in changes.posts.values()):
             run.last_word_s = scene.now()
@@ -152,9 +167,8 @@ class Witness:
         if changes.run and "first" in changes.run:  # else it only tells of traces
             self._see(conversation_id, process, changes.run, is_started=is_started)
             self._hurry(self.runs[changes.run["id"]], standing, changes)
-        standing.stops -= (
-            changes.closed.keys()
-        )  # what is written once more, because the answer was lost, is nothing new
+        for seq in changes.closed:  # what is written once more, because the answer was lost, is nothing new
+            standing.stops.pop(seq, None)
         scene.tell("store", f"has from {process}: {_changes(changes)}")
 
     def refused(self, conversation_id: str, process: int, what: str) -> None:
@@ -199,16 +213,16 @@ class Witness:
         self.delivered |= {each for node in change.nodes for each in _DELIVERED.findall(str(node.envelope["data"]))}
         self._scene.tell("log", f"has from {process}: {kinds or 'branches'}")
 
-    def _stopped_at(self, standing: Standing, changes: Changes) -> int:
-        """The place of a stop that has met something: nothing that stands before it begins a run by itself."""
+    def _met_by(self, standing: Standing, changes: Changes) -> set[int]:
+        """The places of stops that have met something: nothing older that stands before them begins a run by itself."""
         is_stopped = changes.run is not None and changes.run.get("stopped_by") is not None
-        has_met = is_stopped or "withdrawn" in changes.closed.values()
-        return max(standing.stops & changes.closed.keys(), default=0) if has_met else 0
+        has_met = is_stopped or changes.held is not None or "withdrawn" in changes.closed.values()
+        return standing.stops.keys() & changes.closed.keys() if has_met else set()
 
     def _hurry(self, run: RunSeen, standing: Standing, changes: Changes) -> None:
         """Take note of a second stop."""
         is_again = run.stopped_s is not None and run.stopped_s < self._scene.now()
-        if is_again and standing.stops & changes.closed.keys():
+        if is_again and standing.stops.keys() & changes.closed.keys():
             run.hurried_s = self._scene.now()
             self._scene.count("run stopped again")
 
@@ -217,7 +231,7 @@ class Witness:
 
     def _see(self, conversation_id: str, process: int, record: Mapping[str, Any], *, is_started: bool) -> None:
         first = record["first"]
-        was_held = first["seq"] <= self._at(conversation_id).held
+        was_held = self._at(conversation_id).is_held(first["seq"])
         if record["id"] not in self.runs:
             self._scene.count("run begun")
             if not is_started:
