@@ -31,6 +31,8 @@ log = structlog.get_logger(__name__)
 
 # How long the store does not report a conversation as due whose thread could not be read yet.
 _REST_S = 30.0
+# How long an urgent message waits for older ones from a thread that is being read.
+_URGENT_WAIT_S = 1.0
 
 
 class Conversation:
@@ -55,6 +57,8 @@ class Conversation:
         self._told: set[str] = set()
         # Requests to read the thread that are not begun: the conversation is parked first, or many threads are read.
         self._catch_ups: list[tuple[Entry, CatchUp]] = []
+        # Requests that are done; the messages that were found are still to be fetched.
+        self._caught_up: list[Entry] = []
         self._seen = 0
         self._news = asyncio.Event()
         # Something has come in, or the end has.
@@ -127,7 +131,10 @@ class Conversation:
                 if self.is_over:
                     return
                 self._news.clear()
+                caught_up, self._caught_up = self._caught_up, []
                 await self._take_in(await self._lease.fetch(self._seen))
+                for entry in caught_up:
+                    self._expect_no_more(entry.id)
                 self._stirred.set()
 
     async def _give_up(self) -> None:
@@ -139,7 +146,11 @@ class Conversation:
         ticket = self._ticket()
         self._begin_catch_ups()
         # It came while we waited for our turn.
-        if (ticket is not None and ticket.is_shown) or not self._aftermath.is_done(with_catch_ups=ticket is None):
+        if (
+            self._caught_up
+            or (ticket is not None and ticket.is_shown)
+            or not self._aftermath.is_done(with_catch_ups=ticket is None)
+        ):
             return
         await self._aftermath.cancel_catch_ups()
         await self._aftermath.keep()
@@ -197,22 +208,21 @@ class Conversation:
             self._inbox.expect(entry.id, catch_up.since)
             self._aftermath.catch_up(entry, partial(self._catch_up, entry, catch_up))
         for entry, _ in self._catch_ups:
-            self._expect_no_more(entry)
+            self._expect_no_more(entry.id)
 
     async def _catch_up(self, entry: Entry, catch_up: CatchUp) -> None:
-        """Read the thread; what came in meanwhile is read after what was found there."""
-        patience = asyncio.get_running_loop().call_later(self._desk.older_first_s, self._expect_no_more, entry)
+        """Read the thread; newer messages are read after those that were found there."""
+        patience = asyncio.get_running_loop().call_later(self._desk.older_first_s, self._expect_no_more, entry.id)
         try:
             await self._owned.workplace.catch_up(catch_up)
-            async with self._one_at_a_time:
-                await self._take_in(await self._lease.fetch(self._seen))
         finally:
             patience.cancel()
-            self._expect_no_more(entry)
+            self._caught_up.append(entry)
+            self.nudge()
 
-    def _expect_no_more(self, entry: Entry) -> None:
+    def _expect_no_more(self, entry_id: str) -> None:
         """What is here does not wait any longer for older messages from the thread."""
-        self._inbox.expect_no_more(entry.id)
+        self._inbox.expect_no_more(entry_id)
         self._stirred.set()
         if self._owned.execution is not None:
             self._owned.execution.hand_in()
@@ -224,6 +234,12 @@ class Conversation:
         self._inbox.add(inbound)
         if execution is not None:
             self._add(execution, inbound)
+        elif not self._inbox.may_be_read(inbound):
+            self._told.add(inbound.id)
+            self._desk.mark_accepted(inbound.message)
+        if inbound.is_urgent:
+            for entry_id in self._inbox.expected:
+                asyncio.get_running_loop().call_later(_URGENT_WAIT_S, self._expect_no_more, entry_id)
 
     def _add(self, execution: Execution, inbound: Inbound) -> None:
         self._told.add(inbound.id)
@@ -253,10 +269,12 @@ class Conversation:
         return execution
 
     def _ticket(self) -> Ticket | None:
-        """The place in the queue for slots; `None`: nothing here starts a run, or not yet."""
+        """The place in the queue for slots; `None`: nothing here starts a run, or not yet: then it keeps its place."""
         beginning = self._inbox.beginning
-        if beginning is None or not self._inbox.may_be_read(beginning):
+        if beginning is None:
             self._slots.leave(self._id)
+            return None
+        if not self._inbox.may_be_read(beginning):
             return None
         return self._slots.enter(self._id, beginning.message)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from connector.inbox import Inbound
-from connector.messages import Message, Stop
+from connector.messages import Message, Stop, checked_ts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,7 +46,7 @@ class CatchUp:
     def read(cls, entry: Entry) -> Self:
         mention = entry.data["mention"]
         message_id = _message(mention["message"]).id
-        float(entry.data["since"])
+        checked_ts(entry.data["since"])
         return cls(Inbound.read(mention, message_id, 0), entry.data["since"], entry.data["is_shared"])
 
 
@@ -72,15 +72,13 @@ def read(entry: Entry) -> Inbound | Stop | Message | CatchUp:
 
 
 def _inbound(entry: Entry) -> Inbound:
-    inbound = Inbound.read(entry.data, entry.id, entry.seq)
-    float(inbound.message.ts), float(inbound.edited_ts or 0)
-    return inbound
+    return Inbound.read(entry.data, entry.id, entry.seq)
 
 
 def _stop(entry: Entry) -> Stop:
     data = entry.data
     word = None if data.get("message") is None else _message(data["message"])
-    float(data["at"])
+    checked_ts(data["at"])
     return Stop(entry.id, data["user"], data["at"], data.get("ts"), data.get("run"), word)
 
 

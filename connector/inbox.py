@@ -7,7 +7,7 @@ from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING, Any, Self
 
-from connector.messages import Message
+from connector.messages import Message, checked_ts
 from connector.names import WAIT_S
 
 if TYPE_CHECKING:
@@ -66,6 +66,8 @@ class Inbound:
     @classmethod
     def read(cls, data: Mapping[str, Any], entry_id: str, seq: int) -> Self:
         message = Message(**{**data["message"], "files": tuple(data["message"]["files"])})
+        for ts in (message.ts, data["edited_ts"] or message.ts):
+            checked_ts(ts)
         return cls(message, data["instance"], data["prompt"], entry_id, seq, data["edited_ts"], data["is_told"])
 
 
@@ -87,12 +89,20 @@ class Inbox:
         # When the last stop was said.
         self._held_s = -inf
         self._names = names
-        # By id, in order.
-        self._waiting: dict[str, Inbound] = {}
+        # By id, in order once they are sorted.
+        self._unsorted: dict[str, Inbound] = {}
+        self._is_sorted = True
         self._given: dict[str, Inbound] = {}
         self._ready: set[str] = set()
         # By the entry that asks for it: from when on a thread is still to be read.
         self._unread_since: dict[str, float] = {}
+
+    @property
+    def _waiting(self) -> dict[str, Inbound]:
+        if not self._is_sorted:
+            in_order = sorted(self._unsorted.values(), key=_order)
+            self._unsorted, self._is_sorted = {each.id: each for each in in_order}, True
+        return self._unsorted
 
     @property
     def waiting(self) -> list[Inbound]:
@@ -134,6 +144,11 @@ class Inbox:
         """Whether nothing older can come any more of a thread that is being read from Slack."""
         return inbound.written_s <= min(self._unread_since.values(), default=inbound.written_s)
 
+    @property
+    def expected(self) -> list[str]:
+        """The entries that ask for threads that are still to be read."""
+        return list(self._unread_since)
+
     def expect(self, entry_id: str, since: str) -> None:
         """A thread is to be read from Slack from this time on, as an entry asks."""
         self._unread_since[entry_id] = float(since)
@@ -143,10 +158,9 @@ class Inbox:
         self._unread_since.pop(entry_id, None)
 
     def add(self, inbound: Inbound) -> None:
-        last = next(reversed(self._waiting.values()), inbound)
-        self._waiting[inbound.id] = inbound
-        if _order(inbound) < _order(last):
-            self._sort()
+        last = next(reversed(self._unsorted.values()), inbound)
+        self._unsorted[inbound.id] = inbound
+        self._is_sorted = self._is_sorted and _order(last) <= _order(inbound)
 
     def find(self, message_id: str) -> Inbound | None:
         return self._waiting.get(message_id) or self._given.get(message_id)
@@ -175,8 +189,8 @@ class Inbox:
 
     def take_back(self) -> None:
         """No loop has any of them any more."""
-        self._waiting, self._given = {each.id: each for each in self._all()}, {}
-        self._sort()
+        self._unsorted, self._given = {each.id: each for each in self._all()}, {}
+        self._is_sorted = False
 
     def name_all(self) -> None:
         """What waits is named now."""
@@ -211,9 +225,6 @@ class Inbox:
 
     def _all(self) -> Iterable[Inbound]:
         return chain(self._given.values(), self._waiting.values())
-
-    def _sort(self) -> None:
-        self._waiting = {each.id: each for each in sorted(self._waiting.values(), key=_order)}
 
 
 def _order(inbound: Inbound) -> tuple[float, int]:

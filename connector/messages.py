@@ -157,7 +157,7 @@ def message_of(event: dict[str, Any], team: str) -> Message | None:
     return Message(
         team=team,
         channel=channel,
-        ts=_ts(event["ts"]),
+        ts=checked_ts(event["ts"]),
         thread_ts=thread_of(event),
         user=_id(event["user"]),
         text=text,
@@ -169,12 +169,19 @@ def message_of(event: dict[str, Any], team: str) -> Message | None:
 def thread_of(message: dict[str, Any]) -> str | None:
     """The thread in which a message is a reply; one that others have replied to names its own, and is in none."""
     thread_ts = message.get("thread_ts")
-    return None if thread_ts is None or thread_ts == message["ts"] else _ts(thread_ts)
+    return None if thread_ts is None or thread_ts == message["ts"] else checked_ts(thread_ts)
 
 
 def moment_of(event: dict[str, Any]) -> str:
     """When what an event tells of has happened, in the words of a ts."""
-    return _ts(event.get("event_ts") or event["ts"])
+    return checked_ts(event.get("event_ts") or event["ts"])
+
+
+def checked_ts(value: object) -> str:
+    """Return a ts of Slack's form: it can be ordered."""
+    if not isinstance(value, str) or _TS.fullmatch(value) is None:
+        raise ValueError(f"{value!r} is no ts")
+    return value
 
 
 def edited_ts_of(found: dict[str, Any]) -> str:
@@ -193,12 +200,6 @@ def _word(value: object) -> str:
 def _id(value: object) -> str:
     if not isinstance(value, str) or _ID.fullmatch(value) is None:
         raise ValueError(f"{value!r} is no id")
-    return value
-
-
-def _ts(value: object) -> str:
-    if not isinstance(value, str) or _TS.fullmatch(value) is None:
-        raise ValueError(f"{value!r} is no ts")
     return value
 
 
@@ -257,8 +258,8 @@ def reaction_of(event: dict[str, Any]) -> Reaction | None:
         user=_id(event["user"]),
         name=_word(event["reaction"]),
         channel=_id(item["channel"]),
-        ts=_ts(item["ts"]),
-        event_ts=_ts(event["event_ts"]),
+        ts=checked_ts(item["ts"]),
+        event_ts=checked_ts(event["event_ts"]),
         author=event.get("item_user"),
     )
 
@@ -269,8 +270,8 @@ def session_stop_of(event: dict[str, Any], team: str) -> tuple[Place, Stop] | No
     if not user or not channel or not at:
         return None
     thread_ts = event.get("thread_ts")
-    place = Place(team, _id(channel), None if thread_ts is None else _ts(thread_ts))
-    return place, Stop(f"{place.conversation_id}:{user}:session_stopped:{at}", _id(user), _ts(at))
+    place = Place(team, _id(channel), None if thread_ts is None else checked_ts(thread_ts))
+    return place, Stop(f"{place.conversation_id}:{user}:session_stopped:{at}", _id(user), checked_ts(at))
 
 
 def clicked_stop_of(body: dict[str, Any], team: str) -> tuple[Place, Stop] | None:
@@ -281,9 +282,9 @@ def clicked_stop_of(body: dict[str, Any], team: str) -> tuple[Place, Stop] | Non
     user, ts = (body.get("user") or {}).get("id"), message.get("ts") or container.get("message_ts")
     if action is None or not channel or not user or not ts or not action.get("action_ts"):
         return None
-    thread_ts = thread_of({"ts": _ts(ts), "thread_ts": message.get("thread_ts") or container.get("thread_ts")})
+    thread_ts = thread_of({"ts": checked_ts(ts), "thread_ts": message.get("thread_ts") or container.get("thread_ts")})
     place = Place(team, _id(channel), thread_ts or (None if channel.startswith("D") else ts))
-    at, run = _ts(str(action["action_ts"])), _word(action.get("value") or "") or None
+    at, run = checked_ts(str(action["action_ts"])), _word(action.get("value") or "") or None
     return place, Stop(f"{channel}:{ts}:{user}:clicked:{at}", _id(user), at, run=run)
 
 

@@ -174,9 +174,10 @@ def _wrong_on(ids: Sequence[str], place: dict[str, int]) -> Iterator[str]:
     for id_ in ids:
         if id_ not in place or (written_s := _written_s(id_)) is None:
             continue
-        for one, (one_s, one_place) in latest.items():
-            if written_s < one_s and place[id_] < one_place:
-                yield f"message {id_} was delivered after {one}, and was written and accepted before it."
+        early = (one for one, (one_s, one_place) in latest.items() if written_s < one_s and place[id_] < one_place)
+        if (one := next(early, None)) is not None:
+            yield f"message {id_} was delivered after {one}, and was written and accepted before it."
+            continue
         latest = {one: (s, n) for one, (s, n) in latest.items() if s > written_s or n > place[id_]}
         latest[id_] = (written_s, place[id_])
 

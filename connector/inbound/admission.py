@@ -128,7 +128,7 @@ class Admitter:
         the mention is admitted first.
         """
         await self._admit(catch_up.mention)
-        place, turn = catch_up.mention.message.place, Turn(Urgency.MARK)
+        place, turn = catch_up.mention.message.place, Turn(Urgency.PERSON)
         history, since = self._desk.wire.history, catch_up.since
 
         async def written_since() -> list[dict[str, Any]]:

@@ -167,8 +167,8 @@ async def test_a_reply_that_overtakes_a_mention_in_the_middle_of_its_thread_is_f
     assert sessions.prompts == ["look"]
 
 
-async def test_a_reply_that_was_acknowledged_before_its_mention_came_is_read_by_the_next_process(slack, started, ana):
-    """The mention was on its way when the reply was acknowledged, and the process that did so is gone."""
+async def overtaken(slack, started, ana) -> tuple[str, str]:
+    """A thread, and a mention in it that has not come to a process yet; a reply to it was acknowledged."""
     root = await ana.say("general", "the tests are flaky")
     async with started():
         slack.deliveries.next(Lost(), times=2)
@@ -176,6 +176,12 @@ async def test_a_reply_that_was_acknowledged_before_its_mention_came_is_read_by_
         await ana.say("general", "at the parser", thread=root)
         await slack.until(lambda _: slack.socket_mode.delivery.outstanding == 2)
     slack.socket_mode.delivery.close()
+    return root, mention
+
+
+async def test_a_reply_that_was_acknowledged_before_its_mention_came_is_read_by_the_next_process(slack, started, ana):
+    """The mention was on its way when the reply was acknowledged, and the process that did so is gone."""
+    root, mention = await overtaken(slack, started, ana)
     async with started() as sessions:
         deliver(slack, mention, f"<@{slack.bot_user_id}> beta: look", thread_ts=root)
         run = await sessions.next_run()
@@ -186,25 +192,54 @@ async def test_a_reply_that_was_acknowledged_before_its_mention_came_is_read_by_
     assert sessions.prompts == ["look"]
 
 
-async def test_what_is_written_while_the_thread_is_read_comes_after_what_was_found_there(slack, started, ana):
-    root = await ana.say("general", "the tests are flaky")
-    async with started():
-        slack.deliveries.next(Lost(), times=2)
-        mention = await ana.say("general", "@alpha beta: look", thread=root)
-        await ana.say("general", "at the parser", thread=root)
-        await slack.until(lambda _: slack.socket_mode.delivery.outstanding == 2)
-    slack.socket_mode.delivery.close()
+@pytest.fixture
+async def unread_thread(slack, started, ana):
+    """A run that a late mention has begun while Slack does not return the thread; how to write there, and a release."""
+    root, mention = await overtaken(slack, started, ana)
     is_asked = asyncio.Event()
     async with started() as sessions:
         slack.faults.next("conversations.replies", Waits(is_asked))
         deliver(slack, mention, f"<@{slack.bot_user_id}> beta: look", thread_ts=root)
         run = await sessions.next_run()
-        later = await ana.say("general", "and at the printer", thread=root)
-        deliver(slack, later, "and at the printer", thread_ts=root)
-        await slack.until(lambda ws: ws.message("general", later).reacted("incoming_envelope"))
-        assert run.steers == []
-        is_asked.set()
-        await run.until(lambda r: [s.text for s in r.steers] == ["at the parser", "and at the printer"])
-        await run.read_steers()
-        await ended(run)
+
+        async def write(text: str) -> None:
+            ts = await ana.say("general", text, thread=root)
+            deliver(slack, ts, text, thread_ts=root)
+            await slack.until(lambda ws: ws.message("general", ts).reacted("incoming_envelope"))
+
+        yield sessions, run, write, is_asked
+
+
+async def read(run: HeldRun, *texts: str) -> None:
+    await run.until(lambda r: [s.text for s in r.steers] == [*texts])
+    await run.read_steers()
+    await ended(run)
+
+
+async def test_a_message_that_is_written_while_the_thread_is_read_comes_after_those_found_there(unread_thread):
+    sessions, run, write, is_asked = unread_thread
+    await write("and at the printer")
+    assert run.steers == []
+    is_asked.set()
+    await read(run, "at the parser", "and at the printer")
     assert sessions.prompts == ["look"]
+
+
+async def test_an_urgent_message_does_not_wait_long_for_older_ones(unread_thread):
+    _, run, write, is_asked = unread_thread
+    await write("!hurry")
+    await run.until(lambda r: [s.text for s in r.steers] == ["!hurry"])
+    is_asked.set()
+    await run.until(lambda r: len(r.steers) == 2)
+    await run.read_steers()
+    await ended(run)
+
+
+async def test_a_message_that_waits_for_older_ones_without_a_run_is_marked(unread_thread):
+    sessions, run, write, is_asked = unread_thread
+    await ended(run)
+    await write("and at the printer")
+    is_asked.set()
+    run = await sessions.next_run()
+    assert run.prompt == "at the parser"
+    await read(run, "and at the printer")

@@ -85,6 +85,20 @@ async def test_a_run_that_an_earlier_version_was_told_to_stop_does_not_begin(sla
     assert sessions.prompts == []
 
 
+async def test_a_run_whose_first_message_has_no_readable_time_is_given_up(slack, sessions, process, root, kept):
+    ana = slack.as_person("ana")
+    sessions.obedient = False
+    run = an_earlier_run(slack, root)
+    run["first"]["message"]["ts"] = "soon"
+    await kept(Changes(run=run))
+    async with process():
+        await slack.until(lambda _: texts(slack, root) == [RUN])
+        await ana.say("general", "@alpha continue", thread=root)
+        run = await sessions.next_run()
+        assert run.prompt == "continue"
+        await run.answer("ok")
+
+
 async def test_of_a_run_that_failed_in_an_earlier_version_only_what_is_left_goes(slack, sessions, process, root, kept):
     async with aiohttp.ClientSession() as session:
         bot = AsyncWebClient(slack.bot_token, slack.api_url, session=session)

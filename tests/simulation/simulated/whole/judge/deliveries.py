@@ -37,10 +37,13 @@ def kept(case: Evidence, *, are_reactions_kept: bool) -> Iterator[str]:
     for written in case.written:
         if written.is_stop and written.is_acked and case.is_for_us(written) and written.id not in case.seqs:
             yield f"The stop {written.id} was acknowledged and is lost."
-        if written.deletion is not None and written.deletion.is_acked and f"{written.id}:deleted" not in case.seqs:
+        is_deleted = written.deletion is not None and written.deletion.is_acked and not _was_never_here(case, written)
+        if is_deleted and f"{written.id}:deleted" not in case.seqs:
             yield f"The deletion of {written.word} was acknowledged and is lost."
         for version, delivery in enumerate(written.edits, 2):
-            if delivery.is_acked and f"{written.id}:edit:{delivery.event['event_ts']}" not in case.seqs:
+            is_in_message = _is_before(delivery, case, written.id)
+            entry_id = f"{written.id}:edit:{delivery.event['event_ts']}"
+            if delivery.is_acked and entry_id not in case.seqs and not is_in_message:
                 yield f"Version {version} of {written.word} was acknowledged and is lost."
     for reaction in case.reactions if are_reactions_kept else ():
         # Of a message that nobody had accepted, nobody knows that it is to an agent; a status goes with its run.
@@ -57,7 +60,7 @@ def _of_message(case: Evidence, written: Written) -> Iterator[str]:
         case.times_delivered(written.id),
     )
     if written.id not in case.seqs:
-        if written.is_acked:
+        if written.is_acked and not _was_never_here(case, written):
             yield f"{name} was acknowledged and is lost."
         if times:
             yield f"{name} was read, and never accepted."
@@ -74,6 +77,23 @@ def _of_message(case: Evidence, written: Written) -> Iterator[str]:
         yield f"{name} is held, and nobody stopped anything."
 
 
+def _is_before(delivery: Delivery, case: Evidence, entry_id: str) -> bool:
+    """Whether Slack was told that an event is kept before an entry was accepted."""
+    return delivery.acked_s is not None and delivery.acked_s < case.accepted_s.get(entry_id, 0.0)
+
+
+def _was_never_here(case: Evidence, written: Written) -> bool:
+    """Whether its author deleted a message before it was known that it is to an agent."""
+    calls = [each.id for each in _calls(case) if each.message.made_s <= written.message.made_s]
+    called = min(calls, key=case.seqs.__getitem__, default="")
+    return written.id not in case.seqs and written.deletion is not None and _is_before(written.deletion, case, called)
+
+
+def _calls(case: Evidence) -> list[Written]:
+    """The messages that call an agent, of those that were accepted."""
+    return [each for each in case.written if each.id in case.seqs and (each.is_mention or not each.begun_without_us)]
+
+
 def _was_stopped(case: Evidence) -> bool:
     deleted = any(written.deletion is not None for written in case.written)  # that of a first message is a stop
     return deleted or bool(case.reactions) or any(written.is_stop for written in case.written)
@@ -88,7 +108,8 @@ def order(case: Evidence) -> Iterator[str]:
     acked_s = {each.id: each.acked_s for each in ours}
     made_s = {each.id: each.message.made_s for each in ours}
     for each in ours:
-        made_s |= {entry_id: time_of(delivery.event["event_ts"]) for _, entry_id, delivery in _edits_of(case, each)}
+        edits = [edit for edit in _edits_of(case, each) if edit[1] != each.id]
+        made_s |= {entry_id: time_of(delivery.event["event_ts"]) for _, entry_id, delivery in edits}
     for agent, ids in case.delivered.items():
         for one, other in combinations([each for each in ids if each in made_s], 2):
             if made_s[one] <= made_s[other]:
@@ -101,11 +122,12 @@ def order(case: Evidence) -> Iterator[str]:
 
 def _was_to_come_first(case: Evidence, older: str, newer: str, older_s: float) -> bool:
     """Whether it was known that what was written then is to an agent, and its thread could be read in time."""
-    calls = [each.id for each in case.written if each.is_mention or not each.begun_without_us]
-    calls = [each for each in calls if each in case.seqs and time_of(each.rpartition(":")[2]) <= older_s]
+    calls = [each.id for each in _calls(case) if each.message.made_s <= older_s]
     called = min(calls, key=case.seqs.__getitem__, default=newer)
     is_in_time = case.accepted_s[older] - case.accepted_s[called] < _OLDER_FIRST_S
-    return case.seqs[called] < case.seqs[newer] and is_in_time
+    urgent = (each.id for each in case.written if each.message.text.startswith("!"))
+    is_hurried = any(case.seqs[called] < case.seqs.get(each, inf) < case.seqs[older] for each in urgent)
+    return case.seqs[called] < case.seqs[newer] and is_in_time and not is_hurried
 
 
 def latest(case: Evidence) -> Iterator[str]:
@@ -131,6 +153,8 @@ def _edits_of(case: Evidence, written: Written) -> list[tuple[int, str, Delivery
         entry_id = f"{written.id}:edit:{delivery.event['event_ts']}"
         if entry_id in case.seqs:
             found.append((number, entry_id, delivery))
+        elif _is_before(delivery, case, written.id):
+            found.append((number, written.id, delivery))
     return found
 
 
