@@ -15,7 +15,7 @@ from benchmarks.harness import Benchmark, Row, Side
 from benchmarks.redis_process import redis_server
 from benchmarks.slack_process import slack_elsewhere
 from connector import Instance, Persona, RunLimits, SlackAccess, SocketDoor, connected
-from service.runs import Runs
+from service.runs.runs import Runs
 from service.store import open_run_store
 
 if TYPE_CHECKING:

@@ -26,14 +26,14 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from connector.inbound.addresses import Addresses
 from connector.inbound.backoff import Backoff
-from connector.inbound.connection import Pace
 from connector.inbound.reception import Reply
 from connector.inbound.socket_mode import SocketMode
-from connector.outbound.scheduler import Scheduler
-from connector.outbound.wire import Wire
+from connector.inbound.websocket import Pace
+from connector.slack_api.client import Wire
+from connector.slack_api.rate_limiter import Scheduler
 from local_slack import LocalSlack, RetrySchedule
-from local_slack.delivery_faults import Late, Lost, Twice
-from local_slack.messages import Body
+from local_slack.delivery.delivery_faults import Late, Lost, Twice
+from local_slack.workspace.messages import Body
 
 if TYPE_CHECKING:
     from collections.abc import Callable

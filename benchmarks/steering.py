@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from benchmarks.harness import Operations
     from orchestrator_interactive.kernel import ResponseStream
-    from orchestrator_interactive.kernel.messages import ChatRequest, ChatResponse
+    from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse
 
     NewAgent = Callable[[], AbstractAsyncContextManager["Agent"]]
 

@@ -11,7 +11,7 @@ from anthropic import AsyncAnthropic, DefaultAioHttpClient
 from benchmarks.harness import Benchmark, Row, Side
 from benchmarks.messages_api import ALL_AT_ONCE, ONE_BY_ONE, WORDS, messages_api_elsewhere
 from orchestrator_interactive.kernel import AmplifierSession, ResponseStream
-from orchestrator_interactive.kernel.messages import ChatRequest, ChatResponse, Message
+from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse, Message
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

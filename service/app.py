@@ -16,16 +16,16 @@ import structlog
 
 from connector import Instance, Persona, Policy, RunLimits, connected
 from orchestrator_interactive.interactions.stores import open_store
-from service.access import slack_access
-from service.config import store_url
-from service.disk_space import lines, places, watching_disks
-from service.known_secrets import secrets
-from service.runs import Runs
-from service.sessions import InProcessSessionManager
+from service.config.config import store_url
+from service.config.secrets import secrets
+from service.config.tokens import slack_access
+from service.runs.expiry import tidying
+from service.runs.runs import Runs
+from service.sessions.manager import InProcessSessionManager
+from service.sessions.workspaces import Workspaces
 from service.store import open_budget, open_run_store
-from service.store.patience import Patience, PatientStore
-from service.tidying import tidying
-from service.workspaces import Workspaces
+from service.store.disk_space import lines, places, watching_disks
+from service.store.retry import Patience, PatientStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from connector.protocols import Budget
     from orchestrator_interactive.interactions.stores.base import LogStore
-    from service.config import Environment, ServiceConfig
+    from service.config.config import Environment, ServiceConfig
     from service.store.base import RunStore
 
     Handler = Callable[[int, FrameType | None], object] | int | None

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from connector.inbound.connection import NotOpened
-from connector.outbound.errors import SlackCallFailed
-from connector.outbound.scheduler import Turn
+from connector.inbound.websocket import NotOpened
+from connector.slack_api.errors import SlackCallFailed
+from connector.slack_api.rate_limiter import Turn
 
 if TYPE_CHECKING:
-    from connector.outbound.wire import Wire
+    from connector.slack_api.client import Wire
 
 
 class Addresses:

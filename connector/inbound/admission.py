@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from connector.entries import UNREADABLE, CatchUp
-from connector.inbound.gate import Gate, Policy, Visitor
-from connector.inbound.overtaken import PassedBy, Remembered
-from connector.inbox import Inbound
-from connector.messages import Stop, edited_ts_of, home_of, is_stop_word, message_of
-from connector.outbound.errors import SlackCallFailed
-from connector.outbound.scheduler import Turn, Urgency
+from connector.events import Stop, edited_ts_of, home_of, is_stop_word, message_of
+from connector.inbound.access_policy import Gate, Policy, Visitor
+from connector.inbound.out_of_order import PassedBy, Remembered
 from connector.protocols import Entry
+from connector.records.entries import UNREADABLE, CatchUp
+from connector.records.inbox import Inbound
+from connector.slack_api.errors import SlackCallFailed
+from connector.slack_api.rate_limiter import Turn, Urgency
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from typing import Any
 
-    from connector.desk import Desk
-    from connector.inbound.routing import Router
-    from connector.messages import Message
+    from connector.events import Message
     from connector.protocols import Instance, Runs
+    from connector.routing import Router
+    from connector.runs.background_tasks import Desk
 
     Routed = tuple[Instance, str]
 

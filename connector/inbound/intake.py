@@ -9,24 +9,24 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from connector.inbound.overtaken import OVERTAKEN_WITHIN_S, LookUps, NoAnswer, NotNow, Remembered
-from connector.inbox import Inbound
-from connector.messages import Place, Stop, is_stop_word, thread_of
-from connector.outbound.history import key_of
-from connector.outbound.scheduler import Turn, Urgency
+from connector.events import Place, Stop, is_stop_word, thread_of
+from connector.inbound.out_of_order import OVERTAKEN_WITHIN_S, LookUps, NoAnswer, NotNow, Remembered
 from connector.protocols import Entry
-from connector.status import STATUS_KEY
+from connector.records.inbox import Inbound
+from connector.runs.status.message import STATUS_KEY
+from connector.slack_api.history import key_of
+from connector.slack_api.rate_limiter import Turn, Urgency
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from typing import Any
 
-    from connector.conversations import Conversations
-    from connector.desk import Workplace
+    from connector.conversations.worker_pool import Conversations
+    from connector.events import Deletion, Edit, Message, Reaction
+    from connector.inbound.access_policy import Visitor
     from connector.inbound.admission import Admitter, Routed
-    from connector.inbound.gate import Visitor
-    from connector.messages import Deletion, Edit, Message, Reaction
     from connector.protocols import Kind, Runs
+    from connector.runs.background_tasks import Workplace
 
     Ask = Callable[[], Awaitable[dict[str, Any] | None]]
 

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Self
 import aiohttp
 import structlog
 
-from connector.access import ConnectionRefused
-from connector.inbound.connection import Connection, NotOpened, Pace
+from connector.inbound.websocket import Connection, NotOpened, Pace
+from connector.setup.credentials import ConnectionRefused
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from types import TracebackType
 
-    from connector.inbound.connection import Envelope
     from connector.inbound.reception import Receive
+    from connector.inbound.websocket import Envelope
 
 log = structlog.get_logger(__name__)
 

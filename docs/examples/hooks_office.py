@@ -5,8 +5,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from orchestrator_interactive.config import Options, read
 from orchestrator_interactive.kernel import HookResult, ModuleCoordinator
-from orchestrator_interactive.options import Options, read
 
 
 class OfficeOptions(Options):

@@ -3,8 +3,8 @@
 from typing import Any
 
 from orchestrator_interactive.kernel import ModelInfo, ModuleCoordinator, ProviderInfo, ResponseStream
+from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse, TextBlock, ToolCall, Usage
 from orchestrator_interactive.kernel.interop import at_home, bilingual
-from orchestrator_interactive.kernel.messages import ChatRequest, ChatResponse, TextBlock, ToolCall, Usage
 
 WINDOW, OUTPUT = 100_000, 4_000
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from pydantic import Field
 
-from orchestrator_interactive.kernel import ModuleCoordinator, ToolResult, report, run_blocking
+from orchestrator_interactive.config import Options, read, schema
+from orchestrator_interactive.kernel import ModuleCoordinator, ToolResult, report_progress, run_blocking
 from orchestrator_interactive.kernel.interop import at_home
-from orchestrator_interactive.options import Options, read, schema
 
 
 class ChecksOptions(Options):
@@ -57,7 +57,7 @@ def read_to_its_end(process: subprocess.Popen[str]) -> str:
     lines = []
     with process.stdout as stdout:
         for line in stdout:
-            report(line)
+            report_progress(line)
             lines.append(line)
     # Only look: once it is waited for, its number may be another's, and `killpg` would hit that one.
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)

@@ -13,7 +13,7 @@ from orchestrator_interactive.registries import (
     mount_tools,
     tool,
 )
-from orchestrator_interactive.schemas import LLMAgentConfig, ToolConfig
+from orchestrator_interactive.registries.schemas import LLMAgentConfig, ToolConfig
 
 
 @tool(ToolConfig(name="count_words", description="Count the words of a text.", side_effect_free=True))

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from orchestrator_interactive.interactions.errors import DamagedLog, InteractionError, Unreadable
-from orchestrator_interactive.interactions.openai_format import declared_calls
 from orchestrator_interactive.interactions.records import Key, damaged, place_of
+from orchestrator_interactive.interactions.rendering.openai_format import declared_calls
 from orchestrator_interactive.interactions.serializers import decode
 from orchestrator_interactive.interactions.states import (
     AgentCallState,

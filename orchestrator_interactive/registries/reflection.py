@@ -12,12 +12,12 @@ import structlog
 
 from orchestrator_interactive.interactions.errors import InteractionError
 from orchestrator_interactive.interactions.states import AssistantMessageState
-from orchestrator_interactive.kernel import events
+from orchestrator_interactive.kernel.contracts import events
+from orchestrator_interactive.kernel.contracts.models import HookResult
 from orchestrator_interactive.kernel.hooks import CONTINUE
-from orchestrator_interactive.kernel.models import HookResult
-from orchestrator_interactive.registries.judgement import Judgement, judgement_in
+from orchestrator_interactive.loop.tasks import Work
 from orchestrator_interactive.registries.tool_context import ToolContext
-from orchestrator_interactive.work import Work
+from orchestrator_interactive.registries.verdict import Judgement, judgement_in
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator

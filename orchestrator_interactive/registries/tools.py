@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from orchestrator_interactive.kernel.interfaces import Tool
+from orchestrator_interactive.kernel.contracts.protocols import Tool
 from orchestrator_interactive.kernel.interop import at_home
 from orchestrator_interactive.registries.effects import check_effects
 from orchestrator_interactive.registries.errors import AlreadyRegistered, unknown
-from orchestrator_interactive.registries.kept_results import KeptResults
-from orchestrator_interactive.registries.registered_tool import RegisteredTool, ToolFunction
+from orchestrator_interactive.registries.function_tool import RegisteredTool, ToolFunction
+from orchestrator_interactive.registries.result_cache import KeptResults
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -8,16 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
-from orchestrator_interactive.kernel import AmplifierSession, errors
+from orchestrator_interactive.kernel import AmplifierSession
+from orchestrator_interactive.kernel.contracts import errors
 from service.doctor.findings import lacking, well, wrong
-from service.plan import mount_plan
-from service.preflight import find_problems
-from service.sources import LocalSources
+from service.sessions.module_sources import LocalSources
+from service.sessions.mount_plan import mount_plan
+from service.sessions.preflight import find_problems
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from service.config import ServiceConfig
+    from service.config.config import ServiceConfig
     from service.doctor.findings import Finding
 
 _WITHIN_S = 15.0

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from connector.needs import BOT_EVENTS, PATH
-from connector.outbound.errors import SlackCallFailed
-from service.access import config_token
-from service.config import ConfigError
+from connector.setup.scopes import BOT_EVENTS, PATH
+from connector.slack_api.errors import SlackCallFailed
+from service.config.config import ConfigError
+from service.config.tokens import config_token
 from service.doctor.findings import lacking, unknown, well, wrong
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from service.config import Environment
+    from service.config.config import Environment
+    from service.config.slack import SlackConfig
     from service.doctor.findings import Finding
     from service.doctor.web_api import WebApi
-    from service.slack_config import SlackConfig
 
 _CANNOT_TELL = (
     "these tokens cannot tell. Compare your app's page at api.slack.com/apps with `amplifier-slack manifest`, under "

@@ -5,17 +5,17 @@ from __future__ import annotations
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
-from connector.needs import BOT_SCOPES
-from connector.outbound.errors import SlackCallFailed
-from service.access import bot_token
-from service.config import ConfigError
+from connector.setup.scopes import BOT_SCOPES
+from connector.slack_api.errors import SlackCallFailed
+from service.config.config import ConfigError
+from service.config.tokens import bot_token
 from service.doctor.findings import lacking, unknown, well, wrong
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from connector.needs import Need
-    from service.config import Environment
+    from connector.setup.scopes import Need
+    from service.config.config import Environment
     from service.doctor.findings import Finding
     from service.doctor.web_api import Answer, WebApi
 

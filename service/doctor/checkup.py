@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from service.access import api_url, bot_token
-from service.config import ConfigError
+from service.config.config import ConfigError
+from service.config.tokens import api_url, bot_token
 from service.doctor import app, bot, door
 from service.doctor.agents import look_at_agents
 from service.doctor.findings import Finding, unknown, wrong
@@ -15,7 +15,7 @@ from service.doctor.web_api import WebApi
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from service.config import Environment, ServiceConfig
+    from service.config.config import Environment, ServiceConfig
 
 
 async def examined(config: ServiceConfig, environment: Environment) -> AsyncIterator[Finding]:

@@ -13,20 +13,20 @@ import aiohttp
 from slack_sdk.proxy_env_variable_loader import load_http_proxy_from_env
 
 from connector.inbound.signature import signature_of
-from connector.needs import APP_SCOPE, PATH
-from connector.outbound.errors import SlackCallFailed
-from connector.outbound.errors import Verdict as Reason
-from service.access import app_token, signing_secret
-from service.config import ConfigError
+from connector.setup.scopes import APP_SCOPE, PATH
+from connector.slack_api.errors import SlackCallFailed
+from connector.slack_api.errors import Verdict as Reason
+from service.config.config import ConfigError
+from service.config.slack import address_of
+from service.config.tokens import app_token, signing_secret
 from service.doctor.findings import well, wrong
-from service.slack_config import address_of
 from service.tables import counted
 
 if TYPE_CHECKING:
-    from service.config import Environment
+    from service.config.config import Environment
+    from service.config.slack import Address, SlackConfig
     from service.doctor.findings import Finding
     from service.doctor.web_api import WebApi
-    from service.slack_config import Address, SlackConfig
 
 _HELLO_WITHIN_S = 10.0
 _OFF = "Turn it on on your app's page at api.slack.com/apps, under Socket Mode."

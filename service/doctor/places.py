@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 from orchestrator_interactive.interactions.errors import StoreError
 from orchestrator_interactive.interactions.stores import open_store
-from service.config import ConfigError, file_of, store_url
-from service.disk_space import free_mb, places
+from service.config.config import ConfigError, file_of, store_url
 from service.doctor.findings import lacking, well, wrong
+from service.sessions.workspaces import excess, template_entries
 from service.store import refuse_unprepared, visit_run_store
-from service.workspaces import excess, template_entries
+from service.store.disk_space import free_mb, places
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from service.config import Environment, ServiceConfig
+    from service.config.config import Environment, ServiceConfig
     from service.doctor.findings import Finding
 
 # Of the entries of a template that are not copied.

@@ -11,7 +11,7 @@ import aiohttp
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from connector.outbound.errors import SlackCallFailed, failure
+from connector.slack_api.errors import SlackCallFailed, failure
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping

@@ -12,7 +12,7 @@ from held_sessions import HeldSessions
 
 from connector import Instance, Persona, RunLimits, SlackAccess, SocketDoor, connected
 from local_slack import LocalSlack, Message, PersonClient, Waits, Workspace
-from service.runs import Runs
+from service.runs.runs import Runs
 from service.store import open_run_store
 from service.store.base import RunStore
 

@@ -11,14 +11,14 @@ import pytest
 from slack_sdk.errors import SlackApiError
 from virtual_time import in_virtual_time
 
-from connector.aftermath import Aftermath
-from connector.desk import Desk
-from connector.leftovers import Leftovers, Notice
-from connector.messages import Message
-from connector.outbound.scheduler import Scheduler
-from connector.outbound.wire import Wire
+from connector.conversations.cleanup import Aftermath
+from connector.events import Message
 from connector.protocols import Changes, Claim, Entry
-from connector.traces import Traces
+from connector.records.pending_cleanup import Leftovers, Notice
+from connector.records.run_artifacts import Traces
+from connector.runs.background_tasks import Desk
+from connector.slack_api.client import Wire
+from connector.slack_api.rate_limiter import Scheduler
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

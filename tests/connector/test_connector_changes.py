@@ -9,12 +9,12 @@ import pytest
 from successors import begun as begun_by
 from successors import over
 
-from connector.inbox import Inbound
-from connector.messages import Message
+from connector.events import Message
 from connector.protocols import Entry
+from connector.records.inbox import Inbound
 from local_slack import Waits
-from local_slack.delivery_faults import Lost
-from service.runs import Runs
+from local_slack.delivery.delivery_faults import Lost
+from service.runs.runs import Runs
 from service.store import open_run_store
 
 CORRECTED = "(A correction of my earlier message, which reads now:)"

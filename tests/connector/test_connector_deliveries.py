@@ -7,8 +7,8 @@ import pytest
 from held_sessions import HeldSessions
 
 from connector import Instance, Persona, RunFailed, SlackAccess, SocketDoor, connected
-from local_slack.delivery import Envelope
-from service.runs import Runs
+from local_slack.delivery.delivery import Envelope
+from service.runs.runs import Runs
 
 ALPHA = Instance("alpha", Persona("Alpha", ":owl:"))
 

@@ -16,19 +16,19 @@ from slack_sdk.web.async_client import AsyncWebClient
 from stage import Hold
 
 from connector import Persona
-from connector.inbox import Inbound
-from connector.messages import Message as Asked
-from connector.messages import Place
-from connector.outbound.answers import posts_of
-from connector.outbound.content import Content
-from connector.outbound.errors import SlackCallFailed
-from connector.outbound.files import file_name, share, summary_of
-from connector.outbound.outbox import Outbox
-from connector.outbound.post import Post
-from connector.outbound.scheduler import Scheduler
-from connector.outbound.wire import Wire
+from connector.events import Message as Asked
+from connector.events import Place
+from connector.formatting.content import Content
 from connector.protocols import Claim, LeaseLost
-from connector.run_record import RunRecord
+from connector.records.inbox import Inbound
+from connector.records.run_record import RunRecord
+from connector.runs.answers import posts_of
+from connector.runs.outbox import Outbox
+from connector.runs.post import Post
+from connector.slack_api.client import Wire
+from connector.slack_api.errors import SlackCallFailed
+from connector.slack_api.rate_limiter import Scheduler
+from connector.slack_api.uploads import file_name, share, summary_of
 from local_slack import Breaks, DropsAfterwards, DropsBefore, LocalSlack, Refuses, Waits
 
 CHAPTER = "paragraph " * 500

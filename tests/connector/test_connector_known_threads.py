@@ -11,9 +11,9 @@ from held_sessions import HeldRun, HeldSessions
 
 from connector import Instance, Persona, SlackAccess, SocketDoor, connected
 from local_slack import Waits
-from local_slack.delivery import Envelope
-from local_slack.delivery_faults import Lost
-from service.runs import Runs
+from local_slack.delivery.delivery import Envelope
+from local_slack.delivery.delivery_faults import Lost
+from service.runs.runs import Runs
 from service.store import open_run_store
 
 if TYPE_CHECKING:

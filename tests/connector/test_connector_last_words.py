@@ -11,7 +11,7 @@ from successors import begun, bot_posts, is_marked, of_an_earlier_run, over, tex
 
 from connector import Instance, Persona, RunFailed, SlackAccess, SocketDoor, connected
 from local_slack import Refuses, Waits
-from service.runs import Runs
+from service.runs.runs import Runs
 
 ALPHA, BETA = Instance("alpha", Persona("Alpha", ":owl:")), Instance("beta", Persona("Beta", ":fox_face:"))
 ONE_WAITS = "📨 1 message has not been read yet; your next message takes it along."

@@ -14,7 +14,7 @@ from held_sessions import HeldSessions
 from connector import ConnectionRefused, Instance, Persona, RunLimits, SlackAccess, SocketDoor, connected
 from connector.protocols import Changes
 from local_slack import LocalSlack, Refuses, Waits
-from service.runs import Runs
+from service.runs.runs import Runs
 from service.store import open_run_store
 
 if TYPE_CHECKING:

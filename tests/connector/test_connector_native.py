@@ -8,9 +8,9 @@ import pytest
 from held_sessions import HeldSessions
 
 from connector import Instance, Persona, SlackAccess, SocketDoor, connected
-from connector.outbound.native import title_of
+from connector.slack_api.agent_sessions import title_of
 from local_slack import Refuses
-from service.runs import Runs
+from service.runs.runs import Runs
 from service.store import open_run_store
 
 ALPHA = Instance("alpha", Persona("Alpha", ":owl:"))

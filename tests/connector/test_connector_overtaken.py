@@ -9,12 +9,12 @@ from held_sessions import HeldSessions
 from structlog.testing import capture_logs
 
 from connector import Instance, Persona, SlackAccess, SocketDoor, connected
-from connector.inbound.gate import Visitor
-from connector.inbound.overtaken import LookUps, NoAnswer, PassedBy, Remembered
-from connector.messages import Message
+from connector.events import Message
+from connector.inbound.access_policy import Visitor
+from connector.inbound.out_of_order import LookUps, NoAnswer, PassedBy, Remembered
 from local_slack import Breaks, LocalSlack, RetrySchedule
-from local_slack.delivery import Envelope
-from local_slack.delivery_faults import Lost
+from local_slack.delivery.delivery import Envelope
+from local_slack.delivery.delivery_faults import Lost
 
 ALPHA = Instance("alpha", Persona("Alpha", ":owl:"))
 VISITOR = Visitor("U1", "C1")

@@ -11,14 +11,14 @@ import aiohttp
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
-from connector.inbox import Inbound
-from connector.messages import Message
-from connector.outbound.history import Posted
-from connector.outbound.scheduler import Scheduler
-from connector.outbound.wire import Wire
+from connector.events import Message
 from connector.protocols import Claim
-from connector.run_record import RunRecord
-from connector.status import Status, take_away
+from connector.records.inbox import Inbound
+from connector.records.run_record import RunRecord
+from connector.runs.status.message import Status, take_away
+from connector.slack_api.client import Wire
+from connector.slack_api.history import Posted
+from connector.slack_api.rate_limiter import Scheduler
 from local_slack import LocalSlack, RateLimits, Refuses
 
 TODO = {"items": [{"text": "look", "status": "done"}, {"text": "write", "status": "in_progress"}]}

@@ -11,8 +11,8 @@ from stage import Hold
 
 from connector import Instance, Persona, SlackAccess, SocketDoor, connected
 from local_slack import Waits
-from local_slack.messages import Body
-from service.runs import Runs
+from local_slack.workspace.messages import Body
+from service.runs.runs import Runs
 from service.store import open_run_store
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 from successors import begun, texts
 
-from connector.inbox import Inbound
-from connector.messages import Message
-from connector.phrases import UNREADABLE_POST as POST
+from connector.events import Message
 from connector.protocols import Changes, Entry
+from connector.records.inbox import Inbound
+from connector.texts import UNREADABLE_POST as POST
 from service.store import open_run_store
 
 RUN = "⚠️ Another version of this service was at work here, and I cannot read how far it came. Write again."

@@ -5,7 +5,7 @@ from held_sessions import HeldSessions
 
 from connector import ConnectionRefused, Instance, Persona, SlackAccess, SocketDoor, connected
 from local_slack import Breaks, DropsAfterwards, DropsBefore, LocalSlack, RateLimits, Refuses
-from service.runs import Runs
+from service.runs.runs import Runs
 
 ALPHA = Instance("alpha", Persona("Alpha", ":owl:"))
 

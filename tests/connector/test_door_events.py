@@ -12,8 +12,8 @@ from structlog.testing import capture_logs
 
 from connector import ConnectionRefused, HttpDoor, Instance, Persona, SlackAccess, SocketDoor, connected
 from local_slack import LocalSlack, RetrySchedule
-from local_slack.delivery import Envelope
-from local_slack.delivery_faults import Late, Lost, Twice
+from local_slack.delivery.delivery import Envelope
+from local_slack.delivery.delivery_faults import Late, Lost, Twice
 
 ALPHA = Instance("alpha", Persona("Alpha", ":owl:"))
 _numbers = count(1)

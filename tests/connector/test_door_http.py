@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from connector import ConnectionRefused, HttpDoor
-from connector.inbound.http_door import HttpServer, Malformed, body_of
+from connector.inbound.http_server import HttpServer, Malformed, body_of
 from connector.inbound.reception import Reply
 from connector.inbound.signature import flaw_of, signature_of
 

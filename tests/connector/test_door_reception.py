@@ -11,7 +11,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from connector.inbound.intake import NotNow
 from connector.inbound.reception import Reception
-from connector.preflight import Identity
+from connector.setup.preflight import Identity
 
 _WORDS = ["event_callback", "block_actions", "message", "app_mention", "reaction_added", "agent_session_stopped"]
 _WORDS += ["message_changed", "message_deleted", "view_submission", "stop", "U1", "C1", "D1", "T1", "1700000000.000100"]

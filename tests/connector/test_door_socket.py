@@ -14,11 +14,11 @@ from structlog.testing import capture_logs
 
 from connector.inbound.addresses import Addresses
 from connector.inbound.backoff import Backoff
-from connector.inbound.connection import Pace
 from connector.inbound.reception import Reply
 from connector.inbound.socket_mode import SocketMode
-from connector.outbound.scheduler import Scheduler
-from connector.outbound.wire import Wire
+from connector.inbound.websocket import Pace
+from connector.slack_api.client import Wire
+from connector.slack_api.rate_limiter import Scheduler
 from local_slack import LocalSlack, RetrySchedule
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from structlog.testing import capture_logs
 
 from connector import ConnectionRefused
 from connector.inbound.backoff import Backoff
-from connector.inbound.connection import NotOpened, Pace
 from connector.inbound.reception import Reply
 from connector.inbound.socket_mode import SocketMode
+from connector.inbound.websocket import NotOpened, Pace
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

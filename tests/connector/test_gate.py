@@ -10,13 +10,13 @@ import pytest
 from held_sessions import HeldSessions
 
 from connector import Instance, Persona, Policy, SlackAccess, SocketDoor, connected
-from connector.inbound.gate import Gate, Visitor
-from connector.names import Names
-from connector.outbound.errors import SlackCallFailed
+from connector.inbound.access_policy import Gate, Visitor
+from connector.slack_api.errors import SlackCallFailed
+from connector.slack_api.users import Names
 from local_slack import LocalSlack, Refuses, RetrySchedule
-from local_slack.delivery import Envelope
-from local_slack.delivery_faults import Lost
-from local_slack.faults import Slow
+from local_slack.delivery.delivery import Envelope
+from local_slack.delivery.delivery_faults import Lost
+from local_slack.delivery.faults import Slow
 
 ALPHA = Instance("alpha", Persona("Alpha", ":owl:"))
 NOT_YOU = "You may not use me"

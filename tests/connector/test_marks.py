@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from virtual_time import in_virtual_time
 
-from connector.desk import Desk
-from connector.messages import Message
-from connector.outbound.marks import Mark, Marks
-from connector.outbound.scheduler import Scheduler, Turn, Urgency
+from connector.events import Message
 from connector.protocols import LeaseLost
+from connector.runs.background_tasks import Desk
+from connector.slack_api.rate_limiter import Scheduler, Turn, Urgency
+from connector.slack_api.reactions import Mark, Marks
 
 if TYPE_CHECKING:
-    from connector.outbound.wire import Confirm, Wire
+    from connector.slack_api.client import Confirm, Wire
 
 FAR_MORE_THAN_GO_AT_ONCE = 200
 LAST = Mark("C1", "last", "hourglass_flowing_sand")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from connector.messages import Message, deletion_of, edit_of, home_of, message_of, reaction_of
+from connector.events import Message, deletion_of, edit_of, home_of, message_of, reaction_of
 
 TS = "1760000000.000100"
 LATER = "1760000060.000200"

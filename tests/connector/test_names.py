@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from virtual_time import in_virtual_time
 
-from connector.names import Names
-from connector.outbound.errors import SlackCallFailed
-from connector.outbound.scheduler import Scheduler
+from connector.slack_api.errors import SlackCallFailed
+from connector.slack_api.rate_limiter import Scheduler
+from connector.slack_api.users import Names
 
 if TYPE_CHECKING:
-    from connector.outbound.wire import Wire
+    from connector.slack_api.client import Wire
 
 HOUR_S = 3600
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from virtual_time import in_virtual_time
 
-from connector.best_effort import best_effort
-from connector.messages import Place
-from connector.outbound.errors import SlackCallFailed
-from connector.outbound.native import ACTIVE, PROCESSING, NativeSessions
-from connector.outbound.wire import Wire
+from connector.events import Place
+from connector.slack_api.agent_sessions import ACTIVE, PROCESSING, NativeSessions
+from connector.slack_api.best_effort import best_effort
+from connector.slack_api.client import Wire
+from connector.slack_api.errors import SlackCallFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

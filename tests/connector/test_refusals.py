@@ -9,11 +9,11 @@ from slack_sdk.errors import SlackApiError
 from virtual_time import in_virtual_time
 
 from connector import Persona
-from connector.messages import Place
-from connector.outbound.content import Content
-from connector.outbound.errors import SlackCallFailed, Verdict, failure
-from connector.outbound.scheduler import NotNeeded, Scheduler, Turn
-from connector.outbound.wire import Wire
+from connector.events import Place
+from connector.formatting.content import Content
+from connector.slack_api.client import Wire
+from connector.slack_api.errors import SlackCallFailed, Verdict, failure
+from connector.slack_api.rate_limiter import NotNeeded, Scheduler, Turn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,8 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from connector.messages import Message
-from connector.run_slots import RunLimits, RunSlots, Ticket
+from connector.conversations.run_slots import RunLimits, RunSlots, Ticket
+from connector.events import Message
 
 LIMITS = RunLimits(runs=4, runs_per_channel=3, runs_per_person=2)
 

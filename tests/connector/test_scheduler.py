@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from virtual_time import in_virtual_time
 
-from connector.outbound.budget import OwnBudget
-from connector.outbound.limits import limits_of
-from connector.outbound.scheduler import NotNeeded, Scheduler, Turn, Urgency
+from connector.slack_api.rate_budget import OwnBudget
+from connector.slack_api.rate_limiter import NotNeeded, Scheduler, Turn, Urgency
+from connector.slack_api.tiers import limits_of
 
 # What Slack allows in a minute.
 _TIERS = {"reactions.remove": 20, "chat.update": 50, "reactions.add": 50, "users.info": 100, "chat.postMessage": 300}

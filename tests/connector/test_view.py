@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any, cast
 from virtual_time import in_virtual_time
 
 from connector import Persona
-from connector.aftermath import Aftermath
-from connector.desk import Desk
-from connector.inbox import Inbound
-from connector.messages import Message
-from connector.outbound.errors import SlackCallFailed
-from connector.outbound.wire import Wire
+from connector.conversations.cleanup import Aftermath
+from connector.events import Message
 from connector.protocols import Claim
-from connector.run_record import RunRecord
-from connector.view import View
+from connector.records.inbox import Inbound
+from connector.records.run_record import RunRecord
+from connector.runs.background_tasks import Desk
+from connector.runs.view import View
+from connector.slack_api.client import Wire
+from connector.slack_api.errors import SlackCallFailed
 
 if TYPE_CHECKING:
-    from connector.outbound.scheduler import Turn
-    from connector.outbound.wire import Confirm
     from connector.protocols import Lease
+    from connector.slack_api.client import Confirm
+    from connector.slack_api.rate_limiter import Turn
 
 MESSAGE = Message("T1", "C1", "1.0", None, "U1", "look", (), direct=False)
 ANSWERED_AFTER_S = 15.0

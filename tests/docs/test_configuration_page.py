@@ -8,11 +8,11 @@ from pathlib import Path
 
 from kept_conversations import Kept
 
-from connector.needs import BOT_EVENTS, BOT_SCOPES
-from service.config import Environment, load_config
-from service.plan import mount_plan
-from service.preflight import find_problems
-from service.slack_config import SlackConfig
+from connector.setup.scopes import BOT_EVENTS, BOT_SCOPES
+from service.config.config import Environment, load_config
+from service.config.slack import SlackConfig
+from service.sessions.mount_plan import mount_plan
+from service.sessions.preflight import find_problems
 
 PAGE = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")
 

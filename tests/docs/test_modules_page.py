@@ -13,11 +13,11 @@ from hatchling import build
 from service_process import run_command
 
 from orchestrator_interactive.kernel import ModuleLoader
-from orchestrator_interactive.kernel.messages import ToolCall
-from orchestrator_interactive.kernel.testing import MockProvider, TestCoordinator
-from service.config import SessionConfig, load_config
-from service.plan import mount_plan
-from service.preflight import find_problems
+from orchestrator_interactive.kernel.contracts.messages import ToolCall
+from orchestrator_interactive.testing import MockProvider, TestCoordinator
+from service.config.config import SessionConfig, load_config
+from service.sessions.mount_plan import mount_plan
+from service.sessions.preflight import find_problems
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "docs" / "examples"

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from orchestrator_interactive.kernel import AmplifierSession, ResponseStream
-from orchestrator_interactive.kernel.messages import ChatRequest, Message
-from orchestrator_interactive.kernel.testing import TestCoordinator
+from orchestrator_interactive.kernel.contracts.messages import ChatRequest, Message
+from orchestrator_interactive.testing import TestCoordinator
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 

@@ -25,8 +25,8 @@ from orchestrator_interactive.interactions.records import Key, damaged
 from orchestrator_interactive.interactions.states import UserMessageState
 from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.interactions.stores.base import Change
-from orchestrator_interactive.interactions.stores.sqlite_database import Database
 from orchestrator_interactive.interactions.tree import Piece, written
+from orchestrator_interactive.storage.sqlite import Database
 
 OTHER = Key("other", "beta")
 JSON = st.recursive(

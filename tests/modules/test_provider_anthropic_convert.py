@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator_interactive.kernel.messages import (
+from orchestrator_interactive.kernel.contracts.messages import (
     ChatRequest,
     ImageBlock,
     Message,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from orchestrator_interactive.kernel import AmplifierSession, ModuleCoordinator, ToolResult, reporting
-from orchestrator_interactive.kernel.interfaces import Tool
+from orchestrator_interactive.kernel.contracts.protocols import Tool
 from orchestrator_interactive.modules import tool_filesystem
 from orchestrator_interactive.modules.tool_filesystem.search import scan
 from orchestrator_interactive.modules.tool_filesystem.workspace import Workspace

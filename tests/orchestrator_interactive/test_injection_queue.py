@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from orchestrator_interactive.injection import Injection, InjectionQueue, InjectionQueueFull, RunFinished
+from orchestrator_interactive.loop.injection_queue import Injection, InjectionQueue, InjectionQueueFull, RunFinished
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

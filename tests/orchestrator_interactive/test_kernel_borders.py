@@ -11,14 +11,9 @@ from structlog.testing import capture_logs
 
 from orchestrator_interactive import InteractiveOrchestrator
 from orchestrator_interactive.kernel import AmplifierSession, CancellationToken, HookRegistry, HookResult
-from orchestrator_interactive.kernel.borders import Escaped, contained
-from orchestrator_interactive.kernel.loader import Mount
-from orchestrator_interactive.kernel.testing import (
-    MockContextManager,
-    MockProvider,
-    ScriptedOrchestrator,
-    TestCoordinator,
-)
+from orchestrator_interactive.kernel.error_boundary import Escaped, contained
+from orchestrator_interactive.kernel.loading.loader import Mount
+from orchestrator_interactive.testing import MockContextManager, MockProvider, ScriptedOrchestrator, TestCoordinator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,7 +10,7 @@ from agents import after, call, doing, echo, fail, make_agent, never, say, soon,
 
 from orchestrator_interactive import Injection, InjectionQueueFull, RunFinished
 from orchestrator_interactive.kernel import HookResult
-from orchestrator_interactive.kernel.errors import ProviderUnavailableError
+from orchestrator_interactive.kernel.contracts.errors import ProviderUnavailableError
 
 if TYPE_CHECKING:
     from typing import Any

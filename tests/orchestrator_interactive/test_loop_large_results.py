@@ -9,10 +9,10 @@ import pytest
 from agents import ScriptedTool, call, make_agent, results, returning, say, use
 
 from orchestrator_interactive.kernel import HookResult, ToolResult
-from orchestrator_interactive.kernel.messages import ImageBlock, TextBlock
-from orchestrator_interactive.large_results import MOST_CHARS, MOST_KEPT_CHARS
+from orchestrator_interactive.kernel.contracts.messages import ImageBlock, TextBlock
+from orchestrator_interactive.loop.large_results import MOST_CHARS, MOST_KEPT_CHARS
 from orchestrator_interactive.modules import tool_filesystem
-from orchestrator_interactive.registries.kept_results import KeptResults
+from orchestrator_interactive.registries.result_cache import KeptResults
 
 if TYPE_CHECKING:
     from pathlib import Path

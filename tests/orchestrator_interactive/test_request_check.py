@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from orchestrator_interactive.kernel.errors import InvalidRequestError
-from orchestrator_interactive.kernel.messages import ChatRequest, Message, ToolSpec
-from orchestrator_interactive.kernel.request_check import RequestCheck, Rule, check, problems_of
-from orchestrator_interactive.kernel.testing import MockProvider
+from orchestrator_interactive.kernel.contracts.errors import InvalidRequestError
+from orchestrator_interactive.kernel.contracts.messages import ChatRequest, Message, ToolSpec
+from orchestrator_interactive.kernel.contracts.request_validation import RequestCheck, Rule, check, problems_of
+from orchestrator_interactive.testing import MockProvider
 
 Row = dict[str, Any]
 

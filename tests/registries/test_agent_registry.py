@@ -18,7 +18,7 @@ from orchestrator_interactive.registries import (
     NotRegistered,
     RegistryError,
 )
-from orchestrator_interactive.schemas import LLMAgentConfig
+from orchestrator_interactive.registries.schemas import LLMAgentConfig
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator_interactive.registries.judgement import Judgement, judgement_in
+from orchestrator_interactive.registries.verdict import Judgement, judgement_in
 
 
 @pytest.mark.parametrize(

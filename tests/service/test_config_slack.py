@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 from service_process import run_command
 
-from service.access import signing_secret, slack_access
-from service.config import ConfigError, Environment, load_config
-from service.known_secrets import secrets
-from service.slack_config import SlackConfig, address_of
+from service.config.config import ConfigError, Environment, load_config
+from service.config.secrets import secrets
+from service.config.slack import SlackConfig, address_of
+from service.config.tokens import signing_secret, slack_access
 
 
 def load(folder, text):

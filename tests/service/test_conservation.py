@@ -10,14 +10,14 @@ import pytest
 from redis_server import redis_server
 
 from connector.protocols import Changes, Entry
-from orchestrator_interactive.injection import Injection, injection_row
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.interactions.states import AssistantMessageState
 from orchestrator_interactive.interactions.stores import open_store
+from orchestrator_interactive.loop.injection_queue import Injection, injection_row
 from orchestrator_interactive.modules.context_stack.rows import states_of
-from orchestrator_interactive.rows import user_row
-from service.conservation import Tally, check
+from orchestrator_interactive.transcript.rows import user_row
+from service.doctor.delivery_audit import Tally, check
 from service.store import open_run_store
 
 if TYPE_CHECKING:

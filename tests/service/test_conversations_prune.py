@@ -18,7 +18,7 @@ from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.interactions.states import UserMessageState
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
-from service.conversations import forget
+from service.runs.queries import forget
 from service.store import open_run_store, visit_run_store
 
 

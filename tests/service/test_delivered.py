@@ -18,10 +18,10 @@ from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.interactions.states import AssistantMessageState, UserMessageState
 from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
-from service.config import InstanceConfig, PersonaConfig, WorkspaceConfig
-from service.deliveries import Deliveries
-from service.sessions import InProcessSessionManager
-from service.workspaces import Workspaces
+from service.config.config import InstanceConfig, PersonaConfig, WorkspaceConfig
+from service.sessions.delivered_ids import Deliveries
+from service.sessions.manager import InProcessSessionManager
+from service.sessions.workspaces import Workspaces
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -15,10 +15,10 @@ from pydantic import SecretStr
 from redis_server import redis_server
 from service_process import run_command
 
-from connector.manifest import manifest
-from connector.needs import BOT_EVENTS, BOT_SCOPES
+from connector.setup.manifest import manifest
+from connector.setup.scopes import BOT_EVENTS, BOT_SCOPES
 from local_slack import LocalSlack, Refuses
-from service.config import Environment, load_config
+from service.config.config import Environment, load_config
 from service.doctor import Verdict
 from service.doctor.app import of_two_apps
 from service.doctor.bot import findings_in

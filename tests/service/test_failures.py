@@ -10,8 +10,8 @@ from orchestrator_interactive.interactions.errors import (
     Unreadable,
     WriteConflict,
 )
-from orchestrator_interactive.kernel import errors
-from service.failures import sentence
+from orchestrator_interactive.kernel.contracts import errors
+from service.sessions.user_errors import sentence
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,11 @@ from office import office
 
 from connector import Steer
 from connector.protocols import Author
-from orchestrator_interactive.framing import plain_name
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
-from service.config import InstanceConfig, ModuleConfig, PersonaConfig, WorkspaceConfig
-from service.sessions import InProcessSessionManager
-from service.workspaces import Workspaces
+from orchestrator_interactive.transcript.framing import plain_name
+from service.config.config import InstanceConfig, ModuleConfig, PersonaConfig, WorkspaceConfig
+from service.sessions.manager import InProcessSessionManager
+from service.sessions.workspaces import Workspaces
 
 HERE = "T:C:1.0"
 MALLORY = Author("U0MAL", "Mallory")

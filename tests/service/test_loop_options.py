@@ -8,9 +8,9 @@ import pytest
 from anthropic_server import AnthropicServer, message, text
 
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
-from service.config import ConfigError, load_config
-from service.sessions import InProcessSessionManager
-from service.workspaces import Workspaces
+from service.config.config import ConfigError, load_config
+from service.sessions.manager import InProcessSessionManager
+from service.sessions.workspaces import Workspaces
 
 HERE = "T:C:1.0"
 FILE = """

@@ -14,7 +14,7 @@ from orchestrator_interactive.interactions.errors import StoreAway, StoreError
 from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.interactions.states import UserMessageState
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
-from service.store.patience import Patience, PatientStore
+from service.store.retry import Patience, PatientStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

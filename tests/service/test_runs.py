@@ -11,9 +11,9 @@ from redis_server import redis_server
 
 from connector.protocols import Changes, Entry, LeaseLost
 from orchestrator_interactive.interactions.errors import StoreAway
-from service.runs import Runs
+from service.runs.runs import Runs
 from service.store import open_run_store
-from service.store.patience import Patience
+from service.store.retry import Patience
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 
 from connector.protocols import Changes, Entry
 from orchestrator_interactive.interactions.errors import StoreAway
-from service.runs import Runs
+from service.runs.runs import Runs
 from service.store import open_run_store
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ HERE = "T:C:1.0"
 OWNER = """
 import asyncio, sys
 from connector.protocols import Changes, LeaseLost
-from service.runs import Runs
+from service.runs.runs import Runs
 from service.store import open_run_store
 
 async def main(url, place):

@@ -16,10 +16,10 @@ from service_process import run_command
 from structlog.testing import capture_logs
 
 from orchestrator_interactive.interactions.stores import open_store
-from service.config import InstanceConfig, PersonaConfig, WorkspaceConfig
-from service.sessions import InProcessSessionManager
-from service.store.patience import Patience, PatientStore
-from service.workspaces import Workspaces
+from service.config.config import InstanceConfig, PersonaConfig, WorkspaceConfig
+from service.sessions.manager import InProcessSessionManager
+from service.sessions.workspaces import Workspaces
+from service.store.retry import Patience, PatientStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

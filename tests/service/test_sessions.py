@@ -12,9 +12,9 @@ from anthropic_server import AnthropicServer, Gate, message, text
 from connector import Refused, RunFailed, Steer
 from connector.protocols import Author, QueueFull
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
-from service.config import ConfigError, InstanceConfig, ModuleConfig, PersonaConfig, WorkspaceConfig
-from service.sessions import InProcessSessionManager
-from service.workspaces import Workspaces
+from service.config.config import ConfigError, InstanceConfig, ModuleConfig, PersonaConfig, WorkspaceConfig
+from service.sessions.manager import InProcessSessionManager
+from service.sessions.workspaces import Workspaces
 
 HERE = "T:C:1.0"
 ALPHA = InstanceConfig(persona=PersonaConfig(name="Alpha", emoji=":owl:"))

@@ -17,9 +17,9 @@ from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.interactions.states import FinishedState, UserMessageState
 from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
-from service.config import ConfigError, InstanceConfig, ModuleConfig, PersonaConfig, WorkspaceConfig
-from service.sessions import InProcessSessionManager
-from service.workspaces import Workspaces
+from service.config.config import ConfigError, InstanceConfig, ModuleConfig, PersonaConfig, WorkspaceConfig
+from service.sessions.manager import InProcessSessionManager
+from service.sessions.workspaces import Workspaces
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -12,9 +12,9 @@ from anthropic_server import AnthropicServer, Gate, message, text, thinking, too
 from connector import Steer
 from connector.protocols import Author
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
-from service.config import InstanceConfig, ModuleConfig, PersonaConfig, WorkspaceConfig
-from service.sessions import InProcessSessionManager
-from service.workspaces import Workspaces
+from service.config.config import InstanceConfig, ModuleConfig, PersonaConfig, WorkspaceConfig
+from service.sessions.manager import InProcessSessionManager
+from service.sessions.workspaces import Workspaces
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

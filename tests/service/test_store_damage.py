@@ -16,7 +16,7 @@ from redis_server import redis_server
 from connector.protocols import Changes, Entry
 from orchestrator_interactive.interactions.errors import StoreError
 from orchestrator_interactive.interactions.stores import open_store
-from service.runs import Runs
+from service.runs.runs import Runs
 from service.store import open_run_store
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 from virtual_time import in_virtual_time
 
 from orchestrator_interactive.interactions.errors import StoreAway
-from service.tidying import tidying
+from service.runs.expiry import tidying
 
 
 class Store:

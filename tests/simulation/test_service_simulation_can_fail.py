@@ -8,7 +8,7 @@ import pytest
 from simulated.whole import Parts, broken, tried
 from simulated.whole.judge import HOLDS_UP as TROUBLES
 
-from connector.desk import Desk
+from connector.runs.background_tasks import Desk
 
 
 def _with(*features: str) -> frozenset[str]:

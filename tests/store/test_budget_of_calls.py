@@ -15,13 +15,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis_server import redis_server
 
-from connector.outbound.budget import OwnBudget
-from connector.outbound.limits import limits_of
-from connector.outbound.scheduler import Scheduler, Turn
 from connector.protocols import Limit
-from orchestrator_interactive.interactions.stores.redis_client import RedisClient, Script
+from connector.slack_api.rate_budget import OwnBudget
+from connector.slack_api.rate_limiter import Scheduler, Turn
+from connector.slack_api.tiers import limits_of
+from orchestrator_interactive.storage.redis import RedisClient, Script
 from service.store import open_budget
-from service.store.redis_budget import RedisBudget
+from service.store.redis.rate_budget import RedisBudget
 
 BUCKET = "T0TEAM:chat.update"
 LIMIT = Limit(burst=10, per_s=0.5)

@@ -13,8 +13,8 @@ from run_store_cases import LONG_S, C, admitted, entry, names_of, within
 from connector.protocols import Changes
 from orchestrator_interactive.interactions.errors import StoreAway, StoreError
 from service.store import open_run_store
-from service.store.patience import Patience
-from service.store.redis_index import keys
+from service.store.redis.index import keys
+from service.store.retry import Patience
 
 NAMES = [f"c{number}" for number in range(12)]
 

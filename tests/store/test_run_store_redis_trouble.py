@@ -13,8 +13,8 @@ from structlog.testing import capture_logs
 
 from connector.protocols import Changes
 from orchestrator_interactive.interactions.errors import StoreAway, StoreError
-from service.store import open_run_store, redis_index_scripts, visit_run_store
-from service.store import redis_scripts as scripts
+from service.store import open_run_store, visit_run_store
+from service.store.redis import index_scripts, scripts
 
 STATE = f"runs:{{{C}}}"
 DUE = f"runs:{{index}}:due:{T1}"
@@ -51,7 +51,7 @@ def _lose(proxy, script, times=1, meanwhile=None):
 @pytest.mark.parametrize("times", [1, 2])
 async def test_a_step_whose_reply_was_lost_gives_what_it_gave(lossy, times):
     store, proxy = lossy
-    for script in (redis_index_scripts.ENTER, scripts.ADMIT):
+    for script in (index_scripts.ENTER, scripts.ADMIT):
         _lose(proxy, script, times)
         assert (await store.admit(C, entry(script.sha), "owl")).is_new
     _lose(proxy, scripts.CLAIM, times)

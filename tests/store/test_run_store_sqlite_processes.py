@@ -17,8 +17,9 @@ from orchestrator_interactive.interactions.errors import StoreError
 from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.interactions.states import UserMessageState
 from orchestrator_interactive.interactions.stores import open_store
-from service.store import open_run_store, sqlite_known, visit_run_store
-from service.store.written import KEPT_ENTRIES
+from service.store import open_run_store, visit_run_store
+from service.store.serialization import KEPT_ENTRIES
+from service.store.sqlite import records as sqlite_known
 
 _SERVICE = """
 import asyncio, sys

@@ -9,7 +9,7 @@ from agents import ScriptedProvider
 from orchestrator_interactive.interactions import Entry, InteractionStack
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from orchestrator_interactive.registries import AgentRegistry, AgentRepository, LLMAgents, ToolRegistry, ask_agent
-from orchestrator_interactive.schemas import LLMAgentConfig
+from orchestrator_interactive.registries.schemas import LLMAgentConfig
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

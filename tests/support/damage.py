@@ -10,7 +10,7 @@ from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.states import AssistantMessageState
 from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.modules.context_stack.rows import states_of
-from orchestrator_interactive.rows import user_row
+from orchestrator_interactive.transcript.rows import user_row
 from service.store import open_run_store
 
 if TYPE_CHECKING:

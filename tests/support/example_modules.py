@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from orchestrator_interactive.kernel.location import locate
-from orchestrator_interactive.kernel.validation import Finding, Report, Subject
-from orchestrator_interactive.kernel.validation.examination import Order, examine
+from orchestrator_interactive.kernel.loading.location import locate
+from orchestrator_interactive.validation import Finding, Report, Subject
+from orchestrator_interactive.validation.validator import Order, examine
 
 if TYPE_CHECKING:
-    from orchestrator_interactive.kernel.validation import ModuleType
-    from orchestrator_interactive.kernel.validation.running import Rule, Step
+    from orchestrator_interactive.validation import ModuleType
+    from orchestrator_interactive.validation.runner import Rule, Step
 
 EXAMPLES = Path(__file__).parent.parent / "validation" / "examples"
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from connector.protocols import Changes, Entry, LeaseLost
-from service.store.written import GRACE_S, LONGEST_REST_S
+from service.store.serialization import GRACE_S, LONGEST_REST_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

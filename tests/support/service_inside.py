@@ -8,17 +8,17 @@ from uuid import uuid4
 
 from connector import Instance, Persona, SlackAccess, SocketDoor, connected
 from orchestrator_interactive.interactions.stores import open_store
-from service.runs import Runs
-from service.sessions import InProcessSessionManager
+from service.runs.runs import Runs
+from service.sessions.manager import InProcessSessionManager
+from service.sessions.workspaces import Workspaces
 from service.store import open_run_store
-from service.store.patience import Patience, PatientStore
-from service.workspaces import Workspaces
+from service.store.retry import Patience, PatientStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from local_slack import LocalSlack
-    from service.config import ServiceConfig
+    from service.config.config import ServiceConfig
 
 
 @asynccontextmanager

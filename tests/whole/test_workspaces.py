@@ -11,16 +11,16 @@ from replicas import Replica, Replicas
 from scene import scene
 from service_process import run_command
 
-from connector.inbox import Inbound
-from connector.messages import Message
+from connector.events import Message
 from connector.protocols import Entry
+from connector.records.inbox import Inbound
 from local_slack import LocalSlack
 from service.store import visit_run_store
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from local_slack.team import InstalledTeam
+    from local_slack.installation.team import InstalledTeam
 
 
 def unaddressed(team: InstalledTeam, ts: str) -> Inbound:

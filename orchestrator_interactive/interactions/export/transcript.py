@@ -9,7 +9,7 @@ import structlog
 
 from orchestrator_interactive.interactions.artifacts import read_state
 from orchestrator_interactive.interactions.export.parts import Part, as_json, parts_of, result_parts
-from orchestrator_interactive.interactions.openai_format import Call, declared_calls
+from orchestrator_interactive.interactions.rendering.openai_format import Call, declared_calls
 from orchestrator_interactive.interactions.states import (
     AgentCallState,
     AgentResultState,

@@ -5,7 +5,7 @@ A script that was sent again after a lost connection finds what it did the first
 
 from __future__ import annotations
 
-from orchestrator_interactive.interactions.stores.redis_client import Script
+from orchestrator_interactive.storage.redis import Script
 
 # KEYS: the log. ARGV: the version that it has; the id of this change; end; written; tree, blank: as before; for how
 # many seconds the log is kept, 0: for ever; the token of whoever writes, blank: not asked; the number of states, then

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any, Literal
 import structlog
 from pydantic import Field
 
-from orchestrator_interactive.kernel import events
+from orchestrator_interactive.config import Options
+from orchestrator_interactive.kernel.contracts import events
+from orchestrator_interactive.loop.usage import spent_on
 from orchestrator_interactive.modules.context_simple.history import History, copied
 from orchestrator_interactive.modules.context_simple.summarising import Summariser
 from orchestrator_interactive.modules.context_simple.views import Draft, Summary, read, whole_view, written
-from orchestrator_interactive.options import Options
-from orchestrator_interactive.usage import spent_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from orchestrator_interactive.kernel.contracts.messages import ChatRequest
     from orchestrator_interactive.kernel.hooks import HookRegistry
-    from orchestrator_interactive.kernel.messages import ChatRequest
     from orchestrator_interactive.modules.context_simple.views import View
 
     Row = dict[str, Any]

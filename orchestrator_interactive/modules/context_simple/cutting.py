@@ -14,7 +14,7 @@ from orchestrator_interactive.modules.context_simple.history import (
     is_said,
     is_system,
 )
-from orchestrator_interactive.rows import call_ids, is_prompt, metadata_of
+from orchestrator_interactive.transcript.rows import call_ids, is_prompt, metadata_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

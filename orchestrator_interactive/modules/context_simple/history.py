@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.modules.context_simple.packing import packed, unpacked
 from orchestrator_interactive.outside_json import MAX_ROW_NESTING, bounded
-from orchestrator_interactive.rows import metadata_of
-from orchestrator_interactive.tokens import estimate
+from orchestrator_interactive.transcript.rows import metadata_of
+from orchestrator_interactive.transcript.tokens import estimate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.modules.context_simple.history import is_result, is_said
-from orchestrator_interactive.rows import MARK_END, abridged, is_prompt, metadata_of
-from orchestrator_interactive.tokens import BYTES_PER_TOKEN, estimate
+from orchestrator_interactive.transcript.rows import MARK_END, abridged, is_prompt, metadata_of
+from orchestrator_interactive.transcript.tokens import BYTES_PER_TOKEN, estimate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.framing import LEFT_OUT_PREFIX, SUMMARY_PREFIX, indented
 from orchestrator_interactive.modules.context_simple.cutting import cut_for
 from orchestrator_interactive.modules.context_simple.history import is_of_a_hook, is_system
 from orchestrator_interactive.modules.context_simple.shortening import shortened, shortened_rows
 from orchestrator_interactive.modules.context_simple.summarising import summary_request
-from orchestrator_interactive.rows import LEFT_OUT
-from orchestrator_interactive.tokens import estimate
+from orchestrator_interactive.transcript.framing import LEFT_OUT_PREFIX, SUMMARY_PREFIX, indented
+from orchestrator_interactive.transcript.rows import LEFT_OUT
+from orchestrator_interactive.transcript.tokens import estimate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from orchestrator_interactive.kernel.messages import ChatRequest
+    from orchestrator_interactive.kernel.contracts.messages import ChatRequest
     from orchestrator_interactive.modules.context_simple.cutting import Cut
     from orchestrator_interactive.modules.context_simple.history import History
 

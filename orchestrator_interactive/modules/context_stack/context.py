@@ -15,8 +15,8 @@ from orchestrator_interactive.interactions.errors import (
     InvalidTransition,
     WriteConflict,
 )
-from orchestrator_interactive.interactions.render import render_for_llm
-from orchestrator_interactive.interactions.render_policies import UnknownPolicy, policy_named
+from orchestrator_interactive.interactions.rendering.policies import UnknownPolicy, policy_named
+from orchestrator_interactive.interactions.rendering.render import render_for_llm
 from orchestrator_interactive.kernel.hooks import CONTINUE
 from orchestrator_interactive.modules.context_simple import ContextOptions, SimpleContext
 from orchestrator_interactive.modules.context_stack.rows import (
@@ -29,14 +29,14 @@ from orchestrator_interactive.modules.context_stack.rows import (
 )
 from orchestrator_interactive.modules.context_stack.states import RowState, ViewState
 from orchestrator_interactive.outside_json import MAX_ROW_NESTING, bounded
-from orchestrator_interactive.rows import is_prompt
+from orchestrator_interactive.transcript.rows import is_prompt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from orchestrator_interactive.interactions import InteractionStack
+    from orchestrator_interactive.kernel.contracts.models import HookResult
     from orchestrator_interactive.kernel.hooks import HookRegistry
-    from orchestrator_interactive.kernel.models import HookResult
 
     Row = dict[str, Any]
 

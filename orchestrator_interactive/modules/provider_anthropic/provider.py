@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from httpx2 import Timeout
 
-from orchestrator_interactive.kernel.errors import LLMError, LLMTimeoutError
-from orchestrator_interactive.kernel.events import PROVIDER_RETRY
+from orchestrator_interactive.kernel.contracts.errors import LLMError, LLMTimeoutError
+from orchestrator_interactive.kernel.contracts.events import PROVIDER_RETRY
+from orchestrator_interactive.kernel.contracts.messages import ToolCall, ToolCallBlock
+from orchestrator_interactive.kernel.contracts.models import ModelInfo, ProviderInfo
 from orchestrator_interactive.kernel.interop import bilingual
-from orchestrator_interactive.kernel.messages import ToolCall, ToolCallBlock
-from orchestrator_interactive.kernel.models import ModelInfo, ProviderInfo
 from orchestrator_interactive.modules.provider_anthropic.convert import wire_request
 from orchestrator_interactive.modules.provider_anthropic.errors import FAILURES, broken_off, kernel_error
 from orchestrator_interactive.modules.provider_anthropic.streaming import Answer
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
     from anthropic.types import ModelInfo as ApiModel
 
+    from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse
+    from orchestrator_interactive.kernel.contracts.stream import ResponseStream
     from orchestrator_interactive.kernel.hooks import HookRegistry
-    from orchestrator_interactive.kernel.messages import ChatRequest, ChatResponse
-    from orchestrator_interactive.kernel.stream import ResponseStream
     from orchestrator_interactive.modules.provider_anthropic.config import AnthropicConfig
     from orchestrator_interactive.modules.provider_anthropic.convert import WireRequest
 

@@ -20,7 +20,7 @@ from orchestrator_interactive.modules.provider_demo.rows import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from orchestrator_interactive.kernel.messages import Message
+    from orchestrator_interactive.kernel.contracts.messages import Message
 
 _CONTINUE = re.compile(
     r"\W*(?:please\s+)?(?:continue|go on|carry on|keep going|resume)\b\W*(?:please)?\W*", re.IGNORECASE

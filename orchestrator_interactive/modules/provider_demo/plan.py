@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.kernel.messages import TextBlock, ToolCallBlock
+from orchestrator_interactive.kernel.contracts.messages import TextBlock, ToolCallBlock
 from orchestrator_interactive.modules.provider_demo import intents
 from orchestrator_interactive.modules.provider_demo.answers import afterwards, answer, while_waiting
 from orchestrator_interactive.modules.provider_demo.conversation import task_of
@@ -22,7 +22,7 @@ from orchestrator_interactive.modules.provider_demo.subject import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from orchestrator_interactive.kernel.messages import ContentBlock, Message
+    from orchestrator_interactive.kernel.contracts.messages import ContentBlock, Message
     from orchestrator_interactive.modules.provider_demo.conversation import Task
     from orchestrator_interactive.modules.provider_demo.subject import Subject
 

@@ -6,15 +6,15 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.framing import LATE_PREFIX, NOTICE_PREFIX, PREFIX
-from orchestrator_interactive.kernel.messages import TextBlock, ToolCallBlock, ToolResultBlock
+from orchestrator_interactive.kernel.contracts.messages import TextBlock, ToolCallBlock, ToolResultBlock
+from orchestrator_interactive.loop.tool_results import STILL_RUNNING
 from orchestrator_interactive.outside_json import parse_json
-from orchestrator_interactive.results import STILL_RUNNING
+from orchestrator_interactive.transcript.framing import LATE_PREFIX, NOTICE_PREFIX, PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from orchestrator_interactive.kernel.messages import Message
+    from orchestrator_interactive.kernel.contracts.messages import Message
 
 # Every text that goes along with tool calls, or is said while they are at work, begins like one of these, and no answer
 # does. When a turn is cut, its calls are lost and its text stays: that text is no answer.

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
+from orchestrator_interactive.config import Options, read
 from orchestrator_interactive.kernel.blocking import run_blocking
 from orchestrator_interactive.kernel.interop import at_home
-from orchestrator_interactive.large_results import MOST_CHARS
+from orchestrator_interactive.loop.large_results import MOST_CHARS
 from orchestrator_interactive.modules.tool_filesystem.quota import MB, Limits
 from orchestrator_interactive.modules.tool_filesystem.tools import ALL_TOOLS
 from orchestrator_interactive.modules.tool_filesystem.workspace import Workspace, WorkspaceError
-from orchestrator_interactive.options import Options, read
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator

@@ -12,7 +12,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.kernel import report
+from orchestrator_interactive.kernel import report_progress
 from orchestrator_interactive.kernel.blocking import FairPool
 from orchestrator_interactive.modules.tool_filesystem import search_process
 from orchestrator_interactive.modules.tool_filesystem.workspace import WorkspaceError
@@ -75,7 +75,7 @@ class _Process:
                 case {"begun": True}:
                     deadline = time.monotonic() + job["time_limit_s"] + _SPARE_S
                 case {"report": text}:
-                    report(text)
+                    report_progress(text)
                 case _:
                     return reply
 

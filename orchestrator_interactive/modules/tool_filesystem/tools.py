@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from pydantic import Field
 
+from orchestrator_interactive.config import Options, read, schema
 from orchestrator_interactive.kernel.blocking import run_blocking
-from orchestrator_interactive.kernel.models import ToolResult
+from orchestrator_interactive.kernel.contracts.models import ToolResult
 from orchestrator_interactive.modules.tool_filesystem.reading import excerpt
 from orchestrator_interactive.modules.tool_filesystem.search import TIME_LIMIT_S, scan
 from orchestrator_interactive.modules.tool_filesystem.search_process import MOST_FOLDERS, MOST_PATH_BYTES
 from orchestrator_interactive.modules.tool_filesystem.workspace import WorkspaceError
-from orchestrator_interactive.options import Options, read, schema
 
 if TYPE_CHECKING:
     from orchestrator_interactive.modules.tool_filesystem.search_process import Found

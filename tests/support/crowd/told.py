@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from crowd.model import TAG
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.modules.context_stack.rows import row_of
-from orchestrator_interactive.rows import call_ids, delivered_in, is_prompt, metadata_of, text_of
+from orchestrator_interactive.transcript.rows import call_ids, delivered_in, is_prompt, metadata_of, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

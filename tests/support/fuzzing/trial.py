@@ -21,15 +21,15 @@ from structlog.testing import capture_logs
 from connector import HttpDoor, Instance, Persona, SlackAccess, SocketDoor, connected
 from fuzzing.events import EventFuzzer
 from local_slack import LocalSlack, RetrySchedule
-from local_slack.delivery import Envelope
-from local_slack.signature import Signer
+from local_slack.delivery.delivery import Envelope
+from local_slack.delivery.signature import Signer
 from orchestrator_interactive.interactions.stores import open_store
-from service.config import InstanceConfig, ModuleConfig, PersonaConfig, WorkspaceConfig
-from service.conservation import check
-from service.runs import Runs
-from service.sessions import InProcessSessionManager
+from service.config.config import InstanceConfig, ModuleConfig, PersonaConfig, WorkspaceConfig
+from service.doctor.delivery_audit import check
+from service.runs.runs import Runs
+from service.sessions.manager import InProcessSessionManager
+from service.sessions.workspaces import Workspaces
 from service.store import open_run_store
-from service.workspaces import Workspaces
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

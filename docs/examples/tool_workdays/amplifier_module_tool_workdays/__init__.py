@@ -5,9 +5,9 @@ from typing import Any
 
 from pydantic import Field
 
+from orchestrator_interactive.config import Options, read, schema
 from orchestrator_interactive.kernel import ModuleCoordinator, ToolResult
 from orchestrator_interactive.kernel.interop import at_home
-from orchestrator_interactive.options import Options, read, schema
 
 
 class WorkdaysOptions(Options):

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import orchestrator_interactive
-from orchestrator_interactive.injection import InjectionQueue
+from orchestrator_interactive.loop.injection_queue import InjectionQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable

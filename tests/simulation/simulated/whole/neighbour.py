@@ -7,8 +7,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from connector.protocols import Changes, Entry, LeaseLost
-from service.runs import Runs
-from service.store.patience import Patience
+from service.runs.runs import Runs
+from service.store.retry import Patience
 
 if TYPE_CHECKING:
     from .ground import Ground

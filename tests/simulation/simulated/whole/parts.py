@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from connector.desk import Desk
-from connector.outbound.wire import Wire
+from connector.runs.background_tasks import Desk
+from connector.slack_api.client import Wire
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
-from service.runs import Runs
+from service.runs.runs import Runs
 
 from .agent import Tool
 from .run_table import RunTable

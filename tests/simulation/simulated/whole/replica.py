@@ -7,17 +7,17 @@ import contextvars
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from connector.conversations import Conversations
-from connector.desk import Workplace
+from connector.conversations.run_slots import RunLimits
+from connector.conversations.worker_pool import Conversations
 from connector.inbound.admission import Admitter
-from connector.inbound.dispatch import dispatch
+from connector.inbound.dispatcher import dispatch
 from connector.inbound.intake import Intake
-from connector.inbound.routing import Router
-from connector.outbound.scheduler import Scheduler
 from connector.protocols import Instance, Persona
-from connector.run_slots import RunLimits
-from service.config import InstanceConfig, ModuleConfig, PersonaConfig
-from service.store.patience import Patience, PatientStore
+from connector.routing import Router
+from connector.runs.background_tasks import Workplace
+from connector.slack_api.rate_limiter import Scheduler
+from service.config.config import InstanceConfig, ModuleConfig, PersonaConfig
+from service.store.retry import Patience, PatientStore
 from simulated.engine import LIFE
 
 from .agent import CAST
@@ -25,7 +25,7 @@ from .slack import BOT, TEAM
 from .web import Web
 
 if TYPE_CHECKING:
-    from service.workspaces import Workspaces
+    from service.sessions.workspaces import Workspaces
 
     from .ground import Ground
 

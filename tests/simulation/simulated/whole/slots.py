@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from connector.run_slots import RunLimits, RunSlots, Ticket
+from connector.conversations.run_slots import RunLimits, RunSlots, Ticket
 
 if TYPE_CHECKING:
-    from connector.messages import Message
+    from connector.events import Message
     from simulated.scene import Scene
 
 

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from orchestrator_interactive.interactions.errors import StoreAway
-from orchestrator_interactive.interactions.stores import sqlite_file
 from orchestrator_interactive.interactions.stores.sqlite import SqliteStore
-from orchestrator_interactive.interactions.stores.sqlite_database import Database
-from service.store import sqlite_known, sqlite_schema
-from service.store.sqlite import SqliteRunStore
+from orchestrator_interactive.storage import sqlite_file
+from orchestrator_interactive.storage.sqlite import Database
+from service.store.sqlite import records as sqlite_known
+from service.store.sqlite import schema
+from service.store.sqlite.store import SqliteRunStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,7 +101,7 @@ class SqliteStores:
             if self._lock is None:
                 database = self._database()
                 with suppress(StoreAway):
-                    await database.run(sqlite_schema.let_go, self._clock())
+                    await database.run(schema.let_go, self._clock())
                     return database
             await asyncio.sleep(0.2)
 
@@ -134,7 +135,7 @@ class SqliteStores:
         return Database(self._path, thread, self._opened(), writer)
 
     def _opened(self) -> sqlite3.Connection:
-        connection = sqlite_file.opened(self._path, sqlite_schema.prepare)
+        connection = sqlite_file.opened(self._path, schema.prepare)
         connection.execute("PRAGMA busy_timeout = 0")  # a wait for somebody's lock would take real time
         self._connections.append(connection)
         return connection

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from connector.outbound.history import History
-from connector.outbound.wire import Wire
-from orchestrator_interactive.kernel import HookResult, events
-from service.runs import Runs
+from connector.slack_api.client import Wire
+from connector.slack_api.history import History
+from orchestrator_interactive.kernel import HookResult
+from orchestrator_interactive.kernel.contracts import events
+from service.runs.runs import Runs
 from simulated.whole.agent import Cast, Tool
 from simulated.whole.neighbour import TEAM as OTHER_TEAM
 from simulated.whole.sessions import Sessions
@@ -17,13 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from types import TracebackType
 
-    from connector.messages import Place
-    from connector.outbound.content import Content
-    from connector.outbound.scheduler import Turn
+    from connector.events import Place
+    from connector.formatting.content import Content
     from connector.protocols import Persona, Steer
+    from connector.slack_api.rate_limiter import Turn
     from orchestrator_interactive.interactions.records import Key
     from orchestrator_interactive.kernel import AmplifierSession
-    from orchestrator_interactive.kernel.messages import ChatRequest, ChatResponse
+    from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse
 
 
 class _Blind(History):

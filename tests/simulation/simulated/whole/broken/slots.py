@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from simulated.whole.slots import Slots
 
 if TYPE_CHECKING:
-    from connector.messages import Message
-    from connector.run_slots import Ticket
+    from connector.conversations.run_slots import Ticket
+    from connector.events import Message
 
 
 class GrantsToAll(Slots):

@@ -6,12 +6,12 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from connector.outbound.history import History
-from connector.outbound.wire import Wire
+from connector.slack_api.client import Wire
+from connector.slack_api.history import History
 
 if TYPE_CHECKING:
-    from connector.messages import Place
-    from connector.outbound.content import Content
+    from connector.events import Place
+    from connector.formatting.content import Content
     from connector.protocols import Persona
 
 

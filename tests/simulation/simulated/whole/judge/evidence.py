@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.modules.context_stack.rows import row_of
-from orchestrator_interactive.rows import delivered_in
+from orchestrator_interactive.transcript.rows import delivered_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
