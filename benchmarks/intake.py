@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from benchmarks.harness import Benchmark, Row, Side
 from benchmarks.redis_process import redis_server
 from benchmarks.slack_process import slack_elsewhere
-from connector import Instance, Persona, RunLimits, SlackAccess, SocketDoor, connected
-from service.runs.runs import Runs
+from connector import Instance, Persona, RunLimits, SlackCredentials, SocketTransport, connected
+from service.runs.runs import StoredRuns
 from service.store import open_run_store
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from benchmarks.harness import Operations
     from benchmarks.slack_process import SlackProcess
-    from connector.protocols import Author, ProgressCallback, Steer
+    from connector.protocols import MessageAuthor, ProgressCallback, SteeringMessage
 
 THREADS = 100
 REPLIES = 300
@@ -43,7 +43,7 @@ class BusySessions:
         on_progress: ProgressCallback | None = None,
         *,
         message_id: str | None = None,
-        author: Author | None = None,
+        author: MessageAuthor | None = None,
         files: tuple[str, ...] = (),
         fence: int | None = None,
     ) -> str:
@@ -70,7 +70,7 @@ class BusySessions:
         del instance_name, conversation_id, ids, fence
         return frozenset()
 
-    def inject(self, instance_name: str, conversation_id: str, steer: Steer) -> bool:
+    def inject(self, instance_name: str, conversation_id: str, steer: SteeringMessage) -> bool:
         del instance_name, conversation_id, steer
         return True
 
@@ -125,10 +125,10 @@ async def connector_over(store: str) -> AsyncIterator[SlackProcess]:
         folder = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix="benchmark-")))
         url = closing.enter_context(redis_server(folder)) if store == "redis" else f"sqlite:{folder}/runs.db"
         inboxes = await closing.enter_async_context(aclosing(await open_run_store(url)))
-        runs = await closing.enter_async_context(Runs(inboxes, "this process", LEASE_S))
+        runs = await closing.enter_async_context(StoredRuns(inboxes, "this process", LEASE_S))
         slack = await closing.enter_async_context(slack_elsewhere())
         begun = await slack.begun()
-        access = SlackAccess(begun["bot_token"], begun["api_url"], SocketDoor(begun["app_token"]))
+        access = SlackCredentials(begun["bot_token"], begun["api_url"], SocketTransport(begun["app_token"]))
         instances = [Instance("alpha", Persona("Alpha", ":owl:"))]
         await closing.enter_async_context(
             connected(

@@ -5,26 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from connector.conversations.run_slots import RunLimits
-from connector.inbound.access_policy import Policy
-from connector.protocols import Instance, Persona, Refused, RunFailed, SessionManager, Steer
-from connector.setup.credentials import ConnectionRefused, HttpDoor, SlackAccess, SocketDoor
+from connector.inbound.access_policy import AccessRules
+from connector.protocols import Instance, Persona, Refused, RunFailed, SessionManager, SteeringMessage
+from connector.setup.credentials import ConnectionRefused, HttpTransport, SlackCredentials, SocketTransport
 
 if TYPE_CHECKING:
     from connector.app import connected
 
 __all__ = [
+    "AccessRules",
     "ConnectionRefused",
-    "HttpDoor",
+    "HttpTransport",
     "Instance",
     "Persona",
-    "Policy",
     "Refused",
     "RunFailed",
     "RunLimits",
     "SessionManager",
-    "SlackAccess",
-    "SocketDoor",
-    "Steer",
+    "SlackCredentials",
+    "SocketTransport",
+    "SteeringMessage",
     "connected",
 ]
 

@@ -12,19 +12,19 @@ import structlog
 from slack_sdk.web.async_client import AsyncWebClient
 
 from connector.conversations.run_slots import RunSlots
-from connector.conversations.worker_pool import Conversations
+from connector.conversations.worker_pool import WorkerPool
 from connector.inbound.addresses import Addresses
 from connector.inbound.admission import Admitter
 from connector.inbound.http_server import HttpServer
 from connector.inbound.intake import Intake
-from connector.inbound.reception import Reception
+from connector.inbound.reception import EventDecoder
 from connector.inbound.socket_mode import SocketMode
 from connector.routing import Router
-from connector.runs.background_tasks import CALLS_LATE_S, Desk, Workplace
-from connector.setup.credentials import ConnectionRefused, HttpDoor, SocketDoor
+from connector.runs.background_tasks import CALLS_LATE_S, BackgroundTasks, WorkspaceContext
+from connector.setup.credentials import ConnectionRefused, HttpTransport, SocketTransport
 from connector.setup.preflight import first_address, preflight
-from connector.slack_api.client import Wire
-from connector.slack_api.rate_limiter import Scheduler
+from connector.slack_api.client import SlackClient
+from connector.slack_api.rate_limiter import RateLimiter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from connector.conversations.run_slots import RunLimits
-    from connector.inbound.access_policy import Policy
+    from connector.inbound.access_policy import AccessRules
     from connector.inbound.reception import Receive
-    from connector.protocols import Budget, Instance, Runs, SessionManager
-    from connector.setup.credentials import SlackAccess
+    from connector.protocols import Instance, RateBudget, RunService, SessionManager
+    from connector.setup.credentials import SlackCredentials
     from connector.slack_api.errors import SlackCallFailed
 
     OpenClient = Callable[[str | None], AsyncWebClient]
@@ -49,14 +49,14 @@ _AT_ONCE = 100
 
 @asynccontextmanager
 async def connected(  # noqa: PLR0913 - what it joins
-    access: SlackAccess,
+    access: SlackCredentials,
     instances: Sequence[Instance],
     sessions: SessionManager,
-    runs: Runs,
+    runs: RunService,
     *,
     shutdown_grace_s: float = 10.0,
-    policy: Policy | None = None,
-    budget: Budget | None = None,
+    policy: AccessRules | None = None,
+    budget: RateBudget | None = None,
     rate_scale: float = 1.0,
     calls_late_s: float = CALLS_LATE_S,
     limits: RunLimits | None = None,
@@ -79,17 +79,17 @@ async def connected(  # noqa: PLR0913 - what it joins
         # The SDK's own retries would send a post twice after a dropped connection.
         open_client = partial(AsyncWebClient, base_url=access.api_url, session=http, retry_handlers=[])
         client = open_client(access.bot_token)
-        async with Scheduler("") as scheduler:
-            identity = await preflight(access.api_url, Wire(client, scheduler))
+        async with RateLimiter("") as scheduler:
+            identity = await preflight(access.api_url, SlackClient(client, scheduler))
         router = Router(instances, runs, identity.team, identity.user)
-        async with Scheduler(identity.team, budget, rate_scale) as scheduler:
-            wire, open_door = Wire(client, scheduler), await _door(access, http, open_client, scheduler)
-            async with _open(wire), Desk(wire, calls_late_s) as desk:
+        async with RateLimiter(identity.team, budget, rate_scale) as scheduler:
+            wire, open_door = SlackClient(client, scheduler), await _door(access, http, open_client, scheduler)
+            async with _open(wire), BackgroundTasks(wire, calls_late_s) as desk:
                 admitter = Admitter(desk, router, runs, identity.user, policy, enterprise=identity.enterprise)
-                workplace = Workplace(sessions, desk, router, admitter.catch_up, RunSlots(limits))
-                async with Conversations(workplace, runs, shutdown_grace_s) as conversations:
+                workplace = WorkspaceContext(sessions, desk, router, admitter.catch_up, RunSlots(limits))
+                async with WorkerPool(workplace, runs, shutdown_grace_s) as conversations:
                     intake = Intake(workplace, runs, conversations, admitter, identity.user)
-                    reception = Reception(open_client(None), access.bot_token, identity, intake)
+                    reception = EventDecoder(open_client(None), access.bot_token, identity, intake)
                     async with open_door(reception.receive):
                         log.info("slack.connected", team=identity.team, bot_user=identity.user)
                         try:
@@ -99,7 +99,7 @@ async def connected(  # noqa: PLR0913 - what it joins
 
 
 async def _door(
-    access: SlackAccess, http: aiohttp.ClientSession, open_client: OpenClient, scheduler: Scheduler
+    access: SlackCredentials, http: aiohttp.ClientSession, open_client: OpenClient, scheduler: RateLimiter
 ) -> OpenDoor:
     """The door, tried as far as that can be done while it is closed.
 
@@ -108,17 +108,17 @@ async def _door(
     """
     slots = asyncio.Semaphore(_AT_ONCE)
     match access.door:
-        case HttpDoor() as door:
+        case HttpTransport() as door:
             return lambda receive: HttpServer(door, receive, slots)
-        case SocketDoor(app_token):
+        case SocketTransport(app_token):
             app_client = open_client(app_token)
-            wire = Wire(app_client, scheduler)
+            wire = SlackClient(app_client, scheduler)
             addresses = Addresses(wire, await first_address(access.api_url, wire))
             return lambda receive: SocketMode(http, addresses.next, receive, slots, proxy=app_client.proxy)
 
 
 @asynccontextmanager
-async def _open(wire: Wire) -> AsyncIterator[None]:
+async def _open(wire: SlackClient) -> AsyncIterator[None]:
     """Let the body run for as long as Slack lets us do anything.
 
     Raises:

@@ -22,7 +22,7 @@ STOP_ACTION = "stop"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ThreadAddress:
     """Where a conversation lives: a thread, or a direct message channel as a whole (`thread_ts` is `None`)."""
 
     team: str
@@ -35,7 +35,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class SlackMessage:
     """What a person posted. `text` is as Slack sends it."""
 
     team: str
@@ -52,9 +52,9 @@ class Message:
         return f"{self.team}:{self.channel}:{self.ts}"
 
     @property
-    def place(self) -> Place:
+    def place(self) -> ThreadAddress:
         root = self.thread_ts if self.direct else (self.thread_ts or self.ts)
-        return Place(self.team, self.channel, root)
+        return ThreadAddress(self.team, self.channel, root)
 
     def mentions(self, user: str) -> bool:
         return f"<@{user}>" in self.text or f"<@{user}|" in self.text
@@ -77,11 +77,11 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class Edit:
+class MessageEdit:
     """A person changed what they had posted; `message` is as it reads now, `before` as it read."""
 
-    message: Message
-    before: Message
+    message: SlackMessage
+    before: SlackMessage
     event_ts: str
 
     @property
@@ -90,10 +90,10 @@ class Edit:
 
 
 @dataclass(frozen=True, slots=True)
-class Deletion:
+class MessageDeletion:
     """A person took away what they had posted; `message` is as it read."""
 
-    message: Message
+    message: SlackMessage
     event_ts: str
 
     @property
@@ -102,7 +102,7 @@ class Deletion:
 
 
 @dataclass(frozen=True, slots=True)
-class Reaction:
+class ReactionAdded:
     """An emoji that a person put on a message; `author` wrote that, where Slack says it."""
 
     user: str
@@ -118,7 +118,7 @@ class Reaction:
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
+class StopRequest:
     """Somebody wants a run of a conversation stopped, whichever way they said so.
 
     Args:
@@ -133,7 +133,7 @@ class Stop:
     at: str
     ts: str | None = None
     run: str | None = None
-    message: Message | None = None
+    message: SlackMessage | None = None
 
     def written(self) -> dict[str, Any]:
         """As an inbox keeps it."""
@@ -142,7 +142,7 @@ class Stop:
         return {name: value for name, value in data.items() if value is not None}
 
 
-def message_of(event: dict[str, Any], team: str) -> Message | None:
+def message_of(event: dict[str, Any], team: str) -> SlackMessage | None:
     """The message that an event tells of, or `None` where no person wrote anything new.
 
     Like all that reads events here, it raises AttributeError, KeyError, TypeError or ValueError where one is not as
@@ -154,7 +154,7 @@ def message_of(event: dict[str, Any], team: str) -> Message | None:
     text, channel = _whole(event.get("text") or ""), _id(event["channel"])
     if not text.strip() and not files:
         return None
-    return Message(
+    return SlackMessage(
         team=team,
         channel=channel,
         ts=checked_ts(event["ts"]),
@@ -222,16 +222,16 @@ def home_of(message: dict[str, Any]) -> str | None:
     return next((home for home in homes if isinstance(home, str) and home.startswith(("T", "E"))), None)
 
 
-def edit_of(event: dict[str, Any], team: str) -> Edit | None:
+def edit_of(event: dict[str, Any], team: str) -> MessageEdit | None:
     """The edit that an event tells of, or `None` where the text is the same: Slack itself edits to unfurl links."""
     now, before = event.get("message") or {}, event.get("previous_message") or {}
     message = _inside(event, now, team)
     if message is None or now.get("text") == before.get("text"):
         return None
-    return Edit(message, _inside(event, before, team) or message, moment_of(event))
+    return MessageEdit(message, _inside(event, before, team) or message, moment_of(event))
 
 
-def deletion_of(event: dict[str, Any], team: str) -> Deletion | None:
+def deletion_of(event: dict[str, Any], team: str) -> MessageDeletion | None:
     """The deletion that an event tells of, or `None` where it is of no person's message.
 
     What others have replied to leaves a tombstone: to Slack, that is an edit.
@@ -240,21 +240,21 @@ def deletion_of(event: dict[str, Any], team: str) -> Deletion | None:
     if event["subtype"] != "message_deleted" and not is_tombstone:
         return None
     message = _inside(event, event.get("previous_message") or {}, team)
-    return Deletion(message, moment_of(event)) if message else None
+    return MessageDeletion(message, moment_of(event)) if message else None
 
 
-def _inside(event: dict[str, Any], message: dict[str, Any], team: str) -> Message | None:
+def _inside(event: dict[str, Any], message: dict[str, Any], team: str) -> SlackMessage | None:
     """The message in an event about it, which says where it stands."""
     where: dict[str, Any] = {key: event[key] for key in ("channel", "channel_type") if key in event}
     return message_of({**message, **where}, team) if message.get("ts") else None
 
 
-def reaction_of(event: dict[str, Any]) -> Reaction | None:
+def reaction_of(event: dict[str, Any]) -> ReactionAdded | None:
     """The reaction that an event tells of, or `None` where it is not on a message."""
     item = event.get("item") or {}
     if item.get("type") != "message":
         return None
-    return Reaction(
+    return ReactionAdded(
         user=_id(event["user"]),
         name=_word(event["reaction"]),
         channel=_id(item["channel"]),
@@ -264,17 +264,17 @@ def reaction_of(event: dict[str, Any]) -> Reaction | None:
     )
 
 
-def session_stop_of(event: dict[str, Any], team: str) -> tuple[Place, Stop] | None:
+def session_stop_of(event: dict[str, Any], team: str) -> tuple[ThreadAddress, StopRequest] | None:
     """The stop that Slack's own button asks for, and where, or `None` where it does not say that."""
     user, channel, at = event.get("user"), event.get("channel"), event.get("event_ts")
     if not user or not channel or not at:
         return None
     thread_ts = event.get("thread_ts")
-    place = Place(team, _id(channel), None if thread_ts is None else checked_ts(thread_ts))
-    return place, Stop(f"{place.conversation_id}:{user}:session_stopped:{at}", _id(user), checked_ts(at))
+    place = ThreadAddress(team, _id(channel), None if thread_ts is None else checked_ts(thread_ts))
+    return place, StopRequest(f"{place.conversation_id}:{user}:session_stopped:{at}", _id(user), checked_ts(at))
 
 
-def clicked_stop_of(body: dict[str, Any], team: str) -> tuple[Place, Stop] | None:
+def clicked_stop_of(body: dict[str, Any], team: str) -> tuple[ThreadAddress, StopRequest] | None:
     """The stop that a click on the button of a status asks for, and where, or `None` where it was another button."""
     action = next((each for each in body.get("actions") or () if each.get("action_id") == STOP_ACTION), None)
     container, message = body.get("container") or {}, body.get("message") or {}
@@ -283,9 +283,9 @@ def clicked_stop_of(body: dict[str, Any], team: str) -> tuple[Place, Stop] | Non
     if action is None or not channel or not user or not ts or not action.get("action_ts"):
         return None
     thread_ts = thread_of({"ts": checked_ts(ts), "thread_ts": message.get("thread_ts") or container.get("thread_ts")})
-    place = Place(team, _id(channel), thread_ts or (None if channel.startswith("D") else ts))
+    place = ThreadAddress(team, _id(channel), thread_ts or (None if channel.startswith("D") else ts))
     at, run = checked_ts(str(action["action_ts"])), _word(action.get("value") or "") or None
-    return place, Stop(f"{channel}:{ts}:{user}:clicked:{at}", _id(user), at, run=run)
+    return place, StopRequest(f"{channel}:{ts}:{user}:clicked:{at}", _id(user), at, run=run)
 
 
 def plain_text(text: str, bot: str) -> str:

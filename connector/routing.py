@@ -10,8 +10,8 @@ from connector.events import plain_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from connector.events import Message
-    from connector.protocols import Instance, Runs
+    from connector.events import SlackMessage
+    from connector.protocols import Instance, RunService
 
 # A name alone may be any word of the sentence: it takes a sign that somebody is being addressed.
 _ADDRESS = re.compile(r"^(?:@(\w[\w-]*)[:,]?|(\w[\w-]*)[:,])\s+(?=\S)")
@@ -23,7 +23,7 @@ class Router:
     Which one a conversation goes on with is asked for each time: another process may have taken in what came last.
     """
 
-    def __init__(self, instances: Sequence[Instance], runs: Runs, team: str, bot_user: str) -> None:
+    def __init__(self, instances: Sequence[Instance], runs: RunService, team: str, bot_user: str) -> None:
         self.team = team
         self._instances = {instance.name.lower(): instance for instance in instances}
         self._default = instances[0]
@@ -38,7 +38,7 @@ class Router:
         """The names of all instances, this one's in front."""
         return sorted((instance.name for instance in self._instances.values()), key=lambda name: name != first)
 
-    async def route(self, message: Message) -> tuple[Instance, str] | None:
+    async def route(self, message: SlackMessage) -> tuple[Instance, str] | None:
         """The instance and the prompt, or `None` where the message is not for us.
 
         For us are mentions of the bot, direct messages, and what is written in a thread that an agent takes part in,
@@ -50,16 +50,16 @@ class Router:
                 return None
         return await self.read(message)
 
-    async def read(self, message: Message) -> tuple[Instance, str]:
+    async def read(self, message: SlackMessage) -> tuple[Instance, str]:
         """The instance and the prompt of a message that is for us, or was, whomever it turns to by now."""
         prompt = plain_text(message.text, self._bot_user)
         return self._addressed(prompt) or (await self._known(message) or self._default, prompt)
 
-    def is_addressed(self, message: Message) -> bool:
+    def is_addressed(self, message: SlackMessage) -> bool:
         """Whether it is for us wherever it stands."""
         return message.direct or message.mentions(self._bot_user)
 
-    async def _known(self, message: Message) -> Instance | None:
+    async def _known(self, message: SlackMessage) -> Instance | None:
         """The instance that the conversation goes on with."""
         name = await self._runs.agent_of(message.place.conversation_id)
         return None if name is None else self.instance(name)

@@ -10,7 +10,7 @@ from connector.formatting.text_utils import counted, one_line
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from connector.records.run_summary import Ending
+    from connector.records.run_summary import RunSummary
 
 _LABEL_CHARS = 40
 _LABELS = 2
@@ -47,15 +47,15 @@ UNREADABLE_MESSAGE = "📭 Not taken: a message that another version of this ser
 UNEXPECTED = "Something went wrong on my side. Write again to try once more; the log of the service has the details."
 
 
-def stopped(by: str, ending: Ending, waiting: int) -> str:
+def stopped(by: str, ending: RunSummary, waiting: int) -> str:
     return _said("🛑", f"Stopped by {by}.", _finished(ending), _undone(ending), _waiting(waiting))
 
 
-def failed(sentence: str, ending: Ending, waiting: int) -> str:
+def failed(sentence: str, ending: RunSummary, waiting: int) -> str:
     return _said("⚠️", sentence, _undone(ending), _waiting(waiting))
 
 
-def incomplete(ending: Ending, waiting: int) -> str:
+def incomplete(ending: RunSummary, waiting: int) -> str:
     """What is to be said of a run that ended before it was done; nothing where its answer says it all."""
     why = _INCOMPLETE.get(ending.reason, f"I stopped before I was done. {_GO_ON}") if ending.reason else ""
     if ending.reason == "refusal" and ending.detail:
@@ -114,7 +114,7 @@ def _said(*parts: str) -> str:
     return " ".join(part for part in parts if part)
 
 
-def _finished(ending: Ending) -> str:
+def _finished(ending: RunSummary) -> str:
     failures = len(ending.labels("failed"))
     count = len(ending.labels("finished")) + failures
     if count == 0:
@@ -123,7 +123,7 @@ def _finished(ending: Ending) -> str:
     return f"{calls} finished, {failures} of them with an error." if failures else f"{calls} finished."
 
 
-def _undone(ending: Ending) -> str:
+def _undone(ending: RunSummary) -> str:
     """What people cannot take for done: a call that was cut at work may have had its effect, or half of it."""
     kinds = (("Not done", ending.labels("cancelled")), ("Outcome unknown", ending.labels("unknown")))
     return _said(*(f"{what}: {_listed(labels)}" for what, labels in kinds if labels))

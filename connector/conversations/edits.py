@@ -8,36 +8,36 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from connector import texts
-from connector.protocols import Changes
+from connector.protocols import StateChanges
 from connector.records import entries
-from connector.records.entries import Unreadable
-from connector.records.inbox import Inbound
+from connector.records.entries import UnreadableEntry
+from connector.records.inbox import PendingMessage
 from connector.slack_api.errors import SlackCallFailed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
-    from connector.conversations.state import Owned
-    from connector.protocols import End, Entry
+    from connector.conversations.state import ConversationState
+    from connector.protocols import End, InboxEntry
 
 # How long the inbox may wait for Slack.
 _LOOK_WITHIN_S = 1.0
 
 
-class Revisions:
+class EditHandler:
     """Acts on edits and deletions in one conversation.
 
     Args:
         stop: stops the run that is on, for whoever has deleted what it began with.
     """
 
-    def __init__(self, owned: Owned, stop: Callable[[Entry, str, float], Awaitable[None]]) -> None:
+    def __init__(self, owned: ConversationState, stop: Callable[[InboxEntry, str, float], Awaitable[None]]) -> None:
         self._owned = owned
         self._stop = stop
         # By message, the latest that is known, whoever has acted on it; the log may have that by now.
         self._edited = _edited_in(owned.lease.claim.entries)
 
-    async def on_edit(self, entry: Entry, edit: Inbound) -> None:
+    async def on_edit(self, entry: InboxEntry, edit: PendingMessage) -> None:
         """Another text for a message that waits; a correction of one that the model has.
 
         Edits may overtake each other on the way to us: the latest counts.
@@ -64,9 +64,9 @@ class Revisions:
         inbox.replace(edited)
         run = execution.record.written() if execution is not None and execution.first.id == edited.id else None
         closed: dict[int, End] = {**self._without_corrections(message_id), entry.seq: "done"}
-        await self._owned.lease.write(Changes(run=run, replaced={target.seq: edited.written()}, closed=closed))
+        await self._owned.lease.write(StateChanges(run=run, replaced={target.seq: edited.written()}, closed=closed))
 
-    async def on_deletion(self, entry: Entry, deletion: Inbound) -> None:
+    async def on_deletion(self, entry: InboxEntry, deletion: PendingMessage) -> None:
         """Take a message back that waits; the one that a run began with stops it, and the model is told of others."""
         inbox, execution = self._owned.inbox, self._owned.execution
         self._edited[deletion.message.id] = deletion.edited_ts
@@ -78,7 +78,7 @@ class Revisions:
             closed: dict[int, End] = {target.seq: "withdrawn", entry.seq: "done"}
             closed |= self._without_corrections(target.id)
             inbox.remove((target,))
-            await self._owned.lease.write(Changes(closed=closed))
+            await self._owned.lease.write(StateChanges(closed=closed))
             if target.is_told:
                 self._owned.workplace.desk.take_back(target.message)
         elif execution is not None and target.id == execution.first.id and not execution.is_over:
@@ -86,7 +86,7 @@ class Revisions:
         else:
             await self._tell(entry, replace(taken_back, instance=target.instance))
 
-    async def _on_late(self, entry: Entry, change: Inbound) -> None:
+    async def _on_late(self, entry: InboxEntry, change: PendingMessage) -> None:
         """Tell the model of what has become of a message that is not here any more, if it has it."""
         for agent in self._owned.workplace.router.names(first=change.instance):
             if await self._owned.delivered(agent, {change.message.id}):
@@ -95,11 +95,11 @@ class Revisions:
         # Under the id of the message stands what has overtaken it: it never comes any more.
         await self._owned.close(entry, "withdrawn" if entry.id == change.message.id else "done")
 
-    async def _tell(self, entry: Entry, change: Inbound) -> None:
+    async def _tell(self, entry: InboxEntry, change: PendingMessage) -> None:
         """Tell the model of a change that came too late: now, or with the next run."""
         closed = self._without_corrections(change.message.id)
         data = {**change.written(), "is_late": True}
-        await self._owned.lease.write(Changes(replaced={entry.seq: data}, closed=closed))
+        await self._owned.lease.write(StateChanges(replaced={entry.seq: data}, closed=closed))
         self._owned.inbox.add(change)
         if self._owned.execution is not None:
             self._owned.execution.add(change)
@@ -111,7 +111,7 @@ class Revisions:
         inbox.remove(old)
         return {each.seq: "done" for each in old}
 
-    async def _is_latest(self, edit: Inbound) -> bool:
+    async def _is_latest(self, edit: PendingMessage) -> bool:
         """Whether the message still reads so in Slack; where that cannot be told soon, it does."""
         try:
             async with asyncio.timeout(_LOOK_WITHIN_S):
@@ -121,12 +121,12 @@ class Revisions:
         return found is None or found.get("text") == edit.message.text
 
 
-def _edited_in(came: Iterable[Entry]) -> dict[str, str]:
+def _edited_in(came: Iterable[InboxEntry]) -> dict[str, str]:
     """When messages were changed last, or taken back, as far as these entries say."""
     edited: dict[str, str] = {}
     for entry in came:
-        with suppress(Unreadable):
+        with suppress(UnreadableEntry):
             found = entries.read(entry)
-            if isinstance(found, Inbound):
+            if isinstance(found, PendingMessage):
                 edited[found.message.id] = max(edited.get(found.message.id, ""), found.edited_ts)
     return edited

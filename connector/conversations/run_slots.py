@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from connector.events import Message
+    from connector.events import SlackMessage
 
 # Conversations that wait with a lease and a status message. The others wait in the store, without a lease.
 _MOST_SHOWN = 200
@@ -33,7 +33,7 @@ class RunLimits:
 
 
 @dataclass(slots=True, eq=False)
-class Ticket:
+class RunSlot:
     """The place of a conversation in the queue.
 
     Args:
@@ -66,10 +66,10 @@ class RunSlots:
     def __init__(self, limits: RunLimits | None = None, most_shown_per_person: int = _MOST_SHOWN_PER_PERSON) -> None:
         self._limits = limits or RunLimits()
         self._most_shown_per_person = most_shown_per_person
-        self._tickets: dict[str, Ticket] = {}
+        self._tickets: dict[str, RunSlot] = {}
         # By person; the first person is the next one to be served.
-        self._waiting: dict[str, list[Ticket]] = {}
-        self._shown: set[Ticket] = set()
+        self._waiting: dict[str, list[RunSlot]] = {}
+        self._shown: set[RunSlot] = set()
         self._running = 0
         self._running_of: Counter[str] = Counter()
         self._running_in: Counter[str] = Counter()
@@ -79,7 +79,7 @@ class RunSlots:
         """Call `wake(conversation_id)` for a parked conversation that is to be claimed."""
         self._wake = wake
 
-    def enter(self, conversation_id: str, message: Message, *, is_resumed: bool = False) -> Ticket:
+    def enter(self, conversation_id: str, message: SlackMessage, *, is_resumed: bool = False) -> RunSlot:
         """Return the ticket of a conversation, which is a new one if it has none for the author of this message."""
         person, channel = f"{message.team}:{message.user}", f"{message.team}:{message.channel}"
         ticket = self._tickets.get(conversation_id)
@@ -88,7 +88,7 @@ class RunSlots:
             ticket = None
         if ticket is not None:
             return ticket
-        ticket = Ticket(conversation_id, person, channel, (not is_resumed, float(message.ts)))
+        ticket = RunSlot(conversation_id, person, channel, (not is_resumed, float(message.ts)))
         if self._has_room(ticket):
             self._tickets[conversation_id] = ticket
             ticket.is_shown = True
@@ -120,7 +120,7 @@ class RunSlots:
         for each in self._shown:
             each.changed.set()
 
-    def place(self, ticket: Ticket) -> int:
+    def place(self, ticket: RunSlot) -> int:
         """Return how many slots are granted until this ticket has one, if every waiting person is served in turn."""
         index = self._waiting[ticket.person].index(ticket)
         place = index + 1
@@ -132,7 +132,7 @@ class RunSlots:
                 place += min(len(waiting), index + is_earlier)
         return place
 
-    def obstacle(self, ticket: Ticket) -> tuple[int, str]:
+    def obstacle(self, ticket: RunSlot) -> tuple[int, str]:
         """Return what keeps a ticket waiting: how many runs are at work, and the bound that they meet."""
         if (of_person := self._running_of[ticket.person]) >= self._limits.runs_per_person:
             return of_person, "person"
@@ -146,14 +146,14 @@ class RunSlots:
         shortest_s, longest_s = _REST_S
         return min(max(len(self._tickets) / _REPORTS_PER_S, shortest_s), longest_s)
 
-    def _has_room(self, ticket: Ticket) -> bool:
+    def _has_room(self, ticket: RunSlot) -> bool:
         return (
             self._running < self._limits.runs
             and self._running_in[ticket.channel] < self._limits.runs_per_channel
             and self._running_of[ticket.person] < self._limits.runs_per_person
         )
 
-    def _next(self) -> Ticket | None:
+    def _next(self) -> RunSlot | None:
         """Return the ticket that is granted next, if there is room for any."""
         if self._running >= self._limits.runs:
             return None
@@ -166,7 +166,7 @@ class RunSlots:
                 found = found or ticket
         return found
 
-    def _grant(self, ticket: Ticket) -> None:
+    def _grant(self, ticket: RunSlot) -> None:
         self._running += 1
         self._running_of[ticket.person] += 1
         self._running_in[ticket.channel] += 1
@@ -176,7 +176,7 @@ class RunSlots:
             ticket.is_shown = True
             self._wake(ticket.conversation_id)
 
-    def _dequeue(self, ticket: Ticket) -> None:
+    def _dequeue(self, ticket: RunSlot) -> None:
         self._shown.discard(ticket)
         waiting = self._waiting[ticket.person]
         waiting.remove(ticket)
@@ -187,7 +187,7 @@ class RunSlots:
         of_person = sum(each.person == person for each in self._shown)
         return len(self._shown) < _MOST_SHOWN and of_person < self._most_shown_per_person
 
-    def _show(self, ticket: Ticket) -> None:
+    def _show(self, ticket: RunSlot) -> None:
         ticket.is_shown = True
         self._shown.add(ticket)
 

@@ -6,43 +6,43 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from connector.conversations.cleanup import Aftermath
-from connector.protocols import Changes, RunFailed
+from connector.conversations.cleanup import Cleanup
+from connector.protocols import RunFailed, StateChanges
 from connector.records.inbox import Inbox
-from connector.runs.slack_run import Execution
-from connector.runs.start_mode import Beginning, Fresh
+from connector.runs.slack_run import SlackRun
+from connector.runs.start_mode import New, StartMode
 
 if TYPE_CHECKING:
-    from connector.protocols import End, Entry, Lease
+    from connector.protocols import ConversationLease, End, InboxEntry
     from connector.records.run_record import RunRecord
-    from connector.runs.background_tasks import Workplace
+    from connector.runs.background_tasks import WorkspaceContext
 
 log = structlog.get_logger(__name__)
 
 
-class Owned:
+class ConversationState:
     """A conversation that is ours, with the run that is on in it, and what those before it have left to be done."""
 
-    def __init__(self, lease: Lease, workplace: Workplace) -> None:
+    def __init__(self, lease: ConversationLease, workplace: WorkspaceContext) -> None:
         self.lease = lease
         self.workplace = workplace
         self.inbox = Inbox(workplace.desk.names, lease.claim.held)
-        self.aftermath = Aftermath(lease, workplace.desk)
-        self.execution: Execution | None = None
+        self.aftermath = Cleanup(lease, workplace.desk)
+        self.execution: SlackRun | None = None
 
     @property
     def id(self) -> str:
         return self.lease.conversation_id
 
-    def start(self, record: RunRecord, beginning: Beginning = Fresh()) -> Execution:  # noqa: B008 - it is frozen
+    def start(self, record: RunRecord, beginning: StartMode = New()) -> SlackRun:  # noqa: B008 - it is frozen
         """Have a run on, whose first message is in the inbox."""
         self.inbox.give(record.first)
-        self.execution = Execution(record, self.lease, self.inbox, self.workplace, beginning)
+        self.execution = SlackRun(record, self.lease, self.inbox, self.workplace, beginning)
         return self.execution
 
-    async def close(self, entry: Entry, end: End = "done") -> None:
+    async def close(self, entry: InboxEntry, end: End = "done") -> None:
         """The entry has had its effect."""
-        await self.lease.write(Changes(closed={entry.seq: end}))
+        await self.lease.write(StateChanges(closed={entry.seq: end}))
 
     async def in_log(self, agent: str, ids: set[str]) -> frozenset[str]:
         """Those of the messages that the log of this agent has.

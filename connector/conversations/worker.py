@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING
 import structlog
 
 from connector import texts
-from connector.conversations.edits import Revisions
-from connector.conversations.state import Owned
-from connector.conversations.stops import Stops
-from connector.conversations.takeover import Succession
-from connector.events import Message, Stop
-from connector.protocols import Changes, LeaseLost
+from connector.conversations.edits import EditHandler
+from connector.conversations.state import ConversationState
+from connector.conversations.stops import StopHandler
+from connector.conversations.takeover import Takeover
+from connector.events import SlackMessage, StopRequest
+from connector.protocols import LeaseLost, StateChanges
 from connector.records import entries
-from connector.records.entries import CatchUp, Unreadable
-from connector.records.inbox import Inbound
+from connector.records.entries import ThreadCatchUp, UnreadableEntry
+from connector.records.inbox import PendingMessage
 from connector.records.pending_cleanup import Notice
 from connector.records.run_record import RunRecord
 
 if TYPE_CHECKING:
-    from connector.conversations.run_slots import Ticket
-    from connector.protocols import End, Entry, Lease
-    from connector.runs.background_tasks import Workplace
-    from connector.runs.slack_run import Execution
+    from connector.conversations.run_slots import RunSlot
+    from connector.protocols import ConversationLease, End, InboxEntry
+    from connector.runs.background_tasks import WorkspaceContext
+    from connector.runs.slack_run import SlackRun
 
 log = structlog.get_logger(__name__)
 
@@ -36,30 +36,30 @@ _REST_S = 30.0
 _URGENT_WAIT_S = 1.0
 
 
-class Conversation:
+class ConversationWorker:
     """Acts on what people do here, as it comes in; one run follows another.
 
     Only the owner of a conversation decides what an edit, a deletion or a stop has met: so nobody has to agree with
     anybody.
     """
 
-    def __init__(self, lease: Lease, workplace: Workplace) -> None:
+    def __init__(self, lease: ConversationLease, workplace: WorkspaceContext) -> None:
         self._lease = lease
         self._id = lease.conversation_id
         self._desk = workplace.desk
         self._slots = workplace.slots
-        self._owned = Owned(lease, workplace)
+        self._owned = ConversationState(lease, workplace)
         self._inbox = self._owned.inbox
         self._aftermath = self._owned.aftermath
-        self._succession = Succession(self._owned)
-        self._stops = Stops(self._owned)
-        self._revisions = Revisions(self._owned, self._stops.stop)
+        self._succession = Takeover(self._owned)
+        self._stops = StopHandler(self._owned)
+        self._revisions = EditHandler(self._owned, self._stops.stop)
         # Messages whose authors know that they wait.
         self._told: set[str] = set()
         # Requests to read the thread that are not begun: the conversation is parked first, or many threads are read.
-        self._catch_ups: list[tuple[Entry, CatchUp]] = []
+        self._catch_ups: list[tuple[InboxEntry, ThreadCatchUp]] = []
         # Requests that are done; the messages that were found are still to be fetched.
-        self._caught_up: list[Entry] = []
+        self._caught_up: list[InboxEntry] = []
         self._seen = 0
         self._news = asyncio.Event()
         # Something has come in, or the end has.
@@ -72,7 +72,7 @@ class Conversation:
         self.is_parked = False
 
     @property
-    def execution(self) -> Execution | None:
+    def execution(self) -> SlackRun | None:
         """The run that is on."""
         return self._owned.execution
 
@@ -167,35 +167,35 @@ class Conversation:
         held = max((each.seq for each in self._inbox.waiting), default=0)
         if held > self._inbox.held:
             self._inbox.held = held
-            await self._lease.write(Changes(held=held))
+            await self._lease.write(StateChanges(held=held))
         self.is_over = await self._lease.release(self._seen)
         if not self.is_over:
             await self._take_in(await self._lease.fetch(self._seen))
 
-    async def _take_in(self, came: tuple[Entry, ...]) -> None:
+    async def _take_in(self, came: tuple[InboxEntry, ...]) -> None:
         """Act on entries. A run begins when all of them are in: what came together is decided together."""
         for entry in came:
             self._seen = max(self._seen, entry.seq)
             kind = "message" if entry.data.get("is_late") else entry.kind
             try:
                 found = entries.read(entry)
-            except Unreadable:
+            except UnreadableEntry:
                 log.exception("entry.unreadable", conversation=self._id, entry=entry.id)
                 await self._succession.refuse(entry)
                 continue
             match kind, found:
-                case "message", Inbound():
+                case "message", PendingMessage():
                     self._on_message(found)
-                case "edit", Inbound():
+                case "edit", PendingMessage():
                     await self._revisions.on_edit(entry, found)
-                case "withdrawal", Inbound():
+                case "withdrawal", PendingMessage():
                     await self._revisions.on_deletion(entry, found)
-                case _, Stop():
+                case _, StopRequest():
                     await self._stops.on_stop(entry, found)
-                case _, CatchUp():
+                case _, ThreadCatchUp():
                     self._inbox.expect(entry.id, found.since)
                     self._catch_ups.append((entry, found))
-                case _, Message():
+                case _, SlackMessage():
                     self._aftermath.tell(entry, found, texts.NO_TEXT)
         self._begin_catch_ups()
 
@@ -211,7 +211,7 @@ class Conversation:
         for entry, _ in self._catch_ups:
             self._expect_no_more(entry.id)
 
-    async def _catch_up(self, entry: Entry, catch_up: CatchUp) -> None:
+    async def _catch_up(self, entry: InboxEntry, catch_up: ThreadCatchUp) -> None:
         """Read the thread; newer messages are read after those that were found there."""
         patience = asyncio.get_running_loop().call_later(self._desk.older_first_s, self._expect_no_more, entry.id)
         try:
@@ -228,7 +228,7 @@ class Conversation:
         if self._owned.execution is not None:
             self._owned.execution.hand_in()
 
-    def _on_message(self, inbound: Inbound) -> None:
+    def _on_message(self, inbound: PendingMessage) -> None:
         execution = self._owned.execution
         if execution is not None and inbound.id == execution.first.id:
             return  # of a run that goes on
@@ -242,11 +242,11 @@ class Conversation:
             for entry_id in self._inbox.expected:
                 asyncio.get_running_loop().call_later(_URGENT_WAIT_S, self._expect_no_more, entry_id)
 
-    def _add(self, execution: Execution, inbound: Inbound) -> None:
+    def _add(self, execution: SlackRun, inbound: PendingMessage) -> None:
         self._told.add(inbound.id)
         execution.add(inbound)
 
-    def _next(self) -> Execution | None:
+    def _next(self) -> SlackRun | None:
         """The run to go on with, or to begin: the oldest message is its prompt, and it is given the others."""
         if self._owned.execution is not None:
             return self._owned.execution
@@ -269,7 +269,7 @@ class Conversation:
             self._add(execution, inbound)
         return execution
 
-    def _ticket(self) -> Ticket | None:
+    def _ticket(self) -> RunSlot | None:
         """The place in the queue for slots; `None`: nothing here starts a run, or not yet: then it keeps its place."""
         beginning = self._inbox.beginning
         if beginning is None:
@@ -292,14 +292,14 @@ class Conversation:
         waiting = [each for each in self._inbox.waiting if not each.is_told and not each.is_about_another]
         told = [replace(each, is_told=True) for each in waiting]
         if told:
-            await self._lease.write(Changes(replaced={each.seq: each.written() for each in told}))
+            await self._lease.write(StateChanges(replaced={each.seq: each.written() for each in told}))
         for each in told:
             self._inbox.replace(each)
             self._desk.mark_accepted(each.message)
         self.is_parked = True
         await self._lease.hand_over(self._slots.rest_s)
 
-    async def _run(self, execution: Execution) -> None:
+    async def _run(self, execution: SlackRun) -> None:
         where = {"conversation": self._id, "run_id": execution.record.id}
         log.info("run.started", **where, instance=execution.instance.name)
         try:
@@ -320,7 +320,7 @@ class Conversation:
         await self._aftermath.tidied()
         self._slots.leave(self._id)
 
-    async def _settle(self, execution: Execution) -> None:
+    async def _settle(self, execution: SlackRun) -> None:
         """Close what the log has, and give back what it has not."""
         inbox, first = self._inbox, execution.first
         given = inbox.given
@@ -338,7 +338,7 @@ class Conversation:
         for message_id in read - execution.read - {first.id}:  # the loop was cut before it could tell
             self._desk.mark_read(message_id)
 
-    def _held_back(self, execution: Execution) -> tuple[Notice, ...]:
+    def _held_back(self, execution: SlackRun) -> tuple[Notice, ...]:
         """What is to be said of messages that a stop has held back when the run had said its last word."""
         unnamed = [] if self._inbox.starts_a_run else self._inbox.unnamed
         if not unnamed:

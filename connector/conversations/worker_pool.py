@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Self
 
 import structlog
 
-from connector.conversations.worker import Conversation
+from connector.conversations.worker import ConversationWorker
 from connector.protocols import LeaseLost
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from connector.protocols import Lease, Runs
-    from connector.runs.background_tasks import Workplace
+    from connector.protocols import ConversationLease, RunService
+    from connector.runs.background_tasks import WorkspaceContext
 
 log = structlog.get_logger(__name__)
 
@@ -22,17 +22,17 @@ log = structlog.get_logger(__name__)
 _CUT_BEFORE_S = 2.0
 
 
-class Conversations:
+class WorkerPool:
     """Claims conversations in which something is to be done, and acts in them until there is nothing left.
 
     At its end the runs that are on are handed over within `shutdown_grace_s`.
     """
 
-    def __init__(self, workplace: Workplace, runs: Runs, shutdown_grace_s: float) -> None:
+    def __init__(self, workplace: WorkspaceContext, runs: RunService, shutdown_grace_s: float) -> None:
         self._workplace = workplace
         self._runs = runs
         self._grace_s = shutdown_grace_s
-        self._owned: dict[str, Conversation] = {}
+        self._owned: dict[str, ConversationWorker] = {}
         self._working: dict[str, asyncio.Task[None]] = {}
         self._again: set[str] = set()
         self.is_closing = False
@@ -92,7 +92,7 @@ class Conversations:
             lease = await self._runs.claim(conversation_id)
             if lease is None:
                 return
-            conversation = Conversation(lease, self._workplace)
+            conversation = ConversationWorker(lease, self._workplace)
             if self.is_closing:
                 conversation.suspend()
             self._owned[conversation_id] = conversation
@@ -113,7 +113,7 @@ class Conversations:
                 self._again.discard(conversation_id)
                 self.look_after(conversation_id)
 
-    async def _work_in(self, conversation: Conversation, lease: Lease) -> None:
+    async def _work_in(self, conversation: ConversationWorker, lease: ConversationLease) -> None:
         try:
             await conversation.work()
         except asyncio.CancelledError:

@@ -12,7 +12,7 @@ import structlog
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from connector.slack_api.users import Names, Profile
+    from connector.slack_api.users import Profile, Users
 
 log = structlog.get_logger(__name__)
 
@@ -22,7 +22,7 @@ _REMEMBERED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class AccessRules:
     """Who may use the bot, and in which channels; `None`: everybody, everywhere.
 
     Direct messages are not bound by `channels`. `external`: people of other workspaces, in shared channels, too.
@@ -36,7 +36,7 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
-class Visitor:
+class Actor:
     """Who does something, and where.
 
     Args:
@@ -54,14 +54,14 @@ class Visitor:
         return self.channel.startswith("D")
 
 
-class Gate:
+class AccessPolicy:
     """Lets in whom the policy allows, and says to the others why not; that, once an hour in each channel."""
 
     def __init__(  # noqa: PLR0913 - the last three have defaults
         self,
-        policy: Policy,
+        policy: AccessRules,
         team: str,
-        names: Names,
+        names: Users,
         *,
         enterprise: str = "",
         now_s: Callable[[], float] = time.monotonic,
@@ -74,7 +74,7 @@ class Gate:
         self._ask_within_s = ask_within_s
         self._told_s: OrderedDict[tuple[str, str], float] = OrderedDict()
 
-    async def refusal(self, visitor: Visitor) -> str | None:
+    async def refusal(self, visitor: Actor) -> str | None:
         """Why somebody may not use the bot here, in a sentence for them; `None`: they may."""
         policy = self._policy
         if policy.users is not None and visitor.user not in policy.users:
@@ -91,7 +91,7 @@ class Gate:
                 return "Guests of this workspace may not use me. Ask whoever runs me to let you in."
         return None
 
-    def is_to_be_told(self, visitor: Visitor) -> bool:
+    def is_to_be_told(self, visitor: Actor) -> bool:
         """Whether they have not been told in this hour. They count as told from here on."""
         now_s, key = self._now_s(), (visitor.user, visitor.channel)
         if now_s - self._told_s.get(key, -_TELL_AGAIN_AFTER_S) < _TELL_AGAIN_AFTER_S:
@@ -102,7 +102,7 @@ class Gate:
             self._told_s.popitem(last=False)
         return True
 
-    async def _comes_from_elsewhere(self, visitor: Visitor) -> bool:
+    async def _comes_from_elsewhere(self, visitor: Actor) -> bool:
         if visitor.home is not None:
             return visitor.home not in self._ours
         if visitor.is_shared is False:

@@ -16,7 +16,7 @@ from connector.events import (
     reaction_of,
     session_stop_of,
 )
-from connector.inbound.access_policy import Visitor
+from connector.inbound.access_policy import Actor
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -60,7 +60,7 @@ async def dispatch_action(body: dict[str, Any], team: str, intake: Intake) -> No
         return
     if clicked is not None:
         place, stop = clicked
-        await intake.on_stop(place, stop, Visitor(stop.user, place.channel, home, None))
+        await intake.on_stop(place, stop, Actor(stop.user, place.channel, home, None))
 
 
 def _asked(event: dict[str, Any], team: str, intake: Intake, *, is_shared: bool) -> Asked:
@@ -70,22 +70,22 @@ def _asked(event: dict[str, Any], team: str, intake: Intake, *, is_shared: bool)
             return _changed(event, team, intake, is_shared=is_shared)
         case {"type": "message" | "app_mention"}:
             if (message := message_of(event, team)) is not None:
-                visitor = Visitor(message.user, message.channel, home_of(event), is_shared)
+                visitor = Actor(message.user, message.channel, home_of(event), is_shared)
                 return intake.on_message(message, visitor, said_ts=moment_of(event))
         case {"type": "reaction_added"}:
             if (reaction := reaction_of(event)) is not None:
-                return intake.on_reaction(reaction, Visitor(reaction.user, reaction.channel, None, is_shared))
+                return intake.on_reaction(reaction, Actor(reaction.user, reaction.channel, None, is_shared))
         case {"type": "agent_session_stopped"}:
             if (stopped := session_stop_of(event, team)) is not None:
                 place, stop = stopped
-                return intake.on_stop(place, stop, Visitor(stop.user, place.channel, None, is_shared))
+                return intake.on_stop(place, stop, Actor(stop.user, place.channel, None, is_shared))
     return None
 
 
 def _changed(event: dict[str, Any], team: str, intake: Intake, *, is_shared: bool) -> Asked:
     home = home_of(event.get("message") or event.get("previous_message") or {})
     if (deletion := deletion_of(event, team)) is not None:
-        return intake.on_deletion(deletion, Visitor(deletion.message.user, deletion.message.channel, home, is_shared))
+        return intake.on_deletion(deletion, Actor(deletion.message.user, deletion.message.channel, home, is_shared))
     if (edit := edit_of(event, team)) is not None:
-        return intake.on_edit(edit, Visitor(edit.message.user, edit.message.channel, home, is_shared))
+        return intake.on_edit(edit, Actor(edit.message.user, edit.message.channel, home, is_shared))
     return None

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from connector.inbound.reception import Receive
-    from connector.setup.credentials import HttpDoor
+    from connector.setup.credentials import HttpTransport
 
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -62,7 +62,7 @@ class HttpServer:
 
     def __init__(  # noqa: PLR0913 - its bounds have defaults
         self,
-        door: HttpDoor,
+        door: HttpTransport,
         receive: Receive,
         slots: asyncio.Semaphore,
         *,
@@ -232,7 +232,7 @@ def _response(reply: Reply) -> web.Response:
     return web.json_response(reply.payload, status=reply.status)
 
 
-def _refusal(door: HttpDoor, error: OSError) -> str:
+def _refusal(door: HttpTransport, error: OSError) -> str:
     where = f"{door.host} port {door.port}"
     match error.errno:
         case errno.EADDRINUSE:

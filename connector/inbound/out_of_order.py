@@ -7,14 +7,14 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from connector.slack_api.errors import SlackCallFailed
-from connector.slack_api.rate_limiter import Turn, Urgency
+from connector.slack_api.rate_limiter import CallSlot, Priority
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from connector.events import Message
-    from connector.inbound.access_policy import Visitor
-    from connector.slack_api.client import Wire
+    from connector.events import SlackMessage
+    from connector.inbound.access_policy import Actor
+    from connector.slack_api.client import SlackClient
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ class NoAnswer(Exception):  # noqa: N818 - a fact about a look-up
     """Slack could not be asked in time: it is away, or its limits leave no room."""
 
 
-class Remembered:
+class LRUSet:
     """The latest of many names."""
 
     def __init__(self) -> None:
@@ -53,29 +53,29 @@ class Remembered:
             self._names.popitem(last=False)
 
 
-class Passed(NamedTuple):
+class UnroutedReply(NamedTuple):
     """A reply that is for no agent, its author, of whom the gate was not asked, and when it was edited last."""
 
-    reply: Message
-    visitor: Visitor
+    reply: SlackMessage
+    visitor: Actor
     edited_ts: str
 
 
-class PassedBy:
+class UnroutedReplies:
     """The latest replies that were for nobody: the message that makes them an agent's may come after them."""
 
     def __init__(self) -> None:
         # `None`: the reply was deleted.
-        self._replies: OrderedDict[str, Passed | None] = OrderedDict()
+        self._replies: OrderedDict[str, UnroutedReply | None] = OrderedDict()
 
-    def add(self, reply: Message, visitor: Visitor, edited_ts: str = "") -> None:
+    def add(self, reply: SlackMessage, visitor: Actor, edited_ts: str = "") -> None:
         """Remember a reply, unless it was deleted or a later edit of it is known."""
-        new = Passed(reply, visitor, edited_ts)
+        new = UnroutedReply(reply, visitor, edited_ts)
         known = self._replies.get(reply.id, new)
         if known is not None and edited_ts >= known.edited_ts:
             self._put(reply.id, new)
 
-    def edit(self, reply: Message, visitor: Visitor, edited_ts: str) -> None:
+    def edit(self, reply: SlackMessage, visitor: Actor, edited_ts: str) -> None:
         """It reads so now, if it is here."""
         if reply.id in self._replies:
             self.add(reply, visitor, edited_ts)
@@ -87,21 +87,21 @@ class PassedBy:
     def has_after(self, conversation_id: str, ts: str) -> bool:
         return bool(self._after(conversation_id, ts))
 
-    def take_after(self, conversation_id: str, ts: str) -> list[Passed]:
+    def take_after(self, conversation_id: str, ts: str) -> list[UnroutedReply]:
         """Those of a conversation that were written after this moment, in order; they are here no more."""
         after = self._after(conversation_id, ts)
         for each in after:
             del self._replies[each.reply.id]
         return sorted(after, key=lambda each: float(each.reply.ts))
 
-    def _after(self, conversation_id: str, ts: str) -> list[Passed]:
+    def _after(self, conversation_id: str, ts: str) -> list[UnroutedReply]:
         return [
             each
             for each in filter(None, self._replies.values())
             if each.reply.place.conversation_id == conversation_id and float(each.reply.ts) > float(ts)
         ]
 
-    def _put(self, reply_id: str, reply: Passed | None) -> None:
+    def _put(self, reply_id: str, reply: UnroutedReply | None) -> None:
         self._replies[reply_id] = reply
         if len(self._replies) > _PASSED_BY:
             self._replies.popitem(last=False)
@@ -113,17 +113,17 @@ class LookUps:
     Everything here raises NoAnswer where Slack does not answer in time. The call leaves the scheduler's queue then.
     """
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: SlackClient) -> None:
         self._wire = wire
         self._turns = asyncio.Semaphore(_AT_ONCE)
         self._asked = 0
 
-    async def thread(self, reply: Message, oldest_ts: float = 0.0) -> list[dict[str, Any]]:
+    async def thread(self, reply: SlackMessage, oldest_ts: float = 0.0) -> list[dict[str, Any]]:
         """What stands in the thread before a reply: the first page of it, oldest first; blank: it cannot be had."""
         arguments = {"channel": reply.channel, "ts": reply.place.thread_ts, "latest": reply.ts, "limit": _PAGE}
         if oldest_ts:
             arguments["oldest"] = f"{oldest_ts:.6f}"
-        turn = Turn(Urgency.LOOK_UP)
+        turn = CallSlot(Priority.LOOK_UP)
         page = await self.answer(lambda: self._wire.call("conversations.replies", arguments, turn))
         found = [{**each, "channel": reply.channel} for each in (page or {}).get("messages", ())]
         return [each for each in found if oldest_ts <= float(each["ts"]) < float(reply.ts)]

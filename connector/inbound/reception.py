@@ -45,7 +45,7 @@ DONE = Reply(200)
 NOT_NOW = Reply(503)
 
 
-class Reception:
+class EventDecoder:
     """Hands what comes in to Bolt, which has a listener for everything: what has none would come again and again."""
 
     def __init__(self, client: AsyncWebClient, bot_token: str, identity: Identity, intake: Intake) -> None:

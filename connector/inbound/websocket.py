@@ -40,7 +40,7 @@ class NotOpened(Exception):  # noqa: N818 - what Slack did
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class SocketTiming:
     """How many connections there are, and their intervals in seconds.
 
     Args:
@@ -69,7 +69,7 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
-class Envelope:
+class SocketEnvelope:
     """What Slack hands us; it comes again, maybe on another connection, until its id is acknowledged."""
 
     id: str
@@ -80,14 +80,14 @@ class Envelope:
         return json.dumps(frame if reply is None else {**frame, "payload": reply})
 
 
-class Connection:
+class WebSocketConnection:
     """A WebSocket from Slack's hello to its end.
 
     `leaving` is set when another one is to take its place: Slack has said so, somebody here has, or it has ended;
     `why` says which.
     """
 
-    def __init__(self, socket: aiohttp.ClientWebSocketResponse[bool], pace: Pace) -> None:
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse[bool], pace: SocketTiming) -> None:
         self.leaving = asyncio.Event()
         self.ended = asyncio.Event()
         self.why = ""
@@ -96,7 +96,9 @@ class Connection:
         self._began_s = asyncio.get_running_loop().time()
 
     @classmethod
-    async def opened(cls, http: aiohttp.ClientSession, url: str, proxy: str | None, pace: Pace) -> Connection:
+    async def opened(
+        cls, http: aiohttp.ClientSession, url: str, proxy: str | None, pace: SocketTiming
+    ) -> WebSocketConnection:
         """Connect and wait for Slack's hello.
 
         Raises:
@@ -122,14 +124,14 @@ class Connection:
         self.why = self.why or why
         self.leaving.set()
 
-    async def listen(self, take: Callable[[Envelope], Awaitable[None]]) -> None:
+    async def listen(self, take: Callable[[SocketEnvelope], Awaitable[None]]) -> None:
         """Give `take` every envelope until the connection ends; none is read before the last one was taken."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 pinging = tasks.create_task(self._ping())
                 while (frame := await self._frame()) is not None:
                     if isinstance(frame.get("envelope_id"), str):
-                        await take(Envelope(frame["envelope_id"], frame.get("payload")))
+                        await take(SocketEnvelope(frame["envelope_id"], frame.get("payload")))
                     elif frame.get("type") == "disconnect":
                         self.leave(str(frame.get("reason")))
                 pinging.cancel()

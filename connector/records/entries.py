@@ -5,24 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from connector.events import Message, Stop, checked_ts
-from connector.records.inbox import Inbound
+from connector.events import SlackMessage, StopRequest, checked_ts
+from connector.records.inbox import PendingMessage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from connector.protocols import Entry
+    from connector.protocols import InboxEntry
 
 # How what is of another form than expected shows itself.
 UNREADABLE = (AttributeError, KeyError, TypeError, ValueError)
 
 
-class Unreadable(Exception):  # noqa: N818 - a fact about what was found
+class UnreadableEntry(Exception):  # noqa: N818 - a fact about what was found
     """Another version of this service has written it."""
 
 
 @dataclass(frozen=True, slots=True)
-class CatchUp:
+class ThreadCatchUp:
     """Request to read a thread from Slack: a reply to the mention may have been acknowledged and not stored.
 
     Args:
@@ -31,7 +31,7 @@ class CatchUp:
         is_shared: whether the channel is shared with another workspace; `None`: Slack did not tell.
     """
 
-    mention: Inbound
+    mention: PendingMessage
     since: str
     is_shared: bool | None
 
@@ -43,14 +43,14 @@ class CatchUp:
         return {"mention": self.mention.written(), "since": self.since, "is_shared": self.is_shared}
 
     @classmethod
-    def read(cls, entry: Entry) -> Self:
+    def read(cls, entry: InboxEntry) -> Self:
         mention = entry.data["mention"]
         message_id = _message(mention["message"]).id
         checked_ts(entry.data["since"])
-        return cls(Inbound.read(mention, message_id, 0), entry.data["since"], entry.data["is_shared"])
+        return cls(PendingMessage.read(mention, message_id, 0), entry.data["since"], entry.data["is_shared"])
 
 
-def read(entry: Entry) -> Inbound | Stop | Message | CatchUp:
+def read(entry: InboxEntry) -> PendingMessage | StopRequest | SlackMessage | ThreadCatchUp:
     """Return a written or changed message, a stop, a bare mention, or a thread to read from Slack.
 
     Raises:
@@ -65,22 +65,22 @@ def read(entry: Entry) -> Inbound | Stop | Message | CatchUp:
             case "mention":
                 return _message(entry.data["message"])
             case "catch_up":
-                return CatchUp.read(entry)
+                return ThreadCatchUp.read(entry)
     except UNREADABLE as e:
-        raise Unreadable from e
-    raise Unreadable
+        raise UnreadableEntry from e
+    raise UnreadableEntry
 
 
-def _inbound(entry: Entry) -> Inbound:
-    return Inbound.read(entry.data, entry.id, entry.seq)
+def _inbound(entry: InboxEntry) -> PendingMessage:
+    return PendingMessage.read(entry.data, entry.id, entry.seq)
 
 
-def _stop(entry: Entry) -> Stop:
+def _stop(entry: InboxEntry) -> StopRequest:
     data = entry.data
     word = None if data.get("message") is None else _message(data["message"])
     checked_ts(data["at"])
-    return Stop(entry.id, data["user"], data["at"], data.get("ts"), data.get("run"), word)
+    return StopRequest(entry.id, data["user"], data["at"], data.get("ts"), data.get("run"), word)
 
 
-def _message(data: Mapping[str, Any]) -> Message:
-    return Message(**{**data, "files": tuple(data["files"])})
+def _message(data: Mapping[str, Any]) -> SlackMessage:
+    return SlackMessage(**{**data, "files": tuple(data["files"])})

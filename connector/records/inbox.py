@@ -7,20 +7,20 @@ from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING, Any, Self
 
-from connector.events import Message, checked_ts
+from connector.events import SlackMessage, checked_ts
 from connector.slack_api.users import WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from connector.slack_api.users import Names
+    from connector.slack_api.users import Users
 
 # What is to be read at once does not wait long for the name of its author.
 _URGENT_WAIT_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Inbound:
+class PendingMessage:
     """A message that the gate let in: for whom it is, and what a model reads of it.
 
     Args:
@@ -30,7 +30,7 @@ class Inbound:
         is_told: whether 📨 was put on it because it waits for a slot.
     """
 
-    message: Message
+    message: SlackMessage
     instance: str
     prompt: str
     id: str
@@ -65,7 +65,7 @@ class Inbound:
 
     @classmethod
     def read(cls, data: Mapping[str, Any], entry_id: str, seq: int) -> Self:
-        message = Message(**{**data["message"], "files": tuple(data["message"]["files"])})
+        message = SlackMessage(**{**data["message"], "files": tuple(data["message"]["files"])})
         for ts in (message.ts, data["edited_ts"] or message.ts):
             checked_ts(ts)
         return cls(message, data["instance"], data["prompt"], entry_id, seq, data["edited_ts"], data["is_told"])
@@ -81,7 +81,7 @@ class Inbox:
     after the start of that part waits: something older may come.
     """
 
-    def __init__(self, names: Names, held: int) -> None:
+    def __init__(self, names: Users, held: int) -> None:
         self.held = held
         self.named = 0
         # Up to this place an earlier owner had held what waits.
@@ -90,37 +90,37 @@ class Inbox:
         self._held_s = -inf
         self._names = names
         # By id, in order once they are sorted.
-        self._unsorted: dict[str, Inbound] = {}
+        self._unsorted: dict[str, PendingMessage] = {}
         self._is_sorted = True
-        self._given: dict[str, Inbound] = {}
+        self._given: dict[str, PendingMessage] = {}
         self._ready: set[str] = set()
         # By the entry that asks for it: from when on a thread is still to be read.
         self._unread_since: dict[str, float] = {}
 
     @property
-    def _waiting(self) -> dict[str, Inbound]:
+    def _waiting(self) -> dict[str, PendingMessage]:
         if not self._is_sorted:
             in_order = sorted(self._unsorted.values(), key=_order)
             self._unsorted, self._is_sorted = {each.id: each for each in in_order}, True
         return self._unsorted
 
     @property
-    def waiting(self) -> list[Inbound]:
+    def waiting(self) -> list[PendingMessage]:
         """What no loop was given."""
         return list(self._waiting.values())
 
     @property
-    def given(self) -> list[Inbound]:
+    def given(self) -> list[PendingMessage]:
         """What a loop was given."""
         return list(self._given.values())
 
     @property
-    def unnamed(self) -> list[Inbound]:
+    def unnamed(self) -> list[PendingMessage]:
         """Those of the waiting messages that no notice has spoken of."""
         return [each for each in self._waiting.values() if each.seq > self.named and not each.is_about_another]
 
     @property
-    def beginning(self) -> Inbound | None:
+    def beginning(self) -> PendingMessage | None:
         """The message that starts a run; what says what has become of another one starts none."""
         waiting = self._waiting.values()
         return next((each for each in waiting if not self.is_held(each) and not each.is_about_another), None)
@@ -135,12 +135,12 @@ class Inbox:
         self.held = max(self.held, *(each.seq for each in self._all() if each.written_s <= stopped_s), 0)
         return self.held
 
-    def is_held(self, inbound: Inbound) -> bool:
+    def is_held(self, inbound: PendingMessage) -> bool:
         """Whether a stop has found it here."""
         is_old = inbound.written_s <= self._held_s
         return inbound.seq <= (self.held if is_old else self._inherited)
 
-    def may_be_read(self, inbound: Inbound) -> bool:
+    def may_be_read(self, inbound: PendingMessage) -> bool:
         """Whether nothing older can come any more of a thread that is being read from Slack."""
         return inbound.written_s <= min(self._unread_since.values(), default=inbound.written_s)
 
@@ -157,30 +157,30 @@ class Inbox:
         """What was in the thread is here now."""
         self._unread_since.pop(entry_id, None)
 
-    def add(self, inbound: Inbound) -> None:
+    def add(self, inbound: PendingMessage) -> None:
         last = next(reversed(self._unsorted.values()), inbound)
         self._unsorted[inbound.id] = inbound
         self._is_sorted = self._is_sorted and _order(last) <= _order(inbound)
 
-    def find(self, message_id: str) -> Inbound | None:
+    def find(self, message_id: str) -> PendingMessage | None:
         return self._waiting.get(message_id) or self._given.get(message_id)
 
     def latest_edit(self, message_id: str) -> str:
         """When a message was changed last, as far as that is here; blank: never."""
         return max((each.edited_ts for each in self._all() if each.message.id == message_id), default="")
 
-    def replace(self, inbound: Inbound) -> None:
+    def replace(self, inbound: PendingMessage) -> None:
         """Put a message into the place of the one with its id."""
         (self._given if inbound.id in self._given else self._waiting)[inbound.id] = inbound
 
-    def give(self, inbound: Inbound) -> None:
+    def give(self, inbound: PendingMessage) -> None:
         """A loop has it."""
         self._given[inbound.id] = self._waiting.pop(inbound.id)
 
-    def is_given(self, inbound: Inbound) -> bool:
+    def is_given(self, inbound: PendingMessage) -> bool:
         return inbound.id in self._given
 
-    def remove(self, inbounds: Iterable[Inbound]) -> None:
+    def remove(self, inbounds: Iterable[PendingMessage]) -> None:
         """Forget messages that have come to their end."""
         for each in inbounds:
             self._waiting.pop(each.id, None)
@@ -202,12 +202,12 @@ class Inbox:
         held = [each for each in self._all() if self.is_held(each) and not each.is_about_another]
         return sum(each.id not in read for each in held)
 
-    def next_for(self, instance: str) -> Inbound | None:
+    def next_for(self, instance: str) -> PendingMessage | None:
         """What this instance's loop may have now. What is for another one keeps nothing up."""
         first = next((each for each in self._waiting.values() if each.instance == instance), None)
         return first if first is not None and first.id in self._ready and self.may_be_read(first) else None
 
-    async def get_ready(self, messages: Collection[Inbound]) -> None:
+    async def get_ready(self, messages: Collection[PendingMessage]) -> None:
         """Wait until these messages are ready, those of them that still wait."""
         authors = [inbound.message.user for inbound in messages]
         mentioned = [user for inbound in messages for user in inbound.mentioned]
@@ -223,9 +223,9 @@ class Inbox:
     async def get_all_ready(self) -> None:
         await self.get_ready([each for each in self._waiting.values() if each.id not in self._ready])
 
-    def _all(self) -> Iterable[Inbound]:
+    def _all(self) -> Iterable[PendingMessage]:
         return chain(self._given.values(), self._waiting.values())
 
 
-def _order(inbound: Inbound) -> tuple[float, int]:
+def _order(inbound: PendingMessage) -> tuple[float, int]:
     return inbound.written_s, inbound.seq

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
-from connector.events import Message
-from connector.records.run_artifacts import Traces
+from connector.events import SlackMessage
+from connector.records.run_artifacts import RunArtifacts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from connector.events import Place
+    from connector.events import ThreadAddress
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +25,13 @@ class Notice:
         is_inherited: whether a process that is dead may have posted it.
     """
 
-    message: Message
+    message: SlackMessage
     key: str
     text: str
     is_inherited: bool = False
 
     @property
-    def place(self) -> Place:
+    def place(self) -> ThreadAddress:
         return self.message.place
 
     def has_posted(self, key: str) -> bool:
@@ -45,15 +45,15 @@ class Notice:
         Raises:
             KeyError, TypeError, ValueError: it cannot be read.
         """
-        message = Message(**{**data["message"], "files": tuple(data["message"]["files"])})
+        message = SlackMessage(**{**data["message"], "files": tuple(data["message"]["files"])})
         return cls(message, data["key"], data["text"], data["is_inherited"])
 
 
 @dataclass(frozen=True, slots=True)
-class Leftovers:
+class PendingCleanup:
     """What is not away yet, and what is not said yet."""
 
-    traces: tuple[Traces, ...] = ()
+    traces: tuple[RunArtifacts, ...] = ()
     notices: tuple[Notice, ...] = ()
 
     def written(self) -> dict[str, Any]:
@@ -68,14 +68,14 @@ class Leftovers:
         Raises:
             KeyError, TypeError, ValueError: it cannot be read.
         """
-        traces = tuple(Traces.read(each) for each in data.get("traces", ()))
+        traces = tuple(RunArtifacts.read(each) for each in data.get("traces", ()))
         return cls(traces, tuple(Notice.read(each) for each in data.get("notices", ())))
 
     @property
-    def inherited(self) -> Leftovers:
+    def inherited(self) -> PendingCleanup:
         """The same, of a process that is dead: calls of it may still be on their way."""
         traces = tuple(replace(each, is_inherited=True) for each in self.traces)
-        return Leftovers(traces, tuple(replace(each, is_inherited=True) for each in self.notices))
+        return PendingCleanup(traces, tuple(replace(each, is_inherited=True) for each in self.notices))
 
     def __bool__(self) -> bool:
         return bool(self.traces or self.notices)

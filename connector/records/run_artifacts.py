@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from connector.events import Place
+from connector.events import ThreadAddress
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
 @dataclass(frozen=True, slots=True)
-class Traces:
+class RunArtifacts:
     """What a run has left in its channel.
 
     Args:
@@ -54,8 +54,8 @@ class Traces:
         )
 
     @property
-    def place(self) -> Place:
-        return Place(self.team, self.channel, self.thread_ts or None)
+    def place(self) -> ThreadAddress:
+        return ThreadAddress(self.team, self.channel, self.thread_ts or None)
 
     def has_posted(self, key: str) -> bool:
         """Whether a post with this key is one of the run's."""

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
-from connector.records.entries import UNREADABLE, Unreadable
-from connector.records.inbox import Inbound
-from connector.records.pending_cleanup import Leftovers
+from connector.records.entries import UNREADABLE, UnreadableEntry
+from connector.records.inbox import PendingMessage
+from connector.records.pending_cleanup import PendingCleanup
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +33,7 @@ class RunRecord:
     """
 
     id: str
-    first: Inbound
+    first: PendingMessage
     was_waiting: bool
     newest_ts: str
     stopped_by: str | None = None
@@ -42,18 +42,18 @@ class RunRecord:
     is_marked: bool = True
     is_over: bool = False
     named: int = 0
-    leftovers: Leftovers = field(default_factory=Leftovers)
+    leftovers: PendingCleanup = field(default_factory=PendingCleanup)
     is_taken_up: bool = False
 
     @classmethod
     def begun_with(
         cls,
-        first: Inbound,
+        first: PendingMessage,
         *,
         was_waiting: bool,
         newest_ts: str,
         is_marked: bool = True,
-        leftovers: Leftovers = Leftovers(),  # noqa: B008 - it is frozen
+        leftovers: PendingCleanup = PendingCleanup(),  # noqa: B008 - it is frozen
     ) -> Self:
         return cls(uuid4().hex, first, was_waiting, newest_ts, is_marked=is_marked, leftovers=leftovers)
 
@@ -69,8 +69,8 @@ class RunRecord:
         Raises:
             KeyError, TypeError, ValueError: it cannot be read.
         """
-        first = Inbound.read(data["first"], data["first"]["id"], data["first"]["seq"])
-        leftovers = Leftovers.read(
+        first = PendingMessage.read(data["first"], data["first"]["id"], data["first"]["seq"])
+        leftovers = PendingCleanup.read(
             data.get("leftovers") or data
         )  # an older version has its traces in the record itself
         older = {"stops": 1 if data.get("stopped_by") else 0, "is_over": bool(data.get("failed"))}
@@ -81,13 +81,13 @@ class RunRecord:
 _NAMES = tuple(field.name for field in fields(RunRecord) if field.name != "is_taken_up")
 
 
-def read(data: Mapping[str, Any]) -> RunRecord | Leftovers:
+def read(data: Mapping[str, Any]) -> RunRecord | PendingCleanup:
     """What stands with a lease.
 
     Raises:
         Unreadable: another version has written it.
     """
     try:
-        return RunRecord.read(data) if "id" in data else Leftovers.read(data)
+        return RunRecord.read(data) if "id" in data else PendingCleanup.read(data)
     except UNREADABLE as e:
-        raise Unreadable from e
+        raise UnreadableEntry from e

@@ -35,7 +35,7 @@ class ToolEnd:
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class RunSummary:
     """How a run ended: the `complete` event, or what holds where none has come.
 
     Args:
@@ -54,7 +54,7 @@ class Ending:
     usage: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, told: dict[str, Any]) -> Ending:
+    def of(cls, told: dict[str, Any]) -> RunSummary:
         return cls(
             status=told.get("status", "success"),
             reason=told.get("reason"),
@@ -70,7 +70,7 @@ class Ending:
 
 
 @dataclass(frozen=True, slots=True)
-class Resumption:
+class ResumeSummary:
     """What people must know of a run that goes on after its process died: the `resumed` event.
 
     Args:
@@ -80,7 +80,7 @@ class Resumption:
     unknown: tuple[ToolEnd, ...]
 
     @classmethod
-    def of(cls, told: dict[str, Any]) -> Resumption:
+    def of(cls, told: dict[str, Any]) -> ResumeSummary:
         calls = told.get("tools")
         if calls is None:  # an orchestrator that knows only what they are called
             return cls(tuple(ToolEnd(label, "unknown") for label in told.get("unknown", ())))

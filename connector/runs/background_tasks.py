@@ -13,22 +13,22 @@ from connector.formatting.content import Content
 from connector.formatting.links import escape
 from connector.protocols import LeaseLost
 from connector.runs.status.message import take_away
-from connector.slack_api.agent_sessions import NativeSessions
+from connector.slack_api.agent_sessions import AgentSessions
 from connector.slack_api.best_effort import best_effort
-from connector.slack_api.reactions import Mark, Marks
-from connector.slack_api.users import Names
+from connector.slack_api.reactions import ReactionKey, Reactions
+from connector.slack_api.users import Users
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
     from types import TracebackType
 
-    from connector.events import Message
+    from connector.events import SlackMessage
     from connector.protocols import SessionManager
-    from connector.records.entries import CatchUp
+    from connector.records.entries import ThreadCatchUp
     from connector.records.pending_cleanup import Notice
-    from connector.records.run_artifacts import Traces
+    from connector.records.run_artifacts import RunArtifacts
     from connector.routing import Router
-    from connector.slack_api.client import Wire
+    from connector.slack_api.client import SlackClient
 
 ENVELOPE = "incoming_envelope"
 EYES = "eyes"
@@ -43,10 +43,12 @@ _MOST_CATCHING_UP = 20
 _MOST_HOURGLASSES = 10
 
 
-class Desk:
+class BackgroundTasks:
     """Owns the tasks that speak to Slack beside the runs; none of them can harm another, or hold the end up."""
 
-    def __init__(self, wire: Wire, calls_late_s: float = CALLS_LATE_S, older_first_s: float = _OLDER_FIRST_S) -> None:
+    def __init__(
+        self, wire: SlackClient, calls_late_s: float = CALLS_LATE_S, older_first_s: float = _OLDER_FIRST_S
+    ) -> None:
         """`calls_late_s` is how long after a process was killed its calls may still reach Slack.
 
         `older_first_s` is how long what is to be read waits for older messages from a thread that Slack does not give.
@@ -54,13 +56,13 @@ class Desk:
         self.wire = wire
         self.calls_late_s = calls_late_s
         self.older_first_s = older_first_s
-        self.names = Names(wire)
-        self._marks = Marks(wire)
-        self._hourglasses: set[Mark] = set()
+        self.names = Users(wire)
+        self._marks = Reactions(wire)
+        self._hourglasses: set[ReactionKey] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._resting: set[asyncio.Task[None]] = set()
         self._catching_up: set[asyncio.Task[None]] = set()
-        self.native = NativeSessions(wire, self.spawn)
+        self.native = AgentSessions(wire, self.spawn)
 
     async def __aenter__(self) -> Self:
         return self
@@ -102,37 +104,37 @@ class Desk:
         rest.add_done_callback(self._resting.discard)
         await rest
 
-    def mark_accepted(self, message: Message) -> None:
+    def mark_accepted(self, message: SlackMessage) -> None:
         """📨: the message is with us, and will be read."""
-        self.spawn(self._marks.put(Mark(message.channel, message.ts, ENVELOPE), message.user))
+        self.spawn(self._marks.put(ReactionKey(message.channel, message.ts, ENVELOPE), message.user))
 
-    def take_back(self, message: Message) -> None:
+    def take_back(self, message: SlackMessage) -> None:
         """The message is not accepted after all."""
-        self.spawn(self._marks.take(Mark(message.channel, message.ts, ENVELOPE)))
+        self.spawn(self._marks.take(ReactionKey(message.channel, message.ts, ENVELOPE)))
 
     def mark_read(self, message_id: str) -> None:
         """👀: the model has the message before it. What a module handed to the loop has an id of another form."""
         match message_id.split(":"):
             case [_team, channel, ts]:
-                self._marks.forget(Mark(channel, ts, ENVELOPE))  # to say that it will be read is too late
-                self.spawn(self._marks.put(Mark(channel, ts, EYES), message_id))
+                self._marks.forget(ReactionKey(channel, ts, ENVELOPE))  # to say that it will be read is too late
+                self.spawn(self._marks.put(ReactionKey(channel, ts, EYES), message_id))
 
-    def takes_mark(self, message: Message) -> bool:
+    def takes_mark(self, message: SlackMessage) -> bool:
         """Whether a run that begins with this message is to be marked ⏳; then there is room for that until it is not.
 
         Where there are many, the status message alone says so.
         """
-        self._marks.forget(Mark(message.channel, message.ts, ENVELOPE))  # the run shows more
+        self._marks.forget(ReactionKey(message.channel, message.ts, ENVELOPE))  # the run shows more
         is_room = len(self._hourglasses) < _MOST_HOURGLASSES
         if is_room:
             self._hourglasses.add(_hourglass_on(message))
         return is_room
 
-    def leaves_mark(self, message: Message) -> None:
+    def leaves_mark(self, message: SlackMessage) -> None:
         """Nobody here marks it any more, nor takes the mark away."""
         self._hourglasses.discard(_hourglass_on(message))
 
-    async def mark_working(self, message: Message, confirm: Callable[[], Awaitable[None]]) -> bool:
+    async def mark_working(self, message: SlackMessage, confirm: Callable[[], Awaitable[None]]) -> bool:
         """⏳: a run has begun with the message, or was taken up.
 
         Returns whether the mark may be there; where this fails, it may be.
@@ -153,11 +155,11 @@ class Desk:
                 self._hourglasses.discard(mark)
         return is_there
 
-    def forgo_working(self, message: Message) -> None:
+    def forgo_working(self, message: SlackMessage) -> None:
         """A run is over: the ⏳ that still waits for its turn is not put any more."""
         self._marks.forget(_hourglass_on(message))
 
-    async def take_away(self, traces: Traces) -> None:
+    async def take_away(self, traces: RunArtifacts) -> None:
         """Take away what a run has left. Nobody else would do it later: where Slack is away, it is waited for."""
         for ts in traces.statuses:
             await best_effort(self.wire.insisting(partial(take_away, self.wire, traces.channel, ts, traces.user)))
@@ -165,7 +167,7 @@ class Desk:
             await best_effort(self.wire.insisting(partial(self.unmark, traces)))
             self._hourglasses.discard(_hourglass_of(traces))
 
-    async def unmark(self, traces: Traces) -> None:
+    async def unmark(self, traces: RunArtifacts) -> None:
         """Take the hourglass of a run away.
 
         Raises:
@@ -189,12 +191,12 @@ class Desk:
         await best_effort(self.wire.insisting(attempt))
 
 
-def _hourglass_on(message: Message) -> Mark:
-    return Mark(message.channel, message.ts, HOURGLASS)
+def _hourglass_on(message: SlackMessage) -> ReactionKey:
+    return ReactionKey(message.channel, message.ts, HOURGLASS)
 
 
-def _hourglass_of(traces: Traces) -> Mark:
-    return Mark(traces.channel, traces.first_ts, HOURGLASS)
+def _hourglass_of(traces: RunArtifacts) -> ReactionKey:
+    return ReactionKey(traces.channel, traces.first_ts, HOURGLASS)
 
 
 async def _beside(call: Coroutine[Any, Any, object]) -> None:
@@ -204,11 +206,11 @@ async def _beside(call: Coroutine[Any, Any, object]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Workplace:
+class WorkspaceContext:
     """Hold the dependencies of conversations. `catch_up` admits the messages of a thread that no inbox has."""
 
     sessions: SessionManager
-    desk: Desk
+    desk: BackgroundTasks
     router: Router
-    catch_up: Callable[[CatchUp], Awaitable[None]]
+    catch_up: Callable[[ThreadCatchUp], Awaitable[None]]
     slots: RunSlots = field(default_factory=RunSlots)

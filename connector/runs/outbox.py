@@ -13,21 +13,21 @@ import structlog
 from connector import texts as phrases
 from connector.formatting.content import Content
 from connector.formatting.splitting import pieces
-from connector.protocols import Changes, LeaseLost
+from connector.protocols import LeaseLost, StateChanges
 from connector.records.entries import UNREADABLE
 from connector.runs.post import Post
 from connector.slack_api import uploads
 from connector.slack_api.best_effort import best_effort
-from connector.slack_api.errors import NO_THREAD, SlackCallFailed, Verdict
-from connector.slack_api.rate_limiter import Turn
+from connector.slack_api.errors import NO_THREAD, RetryDecision, SlackCallFailed
+from connector.slack_api.rate_limiter import CallSlot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from connector.protocols import End, Lease, Persona
+    from connector.protocols import ConversationLease, End, Persona
     from connector.records.run_record import RunRecord
-    from connector.slack_api.client import Wire
-    from connector.slack_api.history import Posted
+    from connector.slack_api.client import SlackClient
+    from connector.slack_api.history import FoundPost
 
     Record = Callable[[], Mapping[str, Any]]
 
@@ -58,11 +58,11 @@ class Outbox:
 
     def __init__(  # noqa: PLR0913 - what the posts of a run have in common
         self,
-        wire: Wire,
-        lease: Lease,
+        wire: SlackClient,
+        lease: ConversationLease,
         record: RunRecord,
         persona: Persona,
-        before: Posted | None,
+        before: FoundPost | None,
         *,
         on_closed: Callable[[str], None],
     ) -> None:
@@ -88,7 +88,7 @@ class Outbox:
         """Say these texts after those before them, except for those whose part is known.
 
         They are written down in one step with what hangs on them, when this returns: `run` and `closed` as in
-        `Changes`, the run as it is in that moment. Where the caller is cut, that is done all the same.
+        `StateChanges`, the run as it is in that moment. Where the caller is cut, that is done all the same.
         """
         new = [post for post in posts if post.part not in self._known]
         if new or run is not None or closed:
@@ -121,7 +121,7 @@ class Outbox:
                 await self._tell_elsewhere(post)
             else:
                 await self._post(await self._with_its_file(post))
-            await self._lease.write(Changes(posts={post.part: _POSTED}))
+            await self._lease.write(StateChanges(posts={post.part: _POSTED}))
             self._waiting.task_done()
 
     def _keep(
@@ -138,7 +138,7 @@ class Outbox:
 
     async def _write(self, posts: list[Post], run: Record | None, closed: Mapping[int, End]) -> None:
         written = {post.part: post.written() for post in posts}
-        await self._lease.write(Changes(run=None if run is None else run(), posts=written, closed=closed))
+        await self._lease.write(StateChanges(run=None if run is None else run(), posts=written, closed=closed))
 
     def _kept(self, kept: asyncio.Task[None]) -> None:
         self._keeping.discard(kept)
@@ -149,7 +149,7 @@ class Outbox:
         # There is no looking it up in a channel that nobody has opened: told twice is better than not at all.
         arguments = {**Content(post.texts[0]).arguments(), "unfurl_links": False, "unfurl_media": False}
         arguments["channel"] = self._first.user
-        turn = Turn(run=self._place.conversation_id)
+        turn = CallSlot(run=self._place.conversation_id)
         await best_effort(self._wire.insisting(lambda: self._wire.call("chat.postMessage", arguments, turn)))
 
     async def _with_its_file(self, post: Post) -> Post:
@@ -165,7 +165,7 @@ class Outbox:
             return replace(post, texts=(), file="")
         # Written down before anything of it is posted: whoever goes on with it goes on with the messages.
         post = await post.without_file()
-        await self._lease.write(Changes(posts={post.part: post.written()}))
+        await self._lease.write(StateChanges(posts={post.part: post.written()}))
         return post
 
     async def _post(self, post: Post) -> None:
@@ -174,7 +174,7 @@ class Outbox:
         for number, text in enumerate(post.texts):
             key = f"{self._run_id}:{post.part}:{number}"
             failed = await self._refused(post, self._sending(post, text, key))
-            if failed is not None and failed.verdict is Verdict.TOO_MUCH:
+            if failed is not None and failed.verdict is RetryDecision.TOO_MUCH:
                 failed = await self._post_in_short(post, text, key)
             refused = refused or failed
         if refused is not None and refused.error != NO_THREAD:
@@ -192,7 +192,7 @@ class Outbox:
 
     def _sending(self, post: Post, text: str, key: str) -> Send:
         persona = self._persona if post.by_agent else None
-        turn = Turn(run=self._first.user)  # people take turns
+        turn = CallSlot(run=self._first.user)  # people take turns
         send = partial(
             self._wire.post, self._place, Content(text), key, persona, turn=turn, confirm=self._lease.confirm
         )
@@ -239,7 +239,7 @@ class Outbox:
 
     def _seen(self, failed: SlackCallFailed) -> SlackCallFailed | None:
         """A refusal that is about one message; one that is about the conversation is told elsewhere, and only once."""
-        if failed.verdict is not Verdict.CONVERSATION_CLOSED:
+        if failed.verdict is not RetryDecision.CONVERSATION_CLOSED:
             return failed
         self.close(failed.error)
         return None

@@ -9,55 +9,55 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from connector import texts
-from connector.protocols import Changes, LeaseLost, Refused, RunFailed
-from connector.records.run_summary import Ending, Resumption
+from connector.protocols import LeaseLost, Refused, RunFailed, StateChanges
+from connector.records.run_summary import ResumeSummary, RunSummary
 from connector.runs.post import noted, said
-from connector.runs.start_mode import Beginning, Fresh, GoesOn, Lost, Over
-from connector.runs.steering import Steers
-from connector.runs.view import View
+from connector.runs.start_mode import Finished, New, Resumed, StartMode, Unrecoverable
+from connector.runs.steering import Steering
+from connector.runs.view import RunView
 
 if TYPE_CHECKING:
-    from connector.conversations.run_slots import Ticket
-    from connector.events import Place, Stop
-    from connector.protocols import Lease
-    from connector.records.inbox import Inbound, Inbox
+    from connector.conversations.run_slots import RunSlot
+    from connector.events import StopRequest, ThreadAddress
+    from connector.protocols import ConversationLease
+    from connector.records.inbox import Inbox, PendingMessage
     from connector.records.run_record import RunRecord
-    from connector.runs.background_tasks import Workplace
+    from connector.runs.background_tasks import WorkspaceContext
     from connector.runs.post import Post
 
 log = structlog.get_logger(__name__)
 
 
-class Execution:
+class SlackRun:
     """A run from its first message to its last word."""
 
     def __init__(
         self,
         record: RunRecord,
-        lease: Lease,
+        lease: ConversationLease,
         inbox: Inbox,
-        workplace: Workplace,
-        beginning: Beginning = Fresh(),  # noqa: B008 - it is frozen
+        workplace: WorkspaceContext,
+        beginning: StartMode = New(),  # noqa: B008 - it is frozen
     ) -> None:
         self.record = record
         self.instance = workplace.router.instance(record.first.instance)
-        self.place: Place = record.first.message.place
-        self.view = View(workplace.desk, lease, record, self.instance.persona, self)
-        self.ending: Ending | None = None
+        self.place: ThreadAddress = record.first.message.place
+        self.view = RunView(workplace.desk, lease, record, self.instance.persona, self)
+        self.ending: RunSummary | None = None
         self._lease = lease
         self._inbox = inbox
         self._sessions = workplace.sessions
         self._desk = workplace.desk
         self._slots = workplace.slots
         # The place in the queue for slots; a run that another process had begun asks for one itself.
-        self.ticket: Ticket | None = None
+        self.ticket: RunSlot | None = None
         self._key = (self.instance.name, self.place.conversation_id)
-        self._steers = Steers(self._key, inbox, workplace, self.view)
+        self._steers = Steering(self._key, inbox, workplace, self.view)
         self._beginning = beginning
-        self.read = set(beginning.read) if isinstance(beginning, GoesOn | Over) else set()
+        self.read = set(beginning.read) if isinstance(beginning, Resumed | Finished) else set()
         self._has_begun = self.first.id in self.read
         # Whether its loop has ended; what it said may still be on its way.
-        self.is_over = isinstance(beginning, Over)
+        self.is_over = isinstance(beginning, Finished)
         self.was_suspended = False
         self._parts = 0
         self._was_read = self._is_suspending = self._is_cut = False
@@ -65,10 +65,10 @@ class Execution:
             self.view.stop()
 
     @property
-    def first(self) -> Inbound:
+    def first(self) -> PendingMessage:
         return self.record.first
 
-    def add(self, inbound: Inbound) -> None:
+    def add(self, inbound: PendingMessage) -> None:
         """Take note of a message that waits for this run, or for the one after it."""
         self._steers.add(inbound)
 
@@ -81,7 +81,7 @@ class Execution:
         """Whether a stop changes anything: the run, or what follows it by itself."""
         return not self.is_over or self.record.stops > 0 or self._inbox.starts_a_run
 
-    def is_meant(self, stop: Stop) -> bool:
+    def is_meant(self, stop: StopRequest) -> bool:
         """Whether a stop means this run: it is not older, and names none, its status, or what it began with."""
         if float(stop.at) < float(self.record.newest_ts):
             return False
@@ -112,7 +112,7 @@ class Execution:
         self._is_cut = True
         self._stop_loop()
 
-    def edit(self, inbound: Inbound) -> bool:
+    def edit(self, inbound: PendingMessage) -> bool:
         """Put a message in the place of the one with its id. False: the model has that already."""
         if inbound.id == self.first.id:
             if self._has_begun:
@@ -124,14 +124,14 @@ class Execution:
         except Refused:
             return False
 
-    def withdraw(self, inbound: Inbound) -> bool:
+    def withdraw(self, inbound: PendingMessage) -> bool:
         """Take back what the loop was given. False: the model has it already."""
         return self._sessions.withdraw(*self._key, inbound.id)
 
     async def keep_status(self, ts: str) -> None:
         """Remember which message is the status."""
         self.record = replace(self.record, status_ts=ts)
-        await self._lease.write(Changes(run=self.record.written()))
+        await self._lease.write(StateChanges(run=self.record.written()))
 
     def on_closed(self, error: str) -> None:
         """Slack does not let us write here (any more): nobody would read what the run says, so it ends."""
@@ -145,9 +145,9 @@ class Execution:
             LeaseLost: another process owns the conversation.
         """
         if not self.record.is_taken_up:
-            await self._lease.write(Changes(run=self.record.written()))
+            await self._lease.write(StateChanges(run=self.record.written()))
         async with self.view.posting():
-            if not isinstance(self._beginning, Over):
+            if not isinstance(self._beginning, Finished):
                 async with self.view.shown():
                     await self._run()
                     await self.view.posted()
@@ -174,15 +174,15 @@ class Execution:
         try:
             await self._wait_for_slot()
             match self._beginning:
-                case Lost(why):
+                case Unrecoverable(why):
                     raise why
                 case _ if self._is_suspending:
                     return ""
-                case GoesOn():
+                case Resumed():
                     fence = self._lease.claim.token
                     return await self._sessions.resume(*self._key, self._on_progress, fence=fence)
                 case _ if self._is_stopped:
-                    self.ending = Ending("cancelled")
+                    self.ending = RunSummary("cancelled")
                     return ""
                 case _:
                     return await self._begin()
@@ -205,7 +205,7 @@ class Execution:
 
     async def _wait_for_slot(self) -> None:
         """Return when the run has its slot, or needs none because it does not begin."""
-        if isinstance(self._beginning, Lost):
+        if isinstance(self._beginning, Unrecoverable):
             return
         if self.ticket is None:
             self.ticket = self._slots.enter(self.place.conversation_id, self.first.message, is_resumed=True)
@@ -252,7 +252,7 @@ class Execution:
             self.was_suspended = True
             self.view.suspend()
             return
-        ending = self.ending = self.ending or Ending("success")
+        ending = self.ending = self.ending or RunSummary("success")
         cut = ending.status == "cancelled"
         text = said(
             self._part(ending.part or self._parts + 1), f"{answer.strip()} …" if cut and answer.strip() else answer
@@ -266,7 +266,7 @@ class Execution:
         await self._say_last(*text, *noted("end", notice or ("" if text else texts.NO_ANSWER)))
 
     async def _tell_failure(self, sentence: str) -> None:
-        self.ending = self.ending or Ending()
+        self.ending = self.ending or RunSummary()
         await self._say_last(*noted("end", texts.failed(sentence, self.ending, self._name_waiting())))
 
     async def _say_last(self, *posts: Post) -> None:
@@ -326,12 +326,12 @@ class Execution:
                     self._desk.mark_read(message_id)
                 self._steers.hand_in()
             case "resumed":
-                resumption = Resumption.of(data)
+                resumption = ResumeSummary.of(data)
                 await self.view.post(*noted(f"resumed:{resumption.key}", texts.resumed(resumption.labels)))
             case "text":
                 self._parts = data.get("part", self._parts + 1)
                 text = f"{data['text'].rstrip()} …" if data.get("cut") else data["text"]
                 await self.view.post(*said(self._part(self._parts), text))
             case "complete":
-                self.ending = Ending.of(data)
+                self.ending = RunSummary.of(data)
         self.view.hear(event, data)

@@ -10,26 +10,26 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Fresh:
+class New:
     """With its first message, which no log has."""
 
 
 @dataclass(frozen=True, slots=True)
-class GoesOn:
+class Resumed:
     """Where its log ends, which has the messages of these ids: another process had begun it."""
 
     read: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class Unrecoverable:
     """With nothing: what another process had begun cannot be read any more."""
 
     why: RunFailed
 
 
 @dataclass(frozen=True, slots=True)
-class Over:
+class Finished:
     """With its end: another process had written its last word down, which is only posted, where it was not.
 
     Args:
@@ -39,4 +39,4 @@ class Over:
     read: frozenset[str] = frozenset()
 
 
-Beginning = Fresh | GoesOn | Lost | Over
+StartMode = New | Resumed | Unrecoverable | Finished

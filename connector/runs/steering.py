@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from connector import texts
-from connector.protocols import QueueFull, Refused, Steer
+from connector.protocols import QueueFull, Refused, SteeringMessage
 from connector.runs.post import noted
 
 if TYPE_CHECKING:
-    from connector.records.inbox import Inbound, Inbox
-    from connector.runs.background_tasks import Workplace
-    from connector.runs.view import View
+    from connector.records.inbox import Inbox, PendingMessage
+    from connector.runs.background_tasks import WorkspaceContext
+    from connector.runs.view import RunView
 
 
-class Steers:
+class Steering:
     """Hands a run's loop the messages of its conversation, in their order, as soon as they are ready.
 
     They wait in the conversation's inbox until the loop listens, and where it has enough to read. What it does not read
@@ -24,7 +24,7 @@ class Steers:
         key: the instance and the conversation, as the sessions know them.
     """
 
-    def __init__(self, key: tuple[str, str], inbox: Inbox, workplace: Workplace, view: View) -> None:
+    def __init__(self, key: tuple[str, str], inbox: Inbox, workplace: WorkspaceContext, view: RunView) -> None:
         self._key = key
         self._inbox = inbox
         self._sessions = workplace.sessions
@@ -32,7 +32,7 @@ class Steers:
         self._view = view
         self._is_open = self._is_closed = False
         # What has come and nobody has looked at yet.
-        self._news: list[Inbound] = []
+        self._news: list[PendingMessage] = []
 
     async def open(self) -> None:
         """The loop reads what it is given from here on, and is given what waits."""
@@ -44,7 +44,7 @@ class Steers:
         """The loop reads nothing any more, or is not to."""
         self._is_closed = True
 
-    def add(self, inbound: Inbound) -> None:
+    def add(self, inbound: PendingMessage) -> None:
         """Take note of a message that waits for this run, or for the one after it."""
         self._news.append(inbound)
         if len(self._news) == 1:
@@ -66,10 +66,10 @@ class Steers:
             if self._inbox.find(inbound.id) is not None:
                 self._mark_accepted(inbound)
 
-    def _offer(self, inbound: Inbound) -> bool:
+    def _offer(self, inbound: PendingMessage) -> bool:
         """Whether the loop takes more."""
         names, message = self._desk.names, inbound.message
-        steer = Steer(inbound.id, names.identified(inbound.prompt), names.author(message.user), message.files)
+        steer = SteeringMessage(inbound.id, names.identified(inbound.prompt), names.author(message.user), message.files)
         try:
             taken = self._sessions.inject(*self._key, steer)
         except QueueFull:
@@ -82,11 +82,11 @@ class Steers:
             self._inbox.give(inbound)
         return taken
 
-    def _mark_accepted(self, inbound: Inbound) -> None:
+    def _mark_accepted(self, inbound: PendingMessage) -> None:
         if not inbound.is_about_another:  # what was read has been marked so
             self._desk.mark_accepted(inbound.message)
 
-    async def _refuse(self, inbound: Inbound, why: str) -> None:
+    async def _refuse(self, inbound: PendingMessage, why: str) -> None:
         self._desk.take_back(inbound.message)
         notice = noted(f"refused:{inbound.id}", texts.refused(inbound.prompt, why))
         await self._view.post(*notice, closed={inbound.seq: "refused"})

@@ -6,20 +6,20 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from connector.records.run_artifacts import Traces
+from connector.records.run_artifacts import RunArtifacts
 from connector.runs.outbox import Outbox
 from connector.runs.status.message import Status
 from connector.slack_api.agent_sessions import PROCESSING, SUSPENDED, title_of
 from connector.slack_api.best_effort import best_effort
-from connector.slack_api.history import Posted
+from connector.slack_api.history import FoundPost
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
     from typing import Any
 
-    from connector.protocols import End, Lease, Persona
+    from connector.protocols import ConversationLease, End, Persona
     from connector.records.run_record import RunRecord
-    from connector.runs.background_tasks import Desk
+    from connector.runs.background_tasks import BackgroundTasks
     from connector.runs.outbox import Record
     from connector.runs.post import Post
     from connector.runs.status.message import Keeper
@@ -28,20 +28,22 @@ if TYPE_CHECKING:
 _MARKED_WITHIN_S = 2.0
 
 
-class View:
+class RunView:
     """The traces of one run in its thread. Showing them never holds the run up.
 
     A run that goes on after its process died goes on with the traces that it left.
     """
 
-    def __init__(self, desk: Desk, lease: Lease, record: RunRecord, persona: Persona, keeper: Keeper) -> None:
+    def __init__(
+        self, desk: BackgroundTasks, lease: ConversationLease, record: RunRecord, persona: Persona, keeper: Keeper
+    ) -> None:
         self._desk = desk
         self._record = record
         self._place = record.first.message.place
         self._is_marked = record.is_marked
         self._lease = lease
         self._keeper = keeper
-        before = Posted(desk.wire.history, self._place) if record.is_taken_up else None
+        before = FoundPost(desk.wire.history, self._place) if record.is_taken_up else None
         self._status = Status(desk.wire, lease, record, self, before)
         self._outbox = Outbox(desk.wire, lease, record, persona, before, on_closed=keeper.on_closed)
         self._is_suspended = False
@@ -92,11 +94,11 @@ class View:
         self._outbox.close(error)
 
     @property
-    def traces(self) -> Traces:
+    def traces(self) -> RunArtifacts:
         """What is to be taken away when the run is over."""
         record, first = self._record, self._record.first.message
         thread = self._place.team, self._place.thread_ts or ""
-        return Traces(
+        return RunArtifacts(
             first.channel,
             first.ts,
             self._status.standing,

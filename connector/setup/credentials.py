@@ -14,14 +14,14 @@ class ConnectionRefused(Exception):  # noqa: N818 - what Slack did
 
 
 @dataclass(frozen=True, slots=True)
-class SocketDoor:
+class SocketTransport:
     """Socket Mode: we connect to Slack, with the app's token (`xapp-…`)."""
 
     app_token: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class HttpDoor:
+class HttpTransport:
     """Events over HTTP: Slack's requests arrive at `host` and `port`, signed with the app's signing secret.
 
     `health` gives the lines after "ok" at `/healthz`. It is asked for each request, and must return at once.
@@ -34,9 +34,9 @@ class HttpDoor:
 
 
 @dataclass(frozen=True, slots=True)
-class SlackAccess:
+class SlackCredentials:
     """The way into a workspace. `api_url` ends with a slash, as in `https://slack.com/api/`."""
 
     bot_token: str = field(repr=False)
     api_url: str
-    door: SocketDoor | HttpDoor
+    door: SocketTransport | HttpTransport

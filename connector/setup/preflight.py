@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from connector.setup.credentials import ConnectionRefused
 from connector.slack_api.errors import SlackCallFailed
-from connector.slack_api.rate_limiter import Turn
+from connector.slack_api.rate_limiter import CallSlot
 
 if TYPE_CHECKING:
-    from connector.slack_api.client import Wire
+    from connector.slack_api.client import SlackClient
 
 _TOKEN_ERRORS = frozenset(
     {
@@ -53,7 +53,7 @@ _BOT_TOKEN = _Token("SLACK_BOT_TOKEN", "xoxb-", "OAuth & Permissions")
 _APP_TOKEN = _Token("SLACK_APP_TOKEN", "xapp-", "Basic Information → App-Level Tokens, scope connections:write")
 
 
-async def preflight(api_url: str, bot: Wire) -> Identity:
+async def preflight(api_url: str, bot: SlackClient) -> Identity:
     """Try the bot's token, and learn who we are.
 
     Raises:
@@ -68,7 +68,7 @@ async def preflight(api_url: str, bot: Wire) -> Identity:
         raise ConnectionRefused(f"SLACK_BOT_TOKEN is not a bot's token: auth.test tells no {e}.") from e
 
 
-async def first_address(api_url: str, app: Wire) -> str:
+async def first_address(api_url: str, app: SlackClient) -> str:
     """Try the app's token, and return the address that it gives for one connection.
 
     Raises:
@@ -77,9 +77,9 @@ async def first_address(api_url: str, app: Wire) -> str:
     return str((await _tried(api_url, app, "apps.connections.open", _APP_TOKEN)).get("url", ""))
 
 
-async def _tried(api_url: str, wire: Wire, method: str, kind: _Token) -> dict[str, Any]:
+async def _tried(api_url: str, wire: SlackClient, method: str, kind: _Token) -> dict[str, Any]:
     try:
-        return await wire.call(method, {}, Turn())
+        return await wire.call(method, {}, CallSlot())
     except SlackCallFailed as e:
         if e.is_passing:
             raise ConnectionRefused(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class MethodRequirement:
     """A scope or an event of the app.
 
     Args:
@@ -29,22 +29,24 @@ class Need:
 
 # https://docs.slack.dev/reference/scopes
 BOT_SCOPES = (
-    Need("app_mentions:read", "hear when somebody mentions the bot"),
-    Need(
+    MethodRequirement("app_mentions:read", "hear when somebody mentions the bot"),
+    MethodRequirement(
         "assistant:write", "be an agent to Slack", "Slack's own status line, thread titles and Stop button are missing"
     ),
-    Need("channels:history", "read what is written in the threads of public channels"),
-    Need("chat:write", "answer"),
-    Need(
+    MethodRequirement("channels:history", "read what is written in the threads of public channels"),
+    MethodRequirement("chat:write", "answer"),
+    MethodRequirement(
         "chat:write.customize", "answer under each agent's own name and icon", "answers come under the bot's own name"
     ),
-    Need("files:write", "put a very long answer into a file", "a very long answer comes in many messages"),
-    Need("groups:history", "read along in private channels", "threads in private channels are not followed"),
-    Need("im:history", "read direct messages"),
-    Need("mpim:history", "read along in group messages", "threads in group messages are not followed"),
-    Need("reactions:read", "stop when somebody puts ❌"),
-    Need("reactions:write", "show by ⏳, 📨 and 👀 where a message stands"),
-    Need(
+    MethodRequirement("files:write", "put a very long answer into a file", "a very long answer comes in many messages"),
+    MethodRequirement(
+        "groups:history", "read along in private channels", "threads in private channels are not followed"
+    ),
+    MethodRequirement("im:history", "read direct messages"),
+    MethodRequirement("mpim:history", "read along in group messages", "threads in group messages are not followed"),
+    MethodRequirement("reactions:read", "stop when somebody puts ❌"),
+    MethodRequirement("reactions:write", "show by ⏳, 📨 and 👀 where a message stands"),
+    MethodRequirement(
         "users:read",
         "know people by their names",
         "the agents know people by their ids alone, and in shared channels reactions stop nothing",
@@ -53,17 +55,19 @@ BOT_SCOPES = (
 
 # https://docs.slack.dev/reference/events
 BOT_EVENTS = (
-    Need("agent_session_stopped", "stop with Slack's own button", "Slack's own Stop button is missing"),
-    Need("app_mention", "begin where somebody mentions the bot"),
-    Need("message.channels", "follow threads in public channels"),
-    Need("message.groups", "follow threads in private channels", "threads in private channels are not followed"),
-    Need("message.im", "answer direct messages"),
-    Need("message.mpim", "follow threads in group messages", "threads in group messages are not followed"),
-    Need("reaction_added", "stop when somebody puts ❌"),
+    MethodRequirement("agent_session_stopped", "stop with Slack's own button", "Slack's own Stop button is missing"),
+    MethodRequirement("app_mention", "begin where somebody mentions the bot"),
+    MethodRequirement("message.channels", "follow threads in public channels"),
+    MethodRequirement(
+        "message.groups", "follow threads in private channels", "threads in private channels are not followed"
+    ),
+    MethodRequirement("message.im", "answer direct messages"),
+    MethodRequirement("message.mpim", "follow threads in group messages", "threads in group messages are not followed"),
+    MethodRequirement("reaction_added", "stop when somebody puts ❌"),
 )
 
 # Of the app-level token, which only Socket Mode needs; no manifest can make one.
-APP_SCOPE = Need("connections:write", "open the Socket Mode connection")
+APP_SCOPE = MethodRequirement("connections:write", "open the Socket Mode connection")
 
 # Of the address to which Slack sends, where it comes over HTTP.
 PATH = "/slack/events"

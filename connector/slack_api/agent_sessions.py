@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from connector.slack_api.errors import SlackCallFailed
-from connector.slack_api.rate_limiter import Turn, Urgency
+from connector.slack_api.rate_limiter import CallSlot, Priority
 
 if TYPE_CHECKING:
     from asyncio import Task
     from collections.abc import Awaitable, Callable, Coroutine
 
-    from connector.events import Place
-    from connector.slack_api.client import Wire
+    from connector.events import ThreadAddress
+    from connector.slack_api.client import SlackClient
 
     Spawn = Callable[[Coroutine[Any, Any, object]], Task[None]]
 
@@ -31,22 +31,22 @@ _ADDRESS = re.compile(r"\(?https?://(\S+?)[/?#)]\S*|https?://")
 _MARKUP = re.compile(r"(?<!\w)[*_~`>#]+(?=\w)|(?<=\w)[*_~`]+(?!\w)|^[\s>#*-]+", re.MULTILINE)
 
 
-class NativeSessions:
+class AgentSessions:
     """Tells Slack of each thread whether its agent is at work. The latest wins, and is told however long Slack is away.
 
     What a workspace has not got, or does not let us do, is noted once, and not asked for again.
     """
 
-    def __init__(self, wire: Wire, spawn: Spawn) -> None:
+    def __init__(self, wire: SlackClient, spawn: Spawn) -> None:
         """`spawn` begins a task of which somebody else takes care."""
         self._wire = wire
         self._spawn = spawn
-        self._wanted: dict[Place, str] = {}
-        self._telling: dict[Place, Task[None]] = {}
-        self._at_work: set[Place] = set()
+        self._wanted: dict[ThreadAddress, str] = {}
+        self._telling: dict[ThreadAddress, Task[None]] = {}
+        self._at_work: set[ThreadAddress] = set()
         self._missing: set[str] = set()
 
-    def show(self, place: Place, status: str, title: str = "") -> Task[None] | None:
+    def show(self, place: ThreadAddress, status: str, title: str = "") -> Task[None] | None:
         """Have a thread shown as processing, suspended or active; and under a title, if one is given.
 
         Returns what ends once Slack has been told; `None` where there is nothing to tell.
@@ -61,11 +61,11 @@ class NativeSessions:
             self._spawn(self._rename(place, title))
         return self._telling[place]
 
-    def show_again(self, place: Place) -> Task[None] | None:
+    def show_again(self, place: ThreadAddress) -> Task[None] | None:
         """Say once more whether there is an agent at work in a thread: another process may have said so late."""
         return self.show(place, PROCESSING if place in self._at_work else ACTIVE)
 
-    async def _tell(self, place: Place, title: str) -> None:
+    async def _tell(self, place: ThreadAddress, title: str) -> None:
         """Tell what is wanted of a thread until that is what was told."""
         told = ""
 
@@ -83,13 +83,13 @@ class NativeSessions:
         finally:
             del self._wanted[place], self._telling[place]
 
-    async def _rename(self, place: Place, title: str) -> None:
+    async def _rename(self, place: ThreadAddress, title: str) -> None:
         if _RENAME not in self._missing:
             await self._noted(self._call(_RENAME, place, lambda: {"title": title}))
 
-    async def _call(self, method: str, place: Place, arguments: Callable[[], dict[str, str]]) -> None:
+    async def _call(self, method: str, place: ThreadAddress, arguments: Callable[[], dict[str, str]]) -> None:
         where = {"channel_id": place.channel, "thread_ts": place.thread_ts}
-        turn = Turn(Urgency.MARK, place.conversation_id)
+        turn = CallSlot(Priority.MARK, place.conversation_id)
         await self._wire.call(method, lambda: {**where, **arguments()}, turn)
 
     async def _noted(self, call: Awaitable[None]) -> None:

@@ -8,7 +8,7 @@ import structlog
 
 from connector.protocols import LeaseLost
 from connector.slack_api.errors import SlackCallFailed
-from connector.slack_api.rate_limiter import NotNeeded
+from connector.slack_api.rate_limiter import CallCancelled
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -22,7 +22,7 @@ async def best_effort(call: Coroutine[Any, Any, object]) -> None:
         await call
     except LeaseLost:
         raise
-    except NotNeeded:
+    except CallCancelled:
         return
     except SlackCallFailed as e:
         log.warning("slack.call_failed", error=str(e))

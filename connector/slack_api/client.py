@@ -12,19 +12,19 @@ import aiohttp
 import structlog
 from slack_sdk.errors import SlackApiError
 
-from connector.slack_api.errors import LIMITED, NO_ANSWER, NO_THREAD, SlackCallFailed, Verdict, failure
-from connector.slack_api.history import POST_EVENT, History
-from connector.slack_api.rate_limiter import Turn, Urgency
+from connector.slack_api.errors import LIMITED, NO_ANSWER, NO_THREAD, RetryDecision, SlackCallFailed, failure
+from connector.slack_api.history import POST_EVENT, ThreadHistory
+from connector.slack_api.rate_limiter import CallSlot, Priority
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from slack_sdk.web.async_client import AsyncWebClient
 
-    from connector.events import Place
+    from connector.events import ThreadAddress
     from connector.formatting.content import Content
     from connector.protocols import Persona
-    from connector.slack_api.rate_limiter import Scheduler
+    from connector.slack_api.rate_limiter import RateLimiter
 
     Arguments = dict[str, Any]
     Look = Callable[[], Awaitable[dict[str, Any] | None]]
@@ -47,7 +47,7 @@ _CUSTOMIZE = "chat:write.customize"
 
 
 @dataclass(frozen=True, slots=True)
-class Sending:
+class PendingCalls:
     """What is asked around a call: `look` finds out whether it has happened, and `confirm` whether to send it.
 
     One without `look` may happen twice. One that is `in_doubt` may have happened already.
@@ -58,7 +58,7 @@ class Sending:
     confirm: Confirm | None = None
 
 
-class Wire:
+class SlackClient:
     """The bot's voice in one workspace.
 
     What is safe to repeat is repeated after a passing failure. A post is not: after a doubtful failure the thread is
@@ -69,10 +69,10 @@ class Wire:
         scheduler: who says when.
     """
 
-    def __init__(self, client: AsyncWebClient, scheduler: Scheduler) -> None:
+    def __init__(self, client: AsyncWebClient, scheduler: RateLimiter) -> None:
         self._client = client
         self._scheduler = scheduler
-        self.history = History(self)
+        self.history = ThreadHistory(self)
         self._is_nameless = False
         self._closed_by: asyncio.Future[SlackCallFailed] = asyncio.get_running_loop().create_future()
 
@@ -82,12 +82,12 @@ class Wire:
 
     async def post(  # noqa: PLR0913 - what a post consists of
         self,
-        place: Place,
+        place: ThreadAddress,
         content: Content,
         key: str,
         persona: Persona | None = None,
         *,
-        turn: Turn | None = None,
+        turn: CallSlot | None = None,
         in_doubt: bool = False,
         confirm: Confirm | None = None,
     ) -> str:
@@ -96,7 +96,7 @@ class Wire:
         `key` tells it from every other post. One that is `in_doubt` may have been posted already: it is looked for.
         `confirm` is awaited right before each time that it is sent, and what it raises keeps it from that.
         """
-        turn = turn or Turn(run=place.conversation_id)
+        turn = turn or CallSlot(run=place.conversation_id)
         arguments: Arguments = {
             "channel": place.channel,
             **content.arguments(),
@@ -108,7 +108,7 @@ class Wire:
             arguments["thread_ts"] = place.thread_ts
         if persona is not None:
             arguments |= {"username": persona.name, "icon_emoji": persona.emoji}
-        once = Sending(lambda: self._find(place, key), in_doubt, confirm)
+        once = PendingCalls(lambda: self._find(place, key), in_doubt, confirm)
         response = await self.call("chat.postMessage", arguments, turn, once=once)
         ts = str(response["ts"])
         # Where the thread's root is gone, Slack posts to the channel instead: that is undone.
@@ -117,7 +117,7 @@ class Wire:
             raise SlackCallFailed("chat.postMessage", NO_THREAD)
         return ts
 
-    async def _find(self, place: Place, key: str) -> dict[str, Any] | None:
+    async def _find(self, place: ThreadAddress, key: str) -> dict[str, Any] | None:
         """What Slack has answered to a doubtful post, if it is there."""
         try:
             found = await self.history.find(place, key)
@@ -127,7 +127,7 @@ class Wire:
             raise
         return None if found is None else {"ts": found["ts"], "message": found}
 
-    async def _take_out_of_channel(self, place: Place, key: str) -> None:
+    async def _take_out_of_channel(self, place: ThreadAddress, key: str) -> None:
         """Where the thread's root is gone, Slack posts to the channel instead: that is undone."""
         stray = await self.history.find(replace(place, thread_ts=None), key)
         if stray is not None:
@@ -147,19 +147,19 @@ class Wire:
             try:
                 return await call()
             except SlackCallFailed as e:
-                if e.verdict not in (Verdict.PASSING, Verdict.WORKSPACE_CLOSED):
+                if e.verdict not in (RetryDecision.PASSING, RetryDecision.WORKSPACE_CLOSED):
                     raise
                 log.warning("slack.away", error=str(e), again_in_s=pause_s)
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, _PAUSE_S[1])
 
-    async def update(self, channel: str, ts: str, compose: Callable[[], Content], turn: Turn) -> None:
+    async def update(self, channel: str, ts: str, compose: Callable[[], Content], turn: CallSlot) -> None:
         """Edit a message. What it says is composed when its turn has come: the latest wins."""
         await self.call(
             "chat.update",
             # Without `blocks`, those that it had would stay.
             lambda: {"channel": channel, "ts": ts, "blocks": "[]", **compose().arguments(), "parse": "none"},
-            replace(turn, urgency=Urgency.STATUS),
+            replace(turn, urgency=Priority.STATUS),
         )
 
     async def upload(self, address: str, content: bytes) -> None:
@@ -180,29 +180,29 @@ class Wire:
             raise SlackCallFailed("upload", NO_ANSWER if status >= HTTPStatus.INTERNAL_SERVER_ERROR else str(status))
 
     async def delete(self, channel: str, ts: str, run: str = "") -> None:
-        """Delete a message of ours, if it is there; `run` as in `Turn`."""
+        """Delete a message of ours, if it is there; `run` as in `CallSlot`."""
         arguments = {"channel": channel, "ts": ts}
-        await self.call("chat.delete", arguments, Turn(Urgency.STATUS, run), done=("message_not_found",))
+        await self.call("chat.delete", arguments, CallSlot(Priority.STATUS, run), done=("message_not_found",))
 
-    async def react(self, channel: str, ts: str, name: str, turn: Turn, confirm: Confirm | None = None) -> None:
+    async def react(self, channel: str, ts: str, name: str, turn: CallSlot, confirm: Confirm | None = None) -> None:
         """Put an emoji on a message; `confirm` as in `post`."""
         arguments = {"channel": channel, "timestamp": ts, "name": name}
         done = ("already_reacted", "message_not_found")
-        turn = replace(turn, urgency=Urgency.MARK)
-        await self.call("reactions.add", arguments, turn, done=done, once=Sending(confirm=confirm))
+        turn = replace(turn, urgency=Priority.MARK)
+        await self.call("reactions.add", arguments, turn, done=done, once=PendingCalls(confirm=confirm))
 
     async def unreact(self, channel: str, ts: str, name: str) -> None:
         arguments = {"channel": channel, "timestamp": ts, "name": name}
         done = ("no_reaction", "message_not_found")
-        await self.call("reactions.remove", arguments, Turn(Urgency.MARK), done=done)
+        await self.call("reactions.remove", arguments, CallSlot(Priority.MARK), done=done)
 
     async def call(
         self,
         method: str,
         arguments: Arguments | Callable[[], Arguments],
-        turn: Turn,
+        turn: CallSlot,
         done: tuple[str, ...] = (),
-        once: Sending | None = None,
+        once: PendingCalls | None = None,
     ) -> dict[str, Any]:
         """Call a method when its turn has come, again after a failure that may pass.
 
@@ -214,7 +214,7 @@ class Wire:
             NotNeeded: it was not wanted any more when its turn had come.
         """
         failed = limited = 0
-        once = once or Sending()
+        once = once or PendingCalls()
         while True:
             try:
                 return await self._attempt(method, arguments, turn, once, send=failed < _ATTEMPTS)
@@ -236,8 +236,8 @@ class Wire:
         self,
         method: str,
         arguments: Arguments | Callable[[], Arguments],
-        turn: Turn,
-        once: Sending,
+        turn: CallSlot,
+        once: PendingCalls,
         *,
         send: bool,
     ) -> dict[str, Any]:
@@ -275,7 +275,7 @@ class Wire:
         return answer
 
     def _note(self, failed: SlackCallFailed) -> None:
-        if failed.verdict is Verdict.WORKSPACE_CLOSED and not self._closed_by.done():
+        if failed.verdict is RetryDecision.WORKSPACE_CLOSED and not self._closed_by.done():
             self._closed_by.set_result(failed)
 
     async def _once(self, method: str, arguments: Arguments) -> dict[str, Any]:

@@ -16,7 +16,7 @@ _SERVER_ERROR = 500
 _LONGEST_WAIT_S = 600.0
 
 
-class Verdict(Enum):
+class RetryDecision(Enum):
     """What an error says about trying on."""
 
     PASSING = "it may be possible later: Slack is busy or away"
@@ -30,8 +30,15 @@ class Verdict(Enum):
 
 # https://docs.slack.dev/reference/methods, each method's page.
 _VERDICTS = {
-    Verdict.PASSING: (LIMITED, NO_ANSWER, "service_unavailable", "fatal_error", "internal_error", "request_timeout"),
-    Verdict.GONE: (
+    RetryDecision.PASSING: (
+        LIMITED,
+        NO_ANSWER,
+        "service_unavailable",
+        "fatal_error",
+        "internal_error",
+        "request_timeout",
+    ),
+    RetryDecision.GONE: (
         "message_not_found",
         "cant_update_message",
         "cant_delete_message",
@@ -41,14 +48,14 @@ _VERDICTS = {
         "thread_locked",
         "too_many_reactions",
     ),
-    Verdict.TOO_MUCH: (
+    RetryDecision.TOO_MUCH: (
         "invalid_blocks",
         "invalid_blocks_format",
         "markdown_text_conflict",
         "msg_blocks_too_long",
         "msg_too_long",
     ),
-    Verdict.CONVERSATION_CLOSED: (
+    RetryDecision.CONVERSATION_CLOSED: (
         "cannot_reply_to_message",
         "channel_not_found",
         "is_archived",
@@ -60,14 +67,14 @@ _VERDICTS = {
         "restricted_action_thread_locked",
         "restricted_action_thread_only_channel",
     ),
-    Verdict.WORKSPACE_CLOSED: (
+    RetryDecision.WORKSPACE_CLOSED: (
         "account_inactive",
         "invalid_auth",
         "not_authed",
         "token_expired",
         "token_revoked",
     ),
-    Verdict.UNAVAILABLE: (
+    RetryDecision.UNAVAILABLE: (
         "access_denied",
         "feature_disabled",
         "feature_not_enabled",
@@ -80,7 +87,7 @@ _VERDICTS = {
 }
 _BY_WORD = {word: verdict for verdict, words in _VERDICTS.items() for word in words}
 # Who may not even post is of no use in a workspace.
-_OF_A_POST = {"missing_scope": Verdict.WORKSPACE_CLOSED, "thread_locked": Verdict.CONVERSATION_CLOSED}
+_OF_A_POST = {"missing_scope": RetryDecision.WORKSPACE_CLOSED, "thread_locked": RetryDecision.CONVERSATION_CLOSED}
 
 
 class SlackCallFailed(Exception):  # noqa: N818 - says what happened, as its siblings do
@@ -101,19 +108,19 @@ class SlackCallFailed(Exception):  # noqa: N818 - says what happened, as its sib
         self.needed = needed
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> RetryDecision:
         """What it says about trying on: some words say more of one method than of the others."""
-        verdict = _BY_WORD.get(self.error, Verdict.REFUSED)
+        verdict = _BY_WORD.get(self.error, RetryDecision.REFUSED)
         if self.method == "chat.postMessage":
             return _OF_A_POST.get(self.error, verdict)
         # Who may not share a file may write all the same.
-        is_about_files = verdict is Verdict.CONVERSATION_CLOSED and self.method.startswith("files.")
-        return Verdict.UNAVAILABLE if is_about_files else verdict
+        is_about_files = verdict is RetryDecision.CONVERSATION_CLOSED and self.method.startswith("files.")
+        return RetryDecision.UNAVAILABLE if is_about_files else verdict
 
     @property
     def is_passing(self) -> bool:
         """Whether the same may be possible later: Slack was busy or away."""
-        return self.verdict is Verdict.PASSING
+        return self.verdict is RetryDecision.PASSING
 
 
 def failure(method: str, error: SlackApiError) -> SlackCallFailed:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from connector.slack_api.rate_limiter import Turn
+from connector.slack_api.rate_limiter import CallSlot
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from connector.events import Place
-    from connector.slack_api.client import Wire
+    from connector.events import ThreadAddress
+    from connector.slack_api.client import SlackClient
 
     Message = dict[str, Any]
 
@@ -19,18 +19,20 @@ _PAGE = 200
 POST_EVENT = "amplifier_post"
 
 
-class History:
+class ThreadHistory:
     """Reads what Slack has. Everything here raises SlackCallFailed where Slack does not tell."""
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: SlackClient) -> None:
         self._wire = wire
 
-    async def messages(self, place: Place, turn: Turn | None = None, oldest: str = "") -> AsyncIterator[Message]:
+    async def messages(
+        self, place: ThreadAddress, turn: CallSlot | None = None, oldest: str = ""
+    ) -> AsyncIterator[Message]:
         """The messages of a thread, oldest first; of a channel, the latest ones, newest first.
 
         Messages of a thread that are older than `oldest` may be missing.
         """
-        turn = turn or Turn(run=place.conversation_id)
+        turn = turn or CallSlot(run=place.conversation_id)
         arguments: dict[str, Any] = {"channel": place.channel, "include_all_metadata": True, "limit": _PAGE}
         if oldest:
             arguments["oldest"] = oldest
@@ -45,13 +47,13 @@ class History:
             if not arguments["cursor"] or place.thread_ts is None:
                 return
 
-    async def message(self, channel: str, ts: str, turn: Turn | None = None) -> Message | None:
+    async def message(self, channel: str, ts: str, turn: CallSlot | None = None) -> Message | None:
         """A message, with its metadata; `None` where it is gone."""
         arguments = {"channel": channel, "ts": ts, "include_all_metadata": True, "limit": 1}
-        page = await self._wire.call("conversations.replies", arguments, turn or Turn(), done=("thread_not_found",))
+        page = await self._wire.call("conversations.replies", arguments, turn or CallSlot(), done=("thread_not_found",))
         return next((each for each in page.get("messages", ()) if each.get("ts") == ts), None)
 
-    async def find(self, place: Place, key: str) -> Message | None:
+    async def find(self, place: ThreadAddress, key: str) -> Message | None:
         """A post of ours in its thread (or channel), by its key."""
         async for message in self.messages(place):
             if key_of(message) == key:
@@ -59,16 +61,16 @@ class History:
         return None
 
 
-class Posted:
+class FoundPost:
     """The posts of ours that stood somewhere when a run was taken up: one look for all who ask."""
 
-    def __init__(self, history: History, place: Place) -> None:
+    def __init__(self, history: ThreadHistory, place: ThreadAddress) -> None:
         self._history = history
         self._place = place
         self._found: dict[str, str] | None = None
         self._one_at_a_time = asyncio.Lock()
 
-    async def find(self, key: str, turn: Turn | None = None) -> str | None:
+    async def find(self, key: str, turn: CallSlot | None = None) -> str | None:
         """The ts of a post, by its key; the first who asks looks, in this turn.
 
         Raises:

@@ -25,7 +25,7 @@ class _Bucket:
         return limit is not None and passed_s >= 0 and self.left + passed_s * limit.per_s >= limit.burst
 
 
-class OwnBudget:
+class LocalRateBudget:
     """Token buckets in memory; see `connector.protocols.Budget`."""
 
     def __init__(self) -> None:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Self
 
 import structlog
 
-from connector.slack_api.rate_budget import OwnBudget
+from connector.slack_api.rate_budget import LocalRateBudget
 from connector.slack_api.tiers import limits_of, look_ups_of
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from connector.protocols import Budget, Limit
+    from connector.protocols import Limit, RateBudget
 
 log = structlog.get_logger(__name__)
 
@@ -32,11 +32,11 @@ _ONE_CHANNEL_S = 5.0
 _RUNS_REMEMBERED = 100
 
 
-class NotNeeded(Exception):  # noqa: N818 - a fact about the call
+class CallCancelled(Exception):  # noqa: N818 - a fact about the call
     """What was to be called is not wanted any more."""
 
 
-class Urgency(IntEnum):
+class Priority(IntEnum):
     """What goes before what, where not all can go at once."""
 
     ANSWER = 0
@@ -49,7 +49,7 @@ class Urgency(IntEnum):
     LOOK_UP = 5
 
 
-class Need:
+class CancelScope:
     """Whether a call is still wanted; one that waits for its turn is let go as soon as it is not."""
 
     def __init__(self) -> None:
@@ -61,12 +61,12 @@ class Need:
         self.is_over = True
         for turn in self._waiting:
             if not turn.done():
-                turn.set_exception(NotNeeded())
+                turn.set_exception(CallCancelled())
 
     def check(self) -> None:
-        """Raise `NotNeeded` where nobody wants it any more."""
+        """Raise `CallCancelled` where nobody wants it any more."""
         if self.is_over:
-            raise NotNeeded
+            raise CallCancelled
 
     async def wait(self, turn: asyncio.Future[None]) -> None:
         """Return when the turn has come.
@@ -82,7 +82,7 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class CallSlot:
     """A call's place among the others.
 
     Args:
@@ -90,20 +90,20 @@ class Turn:
         need: once it is over, the call does not take place.
     """
 
-    urgency: Urgency = Urgency.ANSWER
+    urgency: Priority = Priority.ANSWER
     run: str = ""
-    need: Need = field(default_factory=Need)
+    need: CancelScope = field(default_factory=CancelScope)
 
 
 @dataclass(order=True, slots=True)
 class _Waiter:
-    urgency: Urgency
+    urgency: Priority
     round: int
     number: int
     turn: asyncio.Future[None] = field(compare=False)
 
 
-class Scheduler:
+class RateLimiter:
     """Gives out the calls that Slack allows in one workspace.
 
     Args:
@@ -112,9 +112,9 @@ class Scheduler:
         scale: a factor on Slack's limits.
     """
 
-    def __init__(self, workspace: str, budget: Budget | None = None, scale: float = 1.0) -> None:
+    def __init__(self, workspace: str, budget: RateBudget | None = None, scale: float = 1.0) -> None:
         self._workspace = workspace
-        self._budget = budget or OwnBudget()
+        self._budget = budget or LocalRateBudget()
         self._scale = scale
         self._queues: dict[str, _Queue] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -131,14 +131,14 @@ class Scheduler:
         for queue in self._queues.values():
             queue.close()
 
-    async def wait(self, method: str, channel: str, turn: Turn) -> None:
+    async def wait(self, method: str, channel: str, turn: CallSlot) -> None:
         """Return when the call may be made.
 
         Raises:
             NotNeeded: it is not wanted any more.
         """
         limits = limits_of(method, channel, self._scale)
-        if turn.urgency is Urgency.LOOK_UP:
+        if turn.urgency is Priority.LOOK_UP:
             limits = {**look_ups_of(method, self._scale), **limits}
         for bucket, limit in limits.items():
             queue = self._queues.get(bucket)
@@ -167,14 +167,14 @@ class Scheduler:
 class _Queue:
     """Those who wait for one bucket: by urgency, then one of each run after the other."""
 
-    def __init__(self, bucket: str, limit: Limit, budget: Budget, tasks: set[asyncio.Task[None]]) -> None:
+    def __init__(self, bucket: str, limit: Limit, budget: RateBudget, tasks: set[asyncio.Task[None]]) -> None:
         self._bucket = bucket
         self._limit = limit
         self._budget = budget
         self._tasks = tasks
         self._waiting: list[_Waiter] = []
         self._users = self._number = self._round = 0
-        self._rounds: dict[tuple[Urgency, str], int] = {}
+        self._rounds: dict[tuple[Priority, str], int] = {}
 
     @property
     def is_idle(self) -> bool:
@@ -186,7 +186,7 @@ class _Queue:
         for waiter in self._waiting:
             waiter.turn.cancel()
 
-    async def wait(self, turn: Turn) -> None:
+    async def wait(self, turn: CallSlot) -> None:
         turn.need.check()
         self._users += 1
         try:
@@ -196,7 +196,7 @@ class _Queue:
         finally:
             self._users -= 1
 
-    def _queued(self, turn: Turn) -> asyncio.Future[None]:
+    def _queued(self, turn: CallSlot) -> asyncio.Future[None]:
         turn.need.check()  # it may have been forgotten while the budget was asked
         future = asyncio.get_running_loop().create_future()
         self._number += 1
@@ -207,7 +207,7 @@ class _Queue:
             serving.add_done_callback(self._tasks.discard)
         return future
 
-    def _round_of(self, turn: Turn) -> int:
+    def _round_of(self, turn: CallSlot) -> int:
         """The first one in which the run has no turn yet."""
         if len(self._rounds) > len(self._waiting) + _RUNS_REMEMBERED:
             self._rounds = {who: last for who, last in self._rounds.items() if last > self._round}

@@ -6,15 +6,15 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from connector.slack_api.rate_limiter import Need, NotNeeded, Turn
+from connector.slack_api.rate_limiter import CallCancelled, CallSlot, CancelScope
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from connector.slack_api.client import Wire
+    from connector.slack_api.client import SlackClient
 
 
-class Mark(NamedTuple):
+class ReactionKey(NamedTuple):
     """An emoji on a message."""
 
     channel: str
@@ -26,19 +26,19 @@ class Mark(NamedTuple):
 class _Putting:
     """A mark on its way. Once it `is_sent` it may be there, whatever we hear of it."""
 
-    need: Need = field(default_factory=Need)
+    need: CancelScope = field(default_factory=CancelScope)
     is_sent: bool = False
     is_done: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-class Marks:
+class Reactions:
     """Puts marks on messages and takes them away; what was not sent yet when it is taken away never is."""
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: SlackClient) -> None:
         self._wire = wire
-        self._putting: dict[Mark, _Putting] = {}
+        self._putting: dict[ReactionKey, _Putting] = {}
 
-    async def put(self, mark: Mark, run: str, confirm: Callable[[], Awaitable[None]] | None = None) -> bool:
+    async def put(self, mark: ReactionKey, run: str, confirm: Callable[[], Awaitable[None]] | None = None) -> bool:
         """Put a mark; whether it may be there. What `confirm` raises keeps it from being put.
 
         Raises:
@@ -53,8 +53,8 @@ class Marks:
             putting.is_sent = True
 
         try:
-            await self._wire.react(*mark, Turn(run=run, need=putting.need), send)
-        except NotNeeded:
+            await self._wire.react(*mark, CallSlot(run=run, need=putting.need), send)
+        except CallCancelled:
             return putting.is_sent
         finally:
             putting.is_done.set()
@@ -62,7 +62,7 @@ class Marks:
                 del self._putting[mark]
         return True
 
-    def forget(self, mark: Mark) -> bool:
+    def forget(self, mark: ReactionKey) -> bool:
         """Do not put a mark any more, nor wait for its turn; whether it is certain that it was never sent."""
         putting = self._putting.get(mark)
         if putting is None:
@@ -70,7 +70,7 @@ class Marks:
         putting.need.forget()
         return not putting.is_sent
 
-    async def take(self, mark: Mark) -> None:
+    async def take(self, mark: ReactionKey) -> None:
         """Take a mark away; one that is on its way is waited for, so that it does not come afterwards.
 
         Raises:

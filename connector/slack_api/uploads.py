@@ -17,9 +17,9 @@ from connector.formatting.links import LONGEST, escape, whole
 from connector.formatting.markdown import markdown_to_slack
 from connector.formatting.splitting import pieces
 from connector.formatting.text_utils import one_line
-from connector.slack_api.client import Sending
+from connector.slack_api.client import PendingCalls
 from connector.slack_api.errors import NO_THREAD, SlackCallFailed
-from connector.slack_api.rate_limiter import Turn
+from connector.slack_api.rate_limiter import CallSlot
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from markdown_it.token import Token
 
-    from connector.events import Place
-    from connector.slack_api.client import Wire
+    from connector.events import ThreadAddress
+    from connector.slack_api.client import SlackClient
 
     Confirm = Callable[[], Awaitable[None]]
 
@@ -74,11 +74,11 @@ def file_name(key: str) -> str:
 
 
 async def share(  # noqa: PLR0913 - what sharing consists of
-    wire: Wire, place: Place, key: str, content: str, *, in_doubt: bool, confirm: Confirm
+    wire: SlackClient, place: ThreadAddress, key: str, content: str, *, in_doubt: bool, confirm: Confirm
 ) -> None:
     """Put a Markdown file into a conversation, exactly once.
 
-    One that is `in_doubt` may be there already: it is looked for, by its name. `confirm` as in `Wire.post`.
+    One that is `in_doubt` may be there already: it is looked for, by its name. `confirm` as in `SlackClient.post`.
 
     Raises:
         SlackCallFailed: Slack did not take it, or the thread is gone.
@@ -92,7 +92,7 @@ async def share(  # noqa: PLR0913 - what sharing consists of
     if in_doubt and await look() is not None:
         return
     await _need_thread(wire, place, name)
-    turn = Turn(run=place.conversation_id)
+    turn = CallSlot(run=place.conversation_id)
     data = content.encode()
     begun = await wire.call(_GET_URL, {"filename": name, "length": len(data)}, turn)
     await wire.upload(begun["upload_url"], data)
@@ -100,11 +100,11 @@ async def share(  # noqa: PLR0913 - what sharing consists of
     arguments |= {"channel_id": place.channel}
     if place.thread_ts is not None:
         arguments["thread_ts"] = place.thread_ts
-    await wire.call(_COMPLETE, arguments, turn, once=Sending(look, confirm=confirm))
+    await wire.call(_COMPLETE, arguments, turn, once=PendingCalls(look, confirm=confirm))
     await _need_thread(wire, place, name)
 
 
-async def _need_thread(wire: Wire, place: Place, name: str) -> None:
+async def _need_thread(wire: SlackClient, place: ThreadAddress, name: str) -> None:
     """Where the thread's root is gone, Slack shares in the channel instead: nothing of it stays there.
 
     Raises:
@@ -117,7 +117,7 @@ async def _need_thread(wire: Wire, place: Place, name: str) -> None:
     raise SlackCallFailed(_COMPLETE, NO_THREAD)
 
 
-async def _shared(wire: Wire, place: Place, name: str) -> list[dict[str, Any]]:
+async def _shared(wire: SlackClient, place: ThreadAddress, name: str) -> list[dict[str, Any]]:
     """The files with this name that are in a conversation."""
     return [file async for message in wire.history.messages(place) for file in _files_of(message, name)]
 
@@ -147,9 +147,9 @@ def _files_of(message: dict[str, Any], name: str = "") -> list[dict[str, Any]]:
     return [each for each in files if (each.get("name") == name if name else _NAME.fullmatch(each.get("name") or ""))]
 
 
-async def delete(wire: Wire, file_id: str) -> None:
+async def delete(wire: SlackClient, file_id: str) -> None:
     """Delete a file of ours, if it is there."""
-    await wire.call(_DELETE, {"file": file_id}, Turn(), done=("file_not_found", "file_deleted"))
+    await wire.call(_DELETE, {"file": file_id}, CallSlot(), done=("file_not_found", "file_deleted"))
 
 
 def _end_of_beginning(markdown: str, tokens: Sequence[Token]) -> int:

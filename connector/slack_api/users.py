@@ -10,14 +10,14 @@ from unicodedata import category, normalize
 
 import structlog
 
-from connector.protocols import Author
+from connector.protocols import MessageAuthor
 from connector.slack_api.errors import SlackCallFailed
-from connector.slack_api.rate_limiter import Need, NotNeeded, Turn, Urgency
+from connector.slack_api.rate_limiter import CallCancelled, CallSlot, CancelScope, Priority
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from connector.slack_api.client import Wire
+    from connector.slack_api.client import SlackClient
 
 log = structlog.get_logger(__name__)
 
@@ -47,26 +47,26 @@ class _LookUp:
     """A call of `users.info` and how many wait for it. It leaves the scheduler's queue when none does."""
 
     task: asyncio.Task[None]
-    need: Need
+    need: CancelScope
     waiting: int = 0
 
 
-class Names:
+class Users:
     """Profiles of the workspace's people. One that is known is asked for again some time: people change theirs."""
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: SlackClient) -> None:
         self._wire = wire
         # The profile, and from when on it is asked for again; the latest look-up is last.
         self._people: dict[str, tuple[Profile | None, float]] = {}
-        self._asking: dict[tuple[str, Urgency], _LookUp] = {}
+        self._asking: dict[tuple[str, Priority], _LookUp] = {}
 
     async def learn(self, authors: Iterable[str], mentioned: Iterable[str] = (), within_s: float = WAIT_S) -> None:
         """Ask Slack about people, all at once, and wait for those who are not known, for `within_s` at most.
 
         `authors` go before `mentioned` users, whose look-ups are skipped while many are under way.
         """
-        of_authors = {user: self._ask(user, Urgency.PERSON) for user in authors}
-        asked = [*of_authors.values(), *(self._ask(user, Urgency.LOOK_UP) for user in dict.fromkeys(mentioned))]
+        of_authors = {user: self._ask(user, Priority.PERSON) for user in authors}
+        asked = [*of_authors.values(), *(self._ask(user, Priority.LOOK_UP) for user in dict.fromkeys(mentioned))]
         waited_for = [each for each in asked if each is not None]
         if not waited_for:
             return
@@ -93,8 +93,8 @@ class Names:
         profile, _ = self._people.get(user, _NOBODY)
         return profile
 
-    def author(self, user: str) -> Author:
-        return Author(user, self.of(user) or "")
+    def author(self, user: str) -> MessageAuthor:
+        return MessageAuthor(user, self.of(user) or "")
 
     def readable(self, text: str) -> str:
         """A text in which those people are mentioned by name whose names are known."""
@@ -110,26 +110,26 @@ class Names:
             task.cancel()
         await asyncio.gather(*asking, return_exceptions=True)
 
-    def _ask(self, user: str, urgency: Urgency) -> _LookUp | None:
+    def _ask(self, user: str, urgency: Priority) -> _LookUp | None:
         """Return the look-up to wait for; `None`: there is none, or an older profile is known."""
         now_s = asyncio.get_running_loop().time()
         profile, again_at_s = self._people.get(user, _NOBODY)
         if now_s < again_at_s:
             return None
-        key = user, Urgency.LOOK_UP if profile is not None else urgency
+        key = user, Priority.LOOK_UP if profile is not None else urgency
         if key not in self._asking:
-            if key[1] is Urgency.LOOK_UP and len(self._asking) >= _MOST_ASKED:
+            if key[1] is Priority.LOOK_UP and len(self._asking) >= _MOST_ASKED:
                 return None
-            turn = Turn(key[1])
+            turn = CallSlot(key[1])
             self._asking[key] = _LookUp(asyncio.create_task(self._learn(user, turn)), turn.need)
             self._asking[key].task.add_done_callback(lambda _: self._asking.pop(key, None))
         return self._asking[key] if profile is None else None
 
-    async def _learn(self, user: str, turn: Turn) -> None:
+    async def _learn(self, user: str, turn: CallSlot) -> None:
         profile, again_s = self.profile(user), _ASK_ANEW_S
         try:
             profile = _profile_of((await self._wire.call("users.info", {"user": user}, turn))["user"])
-        except NotNeeded:
+        except CallCancelled:
             return
         except (SlackCallFailed, KeyError) as e:
             log.info("slack.no_name", user=user, error=str(e))

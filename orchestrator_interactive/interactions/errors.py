@@ -43,15 +43,15 @@ class BadBranchName(InteractionError):  # noqa: N818
     """A branch cannot be called so."""
 
 
-class Unreadable(InteractionError):  # noqa: N818
+class UnreadableState(InteractionError):  # noqa: N818
     """What is stored of a state cannot be read."""
 
 
-class UnknownState(Unreadable):
+class UnknownState(UnreadableState):
     """The state is of a type that nobody has defined here; import the module that defines it."""
 
 
-class NewerState(Unreadable):
+class NewerState(UnreadableState):
     """The state was written by a newer version; update this installation."""
 
 

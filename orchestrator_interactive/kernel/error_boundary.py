@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class Escaped(Exception):  # noqa: N818 - named after what it did
+class EscapedError(Exception):
     """Code that was called raised what would have reached further than its own failure."""
 
 
@@ -30,9 +30,9 @@ def contained() -> Iterator[None]:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
-        raise Escaped("It was cancelled, though nobody had cancelled it from here.") from e
+        raise EscapedError("It was cancelled, though nobody had cancelled it from here.") from e
     except SystemExit as e:
-        raise Escaped(f"It tried to end the process, with {e.code!r}.") from e
+        raise EscapedError(f"It tried to end the process, with {e.code!r}.") from e
 
 
 def told(error: BaseException) -> str:

@@ -32,7 +32,7 @@ class Copies:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class MessageCache:
     """The conversation as providers take it, and as hooks get it."""
 
     transcript: Transcript = field(default_factory=Transcript)

@@ -18,11 +18,11 @@ from orchestrator_interactive.kernel.contracts.messages import (
     ToolCallBlock,
 )
 from orchestrator_interactive.loop.injection_queue import injection_row
-from orchestrator_interactive.loop.model_call import INTERRUPTED, Asking
-from orchestrator_interactive.loop.outcome import SUSPENDED, Lack, RunOutcome, lacking_row, outcome_of
+from orchestrator_interactive.loop.model_call import INTERRUPTED, ModelCaller
+from orchestrator_interactive.loop.outcome import SUSPENDED, Incomplete, RunOutcome, lacking_row, outcome_of
 from orchestrator_interactive.loop.run import RunDenied, RunStopped, RunSuspended
 from orchestrator_interactive.loop.tool_batch import ToolBatch
-from orchestrator_interactive.loop.tool_calls import ToolCalls
+from orchestrator_interactive.loop.tool_calls import ToolExecutor
 from orchestrator_interactive.loop.tool_results import unknown_row
 from orchestrator_interactive.loop.usage import with_usage
 from orchestrator_interactive.transcript.answer_parts import cut_row
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from orchestrator_interactive.loop.injection_queue import Injection, InjectionQueue
     from orchestrator_interactive.loop.options import LoopOptions
     from orchestrator_interactive.loop.receipts import Receipts
-    from orchestrator_interactive.loop.resume import Standing
+    from orchestrator_interactive.loop.resume import ResumeState
     from orchestrator_interactive.loop.run import Run
     from orchestrator_interactive.loop.streaming_call import Model
     from orchestrator_interactive.transcript.answer_parts import Cut
@@ -71,7 +71,7 @@ class Loop:
         self._answered: RunOutcome | None = None
         self._is_out_of_time = False
         self._reason: str | None = None
-        self.calls = ToolCalls(run, options)
+        self.calls = ToolExecutor(run, options)
 
     async def go(self, begin: Callable[[], Awaitable[None]], providers: Mapping[str, Provider]) -> RunOutcome:
         """Do what precedes the loop, and the loop; settle what it leaves behind on every way out.
@@ -103,7 +103,7 @@ class Loop:
                 await self.calls.end()
                 self.calls.disarm()
 
-    async def take_up(self, standing: Standing) -> None:
+    async def take_up(self, standing: ResumeState) -> None:
         """Go on where a run stands: what was told is told again, and what it had begun is settled.
 
         Calls without a result run again where that can do no harm; of the others nobody knows what came of them. These
@@ -140,7 +140,7 @@ class Loop:
             timers.append(clock.call_later(limit_s + _LAST_WORD_S, self._run_out_of_time))
         try:
             await begin()
-            return await self._loop(Asking(self._run, providers, self.calls, self._inbox, self._options))
+            return await self._loop(ModelCaller(self._run, providers, self.calls, self._inbox, self._options))
         finally:
             for timer in timers:
                 timer.cancel()
@@ -149,7 +149,7 @@ class Loop:
         self._is_out_of_time = True
         self._run.stop.request_graceful()
 
-    async def _loop(self, asking: Asking) -> RunOutcome:
+    async def _loop(self, asking: ModelCaller) -> RunOutcome:
         run = self._run
         if self._answered is not None and await self._is_done():
             return self._answered
@@ -199,7 +199,7 @@ class Loop:
             self._reason = "max_duration_s"
         return self._reason is None
 
-    async def _run_tools(self, asking: Asking, answer: ChatResponse, calls: Sequence[ToolCall]) -> None:
+    async def _run_tools(self, asking: ModelCaller, answer: ChatResponse, calls: Sequence[ToolCall]) -> None:
         """Run the tools that the model asked for; after some of them it must answer in words."""
         self._turns += 1
         self._continuations = 0
@@ -243,13 +243,13 @@ class Loop:
         self._continuations += 1
         return "length" if self._continuations <= _MOST_CONTINUATIONS else None
 
-    def _lack(self, answer: ChatResponse) -> Lack | None:
+    def _lack(self, answer: ChatResponse) -> Incomplete | None:
         """What is missing, should this be the last word."""
         if answer.finish_reason in _REFUSED:
-            return Lack("refusal", (answer.metadata or {}).get("refusal"))
+            return Incomplete("refusal", (answer.metadata or {}).get("refusal"))
         if answer.finish_reason in _CUT_SHORT:
-            return Lack("length")
-        return Lack(self._reason) if self._reason else None
+            return Incomplete("length")
+        return Incomplete(self._reason) if self._reason else None
 
     def _told_cost(self, outcome: RunOutcome) -> RunOutcome:
         if self._options.max_cost_usd is not None and self._run.spent.cost_usd is None:

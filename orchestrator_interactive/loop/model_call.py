@@ -11,11 +11,11 @@ from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.contracts.messages import ChatResponse, ToolCall, ToolCallBlock
 from orchestrator_interactive.kernel.contracts.stream import ResponseStream
 from orchestrator_interactive.kernel.hooks import CONTINUE
-from orchestrator_interactive.kernel.interop import GuestProvider, own_provider
+from orchestrator_interactive.kernel.interop import ForeignProvider, own_provider
 from orchestrator_interactive.kernel.timeout import within
-from orchestrator_interactive.loop.retry import Recovery
+from orchestrator_interactive.loop.retry import RetryPolicy
 from orchestrator_interactive.loop.run import RunStopped, RunSuspended, changed, injected_row, lasting_rows
-from orchestrator_interactive.loop.streaming_call import Model, ModelCall
+from orchestrator_interactive.loop.streaming_call import Model, StreamingCall
 from orchestrator_interactive.loop.usage import spent_on, with_usage
 from orchestrator_interactive.transcript.answer_parts import cut_row
 from orchestrator_interactive.transcript.framing import without_frames
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from orchestrator_interactive.loop.injection_queue import InjectionQueue
     from orchestrator_interactive.loop.options import LoopOptions
     from orchestrator_interactive.loop.run import Run
-    from orchestrator_interactive.loop.tool_calls import ToolCalls
+    from orchestrator_interactive.loop.tool_calls import ToolExecutor
 
 log = structlog.get_logger(__name__)
 
@@ -43,18 +43,23 @@ _LONGEST_READ_S = 3600.0
 Row = dict[str, Any]
 
 
-class Asking:
+class ModelCaller:
     """All the asking of one run."""
 
     def __init__(
-        self, run: Run, providers: Mapping[str, Provider], calls: ToolCalls, inbox: InjectionQueue, options: LoopOptions
+        self,
+        run: Run,
+        providers: Mapping[str, Provider],
+        calls: ToolExecutor,
+        inbox: InjectionQueue,
+        options: LoopOptions,
     ) -> None:
         self._run = run
         self._providers = providers
         self._calls = calls
         self._inbox = inbox
         self._options = options
-        self._recovery = Recovery(run, _in_order(providers, options.default_provider), options)
+        self._recovery = RetryPolicy(run, _in_order(providers, options.default_provider), options)
         self._models: dict[str, Model] = {}
 
     @property
@@ -63,7 +68,7 @@ class Asking:
         name = self._recovery.provider
         if name not in self._models:
             provider = own_provider(self._providers[name])
-            patience_s = None if isinstance(provider, GuestProvider) else self._options.stall_timeout_s
+            patience_s = None if isinstance(provider, ForeignProvider) else self._options.stall_timeout_s
             model = provider.get_info().defaults.get("model")
             requests = RequestBuilder(provider, self._run.tools, self._run.seen.transcript)
             self._models[name] = Model(name, provider, model, requests, patience_s)
@@ -87,7 +92,7 @@ class Asking:
             return None
         early = partial(self._calls.begin_early, is_used=model.requests.is_used, seen=set()) if tools_allowed else None
         stream = ResponseStream(early)
-        call = ModelCall(model, request, stream)
+        call = StreamingCall(model, request, stream)
         await call.end(self._run.ending, self._inbox)
         answer = call.answer
         usage = answer.usage if answer else stream.usage

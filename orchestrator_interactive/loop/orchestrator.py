@@ -20,9 +20,9 @@ from orchestrator_interactive.loop.outcome import SUSPENDED, RunOutcome
 from orchestrator_interactive.loop.receipts import Receipts
 from orchestrator_interactive.loop.resume import said_since
 from orchestrator_interactive.loop.run import Run
-from orchestrator_interactive.loop.run_start import Beginning
-from orchestrator_interactive.loop.session_state import Memory
-from orchestrator_interactive.loop.tasks import Work
+from orchestrator_interactive.loop.run_start import RunStart
+from orchestrator_interactive.loop.session_state import SessionState
+from orchestrator_interactive.loop.tasks import CancellableTask
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -52,7 +52,7 @@ class InteractiveOrchestrator:
         self._options = read(LoopOptions, config or {}, NAME)
         self._queue = InjectionQueue(self._options.max_waiting)
         self._receipts = Receipts()
-        self._memory = Memory()
+        self._memory = SessionState()
         self._running: Run | None = None
         self._in_doubt: tuple[ContextManager, int] | None = None
 
@@ -177,7 +177,7 @@ class InteractiveOrchestrator:
             RuntimeError: a run is on already, or the conversation has none.
         """
         run = self._new_run(context, tools, hooks, coordinator, on_progress)
-        return await self._go(run, providers, Beginning.again)
+        return await self._go(run, providers, RunStart.again)
 
     def _new_run(
         self,
@@ -203,13 +203,13 @@ class InteractiveOrchestrator:
         )
 
     async def _go(
-        self, run: Run, providers: Mapping[str, Provider], begin: Callable[[Beginning], Awaitable[None]]
+        self, run: Run, providers: Mapping[str, Provider], begin: Callable[[RunStart], Awaitable[None]]
     ) -> str:
         """Run the loop from this beginning to its end."""
         loop = self._prepared(run)
-        beginning = Beginning(run, loop, self._queue, self._receipts, self._memory)
+        beginning = RunStart(run, loop, self._queue, self._receipts, self._memory)
         # A task of its own: whoever cancels this stops the loop, and nothing in it is torn in the middle.
-        working = Work(loop.go(partial(begin, beginning), providers))
+        working = CancellableTask(loop.go(partial(begin, beginning), providers))
         with run.session_stop.watch(run.follow):
             outcome = await self._to_its_end(run, loop, working)
         if working.finished():
@@ -228,7 +228,7 @@ class InteractiveOrchestrator:
         self._memory.stay_awake()
         return Loop(run, self._queue, self._receipts, self._options)
 
-    async def _to_its_end(self, run: Run, loop: Loop, working: Work[RunOutcome]) -> RunOutcome:
+    async def _to_its_end(self, run: Run, loop: Loop, working: CancellableTask[RunOutcome]) -> RunOutcome:
         """Wait for the run, tell how it ended, and be free for the next one."""
         try:
             with run.stop.watch(partial(self._hurry, run, working)), heard_compaction(run, NAME):
@@ -248,7 +248,7 @@ class InteractiveOrchestrator:
         return outcome
 
     async def _tell_end(self, run: Run, loop: Loop, outcome: RunOutcome) -> None:
-        reporting = Work(self._report_end(run, loop, outcome))
+        reporting = CancellableTask(self._report_end(run, loop, outcome))
         try:
             await reporting.end(run.cancel)
         finally:
@@ -256,7 +256,7 @@ class InteractiveOrchestrator:
             if error is not None:
                 log.error("run.end_not_told", run_id=run.id, exc_info=error)
 
-    def _hurry(self, run: Run, working: Work[RunOutcome]) -> None:
+    def _hurry(self, run: Run, working: CancellableTask[RunOutcome]) -> None:
         """Not even a log that hangs may hold whoever stops a run."""
         grace_s = 0 if run.stop.is_immediate else self._options.stop_grace_s
         asyncio.get_running_loop().call_later(grace_s + _ENDED_WITHIN_S, working.cut)
@@ -286,7 +286,7 @@ class InteractiveOrchestrator:
         }
 
 
-def _outcome_of(working: Work[RunOutcome], run: Run) -> RunOutcome:
+def _outcome_of(working: CancellableTask[RunOutcome], run: Run) -> RunOutcome:
     if not working.finished():
         return SUSPENDED if run.is_suspended else RunOutcome(run.parts.unshown, "cancelled")
     return RunOutcome("", "error") if working.task.exception() else working.task.result()

@@ -28,19 +28,19 @@ SUSPENDED = RunOutcome("", "suspended")
 
 
 @dataclass(frozen=True, slots=True)
-class Lack:
+class Incomplete:
     """Why an answer is not all that was wanted."""
 
     reason: str
     detail: str | None = None
 
 
-def outcome_of(text: str, lack: Lack | None) -> RunOutcome:
+def outcome_of(text: str, lack: Incomplete | None) -> RunOutcome:
     """How a run ended whose answer lacks this."""
     return RunOutcome(text, "incomplete", lack.reason, lack.detail) if lack else RunOutcome(text, "success")
 
 
-def lacking_row(row: Row, lack: Lack | None) -> Row:
+def lacking_row(row: Row, lack: Incomplete | None) -> Row:
     """The row of an answer that lacks something: should it be the last one, people are told why."""
     return marked(row, lack={"reason": lack.reason, "detail": lack.detail}) if lack else row
 
@@ -51,5 +51,5 @@ def outcome_in(row: Row, text: str) -> RunOutcome:
         return RunOutcome(text, "cancelled")
     match metadata_of(row).get("lack"):
         case {"reason": str(reason), "detail": str() | None as detail}:
-            return outcome_of(text, Lack(reason, detail))
+            return outcome_of(text, Incomplete(reason, detail))
     return outcome_of(text, None)

@@ -10,9 +10,9 @@ from orchestrator_interactive.kernel.contracts.messages import ToolCall, ToolCal
 from orchestrator_interactive.kernel.contracts.tool_calls import calls_beside, is_call, named
 from orchestrator_interactive.loop.outcome import outcome_in
 from orchestrator_interactive.loop.tool_call import is_harmless, label_of
-from orchestrator_interactive.loop.tool_results import SettledCall, lost_row, results_in
+from orchestrator_interactive.loop.tool_results import CompletedCall, lost_row, results_in
 from orchestrator_interactive.loop.usage import spent_in
-from orchestrator_interactive.transcript.answer_parts import Parts, cut_of
+from orchestrator_interactive.transcript.answer_parts import InterimTexts, cut_of
 from orchestrator_interactive.transcript.parsing import UNREADABLE, message_of
 from orchestrator_interactive.transcript.rows import call_ids, delivered_in, is_of_hook, is_prompt, metadata_of, text_of
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from orchestrator_interactive.kernel.contracts.protocols import Tool
     from orchestrator_interactive.loop.outcome import RunOutcome
-    from orchestrator_interactive.loop.usage import Spent
-    from orchestrator_interactive.transcript.answer_parts import Part
+    from orchestrator_interactive.loop.usage import UsageTotals
+    from orchestrator_interactive.transcript.answer_parts import InterimText
 
     Row = dict[str, Any]
 
@@ -30,7 +30,7 @@ _NO_RUN = "There is no run to go on with here: nobody has asked anything in this
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ResumeState:
     """What the rows of the last run say of it.
 
     Args:
@@ -45,10 +45,10 @@ class Standing:
     """
 
     prompt: str
-    before: Spent
-    spent: Spent
-    told: tuple[Part, ...]
-    parts: Parts
+    before: UsageTotals
+    spent: UsageTotals
+    told: tuple[InterimText, ...]
+    parts: InterimTexts
     rows: Sequence[Row]
     lost: Row | None
     lost_calls: Sequence[ToolCall]
@@ -107,24 +107,24 @@ class Standing:
         goes_on = last["role"] != "assistant" or call_ids(last) or cut_of(last) in ("length", "urgent")
         return None if goes_on or self.lost else outcome_in(last, self.parts.unshown)
 
-    def settled(self, tools: Mapping[str, Tool]) -> list[SettledCall]:
+    def settled(self, tools: Mapping[str, Tool]) -> list[CompletedCall]:
         """What became of the calls whose results its rows have, in the order of these."""
         made = {call.id: call for row in self._answers for call in _calls(row)}
         ends = [(made[call_id], became) for row in self.rows for call_id, became in results_in(row) if call_id in made]
-        return [SettledCall(call, became.label or _label(call, tools), became.outcome) for call, became in ends]
+        return [CompletedCall(call, became.label or _label(call, tools), became.outcome) for call, became in ends]
 
-    def late(self, tools: Mapping[str, Tool]) -> list[SettledCall]:
+    def late(self, tools: Mapping[str, Tool]) -> list[CompletedCall]:
         """The calls whose results were to follow later, and now do not."""
-        return [SettledCall(call, _label(call, tools), "lost") for call in self.lost_calls]
+        return [CompletedCall(call, _label(call, tools), "lost") for call in self.lost_calls]
 
-    def unanswered(self, tools: Mapping[str, Tool]) -> tuple[list[SettledCall], list[SettledCall]]:
+    def unanswered(self, tools: Mapping[str, Tool]) -> tuple[list[CompletedCall], list[CompletedCall]]:
         """The calls without a result: those to make again (harmless, or never started), and the others."""
-        again: list[SettledCall] = []
-        others: list[SettledCall] = []
+        again: list[CompletedCall] = []
+        others: list[CompletedCall] = []
         for call in self._unanswered():
             is_harmless_again = problem_of(call.arguments) is not None or is_harmless(tools.get(call.name))
             kind = again if is_harmless_again else others
-            kind.append(SettledCall(call, _label(call, tools), "lost"))
+            kind.append(CompletedCall(call, _label(call, tools), "lost"))
         return again, others
 
     def _unanswered(self) -> list[ToolCall]:
@@ -139,7 +139,7 @@ class Standing:
         return []
 
 
-def standing_of(rows: Sequence[Row]) -> Standing:
+def standing_of(rows: Sequence[Row]) -> ResumeState:
     """Where the last run of a conversation stands.
 
     Raises:
@@ -149,10 +149,10 @@ def standing_of(rows: Sequence[Row]) -> Standing:
     begin = _last_prompt(rows)
     if begin is None:
         raise RuntimeError(_NO_RUN)
-    own, parts = rows[begin:], Parts()
+    own, parts = rows[begin:], InterimTexts()
     told = tuple(part for row in own if (part := parts.add(row)))
     lost = lost_row(rows)
-    return Standing(
+    return ResumeState(
         prompt=text_of(own[0]),
         before=spent_in(rows[:begin]),
         spent=spent_in(own),

@@ -17,7 +17,7 @@ from orchestrator_interactive.kernel.contracts.errors import (
     LLMTimeoutError,
     RateLimitError,
 )
-from orchestrator_interactive.loop.tasks import Work
+from orchestrator_interactive.loop.tasks import CancellableTask
 from orchestrator_interactive.transcript.tokens import estimate
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ _SHRINK_TO = 0.85
 _FINAL = (ContentFilterError, InvalidRequestError, ContextLengthError)
 
 
-class Recovery:
+class RetryPolicy:
     """The patience of one run with its providers; the first of `names` is asked."""
 
     def __init__(self, run: Run, names: Sequence[str], options: LoopOptions) -> None:
@@ -95,7 +95,7 @@ class Recovery:
         log.info("provider.retry", **told)
         await self._run.announce(events.PROVIDER_RETRY, told)
         await self._run.progress("retrying", **told, max_attempts=self._options.max_retries, reason=_reason(error))
-        waiting = Work(asyncio.sleep(delay_s))
+        waiting = CancellableTask(asyncio.sleep(delay_s))
         with self._run.ending.watch(waiting.cut):
             await waiting.end()
         self._run.check_end()

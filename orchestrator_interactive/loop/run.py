@@ -15,11 +15,11 @@ from orchestrator_interactive.kernel.error_boundary import contained
 from orchestrator_interactive.kernel.hooks import CONTINUE, HookRegistry, too_late_for_a_no
 from orchestrator_interactive.kernel.interop import own
 from orchestrator_interactive.kernel.timeout import within
-from orchestrator_interactive.loop.conversation_cache import Seen
-from orchestrator_interactive.loop.tasks import Work
-from orchestrator_interactive.loop.usage import NOTHING, Spent
+from orchestrator_interactive.loop.conversation_cache import MessageCache
+from orchestrator_interactive.loop.tasks import CancellableTask
+from orchestrator_interactive.loop.usage import NOTHING, UsageTotals
 from orchestrator_interactive.outside_json import MAX_ROW_NESTING, bounded, nesting
-from orchestrator_interactive.transcript.answer_parts import Parts, has_words
+from orchestrator_interactive.transcript.answer_parts import InterimTexts, has_words
 from orchestrator_interactive.transcript.rows import marked
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from orchestrator_interactive.kernel.contracts.models import ContextInjection, HookResult
     from orchestrator_interactive.kernel.contracts.protocols import ContextManager, ProgressCallback, Tool
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
-    from orchestrator_interactive.transcript.answer_parts import Part
+    from orchestrator_interactive.transcript.answer_parts import InterimText
 
 log = structlog.get_logger(__name__)
 
@@ -89,10 +89,10 @@ class Run:
     id: str = field(default_factory=lambda: uuid4().hex)
     secret_filter: SecretFilter | None = None
     token_budgets: dict[str, int] = field(default_factory=dict)
-    seen: Seen = field(default_factory=Seen)
+    seen: MessageCache = field(default_factory=MessageCache)
     iterations: int = 0
-    spent: Spent = NOTHING
-    parts: Parts = field(default_factory=Parts)
+    spent: UsageTotals = NOTHING
+    parts: InterimTexts = field(default_factory=InterimTexts)
     is_suspended: bool = False
     is_in_doubt: bool = False
     stop: CancellationToken = field(default_factory=CancellationToken)
@@ -173,7 +173,7 @@ class Run:
         """Let people read what is complete with this row, which stands in the log."""
         await self.show(self.parts.add(row))
 
-    async def show(self, part: Part | None) -> None:
+    async def show(self, part: InterimText | None) -> None:
         """Let people read a part, as a message of its own."""
         if part is not None:
             torn = {"cut": True} if part.is_torn else {}
@@ -198,7 +198,7 @@ class Run:
         """
         if not self.hooks.listens(event):
             return CONTINUE
-        work = Work(self._consult(event, data))
+        work = CancellableTask(self._consult(event, data))
         with self.ending.watch(work.cut):
             await work.end()
         if self.is_suspended:

@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from orchestrator_interactive.loop.injection_queue import InjectionQueue
     from orchestrator_interactive.loop.loop import Loop
     from orchestrator_interactive.loop.receipts import Receipts
-    from orchestrator_interactive.loop.resume import Standing
+    from orchestrator_interactive.loop.resume import ResumeState
     from orchestrator_interactive.loop.run import Run
-    from orchestrator_interactive.loop.session_state import Memory
+    from orchestrator_interactive.loop.session_state import SessionState
 
     Row = dict[str, Any]
 
 
-class Beginning:
+class RunStart:
     """The beginning of one run of a loop."""
 
-    def __init__(self, run: Run, loop: Loop, queue: InjectionQueue, receipts: Receipts, memory: Memory) -> None:
+    def __init__(self, run: Run, loop: Loop, queue: InjectionQueue, receipts: Receipts, memory: SessionState) -> None:
         self._run = run
         self._loop = loop
         self._queue = queue
@@ -75,7 +75,7 @@ class Beginning:
         self._memory.knows_log = True
         await run.give_way(run.route(wish, events.EXECUTION_START), events.EXECUTION_START)
 
-    def _know(self, standing: Standing) -> None:
+    def _know(self, standing: ResumeState) -> None:
         run = self._run
         self._memory.spent = standing.before
         run.spent, run.iterations, run.parts = standing.spent, standing.iterations, standing.parts

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from weakref import ref
 
-from orchestrator_interactive.loop.conversation_cache import Seen
+from orchestrator_interactive.loop.conversation_cache import MessageCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from orchestrator_interactive.loop.outcome import RunOutcome
-    from orchestrator_interactive.loop.usage import Spent
+    from orchestrator_interactive.loop.usage import UsageTotals
 
 # How long the next run finds ready what was read of the conversation, in seconds: of so many rows that it would take
 # some time to read them again, and of fewer.
@@ -22,7 +22,7 @@ _MANY_REMEMBERED_S, _FEW_REMEMBERED_S = 60.0, 1.0
 
 
 @dataclass(slots=True, weakref_slot=True)
-class Memory:
+class SessionState:
     """What it keeps.
 
     Args:
@@ -34,21 +34,21 @@ class Memory:
     """
 
     notices: list[str] = field(default_factory=list)
-    spent: Spent | None = None
+    spent: UsageTotals | None = None
     knows_log: bool = False
     token_budgets: dict[str, int] = field(default_factory=dict)
-    seen: Seen | None = None
+    seen: MessageCache | None = None
 
     _context_rests: Callable[[], object] | None = None
     _timer: asyncio.TimerHandle | None = None
 
-    def remembered(self) -> Seen:
+    def remembered(self) -> MessageCache:
         """What was looked at of the conversation, for a run to go on with."""
         if self.seen is None:
-            self.seen = Seen()
+            self.seen = MessageCache()
         return self.seen
 
-    def note_end(self, spent: Spent, outcome: RunOutcome) -> None:
+    def note_end(self, spent: UsageTotals, outcome: RunOutcome) -> None:
         """A run has ended."""
         if self.spent is not None:
             self.spent = self.spent.plus(spent)
@@ -76,6 +76,6 @@ class Memory:
             self._context_rests()
 
 
-def _rest(memory: ref[Memory]) -> None:
+def _rest(memory: ref[SessionState]) -> None:
     if (resting := memory()) is not None:
         resting.rest()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator_interactive.kernel.contracts.errors import LLMError, LLMTimeoutError, ProviderUnavailableError
 from orchestrator_interactive.kernel.contracts.messages import ChatResponse
-from orchestrator_interactive.loop.tasks import Work
+from orchestrator_interactive.loop.tasks import CancellableTask
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.cancellation import CancellationToken
@@ -34,13 +34,13 @@ class Model:
     stall_timeout_s: float | None
 
 
-class ModelCall:
+class StreamingCall:
     """A call in flight. The end of its run cuts it, and so does an urgent message."""
 
     def __init__(self, model: Model, request: ChatRequest, stream: ResponseStream) -> None:
         self._model = model
         self._stream = stream
-        self._work = Work(_completed(model, request, stream))
+        self._work = CancellableTask(_completed(model, request, stream))
         self._was_interrupted = False
 
     async def end(self, ending: CancellationToken, inbox: InjectionQueue) -> None:
@@ -96,7 +96,7 @@ async def _completed(model: Model, request: ChatRequest, stream: ResponseStream)
 class _Watchdog:
     """Cuts a model call whose stream has been silent for too long."""
 
-    def __init__(self, work: Work[ChatResponse], stream: ResponseStream, timeout_s: float | None) -> None:
+    def __init__(self, work: CancellableTask[ChatResponse], stream: ResponseStream, timeout_s: float | None) -> None:
         self._work, self._stream, self._timeout_s = work, stream, timeout_s
         self.barked = False
         self._heard = -1

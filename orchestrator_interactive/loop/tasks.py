@@ -19,7 +19,7 @@ T = TypeVar("T")
 HEED_WITHIN_S = 0.3
 
 
-class Work(Generic[T]):
+class CancellableTask(Generic[T]):
     """A task that can be cut. One that does not heed the cut is left behind, still referenced until it ends."""
 
     _left_behind: ClassVar[set[asyncio.Task[Any]]] = set()

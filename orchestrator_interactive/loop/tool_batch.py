@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from orchestrator_interactive.kernel.contracts.messages import ToolCall
     from orchestrator_interactive.loop.injection_queue import Injection, InjectionQueue
     from orchestrator_interactive.loop.run import Run
-    from orchestrator_interactive.loop.tool_call import ToolUse
-    from orchestrator_interactive.loop.tool_calls import ToolCalls
+    from orchestrator_interactive.loop.tool_call import ToolExecution
+    from orchestrator_interactive.loop.tool_calls import ToolExecutor
 
 
 class ToolBatch:
     """The calls of one answer, side by side."""
 
-    def __init__(self, run: Run, calls: ToolCalls) -> None:
+    def __init__(self, run: Run, calls: ToolExecutor) -> None:
         self._run = run
         self._calls = calls
-        self._uses: list[ToolUse] = []
-        self._over: deque[ToolUse] = deque()
+        self._uses: list[ToolExecution] = []
+        self._over: deque[ToolExecution] = deque()
         self._is_urgent = False
         self._news = asyncio.Event()
 
@@ -69,7 +69,7 @@ class ToolBatch:
                     await self._news.wait()
         await self._calls.route_wishes([use for use in self._uses if use not in left])
 
-    async def _postpone(self, uses: Collection[ToolUse]) -> None:
+    async def _postpone(self, uses: Collection[ToolExecution]) -> None:
         for use in uses:
             await self._run.commit(still_running_row(use.call))
         self._calls.postpone(uses)
@@ -87,7 +87,7 @@ class ToolBatch:
             for use in self._uses:
                 use.watch(None)
 
-    def _end(self, use: ToolUse) -> None:
+    def _end(self, use: ToolExecution) -> None:
         self._over.append(use)
         self._news.set()
 

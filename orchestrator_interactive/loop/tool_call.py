@@ -19,14 +19,14 @@ from orchestrator_interactive.kernel.hooks import CONTINUE, too_late_for_a_no
 from orchestrator_interactive.kernel.tool_progress import reporting
 from orchestrator_interactive.loop.large_results import examined, moved_to_file
 from orchestrator_interactive.loop.run import RunDenied, changed
-from orchestrator_interactive.loop.tasks import HEED_WITHIN_S, Work
+from orchestrator_interactive.loop.tasks import HEED_WITHIN_S, CancellableTask
 from orchestrator_interactive.loop.tool_results import (
     NOT_STARTED,
     TIMED_OUT,
     UNCHECKED,
     UNKNOWN_OUTCOME,
-    Became,
-    SettledCall,
+    CallOutcome,
+    CompletedCall,
     ToolOutcome,
     as_result,
     changed_result,
@@ -52,7 +52,7 @@ _MOST_TRACEBACK_CHARS = 20_000
 Stage = Literal["waiting", "announced", "running", "known", "checked", "reported", "closed"]
 
 
-class ToolUse:
+class ToolExecution:
     """One call on its way: prepared (the hooks may change or refuse it), executed, finalised.
 
     It begins when it has one of each of the `turns`, which it keeps until it is over; with `refused`, it fails with
@@ -90,7 +90,7 @@ class ToolUse:
         self._is_filtered = False
         self._refused = refused
         self._on_over: Callable[[], object] | None = None
-        self._work = Work(self._go())
+        self._work = CancellableTask(self._go())
         self._work.on_over = self._end_turn
 
     @property
@@ -180,7 +180,7 @@ class ToolUse:
             elif self._reached == "known" and self._run.hooks.listens(_told_by(self.result)):
                 self.result = failure(UNCHECKED)  # a hook might have changed or refused it
             label = None if self._input is self.call.arguments else self._label
-            self._row = Became(self._outcome, label).beside(self._row_of(self.result))
+            self._row = CallOutcome(self._outcome, label).beside(self._row_of(self.result))
         return self._row
 
     def _row_of(self, result: ToolResult) -> dict[str, Any]:
@@ -199,11 +199,11 @@ class ToolUse:
             return "cancelled"
         return "lost" if self._run.is_suspended and not self._timed_out else "unknown"
 
-    def settled(self) -> SettledCall:
+    def settled(self) -> CompletedCall:
         """How it ended, once it is closed."""
         if self._reached == "waiting" and self._tool is not None:
             self._label = self._labelled(self._tool)
-        return SettledCall(self.call, self._label, self._outcome, was_dropped=self._is_dropped)
+        return CompletedCall(self.call, self._label, self._outcome, was_dropped=self._is_dropped)
 
     def _note_crash(self) -> None:
         """What went wrong around a tool (a hook, an odd result) is a failed call, too."""
@@ -222,7 +222,7 @@ class ToolUse:
         await self._told(self._report_end())
 
     async def _told(self, telling: Coroutine[Any, Any, None]) -> None:
-        work = Work(telling)
+        work = CancellableTask(telling)
         limit = asyncio.get_running_loop().call_later(HEED_WITHIN_S, work.cut)
         try:
             await work.end()
@@ -317,13 +317,13 @@ class _Reports:
     def __init__(self, tell: Callable[[str], Awaitable[None]]) -> None:
         self._tell = tell
         self._latest: str | None = None
-        self._telling: Work[None] | None = None
+        self._telling: CancellableTask[None] | None = None
         self._ended = False
 
     def take(self, text: str) -> None:
         self._latest = text
         if self._telling is None and not self._ended:
-            self._telling = Work(self._tell_all())
+            self._telling = CancellableTask(self._tell_all())
 
     async def end(self) -> None:
         """Tell no more, once the line that is being told is through."""

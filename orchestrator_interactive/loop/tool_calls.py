@@ -11,7 +11,7 @@ from orchestrator_interactive.kernel.contracts.arguments import problem_of
 from orchestrator_interactive.kernel.contracts.messages import ToolCall, ToolCallBlock
 from orchestrator_interactive.kernel.contracts.request_validation import is_plain
 from orchestrator_interactive.loop.run import RunDenied
-from orchestrator_interactive.loop.tool_call import ToolUse, is_harmless
+from orchestrator_interactive.loop.tool_call import ToolExecution, is_harmless
 from orchestrator_interactive.loop.tool_results import TOO_MANY, late_row
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from orchestrator_interactive.loop.injection_queue import InjectionQueue
     from orchestrator_interactive.loop.options import LoopOptions
     from orchestrator_interactive.loop.run import Run
-    from orchestrator_interactive.loop.tool_results import SettledCall
+    from orchestrator_interactive.loop.tool_results import CompletedCall
 
 log = structlog.get_logger(__name__)
 
@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 _MOST_AT_ONCE = 3
 
 
-class ToolCalls:
+class ToolExecutor:
     """Every call of a run, from its beginning until it is settled: closed, with its row in the log.
 
     When the run is to end, what has not begun is cut at once, and what runs after the grace period; asked to end
@@ -39,13 +39,13 @@ class ToolCalls:
     def __init__(self, run: Run, options: LoopOptions) -> None:
         self._run = run
         self._options = options
-        self._open: dict[ToolUse, None] = {}
+        self._open: dict[ToolExecution, None] = {}
         self._turns = asyncio.Semaphore(options.max_parallel_tools)
         self._all_turns = asyncio.Semaphore(_MOST_AT_ONCE * options.max_parallel_tools)
         self._ids: set[str] = set()
-        self._early: dict[str, ToolUse] = {}
-        self._pending: list[ToolUse] = []
-        self._settled: list[SettledCall] = []
+        self._early: dict[str, ToolExecution] = {}
+        self._pending: list[ToolExecution] = []
+        self._settled: list[CompletedCall] = []
         self._grace: asyncio.TimerHandle | None = None
         self._is_cut = False
 
@@ -64,13 +64,13 @@ class ToolCalls:
         """The calls that began before their answer was complete, and are in no batch yet."""
         return self._early.keys()
 
-    def know(self, settled: Iterable[SettledCall]) -> None:
+    def know(self, settled: Iterable[CompletedCall]) -> None:
         """Take in what became of calls that the run made in other processes."""
         self._settled.extend(settled)
         self._ids.update(each.call.id for each in self._settled)
 
     @property
-    def lost(self) -> list[SettledCall]:
+    def lost(self) -> list[CompletedCall]:
         """Those whose process ended while they were at work."""
         return [each for each in self._settled if each.outcome == "lost"]
 
@@ -79,14 +79,14 @@ class ToolCalls:
         settled = enumerate(self._settled)
         return [each.told() for place, each in settled if not self._has_come_again(each, place + 1)]
 
-    def _has_come_again(self, call: SettledCall, since: int) -> bool:
+    def _has_come_again(self, call: CompletedCall, since: int) -> bool:
         return call.was_dropped and any(map(call.is_same_as, self._settled[since:]))
 
     def is_used(self, call_id: str) -> bool:
         """Whether a call of the run had this id, other than those that wait for their answer."""
         return call_id in self._ids and call_id not in self._early
 
-    def begin(self, calls: Sequence[ToolCall], settled: int = 0) -> list[ToolUse]:
+    def begin(self, calls: Sequence[ToolCall], settled: int = 0) -> list[ToolExecution]:
         """Begin the calls of a committed answer, or continue those that have begun early.
 
         Those beyond the most that one answer may make are refused; it has made `settled` calls before.
@@ -122,15 +122,15 @@ class ToolCalls:
         if is_wanted and not self._run.ending.is_cancelled and not self._grace:
             self._early[block.id] = self._begin(ToolCall(id=block.id, name=block.name, arguments=block.input))
 
-    def _begin(self, call: ToolCall, refused: str | None = None) -> ToolUse:
-        use = ToolUse(self._run, call, self._options, (self._turns, self._all_turns), refused)
+    def _begin(self, call: ToolCall, refused: str | None = None) -> ToolExecution:
+        use = ToolExecution(self._run, call, self._options, (self._turns, self._all_turns), refused)
         self._open[use] = None
         self._ids.add(call.id)
         if self._is_cut or self._grace is not None:
             use.cut()
         return use
 
-    async def settle(self, use: ToolUse, row: dict[str, Any] | None) -> None:
+    async def settle(self, use: ToolExecution, row: dict[str, Any] | None) -> None:
         """Add the row of a closed call to the log, and close its events; without a row it leaves no trace there."""
         del self._open[use]
         self._settled.append(use.settled())
@@ -148,7 +148,7 @@ class ToolCalls:
             use.drop()
         await self._drop(dropped)
 
-    async def _drop(self, uses: Iterable[ToolUse]) -> None:
+    async def _drop(self, uses: Iterable[ToolExecution]) -> None:
         dropped = list(uses)
         for use in dropped:
             use.cut()
@@ -157,7 +157,7 @@ class ToolCalls:
             use.close()
             await self.settle(use, None)
 
-    def postpone(self, uses: Collection[ToolUse]) -> None:
+    def postpone(self, uses: Collection[ToolExecution]) -> None:
         """Let the results of calls follow later.
 
         The calls of the next answer do not wait for them unless too many are at work in the run.
@@ -179,7 +179,7 @@ class ToolCalls:
             await self.settle(use, None)
         await self.route_wishes(over)
 
-    async def route_wishes(self, uses: Iterable[ToolUse]) -> None:
+    async def route_wishes(self, uses: Iterable[ToolExecution]) -> None:
         """Send what the hooks wished during these calls where it belongs, now that all their results stand."""
         for event, wish in [wish for use in uses for wish in use.wishes]:
             try:

@@ -43,7 +43,7 @@ _SAID: Mapping[str, ToolOutcome] = {NOT_STARTED: "cancelled", UNKNOWN_OUTCOME: "
 
 
 @dataclass(frozen=True, slots=True)
-class SettledCall:
+class CompletedCall:
     """How one call ended: for the people who stop a run. `was_dropped`: no answer asked for it after all."""
 
     call: ToolCall
@@ -61,7 +61,7 @@ class SettledCall:
         outcome = "unknown" if self.outcome == "lost" else self.outcome
         return {"tool": self.call.name, "id": self.call.id, "label": self.label, "outcome": outcome}
 
-    def is_same_as(self, other: SettledCall) -> bool:
+    def is_same_as(self, other: CompletedCall) -> bool:
         """Whether a model means the same by both."""
         mine, others = self.call, other.call
         return mine.id == others.id or (mine.name, mine.arguments) == (others.name, others.arguments)
@@ -90,7 +90,7 @@ def changed_result(wish: HookResult, result: ToolResult) -> ToolResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Became:
+class CallOutcome:
     """What became of a call; `label` is what people call it, where its arguments do not tell that."""
 
     outcome: ToolOutcome
@@ -106,7 +106,7 @@ class Became:
         return {"outcome": self.outcome, **({} if self.label is None else {"label": sendable(self.label)})}
 
 
-def results_in(row: dict[str, Any]) -> list[tuple[str, Became]]:
+def results_in(row: dict[str, Any]) -> list[tuple[str, CallOutcome]]:
     """What became of the calls whose results stand in a row, with their ids."""
     metadata = metadata_of(row)
     if row["role"] == "tool":
@@ -115,25 +115,25 @@ def results_in(row: dict[str, Any]) -> list[tuple[str, Became]]:
     if not isinstance(ids, list):
         return []
     if not isinstance(became, dict):  # of an earlier version; those of a process that ended had a row of their own
-        return [(str(each), Became("lost" if PROCESS_ENDED in text_of(row) else "finished")) for each in ids]
-    return [(str(each), _read(became.get(str(each))) or Became("finished")) for each in ids]
+        return [(str(each), CallOutcome("lost" if PROCESS_ENDED in text_of(row) else "finished")) for each in ids]
+    return [(str(each), _read(became.get(str(each))) or CallOutcome("finished")) for each in ids]
 
 
-def _became(row: dict[str, Any]) -> Became:
+def _became(row: dict[str, Any]) -> CallOutcome:
     """What became of the call whose result is in this row."""
     metadata, content = metadata_of(row), row.get("content")
     if told := _read(metadata.get("became")):
         return told
     if not metadata.get("is_error"):
-        return Became("finished")
-    return Became(_SAID.get(content, "failed") if isinstance(content, str) else "failed")
+        return CallOutcome("finished")
+    return CallOutcome(_SAID.get(content, "failed") if isinstance(content, str) else "failed")
 
 
-def _read(told: Any) -> Became | None:
+def _read(told: Any) -> CallOutcome | None:
     match told:
         case {"outcome": outcome, **more} if outcome in _OUTCOMES:
             label = more.get("label")
-            return Became(outcome, label if isinstance(label, str) else None)
+            return CallOutcome(outcome, label if isinstance(label, str) else None)
     return None
 
 
@@ -162,7 +162,7 @@ def still_running_row(call: ToolCall) -> dict[str, Any]:
 
 def unknown_row(call: ToolCall) -> dict[str, Any]:
     """The row of a call that was at work when its process ended."""
-    return Became("lost").beside(tool_row(call, PROCESS_ENDED, failed=True))
+    return CallOutcome("lost").beside(tool_row(call, PROCESS_ENDED, failed=True))
 
 
 def late_row(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -186,7 +186,9 @@ def lost_row(rows: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
     for row in rows:
         metadata = metadata_of(row)
         if metadata.get("pending") is True and isinstance(call_id := row.get("tool_call_id"), str):
-            pending[call_id] = Became("lost").beside({**row, "content": PROCESS_ENDED, "metadata": {"is_error": True}})
+            pending[call_id] = CallOutcome("lost").beside(
+                {**row, "content": PROCESS_ENDED, "metadata": {"is_error": True}}
+            )
         told = metadata.get("results")
         for call_id in told if isinstance(told, list) else ():
             pending.pop(str(call_id), None)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class UsageTotals:
     """Tokens and money. `cost_usd` counts the calls whose provider says what they cost; `None`: none of them does."""
 
     input_tokens: int = 0
@@ -28,9 +28,9 @@ class Spent:
     def tokens(self) -> int:
         return self.input_tokens + self.output_tokens
 
-    def plus(self, other: Spent) -> Spent:
+    def plus(self, other: UsageTotals) -> UsageTotals:
         costs = [cost for cost in (self.cost_usd, other.cost_usd) if cost is not None]
-        return Spent(
+        return UsageTotals(
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
             self.cache_read_tokens + other.cache_read_tokens,
@@ -49,15 +49,15 @@ class Spent:
         }
 
 
-NOTHING = Spent()
+NOTHING = UsageTotals()
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 
 
-def spent_on(usage: Usage | None) -> Spent:
+def spent_on(usage: Usage | None) -> UsageTotals:
     """What one model call used up."""
     if usage is None:
         return NOTHING
-    return Spent(
+    return UsageTotals(
         usage.input_tokens,
         usage.output_tokens,
         usage.cache_read_tokens or 0,
@@ -71,7 +71,7 @@ def with_usage(row: dict[str, Any], usage: Usage | None) -> dict[str, Any]:
     return row if usage is None else marked(row, usage=spent_on(usage).told())
 
 
-def spent_in(rows: Iterable[dict[str, Any]]) -> Spent:
+def spent_in(rows: Iterable[dict[str, Any]]) -> UsageTotals:
     """What the calls used up whose answers stand in these rows."""
     total = NOTHING
     for row in rows:
@@ -80,12 +80,12 @@ def spent_in(rows: Iterable[dict[str, Any]]) -> Spent:
     return total
 
 
-def read_back(told: Any) -> Spent:
-    """What `Spent.told` says; nothing where others wrote it in a form of their own."""
+def read_back(told: Any) -> UsageTotals:
+    """What `UsageTotals.told` says; nothing where others wrote it in a form of their own."""
     try:
         read, written, cache_read, cache_write = (int(told.get(count) or 0) for count in _COUNTS)
         cost = None if told.get("cost_usd") is None else Decimal(told["cost_usd"])
     except (AttributeError, ValueError, TypeError, ArithmeticError):
         return NOTHING
     known = cost is not None and cost.is_finite()
-    return Spent(read, written, cache_read, cache_write, cost if known else None)
+    return UsageTotals(read, written, cache_read, cache_write, cost if known else None)

@@ -13,7 +13,7 @@ from orchestrator_interactive.config import Options
 from orchestrator_interactive.interactions.errors import InteractionError
 from orchestrator_interactive.interactions.states import AgentCallState, AgentResultState, WaitingState
 from orchestrator_interactive.kernel.error_boundary import contained, told
-from orchestrator_interactive.loop.tasks import Work
+from orchestrator_interactive.loop.tasks import CancellableTask
 from orchestrator_interactive.loop.tool_results import failure
 from orchestrator_interactive.registries.errors import RegistryError
 from orchestrator_interactive.registries.function_tool import tool
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from orchestrator_interactive.registries.agents import Agent, AgentRegistry
     from orchestrator_interactive.registries.reflection import Reflection
     from orchestrator_interactive.registries.tool_context import ToolContext
-    from orchestrator_interactive.registries.verdict import Judgement
+    from orchestrator_interactive.registries.verdict import Verdict
 
 log = structlog.get_logger(__name__)
 
@@ -72,9 +72,9 @@ class _Asking:
         self._call = call
         self._context = context
         self._ref: str | None = None
-        self._child: Work[str] | None = None
+        self._child: CancellableTask[str] | None = None
         self._result: dict[str, Any] = {"status": "cancelled"}
-        self._judgement: Judgement | None = None
+        self._judgement: Verdict | None = None
 
     async def answer(self) -> ToolResult | str:
         try:
@@ -92,7 +92,7 @@ class _Asking:
 
     async def _asked(self) -> dict[str, Any]:
         """What came of the other agent's run."""
-        self._child = Work(self._run())
+        self._child = CancellableTask(self._run())
         try:
             with contained():
                 return {"status": "success", "content": await asyncio.shield(self._child.task)}

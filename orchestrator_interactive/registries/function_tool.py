@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from orchestrator_interactive.kernel.contracts.models import ToolResult
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
-    from orchestrator_interactive.registries.result_cache import KeptResults
+    from orchestrator_interactive.registries.result_cache import ResultCache
     from orchestrator_interactive.registries.schemas import ToolConfig
 
 log = structlog.get_logger(__name__)
@@ -49,18 +49,18 @@ def tool(config: ToolConfig) -> Callable[[Callable[..., Any]], ToolFunction]:
 
 
 @dataclass(frozen=True, slots=True)
-class RegisteredTool:
+class FunctionTool:
     """A function of a registry as the contracts' Tool; `mounted` gives it the session that it is called in."""
 
     config: ToolConfig
     _function: Callable[..., Any]
-    _kept: KeptResults
+    _kept: ResultCache
     _takes: type[BaseModel]
     input_schema: dict[str, Any] = field(repr=False)
     _coordinator: ModuleCoordinator | None = None
 
     @classmethod
-    def of(cls, made: ToolFunction, kept: KeptResults) -> RegisteredTool:
+    def of(cls, made: ToolFunction, kept: ResultCache) -> FunctionTool:
         """The tool of a function.
 
         Raises:
@@ -88,7 +88,7 @@ class RegisteredTool:
     def get_schema(self) -> dict[str, Any]:
         return self.input_schema
 
-    def mounted(self, coordinator: ModuleCoordinator) -> RegisteredTool:
+    def mounted(self, coordinator: ModuleCoordinator) -> FunctionTool:
         """The tool as the session of this coordinator has it; results are kept for all sessions together."""
         return replace(self, _coordinator=coordinator)
 

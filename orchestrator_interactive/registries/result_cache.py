@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.loop.large_results import size_of
-from orchestrator_interactive.loop.tasks import Work
+from orchestrator_interactive.loop.tasks import CancellableTask
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -26,11 +26,11 @@ _MOST_CHARS = 100_000
 class _Flight:
     """A call that is on, and how many wait for it."""
 
-    work: Work[ToolResult]
+    work: CancellableTask[ToolResult]
     waiting: int = 0
 
 
-class KeptResults:
+class ResultCache:
     """The results of one tool, by the arguments of its calls. Failures are not kept.
 
     Args:
@@ -78,7 +78,7 @@ class KeptResults:
         """The result of the one call that is on. Whoever is cancelled leaves it to the others; the last one cuts it."""
         flight = self._flights.get(key)
         if flight is None:
-            flight = self._flights[key] = _Flight(Work(self._flown(key, run())))
+            flight = self._flights[key] = _Flight(CancellableTask(self._flown(key, run())))
         flight.waiting += 1
         try:
             return (await asyncio.shield(flight.work.task)).model_copy(deep=True)

@@ -13,7 +13,7 @@ _MOST_CHARS = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class Verdict:
     """How well something served, from 0 to 1, and why."""
 
     score: float
@@ -24,7 +24,7 @@ class Judgement:
         return f"[Reflection on {subject}: {self.score:g} of 1. {self.comment}".rstrip() + "]"
 
 
-def judgement_in(answer: str) -> Judgement | None:
+def judgement_in(answer: str) -> Verdict | None:
     """The judgement in an answer: a JSON object with a `score`, or a text that names one; `None`: there is none."""
     for given in _objects_in(answer):
         if "score" in given:
@@ -48,7 +48,7 @@ def _objects_in(answer: str) -> list[dict[str, Any]]:
     return found
 
 
-def _judgement(score: Any, comment: Any) -> Judgement | None:
+def _judgement(score: Any, comment: Any) -> Verdict | None:
     if isinstance(score, bool) or not isinstance(score, int | float | str):
         return None
     try:
@@ -58,4 +58,4 @@ def _judgement(score: Any, comment: Any) -> Judgement | None:
     if not 0 <= value <= 1:  # nor is it, where it is no number
         return None
     text = comment.strip() if isinstance(comment, str) else ""
-    return Judgement(value, text[:_MOST_CHARS])
+    return Verdict(value, text[:_MOST_CHARS])

@@ -25,7 +25,7 @@ _AT_ONCE = 64
 
 
 @dataclass(frozen=True)
-class Script:
+class RedisScript:
     """What the server does in one step. It is sent as a whole where a server does not know it yet."""
 
     text: str
@@ -94,7 +94,7 @@ class RedisClient:
         return _Asking(self, doubt)
 
     async def run(
-        self, script: Script, keys: Sequence[str | bytes], arguments: Sequence[Any] = (), *, doubt: str = ""
+        self, script: RedisScript, keys: Sequence[str | bytes], arguments: Sequence[Any] = (), *, doubt: str = ""
     ) -> Any:
         """What the script gives; all keys lie on one server."""
         async with self.asking(doubt):

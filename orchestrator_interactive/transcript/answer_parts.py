@@ -15,7 +15,7 @@ Cut = Literal["length", "urgent", "stopped"]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class InterimText:
     """A text for people; `number` counts those of its run from 1. One that is torn ends in mid-sentence."""
 
     number: int
@@ -39,7 +39,7 @@ def has_words(row: Row) -> bool:
     return is_answer and (not call_ids(row) or cut_of(row) == "urgent")
 
 
-class Parts:
+class InterimTexts:
     """The texts of one run, as its rows come.
 
     An answer in words is part of a text until something comes between: what people wrote meanwhile, calls, or results
@@ -63,7 +63,7 @@ class Parts:
         """The number of the part that `unshown` will be."""
         return self._complete + 1
 
-    def add(self, row: Row) -> Part | None:
+    def add(self, row: Row) -> InterimText | None:
         """Take in a row that stands in the log; the part that it completes, if it does."""
         metadata = metadata_of(row)
         match row.get("role"):
@@ -78,7 +78,7 @@ class Parts:
                 return self.rest()
         return None
 
-    def _add_answer(self, row: Row) -> Part | None:
+    def _add_answer(self, row: Row) -> InterimText | None:
         cut, complete = cut_of(row), None
         has_calls = bool(call_ids(row))
         if has_calls:
@@ -94,10 +94,10 @@ class Parts:
             self._unshown += text
             self._is_torn = is_torn
 
-    def rest(self) -> Part | None:
+    def rest(self) -> InterimText | None:
         """The part that consists of what was said since the last one, if there is anything to read in it."""
         text, self._unshown = self._unshown, ""
         if not text.strip():
             return None
         self._complete += 1
-        return Part(self._complete, text, self._is_torn)
+        return InterimText(self._complete, text, self._is_torn)

@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel.contracts.messages import TextBlock, ToolCallBlock, ToolResultBlock
 from orchestrator_interactive.kernel.contracts.models import sendable
-from orchestrator_interactive.kernel.contracts.request_validation import Rule, block_problem, can_be_sent, is_plain
+from orchestrator_interactive.kernel.contracts.request_validation import (
+    RequestRule,
+    block_problem,
+    can_be_sent,
+    is_plain,
+)
 from orchestrator_interactive.kernel.contracts.tool_calls import calls_beside, is_call, named
 from orchestrator_interactive.transcript.rows import own_ids, with_ids
 
@@ -19,7 +24,7 @@ _NO_OUTPUT = "(no output)"
 _NO_NAME = "unnamed"
 
 
-def mended(message: Message, rule: Rule) -> Message | None:
+def mended(message: Message, rule: RequestRule) -> Message | None:
     """The message without what breaks this rule; `None` where nothing is left of it."""
     return _MENDS[rule](message)
 
@@ -44,13 +49,13 @@ def _with_role_of_result(message: Message) -> Message | None:
 
 
 def _without_misplaced(message: Message) -> Message:
-    kept = _without(Rule.MISPLACED)(message)
+    kept = _without(RequestRule.MISPLACED)(message)
     if calls_beside(message) and message.role != "assistant":
         return kept.model_copy(update={"tool_calls": None})
     return kept
 
 
-def _without(rule: Rule) -> Callable[[Message], Message]:
+def _without(rule: RequestRule) -> Callable[[Message], Message]:
     def mend(message: Message) -> Message:
         if isinstance(message.content, str):
             return message
@@ -59,7 +64,7 @@ def _without(rule: Rule) -> Callable[[Message], Message]:
     return mend
 
 
-def _rule_of(message: Message, block: ContentBlock) -> Rule | None:
+def _rule_of(message: Message, block: ContentBlock) -> RequestRule | None:
     problem = block_problem(message, block)
     return problem.rule if problem else None
 
@@ -85,7 +90,7 @@ def _sendable(message: Message) -> Message:
         return message.model_copy(update={"content": sendable(message.content)})
     blocks = [_sendable_block(block) for block in message.content]
     # What is left is thinking: it is signed as it is.
-    return _without(Rule.UNSENDABLE)(message.model_copy(update={"content": blocks}))
+    return _without(RequestRule.UNSENDABLE)(message.model_copy(update={"content": blocks}))
 
 
 def _sendable_block(block: ContentBlock) -> ContentBlock:
@@ -138,7 +143,7 @@ def _without_blanks(message: Message) -> Message:
     return (
         message.model_copy(update={"content": ""})
         if isinstance(message.content, str)
-        else _without(Rule.BLANK)(message)
+        else _without(RequestRule.BLANK)(message)
     )
 
 
@@ -164,16 +169,16 @@ def _left_out(_message: Message) -> None:
     return None
 
 
-_MENDS: dict[Rule, Callable[[Message], Message | None]] = {
-    Rule.ROLE: _with_role_of_result,
-    Rule.MISPLACED: _without_misplaced,
-    Rule.UNREADABLE_CALL: _without_unreadable_calls,
-    Rule.NAMELESS: _with_names,
-    Rule.UNSENDABLE: _sendable,
-    Rule.BLANK: _without_blanks,
-    Rule.UNSIGNED: _without(Rule.UNSIGNED),
-    Rule.OTHER_RESULT: _with_own_result,
-    Rule.ENDS_IN_THINKING: _without_last_thinking,
-    Rule.EMPTY: _with_some_content,
-    Rule.NO_CALL: _left_out,
+_MENDS: dict[RequestRule, Callable[[Message], Message | None]] = {
+    RequestRule.ROLE: _with_role_of_result,
+    RequestRule.MISPLACED: _without_misplaced,
+    RequestRule.UNREADABLE_CALL: _without_unreadable_calls,
+    RequestRule.NAMELESS: _with_names,
+    RequestRule.UNSENDABLE: _sendable,
+    RequestRule.BLANK: _without_blanks,
+    RequestRule.UNSIGNED: _without(RequestRule.UNSIGNED),
+    RequestRule.OTHER_RESULT: _with_own_result,
+    RequestRule.ENDS_IN_THINKING: _without_last_thinking,
+    RequestRule.EMPTY: _with_some_content,
+    RequestRule.NO_CALL: _left_out,
 }

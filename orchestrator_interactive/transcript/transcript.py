@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from orchestrator_interactive.kernel.contracts.messages import Message
-from orchestrator_interactive.kernel.contracts.request_validation import RequestCheck, Rule
+from orchestrator_interactive.kernel.contracts.request_validation import RequestCheck, RequestRule
 from orchestrator_interactive.kernel.contracts.tool_calls import calls_in
 from orchestrator_interactive.transcript.filtering import is_refused, without_refused
 from orchestrator_interactive.transcript.framing import GO_ON, without_frames
@@ -20,7 +20,7 @@ from orchestrator_interactive.transcript.rows import is_of_hook
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from orchestrator_interactive.kernel.contracts.request_validation import Problem
+    from orchestrator_interactive.kernel.contracts.request_validation import RequestProblem
 
     Row = dict[str, Any]
     Tell = Callable[[str, str], None]
@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 NO_RESULT = "No result was recorded: the outcome of this call is unknown."
 
 _UNREADABLE = "a row, or a part of one, that cannot be read"
-_RULES = list(Rule)
+_RULES = list(RequestRule)
 _RESULTS = ("tool", "function")
 _GO_ON = Message(role="user", content=GO_ON)
 
@@ -170,15 +170,15 @@ class _Draft:
         own = next((here for there, here in self._waiting() if there == _answered(result)), None)
         return result.model_copy(update={"tool_call_id": own})
 
-    def _mended(self, message: Message, problems: list[Problem]) -> Message | None:
+    def _mended(self, message: Message, problems: list[RequestProblem]) -> Message | None:
         """What a provider takes of a message at this place; `None`: nothing."""
         mending: Message | None = message
         while mending is not None and problems:
             rule = min((problem.rule for problem in problems), key=_RULES.index)
             self._tell_all(problem for problem in problems if problem.rule is rule)
-            if rule is Rule.NO_RESULT:
+            if rule is RequestRule.NO_RESULT:
                 self._give_up()
-            elif rule is Rule.CALL_ID:
+            elif rule is RequestRule.CALL_ID:
                 mending = with_own_ids(mending, self.check.is_used)
             else:
                 mending = mended(mending, rule)
@@ -192,7 +192,7 @@ class _Draft:
             metadata = {"is_error": True}
             self._take(Message(role="tool", tool_call_id=here, content=NO_RESULT, metadata=metadata))
 
-    def _tell_all(self, problems: Iterable[Problem]) -> None:
+    def _tell_all(self, problems: Iterable[RequestProblem]) -> None:
         for problem in problems:
             self._tell(problem.rule.value, problem.where)
 

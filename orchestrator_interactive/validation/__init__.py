@@ -1,6 +1,6 @@
 """Whether a module keeps to the contract of its type, in its structure and in its behaviour.
 
-`validate` is the door. `report` is the vocabulary: a `Check` is one rule of a contract, a `Finding` what became of it,
+`validate` is the entry point. `report` defines the result: a `Check` is one rule of a contract, a `ValidationFinding` its outcome,
 a `Report` all of them, and `text` writes that down. A module is examined in a process of its own: `validating` starts
 it and listens, `__main__` is its main function, `wire` what they tell each other. There, `examination` goes from
 `structure` and `members` to the rules for the type; `stage` gives a module a session, `running` the time limits.
@@ -10,11 +10,11 @@ from orchestrator_interactive.validation.rendering import rendered
 from orchestrator_interactive.validation.report import (
     MODULE_TYPES,
     Check,
-    Finding,
     ModuleType,
     Outcome,
     Report,
-    Subject,
+    ValidatedModule,
+    ValidationFinding,
 )
 from orchestrator_interactive.validation.subprocess import TIME_LIMIT_S, validate
 
@@ -22,11 +22,11 @@ __all__ = [
     "MODULE_TYPES",
     "TIME_LIMIT_S",
     "Check",
-    "Finding",
     "ModuleType",
     "Outcome",
     "Report",
-    "Subject",
+    "ValidatedModule",
+    "ValidationFinding",
     "rendered",
     "validate",
 ]

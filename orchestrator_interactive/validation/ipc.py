@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator_interactive.kernel.loading.location import EntryPoint, ModuleLocation
-from orchestrator_interactive.validation.report import Check, Finding, Subject
-from orchestrator_interactive.validation.runner import Step
+from orchestrator_interactive.validation.report import Check, ValidatedModule, ValidationFinding
+from orchestrator_interactive.validation.runner import ValidationStep
 from orchestrator_interactive.validation.validator import Order
 
-Message = Step | Finding | Subject
+Message = ValidationStep | ValidationFinding | ValidatedModule
 
-_KINDS: dict[str, type[Message]] = {kind.__name__: kind for kind in (Step, Finding, Subject)}
+_KINDS: dict[str, type[Message]] = {
+    kind.__name__: kind for kind in (ValidationStep, ValidationFinding, ValidatedModule)
+}
 
 
 def packed(message: Message) -> bytes:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from orchestrator_interactive.validation.report import Check
-from orchestrator_interactive.validation.runner import Rule, kind
+from orchestrator_interactive.validation.runner import ValidationRule, kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -62,7 +62,7 @@ _FIX: Mapping[ModuleType, str] = {
 }
 
 
-def implements(module_type: ModuleType) -> Rule[tuple[Mounted, ...]]:
+def implements(module_type: ModuleType) -> ValidationRule[tuple[Mounted, ...]]:
     """The rule that everything of this type has the members of its protocol."""
     check = Check(
         rule=f"it implements the {_PROTOCOLS.get(module_type, module_type.title())} protocol",
@@ -79,7 +79,7 @@ def implements(module_type: ModuleType) -> Rule[tuple[Mounted, ...]]:
             for problem in _problems(one.instance, member)
         ]
 
-    return Rule(check, look)
+    return ValidationRule(check, look)
 
 
 def _problems(instance: Any, member: Member) -> Iterator[str]:

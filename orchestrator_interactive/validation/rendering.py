@@ -9,7 +9,7 @@ from orchestrator_interactive.validation.report import WITH_ARTICLE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from orchestrator_interactive.validation.report import Finding, Outcome, Part, Report, Subject
+    from orchestrator_interactive.validation.report import Outcome, Part, Report, ValidatedModule, ValidationFinding
 
     Paint = Callable[[Outcome, str], str]
 
@@ -35,9 +35,9 @@ def _lines(report: Report, paint: Paint) -> Iterator[str]:
     yield f"{paint(outcome, verdict)}:{counts}"
 
 
-def _groups(report: Report) -> Iterator[tuple[str, list[Finding]]]:
+def _groups(report: Report) -> Iterator[tuple[str, list[ValidationFinding]]]:
     """The findings under their titles: the behaviour by type, where several are examined."""
-    groups: dict[str, list[Finding]] = {}
+    groups: dict[str, list[ValidationFinding]] = {}
     several = len({finding.module_type for finding in report.findings if finding.module_type}) > 1
     for part, title in _PARTS:
         for finding in report.part(part):
@@ -46,7 +46,7 @@ def _groups(report: Report) -> Iterator[tuple[str, list[Finding]]]:
     yield from groups.items()
 
 
-def _heading(subject: Subject) -> Iterator[str]:
+def _heading(subject: ValidatedModule) -> Iterator[str]:
     yield f"Module {subject.name} in {subject.path}"
     if subject.module_type is None:
         yield "Type: unknown."
@@ -56,7 +56,7 @@ def _heading(subject: Subject) -> Iterator[str]:
         yield f"Also: {module_type} ({by})."
 
 
-def _entry(finding: Finding, subject: Subject, paint: Paint) -> Iterator[str]:
+def _entry(finding: ValidationFinding, subject: ValidatedModule, paint: Paint) -> Iterator[str]:
     margin = " " * (_WIDTH + 4)
     yield f"  {paint(finding.outcome, finding.outcome.ljust(_WIDTH))}  {finding.check.rule}"
     if finding.outcome == "passed":
@@ -65,7 +65,7 @@ def _entry(finding: Finding, subject: Subject, paint: Paint) -> Iterator[str]:
     yield f"{margin}fix: {finding.fix} ({_contract(finding, subject)}: {finding.check.section})"
 
 
-def _contract(finding: Finding, subject: Subject) -> str:
+def _contract(finding: ValidationFinding, subject: ValidatedModule) -> str:
     """The name of the document that says so."""
     module_type = finding.module_type or subject.module_type
     return f"{module_type.title()} Contract" if module_type else "Module Contracts"

@@ -43,7 +43,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ValidationFinding:
     """What became of a check. `problem` and `fix` are sentences, and blank where it passed.
 
     `module_type` says which contract was looked at, where the check is about what is of that type.
@@ -56,20 +56,20 @@ class Finding:
     module_type: ModuleType | None = None
 
     @classmethod
-    def passed(cls, check: Check) -> Finding:
+    def passed(cls, check: Check) -> ValidationFinding:
         return cls(check, "passed")
 
     @classmethod
-    def broken(cls, check: Check, problem: str) -> Finding:
+    def broken(cls, check: Check, problem: str) -> ValidationFinding:
         return cls(check, "failed" if check.required else "warning", problem, check.fix)
 
     @classmethod
-    def not_checked(cls, check: Check, reason: str, fix: str) -> Finding:
+    def not_checked(cls, check: Check, reason: str, fix: str) -> ValidationFinding:
         return cls(check, "not checked", reason, fix)
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class ValidatedModule:
     """What was validated. `recognised_by` says how its type was found; `module_type` is `None` as long as it is not.
 
     `others` are the types of what it also puts into a session, each with how that was found.
@@ -86,8 +86,8 @@ class Subject:
 class Report:
     """All findings about one module, in the order of the checks."""
 
-    subject: Subject
-    findings: tuple[Finding, ...]
+    subject: ValidatedModule
+    findings: tuple[ValidationFinding, ...]
 
     @property
     def passed(self) -> bool:
@@ -99,10 +99,10 @@ class Report:
         """Whether the module showed itself: one that mounts nothing, for lack of configuration, has not."""
         return not any(finding.outcome == "not checked" for finding in self.part("structure"))
 
-    def of(self, outcome: Outcome) -> tuple[Finding, ...]:
+    def of(self, outcome: Outcome) -> tuple[ValidationFinding, ...]:
         return tuple(finding for finding in self.findings if finding.outcome == outcome)
 
-    def part(self, part: Part) -> tuple[Finding, ...]:
+    def part(self, part: Part) -> tuple[ValidationFinding, ...]:
         return tuple(finding for finding in self.findings if finding.check.part == part)
 
     def summary(self) -> str:

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from orchestrator_interactive.kernel.loading.importing import line_in
-from orchestrator_interactive.validation.report import Check, Finding
+from orchestrator_interactive.validation.report import Check, ValidationFinding
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable
 
     from orchestrator_interactive.kernel.loading.location import ModuleLocation
-    from orchestrator_interactive.validation.report import ModuleType, Subject
+    from orchestrator_interactive.validation.report import ModuleType, ValidatedModule
 
 S = TypeVar("S")
 
@@ -54,7 +54,7 @@ class Hung:
 Ending = Returned | Raised | Cancelled | Hung
 
 
-class Call(Protocol):
+class ValidationCall(Protocol):
     """A call of the module's code; as text, what was called."""
 
     @property
@@ -62,18 +62,18 @@ class Call(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Rule(Generic[S]):
+class ValidationRule(Generic[S]):
     """A check, and the function that looks whether it holds of something."""
 
     check: Check
     look: Callable[[S], Problems | Awaitable[Problems]]
 
 
-def rule(check: Check) -> Callable[[Callable[[S], Problems | Awaitable[Problems]]], Rule[S]]:
+def rule(check: Check) -> Callable[[Callable[[S], Problems | Awaitable[Problems]]], ValidationRule[S]]:
     """Make a rule of a function: `@rule(Check(…))`."""
 
-    def made(look: Callable[[S], Problems | Awaitable[Problems]]) -> Rule[S]:
-        return Rule(check, look)
+    def made(look: Callable[[S], Problems | Awaitable[Problems]]) -> ValidationRule[S]:
+        return ValidationRule(check, look)
 
     return made
 
@@ -91,7 +91,7 @@ class Tolerated(Exception):  # noqa: N818 - a remark
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ValidationStep:
     """Something that begins now and ends within `limit_s` seconds, or else blocks the process."""
 
     doing: str
@@ -99,7 +99,7 @@ class Step:
     check: Check | None = None
 
 
-class Examination:
+class Validator:
     """One validation as it proceeds: what is begun and what is found is told at once.
 
     A module may hang the whole process; whoever listens then knows what it did last. `module_type` is what is being
@@ -107,46 +107,51 @@ class Examination:
     """
 
     def __init__(
-        self, location: ModuleLocation, tell: Callable[[Step | Finding | Subject], None], limit_s: float
+        self,
+        location: ModuleLocation,
+        tell: Callable[[ValidationStep | ValidationFinding | ValidatedModule], None],
+        limit_s: float,
     ) -> None:
         self.location = location
         self.limit_s = limit_s
         self.tell = tell
         self.module_type: ModuleType | None = None
 
-    async def check(self, rule: Rule[S], subject: S, limit_s: float | None = None) -> Finding:
+    async def check(self, rule: ValidationRule[S], subject: S, limit_s: float | None = None) -> ValidationFinding:
         """Look at one rule, and tell what was found."""
         limit_s = limit_s or self.limit_s
-        self.tell(Step(rule.check.rule, limit_s, rule.check))
+        self.tell(ValidationStep(rule.check.rule, limit_s, rule.check))
         judged = self._judged(rule.check, await ending(_looked(rule, subject), limit_s))
         finding = replace(judged, module_type=self.module_type)
         self.tell(finding)
         return finding
 
-    async def check_all(self, rules: Iterable[Rule[S]], subject: S) -> None:
+    async def check_all(self, rules: Iterable[ValidationRule[S]], subject: S) -> None:
         for each in rules:
             await self.check(each, subject)
 
     async def perform(self, doing: str, coroutine: Coroutine[Any, Any, Any], limit_s: float | None = None) -> Ending:
         """Do something to see what becomes of it; the rules look at that later."""
         limit_s = limit_s or self.limit_s
-        self.tell(Step(doing, limit_s))
+        self.tell(ValidationStep(doing, limit_s))
         return await ending(coroutine, limit_s)
 
-    def _judged(self, check: Check, ended: Ending) -> Finding:
+    def _judged(self, check: Check, ended: Ending) -> ValidationFinding:
         match ended:
             case Returned(value=problems):
-                return Finding.broken(check, in_short(problems)) if problems else Finding.passed(check)
+                return (
+                    ValidationFinding.broken(check, in_short(problems)) if problems else ValidationFinding.passed(check)
+                )
             case Raised(error=NotChecked() as e):
-                return Finding.not_checked(check, str(e), e.fix)
+                return ValidationFinding.not_checked(check, str(e), e.fix)
             case Raised(error=Tolerated() as e):
-                return Finding(check, "warning", str(e), check.fix)
+                return ValidationFinding(check, "warning", str(e), check.fix)
             case Raised(error=e):
-                return Finding.broken(check, f"It raises {told(e, self.location)}.")
+                return ValidationFinding.broken(check, f"It raises {told(e, self.location)}.")
             case Cancelled():
-                return Finding.broken(check, f"It {UNASKED}.")
+                return ValidationFinding.broken(check, f"It {UNASKED}.")
             case Hung(limit_s=limit_s):
-                return Finding.broken(check, f"It does not end within {limit_s:g} seconds.")
+                return ValidationFinding.broken(check, f"It does not end within {limit_s:g} seconds.")
 
 
 async def ending(coroutine: Coroutine[Any, Any, Any], limit_s: float) -> Ending:
@@ -172,12 +177,12 @@ async def _contained(coroutine: Coroutine[Any, Any, Any]) -> Ending:
         return Raised(e)
 
 
-async def _looked(rule: Rule[S], subject: S) -> Problems:
+async def _looked(rule: ValidationRule[S], subject: S) -> Problems:
     found = rule.look(subject)
     return await found if inspect.isawaitable(found) else found
 
 
-def raising(calls: Iterable[Call], location: ModuleLocation) -> Problems:
+def raising(calls: Iterable[ValidationCall], location: ModuleLocation) -> Problems:
     """A sentence for each call that raised, or was cancelled by itself."""
     problems = []
     for call in calls:

@@ -123,7 +123,7 @@ class Mounted:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class ValidationSandbox:
     """A session with the module in it. `returned` is what its `mount` returned."""
 
     coordinator: RecordingCoordinator
@@ -160,7 +160,7 @@ class Stage:
         return {name for names in collected for name in ([names] if isinstance(names, str) else names)}
 
 
-class Theatre:
+class SandboxSession:
     """Puts a module on stages, each a new session in a new empty folder under `home`."""
 
     def __init__(self, mount: MountFunction, ready: Ready | None, config: dict[str, Any], home: Path) -> None:
@@ -169,22 +169,22 @@ class Theatre:
         self.config = config
         self._home = home
 
-    def configured(self, config: dict[str, Any]) -> Theatre:
-        return Theatre(self._mount, self._ready, config, self._home)
+    def configured(self, config: dict[str, Any]) -> SandboxSession:
+        return SandboxSession(self._mount, self._ready, config, self._home)
 
-    def unready(self) -> Theatre:
+    def unready(self) -> SandboxSession:
         """The same, whose sessions do not call `on_session_ready`."""
-        return Theatre(self._mount, None, self.config, self._home)
+        return SandboxSession(self._mount, None, self.config, self._home)
 
     @asynccontextmanager
-    async def stage(self) -> AsyncIterator[Stage]:
+    async def stage(self) -> AsyncIterator[ValidationSandbox]:
         """Mount the module in a session; clean up after it, for as long as it lets us."""
         # The folder stays: what was left behind may still be at work in it.
         with chdir(tempfile.mkdtemp(dir=self._home)):
             coordinator = RecordingCoordinator()
             coordinator.register_capability("session.working_dir", str(Path.cwd()))
             returned = await self._mount(coordinator, copy.deepcopy(self.config))
-            stage = Stage(coordinator, _mounted(coordinator, returned), returned)
+            stage = ValidationSandbox(coordinator, _mounted(coordinator, returned), returned)
             try:
                 if self._ready is not None:
                     await ending(self._ready(coordinator), HEED_WITHIN_S)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import ModuleType as PythonModule
 
-    from orchestrator_interactive.validation.runner import Ending, Problems, Rule
-    from orchestrator_interactive.validation.sandbox import Mounted, Ready, Theatre
+    from orchestrator_interactive.validation.runner import Ending, Problems, ValidationRule
+    from orchestrator_interactive.validation.sandbox import Mounted, Ready, SandboxSession
 
 _MOUNT = "Entry Point Pattern, mount() Function"
 _SIGNATURE = "async def mount(coordinator, config)"
@@ -156,7 +156,7 @@ def mounts(ended: Ending) -> Problems:
         part="structure",
     )
 )
-async def ready_runs(both: tuple[Imported, Theatre]) -> Problems:
+async def ready_runs(both: tuple[Imported, SandboxSession]) -> Problems:
     imported, theatre = both
     async with theatre.unready().stage() as stage:
         await imported.on_session_ready(stage.coordinator)
@@ -171,7 +171,7 @@ async def ready_runs(both: tuple[Imported, Theatre]) -> Problems:
         part="structure",
     )
 )
-async def mounts_twice(theatre: Theatre) -> Problems:
+async def mounts_twice(theatre: SandboxSession) -> Problems:
     async with theatre.stage() as one, theatre.stage() as other:
         first = [(mounted.module_type, mounted.name) for mounted in one.mounted]
         second = [(mounted.module_type, mounted.name) for mounted in other.mounted]
@@ -190,15 +190,15 @@ async def mounts_twice(theatre: Theatre) -> Problems:
         part="structure",
     )
 )
-async def cleans_up(theatre: Theatre) -> Problems:
+async def cleans_up(theatre: SandboxSession) -> Problems:
     async with theatre.stage() as stage:
         for clean_up in stage.cleanups():
             await called(clean_up)
     return []
 
 
-BEFORE_MOUNTING: tuple[Rule[Imported], ...] = (has_mount, mount_is_async, mount_takes_both)
-AFTER_MOUNTING: tuple[Rule[Theatre], ...] = (cleans_up, mounts_twice)
+BEFORE_MOUNTING: tuple[ValidationRule[Imported], ...] = (has_mount, mount_is_async, mount_takes_both)
+AFTER_MOUNTING: tuple[ValidationRule[SandboxSession], ...] = (cleans_up, mounts_twice)
 
 
 def _unless_it_takes(function: Any, *names: str) -> Problems:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel.loading.location import locate
 from orchestrator_interactive.validation.ipc import packed_order, unpacked
-from orchestrator_interactive.validation.report import Check, Finding, Report, Subject
-from orchestrator_interactive.validation.runner import HEED_WITHIN_S, Step, shortened
+from orchestrator_interactive.validation.report import Check, Report, ValidatedModule, ValidationFinding
+from orchestrator_interactive.validation.runner import HEED_WITHIN_S, ValidationStep, shortened
 from orchestrator_interactive.validation.validator import Order
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ TIME_LIMIT_S = 10.0
 # Over a step's own limit: for what it may take to heed a cancellation, and for a slow machine.
 _PATIENCE_S = 3 * HEED_WITHIN_S
 
-_STARTING = Step("the start of the validation", 60.0)
+_STARTING = ValidationStep("the start of the validation", 60.0)
 _SURVIVES = Check(
     rule="the process goes on",
     section="Validation Checklist",
@@ -64,8 +64,8 @@ class _Observer:
 
     def __init__(self, order: Order) -> None:
         self._order = order
-        self._subject = Subject(str(order.location.path), order.location.module_id)
-        self._findings: list[Finding] = []
+        self._subject = ValidatedModule(str(order.location.path), order.location.module_id)
+        self._findings: list[ValidationFinding] = []
         self._doing = _STARTING
 
     def report(self) -> Report:
@@ -91,22 +91,24 @@ class _Observer:
                 return
             self._note(unpacked(data))
 
-    def _note(self, message: Step | Finding | Subject) -> None:
+    def _note(self, message: ValidationStep | ValidationFinding | ValidatedModule) -> None:
         match message:
-            case Step():
+            case ValidationStep():
                 self._doing = message
-            case Finding():
+            case ValidationFinding():
                 self._findings.append(message)
-            case Subject():
+            case ValidatedModule():
                 self._subject = message
 
     def _give_up(self, problem: str) -> None:
         check = self._doing.check or _SURVIVES
         doing = "" if self._doing.check else f" (it was busy with {self._doing.doing})"
-        self._findings.append(Finding(check, "failed", f"{problem}{doing}.", _SURVIVES.fix))
+        self._findings.append(ValidationFinding(check, "failed", f"{problem}{doing}.", _SURVIVES.fix))
         rest = Check("what comes after that", _SURVIVES.section, _SURVIVES.fix)
         reason = "The validation has ended there."
-        self._findings.append(Finding.not_checked(rest, reason, "Do first what is said above, then validate again."))
+        self._findings.append(
+            ValidationFinding.not_checked(rest, reason, "Do first what is said above, then validate again.")
+        )
 
 
 @contextmanager

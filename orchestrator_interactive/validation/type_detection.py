@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.validation.report import Check
-from orchestrator_interactive.validation.runner import NotChecked, Returned, Rule, kind
+from orchestrator_interactive.validation.runner import NotChecked, Returned, ValidationRule, kind
 from orchestrator_interactive.validation.sandbox import MOUNT_POINTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from orchestrator_interactive.validation.report import ModuleType
-    from orchestrator_interactive.validation.runner import Ending, Examination, Problems
-    from orchestrator_interactive.validation.sandbox import Stage, Theatre
+    from orchestrator_interactive.validation.runner import Ending, Problems, Validator
+    from orchestrator_interactive.validation.sandbox import SandboxSession, ValidationSandbox
 
 # A module may mount things of several types: the first of these that it mounts is what it is, unless it is called
 # otherwise.
@@ -39,17 +39,17 @@ _DUMMY_KEY = "sk-validation"
 
 
 @dataclass(frozen=True, slots=True)
-class Mounting:
+class MountSignature:
     """What came of mounting a module once. `types` are those of what it put into the session."""
 
-    theatre: Theatre
+    theatre: SandboxSession
     ended: Ending
     types: frozenset[ModuleType] = frozenset()
     returned: Any = None
 
 
 @dataclass(frozen=True, slots=True)
-class Recognised:
+class DetectedType:
     module_type: ModuleType
     by: str
 
@@ -65,22 +65,22 @@ def type_it_says(module: object) -> ModuleType | None:
     return _CALLED.get(said) if isinstance(said, str) else None
 
 
-def recognise(mounting: Mounting, called: ModuleType | None, wanted: ModuleType | None) -> Recognised | None:
+def recognise(mounting: MountSignature, called: ModuleType | None, wanted: ModuleType | None) -> DetectedType | None:
     """The type of what was mounted: the one that is asked for, the one that it is called, or the first of them."""
     if wanted is not None:
-        return Recognised(wanted, "as you asked")
+        return DetectedType(wanted, "as you asked")
     if called in mounting.types:
-        return Recognised(called, _mounts(called))
+        return DetectedType(called, _mounts(called))
     for module_type in _ORDER:
         if module_type in mounting.types:
-            return Recognised(module_type, _mounts(module_type))
-    return Recognised(called, "by its name") if called else None
+            return DetectedType(module_type, _mounts(module_type))
+    return DetectedType(called, "by its name") if called else None
 
 
-def others(mounting: Mounting, recognised: Recognised) -> tuple[Recognised, ...]:
+def others(mounting: MountSignature, recognised: DetectedType) -> tuple[DetectedType, ...]:
     """What the module also puts into a session."""
     types = (each for each in _ORDER if each in mounting.types and each != recognised.module_type)
-    return tuple(Recognised(each, _mounts(each)) for each in types)
+    return tuple(DetectedType(each, _mounts(each)) for each in types)
 
 
 def also(module_type: ModuleType) -> str:
@@ -94,7 +94,7 @@ def _mounts(module_type: ModuleType) -> str:
     return f"found out: it mounts at '{MOUNT_POINTS[module_type]}'"
 
 
-def mounts_its_type(recognised: Recognised | None, *, configured: bool) -> Rule[Mounting]:
+def mounts_its_type(recognised: DetectedType | None, *, configured: bool) -> ValidationRule[MountSignature]:
     """The rule that a module mounts what it is."""
     module_type = recognised.module_type if recognised else None
     rule, fix = "it mounts something", "Call coordinator.mount() in mount()."
@@ -106,7 +106,7 @@ def mounts_its_type(recognised: Recognised | None, *, configured: bool) -> Rule[
         fix = f"Call `await coordinator.mount('{MOUNT_POINTS[module_type]}', …, name=…)` in mount()."
     check = Check(rule, "Entry Point Pattern, mount() Function", fix, part="structure")
 
-    def look(mounting: Mounting) -> Problems:
+    def look(mounting: MountSignature) -> Problems:
         if module_type in mounting.types:
             return []
         if mounting.types:
@@ -119,10 +119,10 @@ def mounts_its_type(recognised: Recognised | None, *, configured: bool) -> Rule[
             )
         return [f"mount() mounts nothing and registers no handler; it returns {kind(mounting.returned)}."]
 
-    return Rule(check, look)
+    return ValidationRule(check, look)
 
 
-async def mount_once(examination: Examination, theatre: Theatre, service_url: str) -> Mounting:
+async def mount_once(examination: Validator, theatre: SandboxSession, service_url: str) -> MountSignature:
     """Mount a module, with the given configuration or, for a provider, with what providers commonly need besides."""
     plain = await _try(examination, theatre)
     if plain.types and "provider" not in plain.types:
@@ -142,13 +142,13 @@ def _provider_configs(given: dict[str, Any], service_url: str) -> Iterator[dict[
     yield {**given, **key}
 
 
-async def _try(examination: Examination, theatre: Theatre) -> Mounting:
-    async def look() -> Stage:
+async def _try(examination: Validator, theatre: SandboxSession) -> MountSignature:
+    async def look() -> ValidationSandbox:
         async with theatre.stage() as stage:
             return stage
 
     ended = await examination.perform("mount()", look())
     if not isinstance(ended, Returned):
-        return Mounting(theatre, ended)
-    stage: Stage = ended.value
-    return Mounting(theatre, ended, stage.types, stage.returned)
+        return MountSignature(theatre, ended)
+    stage: ValidationSandbox = ended.value
+    return MountSignature(theatre, ended, stage.types, stage.returned)

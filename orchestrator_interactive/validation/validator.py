@@ -14,9 +14,9 @@ from orchestrator_interactive.validation.orchestrator.rules import examine_orche
 from orchestrator_interactive.validation.protocol_check import implements
 from orchestrator_interactive.validation.provider.catching_server import CatchingServer
 from orchestrator_interactive.validation.provider.rules import examine_provider
-from orchestrator_interactive.validation.report import WITH_ARTICLE, Check, Finding, Subject
-from orchestrator_interactive.validation.runner import Examination, told
-from orchestrator_interactive.validation.sandbox import Theatre
+from orchestrator_interactive.validation.report import WITH_ARTICLE, Check, ValidatedModule, ValidationFinding
+from orchestrator_interactive.validation.runner import Validator, told
+from orchestrator_interactive.validation.sandbox import SandboxSession
 from orchestrator_interactive.validation.structure import Imported
 from orchestrator_interactive.validation.tool.rules import examine_tool
 from orchestrator_interactive.validation.type_detection import (
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
     from orchestrator_interactive.kernel.loading.location import ModuleLocation
     from orchestrator_interactive.validation.report import ModuleType
-    from orchestrator_interactive.validation.runner import Step
+    from orchestrator_interactive.validation.runner import ValidationStep
 
-    Tell = Callable[[Step | Finding | Subject], None]
+    Tell = Callable[[ValidationStep | ValidationFinding | ValidatedModule], None]
 
 # Some modules import a lot.
 _IMPORT_S = 60.0
@@ -72,19 +72,19 @@ class Order:
 
 async def examine(order: Order, tell: Tell, home: Path) -> None:
     """Look at every rule, and tell what is found as it is found; the module's folders are made in `home`."""
-    examination = Examination(order.location, tell, order.limit_s)
+    examination = Validator(order.location, tell, order.limit_s)
     tell(_named(order))
     try:
         imported = await _imported(examination)
         with CatchingServer() as server:
             await _examined(order, examination, imported, server, home)
     except _Enough as e:
-        tell(Finding.not_checked(_BEHAVIOUR, str(e), _FIRST))
+        tell(ValidationFinding.not_checked(_BEHAVIOUR, str(e), _FIRST))
     except Exception as e:  # noqa: BLE001 - foreign code: it is told, not handled
-        tell(Finding.broken(_BEHAVIOUR, f"Looking at it raises {told(e, order.location)}."))
+        tell(ValidationFinding.broken(_BEHAVIOUR, f"Looking at it raises {told(e, order.location)}."))
 
 
-async def _imported(examination: Examination) -> Imported:
+async def _imported(examination: Validator) -> Imported:
     location = examination.location
     _require(await examination.check(structure.importable, location, _IMPORT_S), "It cannot be imported.")
     imported = Imported(location, import_module(location))
@@ -98,9 +98,9 @@ async def _imported(examination: Examination) -> Imported:
 
 
 async def _examined(
-    order: Order, examination: Examination, imported: Imported, server: CatchingServer, home: Path
+    order: Order, examination: Validator, imported: Imported, server: CatchingServer, home: Path
 ) -> None:
-    theatre = Theatre(imported.mount, imported.ready, order.config, home)
+    theatre = SandboxSession(imported.mount, imported.ready, order.config, home)
     mounting = await mount_once(examination, theatre, server.url)
     _require(await examination.check(structure.mounts, mounting.ended), "It cannot be mounted.")
 
@@ -127,10 +127,12 @@ async def _examined(
             await examine_as(each.module_type)
         else:
             fix = "Validate without --type."
-            examination.tell(Finding.not_checked(_behaviour_as(each.module_type), also(each.module_type), fix))
+            examination.tell(
+                ValidationFinding.not_checked(_behaviour_as(each.module_type), also(each.module_type), fix)
+            )
 
 
-async def _ready_theatre(examination: Examination, imported: Imported, theatre: Theatre) -> Theatre:
+async def _ready_theatre(examination: Validator, imported: Imported, theatre: SandboxSession) -> SandboxSession:
     if imported.ready is None:
         return theatre
     finding = await examination.check(structure.ready_runs, (imported, theatre))
@@ -138,7 +140,7 @@ async def _ready_theatre(examination: Examination, imported: Imported, theatre: 
 
 
 async def _examine_type(
-    order: Order, examination: Examination, theatre: Theatre, server: CatchingServer, module_type: ModuleType
+    order: Order, examination: Validator, theatre: SandboxSession, server: CatchingServer, module_type: ModuleType
 ) -> None:
     examination.module_type = module_type
     try:
@@ -158,7 +160,7 @@ async def _examine_type(
             case "hook":
                 await examine_hook(examination, theatre)
     except _Enough as e:
-        examination.tell(Finding.not_checked(_behaviour_as(module_type), str(e), _FIRST))
+        examination.tell(ValidationFinding.not_checked(_behaviour_as(module_type), str(e), _FIRST))
     finally:
         examination.module_type = None
 
@@ -167,14 +169,14 @@ def _behaviour_as(module_type: ModuleType) -> Check:
     return replace(_BEHAVIOUR, rule=f"its behaviour as {WITH_ARTICLE[module_type]}")
 
 
-def _named(order: Order) -> Subject:
+def _named(order: Order) -> ValidatedModule:
     """The module, and what it is going to be as far as that is known before it is imported."""
     path, name = str(order.location.path), order.location.module_id
     if order.module_type is not None:
-        return Subject(path, name, order.module_type, "as you asked")
-    return Subject(path, name, type_by_name(name), "by its name")
+        return ValidatedModule(path, name, order.module_type, "as you asked")
+    return ValidatedModule(path, name, type_by_name(name), "by its name")
 
 
-def _require(finding: Finding, otherwise: str) -> None:
+def _require(finding: ValidationFinding, otherwise: str) -> None:
     if finding.outcome in {"failed", "not checked"}:
         raise _Enough(otherwise)

@@ -13,7 +13,7 @@ import click
 from orchestrator_interactive.interactions.errors import DamagedLog, WriteConflict
 from orchestrator_interactive.interactions.export import as_json_lines, as_page, as_text
 from service.cli.output_file import written_whole
-from service.cli.store_access import Shelf, on_shelf
+from service.cli.store_access import StoreAccess, on_shelf
 from service.runs.queries import forget, found, stack_of, summary, with_people
 from service.store import visit_run_store
 from service.tables import counted, moment, table
@@ -55,7 +55,7 @@ _branch = click.option("--branch", metavar="NAME", help="Another branch than the
 )
 @click.option("--all", "every", is_flag=True, help="Also those that agents have with each other.")
 @on_shelf
-async def list_(shelf: Shelf, agent: str | None, limit: int, every: bool) -> None:
+async def list_(shelf: StoreAccess, agent: str | None, limit: int, every: bool) -> None:
     """List the conversations, the one written last first."""
     keys = [key for key in await shelf.store.keys() if agent in (None, key.agent_id)]
     keys = keys if every else await with_people(shelf.store, keys)
@@ -79,7 +79,7 @@ async def list_(shelf: Shelf, agent: str | None, limit: int, every: bool) -> Non
 @_branch
 @click.option("--last", metavar="N", type=click.IntRange(min=1), help="Only the last so many states.")
 @on_shelf
-async def show(shelf: Shelf, conversation: str, agent: str | None, branch: str | None, last: int | None) -> None:
+async def show(shelf: StoreAccess, conversation: str, agent: str | None, branch: str | None, last: int | None) -> None:
     """Show what was said and done, each state with its index."""
     stack = await _stack(shelf, conversation, agent)
     pieces = as_text(shelf.store, stack.key, branch, last_n=last)
@@ -91,7 +91,7 @@ async def show(shelf: Shelf, conversation: str, agent: str | None, branch: str |
 @_conversation
 @_agent
 @on_shelf
-async def branches(shelf: Shelf, conversation: str, agent: str | None) -> None:
+async def branches(shelf: StoreAccess, conversation: str, agent: str | None) -> None:
     """List the branches of a conversation; the current one has a star."""
     stack = await _stack(shelf, conversation, agent)
     rows = [
@@ -107,7 +107,7 @@ async def branches(shelf: Shelf, conversation: str, agent: str | None) -> None:
 @click.option("--name", metavar="NAME", help="What it is called.")
 @_agent
 @on_shelf
-async def fork(shelf: Shelf, conversation: str, index: int | None, name: str | None, agent: str | None) -> None:
+async def fork(shelf: StoreAccess, conversation: str, index: int | None, name: str | None, agent: str | None) -> None:
     """Make a branch. The conversation stays where it is until the branch is checked out."""
     stack = await _stack(shelf, conversation, agent)
     made = await _insisting(lambda: stack.fork(index, name))
@@ -124,7 +124,7 @@ async def fork(shelf: Shelf, conversation: str, index: int | None, name: str | N
 @click.argument("index", type=int)
 @_agent
 @on_shelf
-async def rewind(shelf: Shelf, conversation: str, index: int, agent: str | None) -> None:
+async def rewind(shelf: StoreAccess, conversation: str, index: int, agent: str | None) -> None:
     """Go back: the state at INDEX is the last one that stays.
 
     `show` tells the indices; -1 is the last one. What comes after it stays on a branch of its own.
@@ -148,7 +148,7 @@ async def rewind(shelf: Shelf, conversation: str, index: int, agent: str | None)
 @click.argument("branch")
 @_agent
 @on_shelf
-async def checkout(shelf: Shelf, conversation: str, branch: str, agent: str | None) -> None:
+async def checkout(shelf: StoreAccess, conversation: str, branch: str, agent: str | None) -> None:
     """Let the conversation go on with another branch."""
     stack = await _stack(shelf, conversation, agent)
     before = await _current(stack)
@@ -170,7 +170,7 @@ async def checkout(shelf: Shelf, conversation: str, branch: str, agent: str | No
 @_branch
 @on_shelf
 async def export(  # noqa: PLR0913, PLR0917 - one argument per option
-    shelf: Shelf, conversation: str, form: str, output: Path | None, agent: str | None, branch: str | None
+    shelf: StoreAccess, conversation: str, form: str, output: Path | None, agent: str | None, branch: str | None
 ) -> None:
     """Write a conversation as JSON lines, or as a page for a browser."""
     key = await found(shelf.store, conversation, agent)
@@ -192,7 +192,7 @@ async def export(  # noqa: PLR0913, PLR0917 - one argument per option
 @_agent
 @on_shelf
 async def prune(  # noqa: PLR0913, PLR0917 - one argument per option
-    shelf: Shelf, conversation: str | None, keep_days: int, whole: bool, dry_run: bool, agent: str | None
+    shelf: StoreAccess, conversation: str | None, keep_days: int, whole: bool, dry_run: bool, agent: str | None
 ) -> None:
     """Forget branches that nobody needs any more.
 
@@ -232,7 +232,7 @@ async def _forgotten(store: LogStore, key: Key, before: float, *, whole: bool, o
     return None
 
 
-async def _forget_inboxes(shelf: Shelf, conversations: set[str], rested: float | None) -> None:
+async def _forget_inboxes(shelf: StoreAccess, conversations: set[str], rested: float | None) -> None:
     """Forget what people wrote where no agent has a log of it (any more), and nothing is to be done.
 
     With `rested`, not only in these conversations, but wherever nothing has happened since.
@@ -273,7 +273,7 @@ def _sum(every: list[Forgotten], keep_days: int, *, only_look: bool) -> str:
     return f"Would forget {told}; nothing was changed." if only_look else f"Forgot {told}."
 
 
-async def _stack(shelf: Shelf, conversation: str, agent: str | None) -> InteractionStack:
+async def _stack(shelf: StoreAccess, conversation: str, agent: str | None) -> InteractionStack:
     return stack_of(shelf.store, await found(shelf.store, conversation, agent))
 
 
@@ -281,7 +281,7 @@ async def _current(stack: InteractionStack) -> str:
     return next(branch.name for branch in await stack.get_branch_info() if branch.is_current)
 
 
-def _checkout(shelf: Shelf, key: Key, branch: str, agent: str | None) -> str:
+def _checkout(shelf: StoreAccess, key: Key, branch: str, agent: str | None) -> str:
     return shelf.command("checkout", key.conversation_id, branch, *(("--agent", agent) if agent else ()))
 
 

@@ -15,7 +15,7 @@ from orchestrator_interactive.interactions.stores import open_store
 from service.cli.store_access import run_at
 from service.config.config import ConfigError, Environment, LogConfig, load_config
 from service.config.secrets import secrets
-from service.doctor import Verdict
+from service.doctor import FindingLevel
 from service.doctor.delivery_audit import check
 from service.doctor.findings import well
 from service.logging import configure_logging, hide_secrets
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from service.config.config import ServiceConfig
-    from service.doctor import Finding
-    from service.doctor.delivery_audit import Conservation, Tally
+    from service.doctor import DoctorFinding
+    from service.doctor.delivery_audit import DeliveryAudit, Tally
 
 _NAMES = {
     "runs_on": "runs that are on, or whose traces are still to go",
@@ -81,7 +81,7 @@ def _examine(config_path: Path | None, *, as_json: bool) -> int:
     count = len(config.instances)
     first = well("configuration", f"{source}: {counted(count, 'agent')} ({', '.join(config.instances)}).")
 
-    async def look() -> list[Finding]:
+    async def look() -> list[DoctorFinding]:
         every = []
         async for finding in _all(first, config, environment):
             shown = replace(finding, said=hide_secrets(finding.said, known))
@@ -91,7 +91,7 @@ def _examine(config_path: Path | None, *, as_json: bool) -> int:
         return every
 
     every = asyncio.run(look())
-    wrong = sum(finding.verdict is Verdict.WRONG for finding in every)
+    wrong = sum(finding.verdict is FindingLevel.WRONG for finding in every)
     if as_json:
         click.echo(json.dumps({"holds": not wrong, "findings": [asdict(finding) for finding in every]}, indent=2))
     else:
@@ -99,7 +99,7 @@ def _examine(config_path: Path | None, *, as_json: bool) -> int:
     return 1 if wrong else 0
 
 
-async def _all(first: Finding, config: ServiceConfig, environment: Environment) -> AsyncIterator[Finding]:
+async def _all(first: DoctorFinding, config: ServiceConfig, environment: Environment) -> AsyncIterator[DoctorFinding]:
     from service.doctor.checkup import examined  # noqa: PLC0415 - with --store nobody asks Slack, or an agent
 
     yield first
@@ -107,11 +107,11 @@ async def _all(first: Finding, config: ServiceConfig, environment: Environment) 
         yield finding
 
 
-def _conclusion(every: list[Finding], wrong: int) -> str:
+def _conclusion(every: list[DoctorFinding], wrong: int) -> str:
     if wrong:
         return f"{counted(wrong, 'thing')} must be changed (✗)."
-    lacking = sum(finding.verdict is Verdict.LACKING for finding in every)
-    is_all_known = not any(finding.verdict is Verdict.UNKNOWN for finding in every)
+    lacking = sum(finding.verdict is FindingLevel.LACKING for finding in every)
+    is_all_known = not any(finding.verdict is FindingLevel.UNKNOWN for finding in every)
     so_far = "" if is_all_known else " as far as can be told (–)"  # noqa: RUF001 - a mark
     but = f", but {counted(lacking, 'thing')} could be better (!)" if lacking else ""
     return f"All is well{so_far}{but}."
@@ -121,19 +121,19 @@ class _NotConfigured(click.ClickException):
     exit_code = 2
 
 
-async def _checked(url: str) -> Conservation:
+async def _checked(url: str) -> DeliveryAudit:
     refuse_unprepared(url)
     async with aclosing(await open_store(url)) as logs, aclosing(await visit_run_store(url)) as runs:
         return await check(runs, logs)
 
 
-def _as_json(found: Conservation) -> str:
+def _as_json(found: DeliveryAudit) -> str:
     workspaces = {name: asdict(tally) for name, tally in sorted(found.workspaces.items())}
     told = {"holds": found.holds, **asdict(found.tally), "workspaces": workspaces, "violations": found.violations}
     return json.dumps(told, indent=2)
 
 
-def _as_text(found: Conservation) -> str:
+def _as_text(found: DeliveryAudit) -> str:
     tally = asdict(found.tally)
     unchecked = tally.pop("unchecked")
     lines = [table(("", "there are"), [(_NAMES.get(name, name), f"{count:,}") for name, count in tally.items()])]

@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Shelf:
+class StoreAccess:
     """The store that a command was given, its URL and its files, and the options that lead another command to it."""
 
     store: LogStore
@@ -97,7 +97,7 @@ async def _run(
     path = file_of(place)
     files = () if path is None else tuple(Path(f"{path}{end}") for end in ("", "-wal", "-shm"))
     async with aclosing(await open_store(place)) as store:
-        await function(Shelf(store, place, options, files), **given)
+        await function(StoreAccess(store, place, options, files), **given)
 
 
 def _place(url: str | None, variable: SecretStr | None, configured: SecretStr) -> str:

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from connector import HttpDoor, SlackAccess, SocketDoor
+from connector import HttpTransport, SlackCredentials, SocketTransport
 from service.config.config import ConfigError
 from service.config.slack import address_of
 
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 _TOKEN = re.compile(r"[\w.-]+", re.ASCII)
 
 
-def slack_access(config: SlackConfig, environment: Environment, health: Callable[[], str] = str) -> SlackAccess:
-    """Read the tokens and the address; `health` is that of `HttpDoor`.
+def slack_access(config: SlackConfig, environment: Environment, health: Callable[[], str] = str) -> SlackCredentials:
+    """Read the tokens and the address; `health` is that of `HttpTransport`.
 
     Raises:
         ConfigError: one is missing, or is none.
     """
     door = _door(config, environment, health)
-    return SlackAccess(bot_token=bot_token(environment), api_url=api_url(environment), door=door)
+    return SlackCredentials(bot_token=bot_token(environment), api_url=api_url(environment), door=door)
 
 
-def _door(config: SlackConfig, environment: Environment, health: Callable[[], str]) -> SocketDoor | HttpDoor:
+def _door(config: SlackConfig, environment: Environment, health: Callable[[], str]) -> SocketTransport | HttpTransport:
     match config.door:
         case "socket":
-            return SocketDoor(app_token(environment))
+            return SocketTransport(app_token(environment))
         case "http":
             address = address_of(config.listen)
-            return HttpDoor(signing_secret(environment), address.host, address.port, health)
+            return HttpTransport(signing_secret(environment), address.host, address.port, health)
 
 
 def api_url(environment: Environment) -> str:

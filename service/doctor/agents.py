@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from service.config.config import ServiceConfig
-    from service.doctor.findings import Finding
+    from service.doctor.findings import DoctorFinding
 
 _WITHIN_S = 15.0
 _DEMO = "demo"
@@ -27,7 +27,7 @@ _DEMO = "demo"
 
 async def look_at_agents(
     config: ServiceConfig, default_provider: str, anthropic_api_key: str = ""
-) -> AsyncIterator[Finding]:
+) -> AsyncIterator[DoctorFinding]:
     """Mount and unmount what each instance consists of, and ask its providers which models they have."""
     asked: set[str] = set()
     with tempfile.TemporaryDirectory() as folder:
@@ -47,7 +47,7 @@ async def look_at_agents(
                     yield finding
 
 
-async def _of_providers(plan: dict[str, Any]) -> list[Finding]:
+async def _of_providers(plan: dict[str, Any]) -> list[DoctorFinding]:
     session = AmplifierSession(plan)
     session.coordinator.register_capability("interactions.store", MemoryStore())
     session.coordinator.mount("module-source-resolver", LocalSources())
@@ -58,7 +58,7 @@ async def _of_providers(plan: dict[str, Any]) -> list[Finding]:
         await session.cleanup()
 
 
-async def _of_provider(name: str, provider: Any) -> Finding:
+async def _of_provider(name: str, provider: Any) -> DoctorFinding:
     """Ask for its models, which costs nothing."""
     area = f"model {name}"
     if name == _DEMO:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from orchestrator_interactive.interactions.stores.base import LogStore
-    from service.store.base import Known, RunStore
+    from service.store.base import ConversationRecord, RunStore
 
 # How often a conversation is looked at in which something seems to be wrong: people may just be writing there.
 _LOOKS = 3
@@ -59,7 +59,7 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Conservation:
+class DeliveryAudit:
     """The result of a check: the tally of each workspace by its id, and each violation as a sentence."""
 
     workspaces: Mapping[str, Tally] = field(default_factory=dict)
@@ -74,12 +74,12 @@ class Conservation:
     def holds(self) -> bool:
         return not self.violations
 
-    def __add__(self, other: Conservation) -> Conservation:
+    def __add__(self, other: DeliveryAudit) -> DeliveryAudit:
         tallies = {name: self.workspaces.get(name, Tally()) + tally for name, tally in other.workspaces.items()}
-        return Conservation({**self.workspaces, **tallies}, self.violations + other.violations)
+        return DeliveryAudit({**self.workspaces, **tallies}, self.violations + other.violations)
 
 
-async def check(runs: RunStore, logs: LogStore) -> Conservation:
+async def check(runs: RunStore, logs: LogStore) -> DeliveryAudit:
     """Look at every conversation that is known. Nothing is changed, and the service may run meanwhile.
 
     Raises:
@@ -90,27 +90,27 @@ async def check(runs: RunStore, logs: LogStore) -> Conservation:
         keys.setdefault(key.conversation_id, []).append(key)
     found = [await _looked_at(place, runs, logs, keys.get(place, [])) for place in await runs.conversations()]
     strays = tuple(f"entry {name} is in the inbox of a conversation that is not there." for name in await runs.strays())
-    return reduce(Conservation.__add__, found, Conservation(violations=strays))
+    return reduce(DeliveryAudit.__add__, found, DeliveryAudit(violations=strays))
 
 
-async def _looked_at(conversation_id: str, runs: RunStore, logs: LogStore, keys: Sequence[Key]) -> Conservation:
-    found = Conservation()
+async def _looked_at(conversation_id: str, runs: RunStore, logs: LogStore, keys: Sequence[Key]) -> DeliveryAudit:
+    found = DeliveryAudit()
     for _ in range(_LOOKS):
         # The inbox first: what it says of the log was true by then.
         try:
             known = await runs.known(conversation_id)
             if known is None:
-                return Conservation()
+                return DeliveryAudit()
             read = {key.agent_id: await logged_ids(logs, key) for key in _with_agent(conversation_id, keys, known)}
         except DamagedLog as e:
-            return Conservation({workspace_of(conversation_id): Tally(conversations=1)}, (str(e),))
+            return DeliveryAudit({workspace_of(conversation_id): Tally(conversations=1)}, (str(e),))
         found = _judged(conversation_id, known, {agent: each for agent, each in read.items() if each is not None})
         if found.holds:
             break
     return found
 
 
-def _judged(conversation_id: str, known: Known, logs: Mapping[str, LoggedIds]) -> Conservation:
+def _judged(conversation_id: str, known: ConversationRecord, logs: Mapping[str, LoggedIds]) -> DeliveryAudit:
     messages = _messages(known)
     logged = Counter(id_ for log in logs.values() for id_ in log.every)
     is_whole = bool(logs) and all(log.is_whole for log in logs.values())
@@ -137,7 +137,7 @@ def _judged(conversation_id: str, known: Known, logs: Mapping[str, LoggedIds]) -
         unchecked=int(not logs and counts["delivered"] > 0),
     )
     violations = tuple(f"{conversation_id}: {each}" for each in wrong)
-    return Conservation({workspace_of(conversation_id): tally}, violations)
+    return DeliveryAudit({workspace_of(conversation_id): tally}, violations)
 
 
 def _end_of(end: str | None, is_logged: bool, is_waiting: bool, *, is_whole: bool) -> str:
@@ -191,13 +191,13 @@ def _written_s(message_id: str) -> float | None:
     return None
 
 
-def _messages(known: Known) -> list[str]:
+def _messages(known: ConversationRecord) -> list[str]:
     """The ids of the messages among the entries, in the order of acceptance."""
     others = {entry.id for entry in known.waiting if entry.kind != "message"}
     return [id_ for id_ in known.order if id_ not in others and known.ends.get(id_) != "done"]
 
 
-def _with_agent(conversation_id: str, keys: Iterable[Key], known: Known) -> list[Key]:
+def _with_agent(conversation_id: str, keys: Iterable[Key], known: ConversationRecord) -> list[Key]:
     """The logs of a conversation; one may have come to be since they were listed."""
     now = [Key(conversation_id, known.agent)] if known.agent else []
     return list(dict.fromkeys([*keys, *now]))

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from service.store.base import Known
+    from service.store.base import ConversationRecord
 
 # What a message's end is called where it is counted, by how it left the inbox.
 _COUNTED_AS = {"": "delivered", "withdrawn": "withdrawn", "refused": "refused"}
 
 
-def forgotten_messages(known: Known) -> Counter[str]:
+def forgotten_messages(known: ConversationRecord) -> Counter[str]:
     """Messages whose ids are not known any more, by the end that they came to."""
     there = Counter(known.ends.values())
     rest = {name: known.count.left.get(end, 0) - there[end] for end, name in _COUNTED_AS.items()}
     return +Counter(rest)
 
 
-def wrong_in(known: Known) -> Iterator[str]:
+def wrong_in(known: ConversationRecord) -> Iterator[str]:
     """What should not be, in sentences."""
     count, there = known.count, len(known.waiting) + sum(known.count.left.values())
     if there != count.accepted:

@@ -20,12 +20,12 @@ log = structlog.get_logger(__name__)
 _EVERY_S = (30 * 60.0, 90 * 60.0)
 
 
-class Tidied(Protocol):
+class ExpiryReport(Protocol):
     async def tidy(self) -> None: ...
 
 
 @asynccontextmanager
-async def tidying(*stores: Tidied, every_s: tuple[float, float] = _EVERY_S) -> AsyncIterator[None]:
+async def tidying(*stores: ExpiryReport, every_s: tuple[float, float] = _EVERY_S) -> AsyncIterator[None]:
     """Tidy the stores within this context, each time after a while between these two."""
     task = asyncio.create_task(_tidy(stores, every_s))
     try:
@@ -35,7 +35,7 @@ async def tidying(*stores: Tidied, every_s: tuple[float, float] = _EVERY_S) -> A
         await asyncio.wait([task])
 
 
-async def _tidy(stores: tuple[Tidied, ...], every_s: tuple[float, float]) -> None:
+async def _tidy(stores: tuple[ExpiryReport, ...], every_s: tuple[float, float]) -> None:
     while True:
         await asyncio.sleep(random.uniform(*every_s))  # noqa: S311 - no secret
         for store in stores:

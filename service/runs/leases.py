@@ -14,9 +14,9 @@ from orchestrator_interactive.interactions.errors import StoreError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
-    from connector.protocols import Changes, Claim, Entry
+    from connector.protocols import Claim, InboxEntry, StateChanges
     from service.store.base import RunStore
-    from service.store.retry import Patience
+    from service.store.retry import StoreRetryPolicy
 
 log = structlog.get_logger(__name__)
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class LeaseConfig:
     """On what a process holds its leases.
 
     Args:
@@ -33,7 +33,7 @@ class Terms:
     """
 
     store: RunStore
-    patience: Patience
+    patience: StoreRetryPolicy
     lease_s: float
     clock: Callable[[], float]
 
@@ -45,7 +45,7 @@ class HeldLease:
         asked_at_s: by the clock, when it was claimed: from then on nobody else has it for so long.
     """
 
-    def __init__(self, conversation_id: str, claim: Claim, terms: Terms, asked_at_s: float) -> None:
+    def __init__(self, conversation_id: str, claim: Claim, terms: LeaseConfig, asked_at_s: float) -> None:
         self.conversation_id = conversation_id
         self._claim = claim
         self._store = terms.store
@@ -74,12 +74,12 @@ class HeldLease:
     def is_being_renewed(self) -> bool:
         return self._renewing.locked()
 
-    async def fetch(self, after: int) -> tuple[Entry, ...]:
+    async def fetch(self, after: int) -> tuple[InboxEntry, ...]:
         entries = await self._ask(lambda: self._store.fetch(self.conversation_id, self._claim.token, after))
         self._newest = max([self._newest, after, *(entry.seq for entry in entries)])
         return entries
 
-    async def write(self, changes: Changes) -> None:
+    async def write(self, changes: StateChanges) -> None:
         async with self._writing:
             await self._ask(lambda: self._store.write(self.conversation_id, self._claim.token, changes))
 

@@ -32,7 +32,7 @@ class Unclear(Exception):  # noqa: N818 - a fact about what was asked
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class ConversationSummary:
     """A conversation in a line; `written` in seconds since the epoch, `prompt` is the last task that was given.
 
     Of one that is damaged nothing is known but its key.
@@ -101,16 +101,16 @@ async def _is_with_people(store: LogStore, key: Key) -> bool:
     return log is not None and log.tree.asked_by is None
 
 
-async def summary(store: LogStore, key: Key) -> Summary:
+async def summary(store: LogStore, key: Key) -> ConversationSummary:
     """A conversation in a line."""
     stack = stack_of(store, key)
     try:
         branches = await stack.get_branch_info()
     except DamagedLog:
-        return Summary(key, 0, 0, 0.0, DAMAGED)
+        return ConversationSummary(key, 0, 0, 0.0, DAMAGED)
     states = await stack.length()
     written = max(branch.written for branch in branches)
-    return Summary(key, states, len(branches), written, await _last_prompt(stack, states))
+    return ConversationSummary(key, states, len(branches), written, await _last_prompt(stack, states))
 
 
 async def forget(store: LogStore, key: Key, before: float, *, whole: bool, only_look: bool = False) -> Forgotten | None:

@@ -13,15 +13,15 @@ import structlog
 
 from connector.protocols import LeaseLost
 from orchestrator_interactive.interactions.errors import StoreAway, StoreError, StoreGone
-from service.runs.leases import HeldLease, Leases, Terms
+from service.runs.leases import HeldLease, LeaseConfig, Leases
 from service.store.base import workspace_of
-from service.store.retry import Patience
+from service.store.retry import StoreRetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from types import TracebackType
 
-    from connector.protocols import Entry
+    from connector.protocols import InboxEntry
     from service.store.base import RunStore
 
 log = structlog.get_logger(__name__)
@@ -42,7 +42,7 @@ _MOST_WAITING = 1000
 _HAND_OVER_WITHIN_S = 0.4
 
 
-class Runs:
+class StoredRuns:
     """Inboxes and leases over a store that other processes may share; see `connector.protocols.Runs`.
 
     Args:
@@ -59,21 +59,21 @@ class Runs:
         store: RunStore,
         owner: str,
         lease_s: float,
-        patience: Patience | None = None,
+        patience: StoreRetryPolicy | None = None,
         clock: Callable[[], float] | None = None,
         most_owned: int = _MOST_OWNED,
     ) -> None:
         self._store = store
         self._owner = owner
         self._lease_s = lease_s
-        self._patience = patience or Patience()
+        self._patience = patience or StoreRetryPolicy()
         self._clock = clock or (lambda: asyncio.get_running_loop().time())
         self._listeners: defaultdict[str, list[Callable[[str], None]]] = defaultdict(list)  # by workspace
         self._is_watched = asyncio.Event()
         self._orders: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._admitting = 0
         self._most_owned = most_owned
-        self._terms = Terms(store, self._patience, lease_s, self._clock)
+        self._terms = LeaseConfig(store, self._patience, lease_s, self._clock)
         self._leases = Leases(lease_s, self._look_after)
         # Conversations that others owned before an outage, and since when they could be asked for.
         self._found_unsettled: dict[str, float] = {}
@@ -109,7 +109,7 @@ class Runs:
         self._listeners[workspace].append(look_after)
         self._is_watched.set()
 
-    async def admit(self, conversation_id: str, entry: Entry, agent: str | None = None) -> bool:
+    async def admit(self, conversation_id: str, entry: InboxEntry, agent: str | None = None) -> bool:
         """Keep an entry, behind those of its conversation that were given here before it; False: it was known.
 
         Raises:

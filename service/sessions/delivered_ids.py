@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from orchestrator_interactive.interactions.errors import Unreadable
+from orchestrator_interactive.interactions.errors import UnreadableState
 from orchestrator_interactive.interactions.states import UserMessageState, UserResponseState
 from orchestrator_interactive.modules.context_stack.states import RowState
 from service.sessions.logged_ids import ids_in
@@ -46,12 +46,12 @@ class _Part:
 
 def _ids_of(node: Node) -> tuple[str, ...]:
     if node.envelope["t"] in _WITH_IDS:
-        with suppress(Unreadable):
+        with suppress(UnreadableState):
             return ids_in(node)
     return ()
 
 
-class Deliveries:
+class DeliveredIds:
     """Tells of messages whether a log has them in a row, on whatever branch.
 
     A log is read from its end, and no further than until all are found that are asked for. One that is asked for

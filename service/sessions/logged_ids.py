@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from orchestrator_interactive.interactions.errors import NewerState, UnknownState, Unreadable
+from orchestrator_interactive.interactions.errors import NewerState, UnknownState, UnreadableState
 from orchestrator_interactive.interactions.serializers import decode
 from orchestrator_interactive.modules.context_stack.rows import row_of
 from orchestrator_interactive.transcript.rows import delivered_in
@@ -83,7 +83,7 @@ async def _read(store: LogStore, key: Key, segment: int, base: int, end: int) ->
                 ids = ids_in(nodes[index])
             except (UnknownState, NewerState):
                 found.has_unknown = True
-            except (Unreadable, KeyError):
+            except (UnreadableState, KeyError):
                 found.damaged.append(index)
             else:
                 found.ids[index] = ids

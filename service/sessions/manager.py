@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import structlog
 
-from connector.protocols import LeaseLost, QueueFull, Refused, RunFailed, Steer
+from connector.protocols import LeaseLost, QueueFull, Refused, RunFailed, SteeringMessage
 from orchestrator_interactive import Injection, InjectionQueueFull, RunFinished
 from orchestrator_interactive.interactions.errors import DamagedLog, Fenced, StoreError
 from orchestrator_interactive.interactions.records import Key
@@ -18,19 +18,19 @@ from orchestrator_interactive.transcript import framing
 from orchestrator_interactive.transcript.rows import delivered_in
 from service.config.config import ConfigError
 from service.logging import hide_known, hide_secrets
-from service.sessions.delivered_ids import Deliveries
+from service.sessions.delivered_ids import DeliveredIds
 from service.sessions.module_sources import LocalSources
 from service.sessions.mount_plan import keeps_log, mount_plan
 from service.sessions.preflight import find_problems
 from service.sessions.run import SessionRun
-from service.sessions.session_pool import LiveSessions
+from service.sessions.session_pool import SessionPool
 from service.sessions.user_errors import Interrupted, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Mapping
     from types import TracebackType
 
-    from connector.protocols import Author, ProgressCallback
+    from connector.protocols import MessageAuthor, ProgressCallback
     from orchestrator_interactive.interactions.stores.base import LogStore
     from service.config.config import InstanceConfig
     from service.sessions.workspaces import Workspaces
@@ -67,8 +67,8 @@ class InProcessSessionManager:
         self._default_provider = default_provider
         self._workspaces = workspaces
         self._store = store
-        self._deliveries = Deliveries(store)
-        self._live = LiveSessions(self._new_session, idle_evict_s)
+        self._deliveries = DeliveredIds(store)
+        self._live = SessionPool(self._new_session, idle_evict_s)
         self._runs: dict[Key, SessionRun] = {}
 
     async def __aenter__(self) -> Self:
@@ -89,7 +89,7 @@ class InProcessSessionManager:
         on_progress: ProgressCallback | None = None,
         *,
         message_id: str | None = None,
-        author: Author | None = None,
+        author: MessageAuthor | None = None,
         files: tuple[str, ...] = (),
         fence: int | None = None,
     ) -> str:
@@ -167,7 +167,7 @@ class InProcessSessionManager:
             raise Interrupted
         return session
 
-    def inject(self, instance_name: str, conversation_id: str, steer: Steer) -> bool:
+    def inject(self, instance_name: str, conversation_id: str, steer: SteeringMessage) -> bool:
         """Hand a steer to the running loop; whether it took it.
 
         Raises:
@@ -282,7 +282,7 @@ class InProcessSessionManager:
                 raise ConfigError(f"instances.{name}: {' '.join(problems)}")
 
 
-def _author(author: Author) -> framing.Author:
+def _author(author: MessageAuthor) -> framing.Author:
     return framing.Author(author.id, author.name)
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from orchestrator_interactive.kernel.cancellation import CancellationToken
-from orchestrator_interactive.loop.tasks import Work
+from orchestrator_interactive.loop.tasks import CancellableTask
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator
@@ -97,7 +97,7 @@ class SessionRun:
         Where the caller is cancelled, nobody has stopped the run: it is suspended, its tools are cut, and once it has
         ended the cancellation goes on.
         """
-        working = Work(work)
+        working = CancellableTask(work)
 
         def cut() -> None:
             self.suspend()

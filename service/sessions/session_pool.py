@@ -30,7 +30,7 @@ class _Resting:
     since_s: float
 
 
-class LiveSessions:
+class SessionPool:
     """Hands out sessions, one per conversation and agent, and keeps those that rest for a while.
 
     One without a log stays, since it could not come back.

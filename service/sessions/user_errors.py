@@ -13,7 +13,7 @@ from orchestrator_interactive.interactions.errors import (
 )
 from orchestrator_interactive.kernel.contracts import errors
 from orchestrator_interactive.modules.tool_filesystem.quota import NoRoom
-from service.sessions.workspace_template import TemplateTooLarge
+from service.sessions.workspace_template import WorkspaceTemplateTooLarge
 
 
 class Interrupted(Exception):  # noqa: N818 - a fact about the run
@@ -53,7 +53,7 @@ _SENTENCES: tuple[tuple[type[Exception], str], ...] = (
     (TimeoutError, f"The model stopped answering. {_AGAIN}"),
     (ConnectionError, f"The model's service cannot be reached at the moment. {_AGAIN}"),
     (NoRoom, _FULL),
-    (TemplateTooLarge, _TEMPLATE_TOO_LARGE),
+    (WorkspaceTemplateTooLarge, _TEMPLATE_TOO_LARGE),
     (OSError, f"The files of this conversation cannot be used. {_OPERATOR}"),
     (Exception, f"Something went wrong on my side. {_AGAIN} {_OPERATOR}"),
 )

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class TemplateTooLarge(OSError):  # noqa: N818 - a fact about the template
+class WorkspaceTemplateTooLarge(OSError):  # noqa: N818 - a fact about the template
     """A copy of the template exceeds the quota of a workspace folder; the message is for the operator."""
 
 

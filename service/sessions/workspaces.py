@@ -103,7 +103,7 @@ class Workspaces:
         folder.parent.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
         entries = template_entries(self._config)
         if problem := excess(self._config, entries):
-            raise templates.TemplateTooLarge(problem)
+            raise templates.WorkspaceTemplateTooLarge(problem)
         _remove_old_copies(folder.parent)
         needed = sum(entry.size_bytes for entry in entries)
         if free_bytes(folder.parent) - needed < self._config.reserve_mb * MB:

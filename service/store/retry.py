@@ -28,7 +28,7 @@ _PAUSE_S = (0.02, 1.0)
 _TOLD_EVERY_S = 10.0
 
 
-class Patience:
+class StoreRetryPolicy:
     """What a process knows of its store's outages: one for all who use the same store.
 
     An outage lasts from the first call that finds the store away until nobody waits for it any more. However many wait,
@@ -111,10 +111,10 @@ class Patience:
         self._since_s = None
 
 
-class PatientStore:
+class RetryingStore:
     """A log store whose users wait while it is away."""
 
-    def __init__(self, store: LogStore, patience: Patience) -> None:
+    def __init__(self, store: LogStore, patience: StoreRetryPolicy) -> None:
         self._store = store
         self._through = patience.through
 

@@ -6,7 +6,7 @@ import json
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from connector.protocols import Entry, LeaseLost
+from connector.protocols import InboxEntry, LeaseLost
 from orchestrator_interactive.interactions.errors import DamagedLog
 
 if TYPE_CHECKING:
@@ -64,10 +64,10 @@ def raw_entry_of(raw: bytes) -> tuple[int, str, Any, bytes]:
     return int(seq), rest[:at].decode(), kind.decode(), rest[at:]
 
 
-def entry_of(raw: bytes) -> Entry:
+def entry_of(raw: bytes) -> InboxEntry:
     """An entry, as the inbox in Redis has it."""
     seq, name, kind, data = raw_entry_of(raw)
-    return Entry(name, kind, data_of(data), seq)
+    return InboxEntry(name, kind, data_of(data), seq)
 
 
 @contextmanager

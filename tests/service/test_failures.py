@@ -7,7 +7,7 @@ import pytest
 from orchestrator_interactive.interactions.errors import (
     ConversationFinished,
     StoreError,
-    Unreadable,
+    UnreadableState,
     WriteConflict,
 )
 from orchestrator_interactive.kernel.contracts import errors
@@ -47,7 +47,7 @@ def test_a_rate_limit_says_when_to_write_again(retry_after_s, wait):
         (WriteConflict("x"), "Somebody changed this conversation from outside"),
         (ConversationFinished("x"), "Start a new thread"),
         (StoreError("x"), "cannot be kept"),
-        (Unreadable("x"), "cannot be read"),
+        (UnreadableState("x"), "cannot be read"),
         (asyncio.QueueFull(), "Something went wrong on my side"),
     ],
 )

@@ -10,8 +10,8 @@ import pytest
 from anthropic_server import AnthropicServer, Gate, message, text, thinking, tool_call
 from redis_server import redis_server
 
-from connector import RunFailed, Steer
-from connector.protocols import Author
+from connector import RunFailed, SteeringMessage
+from connector.protocols import MessageAuthor
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.interactions.states import FinishedState, UserMessageState
@@ -149,7 +149,7 @@ async def test_a_conversation_that_somebody_changed_during_a_run_says_so_and_goe
         model.reply(gate, text("two it is"))
         task = asyncio.create_task(sessions.execute("alpha", HERE, "two"))
         await gate.reached.wait()
-        assert sessions.inject("alpha", HERE, Steer("T:C:2.0", "and that", Author("U0ANA", "Ana")))
+        assert sessions.inject("alpha", HERE, SteeringMessage("T:C:2.0", "and that", MessageAuthor("U0ANA", "Ana")))
         await InteractionStack(store, HERE, "alpha").rewind(1)
         gate.open()
         with pytest.raises(RunFailed, match="Somebody changed this conversation from outside, so I stopped"):

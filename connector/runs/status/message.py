@@ -14,16 +14,16 @@ from connector.protocols import LeaseLost
 from connector.runs.status.activity import Activity
 from connector.runs.status.blocks import plain_status, status_content, until_next_step
 from connector.slack_api.best_effort import best_effort
-from connector.slack_api.errors import SlackCallFailed, Verdict
-from connector.slack_api.rate_limiter import Need, NotNeeded, Turn, Urgency
+from connector.slack_api.errors import RetryDecision, SlackCallFailed
+from connector.slack_api.rate_limiter import CallCancelled, CallSlot, CancelScope, Priority
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from connector.protocols import Lease
+    from connector.protocols import ConversationLease
     from connector.records.run_record import RunRecord
-    from connector.slack_api.client import Wire
-    from connector.slack_api.history import Posted
+    from connector.slack_api.client import SlackClient
+    from connector.slack_api.history import FoundPost
 
 log = structlog.get_logger(__name__)
 
@@ -48,8 +48,8 @@ class Keeper(Protocol):
         ...
 
 
-async def take_away(wire: Wire, channel: str, ts: str, run: str = "") -> None:
-    """Delete a status message, `run` as in `Turn`; where Slack does not let us, have it say that it is over.
+async def take_away(wire: SlackClient, channel: str, ts: str, run: str = "") -> None:
+    """Delete a status message, `run` as in `CallSlot`; where Slack does not let us, have it say that it is over.
 
     Raises:
         SlackCallFailed: Slack did not do it.
@@ -59,7 +59,7 @@ async def take_away(wire: Wire, channel: str, ts: str, run: str = "") -> None:
     except SlackCallFailed as e:
         if e.error != "cant_delete_message":
             raise
-        await wire.update(channel, ts, lambda: Content(texts.DONE), Turn())
+        await wire.update(channel, ts, lambda: Content(texts.DONE), CallSlot())
 
 
 class Status:
@@ -67,11 +67,11 @@ class Status:
 
     def __init__(  # noqa: PLR0913 - what it is made of
         self,
-        wire: Wire,
-        lease: Lease,
+        wire: SlackClient,
+        lease: ConversationLease,
         record: RunRecord,
         keeper: Keeper,
-        before: Posted | None,
+        before: FoundPost | None,
         *,
         spacing_s: float = STATUS_SPACING_S,
     ) -> None:
@@ -85,9 +85,9 @@ class Status:
         self._record = record
         self._keeper = keeper
         self._place = record.first.message.place
-        self._need = Need()
+        self._need = CancelScope()
         # People take turns: the status messages of one person do not delay those of the others.
-        self._turn = Turn(Urgency.STATUS, record.first.message.user, self._need)
+        self._turn = CallSlot(Priority.STATUS, record.first.message.user, self._need)
         self._before = before
         self._activity = Activity()
         self._began = asyncio.get_running_loop().time()
@@ -145,7 +145,7 @@ class Status:
     async def pause(self) -> None:
         """Leave it for another process, saying so."""
         if (ts := self._ts) is not None:
-            turn = Turn(run=self._turn.run)
+            turn = CallSlot(run=self._turn.run)
             await best_effort(self._wire.update(self._place.channel, ts, lambda: Content(texts.SUSPENDED), turn))
 
     async def _open(self) -> None:
@@ -165,7 +165,7 @@ class Status:
             self._ts = await self._posted(key) if found is None else found
         except LeaseLost:
             raise
-        except NotNeeded:
+        except CallCancelled:
             log.debug("status.not_needed")
         except SlackCallFailed as e:
             self._give_up(e)
@@ -179,7 +179,7 @@ class Status:
         try:
             return await self._send(key)
         except SlackCallFailed as e:
-            if e.verdict is not Verdict.TOO_MUCH or self._is_plain:
+            if e.verdict is not RetryDecision.TOO_MUCH or self._is_plain:
                 raise
             log.warning("status.plain", error=str(e))
             self._is_plain = True
@@ -197,7 +197,7 @@ class Status:
     def _give_up(self, failed: SlackCallFailed) -> None:
         log.warning("status.not_shown", conversation=self._place.conversation_id, error=str(failed))
         self.is_in_doubt = self.is_in_doubt or failed.is_passing
-        if failed.verdict is Verdict.CONVERSATION_CLOSED:
+        if failed.verdict is RetryDecision.CONVERSATION_CLOSED:
             self._keeper.on_closed(failed.error)
 
     async def _update(self) -> None:
@@ -230,19 +230,19 @@ class Status:
             await self._wire.update(self._place.channel, ts, self._content, self._turn)
         except SlackCallFailed as e:
             match e.verdict:
-                case Verdict.TOO_MUCH if not self._is_plain:
+                case RetryDecision.TOO_MUCH if not self._is_plain:
                     log.warning("status.plain", error=str(e))
                     self._is_plain = True
-                case Verdict.GONE:
+                case RetryDecision.GONE:
                     await self._replace(ts, e)
-                case Verdict.CONVERSATION_CLOSED:
+                case RetryDecision.CONVERSATION_CLOSED:
                     self._ts = None
                     self._give_up(e)
                 case _:
                     log.warning("slack.call_failed", error=str(e))
                     if e.is_passing:
                         self._shown = None
-        except NotNeeded:
+        except CallCancelled:
             pass
         except LeaseLost:
             raise

@@ -20,12 +20,12 @@ _DONE_BEFORE = 2
 
 
 @dataclass(frozen=True, slots=True)
-class TodoItem:
+class StatusTodo:
     text: str
     status: str
 
 
-Todo = tuple[TodoItem, ...]
+Todo = tuple[StatusTodo, ...]
 
 
 def todo_of(args: Any) -> Todo | None:
@@ -36,11 +36,11 @@ def todo_of(args: Any) -> Todo | None:
     return tuple(item for item in map(_item, items) if item is not None)
 
 
-def _item(given: Any) -> TodoItem | None:
+def _item(given: Any) -> StatusTodo | None:
     if not isinstance(given, dict) or not isinstance(given.get("text"), str):
         return None
     status = given.get("status", "pending")
-    return TodoItem(given["text"], status if isinstance(status, str) and status in _MARKS else "pending")
+    return StatusTodo(given["text"], status if isinstance(status, str) and status in _MARKS else "pending")
 
 
 def lines(todo: Todo) -> list[str]:
@@ -53,7 +53,7 @@ def lines(todo: Todo) -> list[str]:
     return [f"To do: {done} of {len(todo)} done", *more[0], *items, *more[1]]
 
 
-def _around(todo: Todo) -> tuple[Sequence[TodoItem], int]:
+def _around(todo: Todo) -> tuple[Sequence[StatusTodo], int]:
     """What is shown of a list, and how many stand before that."""
     at_work = [place for place, item in enumerate(todo) if item.status == "in_progress"]
     to_come = [place for place, item in enumerate(todo) if item.status == "pending"]

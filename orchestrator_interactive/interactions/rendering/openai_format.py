@@ -21,7 +21,7 @@ _UNSENDABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 _RESULT_BLOCKS = {"text", "image", "tool_result"}
 
 
-class Call(NamedTuple):
+class RenderedCall(NamedTuple):
     """A call as a message declares it; the arguments are JSON."""
 
     id: str
@@ -41,15 +41,15 @@ def as_json(value: Any) -> str:
     return sendable(json.dumps(value, ensure_ascii=False, default=str))
 
 
-def call(call_id: Any, name: Any, arguments: Any) -> Call:
+def call(call_id: Any, name: Any, arguments: Any) -> RenderedCall:
     """A call, whatever form its parts have."""
     given = arguments if isinstance(arguments, str) else as_json({} if arguments is None else arguments)
-    return Call(sendable(str(call_id)), sendable(str(name or "")).strip() or _UNNAMED, sendable(given))
+    return RenderedCall(sendable(str(call_id)), sendable(str(name or "")).strip() or _UNNAMED, sendable(given))
 
 
-def declared_calls(content: Any, beside: Any) -> list[Call]:
+def declared_calls(content: Any, beside: Any) -> list[RenderedCall]:
     """The calls in the content of an assistant's message and beside it, each once; what has no id is none."""
-    found: dict[str, Call] = {}
+    found: dict[str, RenderedCall] = {}
     for each in (*_blocks(content), *_dicts(beside)):
         is_block = "type" in each and each["type"] != "function"
         call_id = each.get("id")

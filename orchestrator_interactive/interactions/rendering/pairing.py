@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from orchestrator_interactive.interactions.rendering.openai_format import NO_RESULT, Call
+from orchestrator_interactive.interactions.rendering.openai_format import NO_RESULT, RenderedCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -22,7 +22,7 @@ class _Asked:
         has_begun: it was not only declared.
     """
 
-    call: Call
+    call: RenderedCall
     shown: bool
     has_begun: bool
     place: int | None = None  # of the result among those of its round
@@ -79,14 +79,14 @@ class Pairing:
         if message is not None:
             self._items.append(message)
 
-    def answered(self, text: str | None, calls: Iterable[Call], *, shown: bool) -> None:
+    def answered(self, text: str | None, calls: Iterable[RenderedCall], *, shown: bool) -> None:
         """An answer of the model, with the calls that it declares; calls from before it get no result any more."""
         self._open = {}
         answer = self._begin(text if shown else None)
         for call in calls:
             self._ask(answer, call, shown=shown, has_begun=False)
 
-    def called(self, call: Call, *, shown: bool) -> None:
+    def called(self, call: RenderedCall, *, shown: bool) -> None:
         """A call that begins, declared before or not."""
         found = self._open.get(call.id)
         if found and not found[1].has_begun:
@@ -112,7 +112,7 @@ class Pairing:
         self._items.append(answer)
         return answer
 
-    def _ask(self, answer: _Round, call: Call, *, shown: bool, has_begun: bool) -> None:
+    def _ask(self, answer: _Round, call: RenderedCall, *, shown: bool, has_begun: bool) -> None:
         asked = _Asked(call._replace(id=self._own_id(call.id)), shown, has_begun)
         answer.calls.append(asked)
         self._open[call.id] = answer, asked

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from orchestrator_interactive.interactions.rendering.openai_format import Message
-    from orchestrator_interactive.interactions.stack import Entry, InteractionStack
+    from orchestrator_interactive.interactions.stack import InteractionStack, StackEntry
     from orchestrator_interactive.interactions.states import BaseState
 
 log = structlog.get_logger(__name__)
@@ -76,7 +76,7 @@ async def render_for_llm(
     return apply_policy(policy_name, _rendered(entries, tuple(exclude_types)), **kwargs)
 
 
-async def _window(stack: InteractionStack, last_n: int) -> list[Entry]:
+async def _window(stack: InteractionStack, last_n: int) -> list[StackEntry]:
     """The last entries, and those before them in which the calls of their results stand."""
     if last_n < 0:
         raise ValueError("`last_n` is a number of states: 0 or more.")
@@ -91,7 +91,7 @@ async def _window(stack: InteractionStack, last_n: int) -> list[Entry]:
     return read[start:]
 
 
-def _whole_since(read: list[Entry], start: int) -> int:
+def _whole_since(read: list[StackEntry], start: int) -> int:
     """The place in `read` where entries begin that cut no pair; below 0 it has not been read so far."""
     window = read[start:]
     first = read[0].index if read else 0
@@ -104,11 +104,11 @@ def _whole_since(read: list[Entry], start: int) -> int:
     return start - is_amid_calls
 
 
-def _is_result(entry: Entry) -> bool:
+def _is_result(entry: StackEntry) -> bool:
     return isinstance(entry.state, ToolResultState) and bool(entry.parents)
 
 
-def _rendered(entries: Iterable[Entry], excluded: tuple[type[BaseState], ...]) -> list[Message]:
+def _rendered(entries: Iterable[StackEntry], excluded: tuple[type[BaseState], ...]) -> list[Message]:
     """The messages, those between agents among them."""
     pairing, asked = Pairing(), dict[str, str]()
     for entry in entries:
@@ -120,7 +120,7 @@ def _rendered(entries: Iterable[Entry], excluded: tuple[type[BaseState], ...]) -
     return pairing.messages()
 
 
-def _add(pairing: Pairing, asked: dict[str, str], entry: Entry, *, shown: bool) -> None:
+def _add(pairing: Pairing, asked: dict[str, str], entry: StackEntry, *, shown: bool) -> None:
     """Take a state in; one that is not shown counts, too, where it is a part of a pair."""
     match entry.state:
         case UserMessageState(text=content) | UserResponseState(text=content):
@@ -139,12 +139,12 @@ def _add(pairing: Pairing, asked: dict[str, str], entry: Entry, *, shown: bool) 
             _add_message(pairing, entry, message())
 
 
-def _add_result(pairing: Pairing, entry: Entry, call_id: str, result: Any, *, shown: bool) -> None:
+def _add_result(pairing: Pairing, entry: StackEntry, call_id: str, result: Any, *, shown: bool) -> None:
     if not pairing.resulted(sendable(str(call_id)), result_text(result), shown=shown):
         log.warning("render.result_left_out", ref=entry.ref, problem="Its call is not there.")
 
 
-def _add_message(pairing: Pairing, entry: Entry, message: Any) -> None:
+def _add_message(pairing: Pairing, entry: StackEntry, message: Any) -> None:
     """Take in what a state of somebody else's says that it looks like."""
     match message:
         case None:

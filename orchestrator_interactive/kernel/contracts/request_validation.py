@@ -46,7 +46,7 @@ _PLACES: dict[str, tuple[type[ContentBlock], ...]] = {
 _NO_NUMBER = re.compile(b"NaN|Infinity")
 
 
-class Rule(StrEnum):
+class RequestRule(StrEnum):
     """What must not be, in the order in which it can be mended."""
 
     ROLE = "unknown role"
@@ -68,10 +68,10 @@ class Rule(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class RequestProblem:
     """A rule that is broken. `where` is a call's id, a tool's name, or the role of the message."""
 
-    rule: Rule
+    rule: RequestRule
     where: str
 
     def __str__(self) -> str:
@@ -102,11 +102,11 @@ class RequestCheck:
         """Whether a call of the conversation has this id."""
         return call_id in self._used or (self._used_before is not None and self._used_before(call_id))
 
-    def look(self, message: Message) -> list[Problem]:
+    def look(self, message: Message) -> list[RequestProblem]:
         problems = _content_problems(message)
         if message.role == "tool":
             if message.tool_call_id not in self.open:
-                problems.append(Problem(Rule.NO_CALL, str(message.tool_call_id)))
+                problems.append(RequestProblem(RequestRule.NO_CALL, str(message.tool_call_id)))
             return problems
         if message.role == "assistant":
             ids = calls_in(message)
@@ -114,7 +114,7 @@ class RequestCheck:
             before: set[str] = set()
             for call_id in ids:
                 if self.is_used(call_id) or call_id in before or not is_plain(call_id):
-                    problems.append(Problem(Rule.CALL_ID, call_id))
+                    problems.append(RequestProblem(RequestRule.CALL_ID, call_id))
                 before.add(call_id)
         return problems + self.unanswered() if self.open else problems
 
@@ -136,8 +136,8 @@ class RequestCheck:
         """Whether a request may end here: no call waits for its result, and the last word is not the model's."""
         return not self.open and self._last_speaker is not None and self._last_speaker != "assistant"
 
-    def unanswered(self) -> list[Problem]:
-        return [Problem(Rule.NO_RESULT, call_id) for call_id in self.open]
+    def unanswered(self) -> list[RequestProblem]:
+        return [RequestProblem(RequestRule.NO_RESULT, call_id) for call_id in self.open]
 
 
 def problems_of(request: ChatRequest) -> list[str]:
@@ -149,7 +149,7 @@ def problems_of(request: ChatRequest) -> list[str]:
         checking.add(message)
     at_end = checking.unanswered()
     if not at_end and not checking.may_end:
-        at_end.append(Problem(Rule.LAST_WORD, "assistant" if request.messages else "no message"))
+        at_end.append(RequestProblem(RequestRule.LAST_WORD, "assistant" if request.messages else "no message"))
     return found + [str(problem) for problem in (*at_end, *_tool_problems(request))]
 
 
@@ -163,14 +163,14 @@ def check(request: ChatRequest) -> None:
         raise InvalidRequestError(f"A provider would refuse this request: {'; '.join(found)}.")
 
 
-def block_problem(message: Message, block: ContentBlock) -> Problem | None:
+def block_problem(message: Message, block: ContentBlock) -> RequestProblem | None:
     """What is wrong with a block that stands in this message."""
     role = message.role
     rule_of = _rule_for(role, type(block))
     if rule_of is None:
-        return Problem(Rule.MISPLACED, f"{block.type}, {role}")
+        return RequestProblem(RequestRule.MISPLACED, f"{block.type}, {role}")
     rule = rule_of(block, message)
-    return Problem(rule, role) if rule else None
+    return RequestProblem(rule, role) if rule else None
 
 
 def can_be_sent(value: Any) -> bool:
@@ -190,36 +190,36 @@ def is_plain(name: str) -> bool:
     return bool(name.strip()) and _is_sendable(name)
 
 
-def _content_problems(message: Message) -> list[Problem]:
+def _content_problems(message: Message) -> list[RequestProblem]:
     role, content, beside = message.role, message.content, calls_beside(message)
     if role not in _PLACES:
-        return [Problem(Rule.ROLE, role)]
-    problems: list[Problem] = []
+        return [RequestProblem(RequestRule.ROLE, role)]
+    problems: list[RequestProblem] = []
     if message.name is not None and not is_plain(message.name):
-        problems.append(Problem(Rule.NAMELESS, role))
+        problems.append(RequestProblem(RequestRule.NAMELESS, role))
     if beside:
         problems += _problems_beside(role, beside)
     if isinstance(content, str):
         if content and (rule := _text_rule(content)):
-            problems.append(Problem(rule, role))
+            problems.append(RequestProblem(rule, role))
     else:
         problems += [problem for block in content if (problem := block_problem(message, block))]
         if _ends_in_thinking(message, content):
-            problems.append(Problem(Rule.ENDS_IN_THINKING, role))
+            problems.append(RequestProblem(RequestRule.ENDS_IN_THINKING, role))
     if not content and not (content == "" and beside and role == "assistant"):
-        problems.append(Problem(Rule.EMPTY, role))
+        problems.append(RequestProblem(RequestRule.EMPTY, role))
     return problems
 
 
-def _problems_beside(role: str, beside: list[Any]) -> list[Problem]:
-    problems = [] if role == "assistant" else [Problem(Rule.MISPLACED, f"tool_calls, {role}")]
+def _problems_beside(role: str, beside: list[Any]) -> list[RequestProblem]:
+    problems = [] if role == "assistant" else [RequestProblem(RequestRule.MISPLACED, f"tool_calls, {role}")]
     for call in beside:
-        rule: Rule | None = Rule.UNREADABLE_CALL
+        rule: RequestRule | None = RequestRule.UNREADABLE_CALL
         if is_call(call):
             part = named(call)
             rule = _call_rule(part["name"], part.get("arguments"))
         if rule:
-            problems.append(Problem(rule, role))
+            problems.append(RequestProblem(rule, role))
     return problems
 
 
@@ -230,37 +230,37 @@ def _ends_in_thinking(message: Message, content: list[ContentBlock]) -> bool:
     return len(calls_in(message)) == sum(isinstance(block, ToolCallBlock) for block in content)
 
 
-def _text_rule(text: str) -> Rule | None:
+def _text_rule(text: str) -> RequestRule | None:
     if not text.strip():
-        return Rule.BLANK
-    return None if _is_sendable(text) else Rule.UNSENDABLE
+        return RequestRule.BLANK
+    return None if _is_sendable(text) else RequestRule.UNSENDABLE
 
 
 def _is_sendable(text: str) -> bool:
     return text.isprintable() or sendable(text) == text  # what is printable is quicker to tell
 
 
-def _call_rule(name: str, arguments: Any) -> Rule | None:
+def _call_rule(name: str, arguments: Any) -> RequestRule | None:
     if not is_plain(name):
-        return Rule.NAMELESS
-    return None if can_be_sent(arguments) else Rule.UNSENDABLE
+        return RequestRule.NAMELESS
+    return None if can_be_sent(arguments) else RequestRule.UNSENDABLE
 
 
-def _thinking_rule(block: ThinkingBlock) -> Rule | None:
+def _thinking_rule(block: ThinkingBlock) -> RequestRule | None:
     # Other providers keep the state of their reasoning in `content` rather than in a signature.
     if not block.signature and not block.content:
-        return Rule.UNSIGNED
-    return None if can_be_sent(block.thinking) else Rule.UNSENDABLE
+        return RequestRule.UNSIGNED
+    return None if can_be_sent(block.thinking) else RequestRule.UNSENDABLE
 
 
-def _result_rule(block: ToolResultBlock, message: Message) -> Rule | None:
+def _result_rule(block: ToolResultBlock, message: Message) -> RequestRule | None:
     if block.tool_call_id != message.tool_call_id:
-        return Rule.OTHER_RESULT
-    return None if can_be_sent(block.output) else Rule.UNSENDABLE
+        return RequestRule.OTHER_RESULT
+    return None if can_be_sent(block.output) else RequestRule.UNSENDABLE
 
 
 # What else each kind of block must not be.
-_BLOCK_RULES: dict[type[ContentBlock], Callable[[Any, Message], Rule | None]] = {
+_BLOCK_RULES: dict[type[ContentBlock], Callable[[Any, Message], RequestRule | None]] = {
     TextBlock: lambda block, _: _text_rule(block.text),
     ToolCallBlock: lambda block, _: _call_rule(block.name, block.input),
     ThinkingBlock: lambda block, _: _thinking_rule(block),
@@ -269,20 +269,20 @@ _BLOCK_RULES: dict[type[ContentBlock], Callable[[Any, Message], Rule | None]] = 
 
 
 @cache
-def _rule_for(role: str, kind: type[ContentBlock]) -> Callable[[Any, Message], Rule | None] | None:
+def _rule_for(role: str, kind: type[ContentBlock]) -> Callable[[Any, Message], RequestRule | None] | None:
     """What looks at a block of this kind in a message of this role; `None` where it has no place."""
     if not issubclass(kind, _PLACES[role]):
         return None
     return next((rule for base, rule in _BLOCK_RULES.items() if issubclass(kind, base)), lambda _block, _of: None)
 
 
-def _tool_problems(request: ChatRequest) -> list[Problem]:
+def _tool_problems(request: ChatRequest) -> list[RequestProblem]:
     names: set[str] = set()
-    problems: list[Problem] = []
+    problems: list[RequestProblem] = []
     for spec in request.tools or ():
         if not is_plain(spec.name) or spec.name in names:
-            problems.append(Problem(Rule.TOOL_NAMES, spec.name))
+            problems.append(RequestProblem(RequestRule.TOOL_NAMES, spec.name))
         names.add(spec.name)
     if request.tool_choice is not None and not request.tools:
-        problems.append(Problem(Rule.TOOL_CHOICE, str(request.tool_choice)))
+        problems.append(RequestProblem(RequestRule.TOOL_CHOICE, str(request.tool_choice)))
     return problems

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from orchestrator_interactive.kernel.contracts.conversion import amplifier_core, foreign, foreign_error, is_foreign, own
 from orchestrator_interactive.kernel.contracts.errors import InjectionTooLargeError, LLMError
-from orchestrator_interactive.kernel.interop.foreign import GuestHooks, GuestProvider, GuestToken
+from orchestrator_interactive.kernel.interop.foreign import ForeignHooks, ForeignProvider, ForeignToken
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -23,19 +23,19 @@ def at_home(coordinator: Any) -> ModuleCoordinator:
     """The coordinator as our modules know it, whichever kernel it belongs to."""
     core = amplifier_core()
     if core is not None and isinstance(coordinator, core.ModuleCoordinator):
-        return cast("ModuleCoordinator", CoordinatorAbroad(coordinator))
+        return cast("ModuleCoordinator", CoordinatorAdapter(coordinator))
     return cast("ModuleCoordinator", coordinator)
 
 
 def own_provider(provider: Any) -> Any:
     """A provider that takes our requests: one that introduces itself in amplifier_core's types is a guest."""
-    if isinstance(provider, ProviderAbroad):
+    if isinstance(provider, ProviderAdapter):
         return provider.at_home
-    return GuestProvider(provider) if is_foreign(provider.get_info()) else provider
+    return ForeignProvider(provider) if is_foreign(provider.get_info()) else provider
 
 
 def own_tool(tool: Any) -> Any:
-    return tool.at_home if isinstance(tool, ToolAbroad) else tool
+    return tool.at_home if isinstance(tool, ToolAdapter) else tool
 
 
 def bilingual(complete: Complete) -> Complete:
@@ -54,19 +54,19 @@ def bilingual(complete: Complete) -> Complete:
     return answered
 
 
-class CoordinatorAbroad:
+class CoordinatorAdapter:
     """A coordinator of amplifier_core, as ours is used."""
 
     def __init__(self, coordinator: Any) -> None:
         self._coordinator = coordinator
-        self.hooks = GuestHooks(coordinator.hooks)
-        self.cancellation = GuestToken(coordinator.cancellation)
+        self.hooks = ForeignHooks(coordinator.hooks)
+        self.cancellation = ForeignToken(coordinator.cancellation)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._coordinator, name)
 
     async def mount(self, mount_point: str, module: Any, name: str | None = None) -> None:
-        speaks = {"providers": ProviderAbroad, "tools": ToolAbroad}.get(mount_point)
+        speaks = {"providers": ProviderAdapter, "tools": ToolAdapter}.get(mount_point)
         await self._coordinator.mount(mount_point, speaks(module) if speaks else module, name=name)
 
     async def process_hook_result(self, result: HookResult, event: str, hook_name: str = "unknown") -> HookResult:
@@ -83,7 +83,7 @@ class CoordinatorAbroad:
         return answered
 
 
-class ProviderAbroad:
+class ProviderAdapter:
     """A provider of ours that introduces itself in amplifier_core's types. It is asked in them: see `bilingual`."""
 
     def __init__(self, provider: Any) -> None:
@@ -107,7 +107,7 @@ class ProviderAbroad:
         return calls
 
 
-class ToolAbroad:
+class ToolAdapter:
     """A tool of ours whose results are amplifier_core's."""
 
     def __init__(self, tool: Any) -> None:

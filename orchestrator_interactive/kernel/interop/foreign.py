@@ -21,10 +21,10 @@ _LOOK_EVERY_S = 0.05
 
 def own_hooks(registry: Any) -> Any:
     """A registry that answers in our types and can say whether anybody listens."""
-    return registry if hasattr(registry, "listens") else GuestHooks(registry)
+    return registry if hasattr(registry, "listens") else ForeignHooks(registry)
 
 
-class GuestProvider:
+class ForeignProvider:
     """A provider that knows amplifier_core's requests and answers only, and nothing of a `ResponseStream`."""
 
     def __init__(self, provider: Any) -> None:
@@ -43,7 +43,7 @@ class GuestProvider:
         return [own(call) for call in self._provider.parse_tool_calls(foreign(response))]
 
 
-class GuestHooks:
+class ForeignHooks:
     """amplifier_core's registry, which sends every event through JSON and gives the data back even unchanged.
 
     Its recorder for tests can only be told: then everybody listens.
@@ -68,7 +68,7 @@ class GuestHooks:
         return result.model_copy(update={"action": action, "data": changed or None})
 
 
-class GuestToken:
+class ForeignToken:
     """amplifier_core's cancellation token, with the one thing that the loop needs besides: to be watched."""
 
     def __init__(self, token: Any) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     Row = dict[str, Any]
 
 
-class History:
+class MessageHistory:
     """Rows that are only ever added to. `sizes` are their tokens, each counted once, and `tokens` is the sum."""
 
     def __init__(self, rows: Iterable[Row]) -> None:

@@ -19,7 +19,7 @@ from orchestrator_interactive.kernel.contracts.models import ModelInfo, Provider
 from orchestrator_interactive.kernel.interop import bilingual
 from orchestrator_interactive.modules.provider_anthropic.convert import wire_request
 from orchestrator_interactive.modules.provider_anthropic.errors import FAILURES, broken_off, kernel_error
-from orchestrator_interactive.modules.provider_anthropic.streaming import Answer
+from orchestrator_interactive.modules.provider_anthropic.streaming import StreamedAnswer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -113,7 +113,7 @@ class AnthropicProvider:
         raise AssertionError  # pragma: no cover - count() has no end
 
     async def _ask(self, wire: WireRequest, stream: ResponseStream | None) -> ChatResponse:
-        answer = Answer(wire, stream, self._config.prices if wire.model == self._config.model else None)
+        answer = StreamedAnswer(wire, stream, self._config.prices if wire.model == self._config.model else None)
         timeout = Timeout(self._config.timeout_s, connect=_CONNECT_TIMEOUT_S)
         try:
             async with asyncio.timeout(None) as tail:

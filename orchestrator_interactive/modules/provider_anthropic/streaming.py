@@ -42,7 +42,7 @@ class _OpenBlock:
         self.signature = ""
 
 
-class Answer:
+class StreamedAnswer:
     """Collects one answer and hands its parts on as they are complete.
 
     Events and blocks of a kind that is not known here are passed over: the API adds kinds without a new version.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ContentBlock
     from orchestrator_interactive.kernel.contracts.stream import ResponseStream
-    from orchestrator_interactive.modules.provider_demo.plan import Step
+    from orchestrator_interactive.modules.provider_demo.plan import DemoStep
 
 MODEL = "demo-1"
 _CONTEXT_WINDOW = 200_000
@@ -96,7 +96,7 @@ class DemoProvider:
             return response.tool_calls
         return _tool_calls(response.content)
 
-    async def _deliver(self, step: Step, stream: ResponseStream | None) -> None:
+    async def _deliver(self, step: DemoStep, stream: ResponseStream | None) -> None:
         await self._pause(self._options.think_s)
         for block in step.blocks:
             if isinstance(block, TextBlock):

@@ -13,8 +13,8 @@ from orchestrator_interactive.validation.runner import NotChecked, rule
 from orchestrator_interactive.validation.tool_pairs import pair_problems
 
 if TYPE_CHECKING:
-    from orchestrator_interactive.validation.context.memory import Memories, Memory, Row
-    from orchestrator_interactive.validation.runner import Problems, Rule
+    from orchestrator_interactive.validation.context.memory import Memories, MemoryRules, Row
+    from orchestrator_interactive.validation.runner import Problems, ValidationRule
 
 _CHECKLIST = "Validation Checklist"
 _VIEW = "get_messages_for_request()"
@@ -29,7 +29,7 @@ _ROUGHLY = 1.5
 _COUNTS = ("message_count", "token_count")
 
 
-async def _view(memory: Memory, budget: int = _BUDGET) -> list[Row]:
+async def _view(memory: MemoryRules, budget: int = _BUDGET) -> list[Row]:
     return list(await memory.context.get_messages_for_request(token_budget=budget))
 
 
@@ -223,7 +223,7 @@ async def contributes_its_events(memories: Memories) -> Problems:
     return [f"It does not contribute {event}." for event in wanted if event not in contributed]
 
 
-COMPACTION_RULES: tuple[Rule[Memories], ...] = (
+COMPACTION_RULES: tuple[ValidationRule[Memories], ...] = (
     fits_a_budget,
     fits_a_provider,
     fits_about,

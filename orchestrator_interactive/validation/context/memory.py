@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from orchestrator_interactive.kernel.contracts.protocols import ContextManager
-    from orchestrator_interactive.validation.sandbox import RecordingHooks, Stage, Theatre
+    from orchestrator_interactive.validation.sandbox import RecordingHooks, SandboxSession, ValidationSandbox
 
     Row = dict[str, Any]
 
@@ -22,11 +22,11 @@ _OUTPUT_TOKENS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class MemoryRules:
     """A context in a session. `own_rows` is how many rows it had of its own at the start, such as a system prompt."""
 
     context: ContextManager
-    stage: Stage
+    stage: ValidationSandbox
     own_rows: int
 
     @property
@@ -45,15 +45,15 @@ class Memory:
 class Memories:
     """Makes fresh contexts."""
 
-    def __init__(self, theatre: Theatre) -> None:
+    def __init__(self, theatre: SandboxSession) -> None:
         self._theatre = theatre
 
     @asynccontextmanager
-    async def fresh(self, rows: Sequence[Row] = ()) -> AsyncIterator[Memory]:
+    async def fresh(self, rows: Sequence[Row] = ()) -> AsyncIterator[MemoryRules]:
         """A new context, with these rows added."""
         async with self._theatre.stage() as stage:
             context: ContextManager = stage.one("context")
-            memory = Memory(context, stage, own_rows=len(await context.get_messages()))
+            memory = MemoryRules(context, stage, own_rows=len(await context.get_messages()))
             await memory.add(rows)
             yield memory
 

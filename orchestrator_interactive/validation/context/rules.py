@@ -12,12 +12,12 @@ from orchestrator_interactive.validation.report import Check
 from orchestrator_interactive.validation.runner import Tolerated, kind, rule
 
 if TYPE_CHECKING:
-    from orchestrator_interactive.validation.context.memory import Memory, Row
-    from orchestrator_interactive.validation.runner import Examination, Problems, Rule
-    from orchestrator_interactive.validation.sandbox import Theatre
+    from orchestrator_interactive.validation.context.memory import MemoryRules, Row
+    from orchestrator_interactive.validation.runner import Problems, ValidationRule, Validator
+    from orchestrator_interactive.validation.sandbox import SandboxSession
 
 
-async def examine_context(examination: Examination, theatre: Theatre) -> None:
+async def examine_context(examination: Validator, theatre: SandboxSession) -> None:
     await examination.check_all((*RULES, *COMPACTION_RULES), Memories(theatre))
 
 
@@ -42,7 +42,7 @@ async def keeps_order(memories: Memories) -> Problems:
         ]
 
 
-async def _view(memory: Memory) -> list[Row]:
+async def _view(memory: MemoryRules) -> list[Row]:
     return list(await memory.context.get_messages_for_request())
 
 
@@ -180,7 +180,7 @@ async def refuses_what_has_no_role(memories: Memories) -> Problems:
     return ["add_message() takes a message without 'role'."]
 
 
-RULES: tuple[Rule[Memories], ...] = (
+RULES: tuple[ValidationRule[Memories], ...] = (
     keeps_order,
     keeps_rows,
     shows_rows,

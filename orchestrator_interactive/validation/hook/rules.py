@@ -18,8 +18,8 @@ from orchestrator_interactive.validation.sandbox import called
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.loading.location import ModuleLocation
-    from orchestrator_interactive.validation.runner import Ending, Examination, Problems, Rule
-    from orchestrator_interactive.validation.sandbox import Registration, Theatre
+    from orchestrator_interactive.validation.runner import Ending, Problems, ValidationRule, Validator
+    from orchestrator_interactive.validation.sandbox import Registration, SandboxSession
 
 _EARLIEST, _LATEST = 10, 90
 # What this project's own loop contributes, which is not there while a hook is looked at.
@@ -27,7 +27,7 @@ _EVENTS_OF_THE_LOOP = ("injection:applied",)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HookReply:
     """What a handler made of one event. `as_agreed` says whether the data was the contract's."""
 
     handler: str
@@ -45,13 +45,13 @@ class Heard:
     """The handlers of a module, their answers, and the events that the module says it emits."""
 
     location: ModuleLocation
-    theatre: Theatre
+    theatre: SandboxSession
     registrations: tuple[Registration, ...]
-    answers: tuple[Answer, ...]
+    answers: tuple[HookReply, ...]
     contributed: frozenset[str]
 
 
-async def examine_hook(examination: Examination, theatre: Theatre) -> None:
+async def examine_hook(examination: Validator, theatre: SandboxSession) -> None:
     """Give every handler every event it listens to, as agreed and otherwise, and look at the rules."""
     async with theatre.stage() as stage:
         if stage.coordinator.get("context") is None:
@@ -65,13 +65,13 @@ async def examine_hook(examination: Examination, theatre: Theatre) -> None:
         await examination.check_all(RULES, heard)
 
 
-async def _answers(examination: Examination, registration: Registration) -> list[Answer]:
+async def _answers(examination: Validator, registration: Registration) -> list[HookReply]:
     event, answers = registration.event, []
     payloads = [("what the contract says", contract_payload(event)), *odd_payloads(event)]
     for number, (words, data) in enumerate(payloads):
         doing = f"{registration.name} at {event}, given {words}"
         ended = await examination.perform(doing, called(partial(registration.handler, event, data)))
-        answers.append(Answer(registration.name, event, words, number == 0, ended))
+        answers.append(HookReply(registration.name, event, words, number == 0, ended))
         if isinstance(ended, Hung):
             break  # it has had its chance
     return answers
@@ -257,7 +257,7 @@ def knows_its_events(heard: Heard) -> Problems:
     ]
 
 
-RULES: tuple[Rule[Heard], ...] = (
+RULES: tuple[ValidationRule[Heard], ...] = (
     handlers_are_async,
     takes_what_is_agreed,
     does_not_raise,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from orchestrator_interactive.validation.orchestrator.runner import Recording, Recordings
-    from orchestrator_interactive.validation.runner import Problems, Rule
+    from orchestrator_interactive.validation.runner import Problems, ValidationRule
 
 _BOUNDARIES = "Required: execution:start and execution:end Events"
 _COMPLETE = "Required: orchestrator:complete Event"
@@ -290,7 +290,7 @@ def _times(count: int) -> str:
     return {0: "never", 1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
-EVENT_RULES: tuple[Rule[Recordings], ...] = (
+EVENT_RULES: tuple[ValidationRule[Recordings], ...] = (
     starts_with_the_prompt,
     ends_once,
     ends_with_the_status,

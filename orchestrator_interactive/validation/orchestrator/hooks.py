@@ -30,7 +30,7 @@ from orchestrator_interactive.validation.runner import NotChecked, rule
 
 if TYPE_CHECKING:
     from orchestrator_interactive.validation.orchestrator.runner import Recording, Recordings
-    from orchestrator_interactive.validation.runner import Problems, Rule
+    from orchestrator_interactive.validation.runner import Problems, ValidationRule
 
 _HOOKS = "Hook Processing"
 
@@ -195,7 +195,7 @@ def heeds_a_denied_request(recordings: Recordings) -> Problems:
     return problems
 
 
-HOOK_RULES: tuple[Rule[Recordings], ...] = (
+HOOK_RULES: tuple[ValidationRule[Recordings], ...] = (
     heeds_a_denial,
     heeds_a_refusal,
     heeds_an_approval,

@@ -22,7 +22,7 @@ from orchestrator_interactive.validation.tool_pairs import pair_problems
 
 if TYPE_CHECKING:
     from orchestrator_interactive.validation.orchestrator.runner import Recordings
-    from orchestrator_interactive.validation.runner import Problems, Rule
+    from orchestrator_interactive.validation.runner import Problems, ValidationRule
 
 _CONTEXT = "Context Management"
 _CANCELLED = (CANCELLED_MODEL.name, CANCELLED_TOOL.name)
@@ -149,7 +149,7 @@ def keeps_the_signature(recordings: Recordings) -> Problems:
     return [] if all(SIGNATURE in request for request in later) else ["The signature is missing in the next request."]
 
 
-ROW_RULES: tuple[Rule[Recordings], ...] = (
+ROW_RULES: tuple[ValidationRule[Recordings], ...] = (
     keeps_what_is_said,
     sends_the_view,
     sends_prompt_and_results,

@@ -28,13 +28,13 @@ from orchestrator_interactive.validation.runner import Cancelled, Hung, NotCheck
 
 if TYPE_CHECKING:
     from orchestrator_interactive.validation.orchestrator.runner import Recording, Recordings
-    from orchestrator_interactive.validation.runner import Examination, Problems, Rule
-    from orchestrator_interactive.validation.sandbox import Theatre
+    from orchestrator_interactive.validation.runner import Problems, ValidationRule, Validator
+    from orchestrator_interactive.validation.sandbox import SandboxSession
 
 _CHECKLIST = "Validation Checklist"
 
 
-async def examine_orchestrator(examination: Examination, theatre: Theatre) -> None:
+async def examine_orchestrator(examination: Validator, theatre: SandboxSession) -> None:
     """Play all scenarios, and look at the rules."""
     recordings = await play_all(examination, theatre)
     await examination.check_all((*RULES, *EVENT_RULES, *ROW_RULES, *HOOK_RULES), recordings)
@@ -190,7 +190,7 @@ def limits_its_iterations(recordings: Recordings) -> Problems:
     return [f"After {recording.asked} answers that all call a tool it has not stopped."]
 
 
-RULES: tuple[Rule[Recordings], ...] = (
+RULES: tuple[ValidationRule[Recordings], ...] = (
     runs_end,
     returns_the_text,
     survives_a_broken_tool,

@@ -11,7 +11,7 @@ from orchestrator_interactive.testing import MockApprovalSystem
 from orchestrator_interactive.validation.orchestrator.scenarios import PROMPT, SCENARIOS
 from orchestrator_interactive.validation.orchestrator.script import (
     TOOLS,
-    Script,
+    ModelScript,
     ScriptedModel,
     ScriptedTool,
     WatchedContext,
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from orchestrator_interactive.kernel.loading.location import ModuleLocation
     from orchestrator_interactive.validation.orchestrator.scenarios import Scenario
     from orchestrator_interactive.validation.orchestrator.script import Request
-    from orchestrator_interactive.validation.runner import Ending, Examination
-    from orchestrator_interactive.validation.sandbox import Emitted, Stage, Theatre
+    from orchestrator_interactive.validation.runner import Ending, Validator
+    from orchestrator_interactive.validation.sandbox import Emitted, SandboxSession, ValidationSandbox
 
 # For mounting, and for what a cancelled run may take to end.
 _OVERHEAD_S = 5.0
@@ -100,7 +100,7 @@ class Recordings:
         return recording
 
 
-async def play_all(examination: Examination, theatre: Theatre) -> Recordings:
+async def play_all(examination: Validator, theatre: SandboxSession) -> Recordings:
     """Play every scenario, each in a session of its own; after several that do not end, give up."""
     recordings: list[Recording] = []
     for scenario in SCENARIOS:
@@ -114,9 +114,9 @@ async def play_all(examination: Examination, theatre: Theatre) -> Recordings:
     return Recordings(examination.location, recordings)
 
 
-async def _play(scenario: Scenario, theatre: Theatre, limit_s: float) -> Recording:
+async def _play(scenario: Scenario, theatre: SandboxSession, limit_s: float) -> Recording:
     async with theatre.stage() as stage:
-        script, context = Script(scenario, stage.hooks), WatchedContext()
+        script, context = ModelScript(scenario, stage.hooks), WatchedContext()
         stage.coordinator.mount("context", context)
         wisher = _wisher(scenario, stage)
         run = asyncio.create_task(_executed(stage, script, context))
@@ -136,7 +136,7 @@ async def _play(scenario: Scenario, theatre: Theatre, limit_s: float) -> Recordi
         )
 
 
-def _wisher(scenario: Scenario, stage: Stage) -> Wisher | None:
+def _wisher(scenario: Scenario, stage: ValidationSandbox) -> Wisher | None:
     if scenario.approval is not None:
         stage.coordinator.approval_system = MockApprovalSystem(scenario.approval)
     if scenario.wish is None:
@@ -146,7 +146,7 @@ def _wisher(scenario: Scenario, stage: Stage) -> Wisher | None:
     return wisher
 
 
-async def _executed(stage: Stage, script: Script, context: WatchedContext) -> Any:
+async def _executed(stage: ValidationSandbox, script: ModelScript, context: WatchedContext) -> Any:
     providers = {name: ScriptedModel(name, script) for name in script.scenario.providers}
     tools = {name: ScriptedTool(name, script) for name in TOOLS}
     for name, provider in providers.items():
@@ -157,7 +157,7 @@ async def _executed(stage: Stage, script: Script, context: WatchedContext) -> An
     return await orchestrator.execute(PROMPT, context, providers, tools, stage.hooks, coordinator=stage.coordinator)
 
 
-async def _ending(run: asyncio.Task[Any], script: Script, limit_s: float) -> Ending:
+async def _ending(run: asyncio.Task[Any], script: ModelScript, limit_s: float) -> Ending:
     interrupted = asyncio.ensure_future(script.interrupted.wait())
     done, _ = await asyncio.wait({run, interrupted}, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
     interrupted.cancel()

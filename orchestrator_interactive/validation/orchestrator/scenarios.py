@@ -22,7 +22,7 @@ APPROVAL_PROMPT = "May the tool run?"
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ScenarioCall:
     """A tool call. The tools are `echo`, `broken`, which raises, and `held`, which waits until it is cancelled."""
 
     tool: str
@@ -43,7 +43,7 @@ class Say:
 class Ask:
     """An answer that thinks, with a signature, and makes these calls."""
 
-    calls: tuple[Call, ...]
+    calls: tuple[ScenarioCall, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Scenario:
 
 
 def _tools(*tools: str) -> Ask:
-    return Ask(tuple(Call(tool, f"{number}.txt") for number, tool in enumerate(tools)))
+    return Ask(tuple(ScenarioCall(tool, f"{number}.txt") for number, tool in enumerate(tools)))
 
 
 def _hooked(
@@ -103,7 +103,7 @@ def _hooked(
     approval: Approval | None = None,
 ) -> Scenario:
     """Two calls at once, of which the hook meets the first, then a third."""
-    answers = (_tools("echo", "echo"), Ask((Call("echo", "later.txt"),)))
+    answers = (_tools("echo", "echo"), Ask((ScenarioCall("echo", "later.txt"),)))
     return Scenario(name, answers, Wish(event, result, changes), approval)
 
 

@@ -48,7 +48,7 @@ class Request:
 
 
 @dataclass(slots=True)
-class Script:
+class ModelScript:
     """How far a scenario is, and what the model and the tools were asked.
 
     `interrupted` is set when the time has come to cancel the run: something is held, or the run has no end.
@@ -95,7 +95,7 @@ def _may_call(request: ChatRequest) -> bool:
 class ScriptedModel:
     """A provider that says what the script has for it. Providers of one scenario share the script."""
 
-    def __init__(self, name: str, script: Script) -> None:
+    def __init__(self, name: str, script: ModelScript) -> None:
         self.name = name
         self._script = script
 
@@ -147,7 +147,7 @@ def _response(blocks: list[Any]) -> ChatResponse:
 class ScriptedTool:
     """`echo` answers, `broken` raises, `held` waits until it is cancelled."""
 
-    def __init__(self, name: str, script: Script) -> None:
+    def __init__(self, name: str, script: ModelScript) -> None:
         self.name = name
         self.description = f"The tool {name} of the scenario."
         self.input_schema = {"type": "object", "properties": {"path": {"type": "string"}}}

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from orchestrator_interactive.kernel.loading.location import ModuleLocation
     from orchestrator_interactive.validation.provider.catching_server import CatchingServer, Caught
-    from orchestrator_interactive.validation.runner import Ending, Examination
+    from orchestrator_interactive.validation.runner import Ending, Validator
     from orchestrator_interactive.validation.sandbox import Mounted
 
 SIGNATURE = "c2lnbmF0dXJlT2ZUaGVUaGlua2luZw"
@@ -72,7 +72,7 @@ def response_with(*calls: ToolCall) -> ChatResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ProviderReply:
     """One call of `complete`.
 
     Args:
@@ -102,7 +102,7 @@ class Probed:
     provider: Any
     models: Ending
     models_unanswered: bool
-    asked: Asked
+    asked: ProviderReply
     refused: Ending | None = None
     held: Ending | None = None
 
@@ -115,7 +115,7 @@ class Probed:
 class Prober:
     """Asks providers, with a server in the place of their service."""
 
-    def __init__(self, examination: Examination, server: CatchingServer) -> None:
+    def __init__(self, examination: Validator, server: CatchingServer) -> None:
         self._examination = examination
         self._server = server
 
@@ -132,13 +132,13 @@ class Prober:
         refused = await self._refuse(provider)
         return Probed(location, provider, models, unanswered, asked, refused, await self._cancel_while_held(provider))
 
-    async def _ask(self, provider: Any) -> Asked:
+    async def _ask(self, provider: Any) -> ProviderReply:
         request = native(provider, conversation())
         before, arrived = request.model_dump(), len(self._server.caught)
         ended = await self._examination.perform("complete()", called(partial(provider.complete, request)))
         if isinstance(ended, Returned):
             ended = Returned(own(ended.value))
-        return Asked(ended, before, request.model_dump(), self._server.caught[arrived:])
+        return ProviderReply(ended, before, request.model_dump(), self._server.caught[arrived:])
 
     async def _refuse(self, provider: Any) -> Ending:
         self._server.become("refuses")

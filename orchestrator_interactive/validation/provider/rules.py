@@ -28,8 +28,8 @@ from orchestrator_interactive.validation.runner import (
 if TYPE_CHECKING:
     from orchestrator_interactive.validation.provider.calls import Probed
     from orchestrator_interactive.validation.provider.catching_server import CatchingServer
-    from orchestrator_interactive.validation.runner import Examination, Problems, Rule
-    from orchestrator_interactive.validation.sandbox import Theatre
+    from orchestrator_interactive.validation.runner import Problems, ValidationRule, Validator
+    from orchestrator_interactive.validation.sandbox import SandboxSession
 
 _PROTOCOL = "Protocol Definition"
 _CHECKLIST = "Validation Checklist"
@@ -43,7 +43,7 @@ _CALLS = (
 )
 
 
-async def examine_provider(examination: Examination, theatre: Theatre, server: CatchingServer) -> None:
+async def examine_provider(examination: Validator, theatre: SandboxSession, server: CatchingServer) -> None:
     """Ask each provider of the module, with the server in the place of its service, and look at the rules."""
     prober = Prober(examination, server)
     async with theatre.stage() as stage:
@@ -235,7 +235,7 @@ def _answer(probed: Probed) -> Any:
             raise NotChecked(f"It {UNASKED}.", "Find out who cancels it.")
 
 
-RULES: tuple[Rule[Probed], ...] = (
+RULES: tuple[ValidationRule[Probed], ...] = (
     introduces_itself,
     tells_its_limits,
     lists_its_models,

@@ -21,7 +21,7 @@ from orchestrator_interactive.validation.runner import (
 
 if TYPE_CHECKING:
     from orchestrator_interactive.validation.provider.calls import Probed
-    from orchestrator_interactive.validation.runner import Problems, Rule
+    from orchestrator_interactive.validation.runner import Problems, ValidationRule
 
 NONE_NEEDED = "None is needed."
 _CHECKLIST = "Validation Checklist"
@@ -115,7 +115,7 @@ def _sent(probed: Probed) -> str:
     )
 
 
-WIRE_RULES: tuple[Rule[Probed], ...] = (
+WIRE_RULES: tuple[ValidationRule[Probed], ...] = (
     sends_the_signature,
     sends_the_conversation,
     raises_the_familys_errors,

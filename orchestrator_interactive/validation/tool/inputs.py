@@ -29,7 +29,7 @@ _NO_SCHEMA: Mapping[str, Any] = {"unexpected": ["something", {"nested": None}]}
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
+class ToolInput:
     """An input, what it is in words, and whether it is one that the tool ought to take."""
 
     words: str
@@ -41,16 +41,16 @@ class Input:
 class Inputs:
     """What a tool is going to be called with. Where none of it fits, `lacking` says why."""
 
-    all: tuple[Input, ...]
+    all: tuple[ToolInput, ...]
     lacking: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Execution:
+class ToolTrial:
     """One call of a tool: what it was given, and what became of it."""
 
     tool: str
-    input: Input
+    input: ToolInput
     ended: Ending
 
     @property
@@ -79,7 +79,7 @@ class Tried:
     location: ModuleLocation
     tools: Mapping[str, Any]
     schemas: Mapping[str, Any]
-    executions: tuple[Execution, ...]
+    executions: tuple[ToolTrial, ...]
     lacking: Mapping[str, str]
 
 
@@ -87,7 +87,7 @@ def inputs(tool: Any, schema: Any, given: Mapping[str, Any] | None, location: Mo
     """What to call a tool with; `given` is the input that the caller of the validation knows to be right for it."""
     unfit = tuple(_unfit(schema))
     if given is not None:
-        return Inputs((*unfit, Input("the input that was given", given, fits=True)))
+        return Inputs((*unfit, ToolInput("the input that was given", given, fits=True)))
     try:
         made = _fitting(tool, schema)
     except Unfit as e:
@@ -97,22 +97,22 @@ def inputs(tool: Any, schema: Any, given: Mapping[str, Any] | None, location: Mo
     return Inputs((*unfit, *made))
 
 
-def _unfit(schema: Any) -> Iterator[Input]:
-    yield Input("{}", {})
+def _unfit(schema: Any) -> Iterator[ToolInput]:
+    yield ToolInput("{}", {})
     properties = schema.get("properties") if isinstance(schema, dict) else None
     if isinstance(properties, dict) and properties:
         wrong = {name: _wrong_value(about) for name, about in properties.items()}
-        yield Input("values of the wrong types", wrong)
+        yield ToolInput("values of the wrong types", wrong)
     else:
-        yield Input("an input that it does not know", _NO_SCHEMA)
+        yield ToolInput("an input that it does not know", _NO_SCHEMA)
 
 
-def _fitting(tool: Any, schema: Any) -> tuple[Input, ...]:
+def _fitting(tool: Any, schema: Any) -> tuple[ToolInput, ...]:
     if getattr(tool, "side_effect_free", False) is not True:
         raise Unfit("The tool may have side effects.")
     if not isinstance(schema, dict):
         raise Unfit("It has no schema to make one from.")
-    return tuple(Input(words, given, fits=True) for words, given in fitting(schema))
+    return tuple(ToolInput(words, given, fits=True) for words, given in fitting(schema))
 
 
 def _wrong_value(about: Any) -> Any:

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 from orchestrator_interactive.validation.report import Check
 from orchestrator_interactive.validation.runner import Hung, NotChecked, Returned, in_short, kind, raising, rule
 from orchestrator_interactive.validation.sandbox import called
-from orchestrator_interactive.validation.tool.inputs import Execution, Tried, inputs
+from orchestrator_interactive.validation.tool.inputs import ToolTrial, Tried, inputs
 from orchestrator_interactive.validation.tool.schemas import SCHEMA_RULES, required_by, schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from orchestrator_interactive.validation.runner import Examination, Problems, Rule
-    from orchestrator_interactive.validation.sandbox import Theatre
+    from orchestrator_interactive.validation.runner import Problems, ValidationRule, Validator
+    from orchestrator_interactive.validation.sandbox import SandboxSession
 
 _SNAKE_CASE = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 
 
-async def examine_tool(examination: Examination, theatre: Theatre, given: Mapping[str, Any] | None) -> None:
+async def examine_tool(examination: Validator, theatre: SandboxSession, given: Mapping[str, Any] | None) -> None:
     """Call every tool with nothing, with values of the wrong types and, if it may be, with what fits; then judge.
 
     `given` is an input that fits; where there are several tools, by the name of each.
@@ -39,7 +39,7 @@ async def examine_tool(examination: Examination, theatre: Theatre, given: Mappin
             for each in wanted.all:
                 call = called(partial(tool.execute, copy.deepcopy(dict(each.given))))
                 ended = await examination.perform(f"{name}: execute() with {each.words}", call)
-                executions.append(Execution(name, each, ended))
+                executions.append(ToolTrial(name, each, ended))
         tried = Tried(examination.location, tools, schemas, tuple(executions), lacking)
         await examination.check_all((takes_a_fitting_input, *RULES), tried)
 
@@ -198,7 +198,7 @@ def _not_json(output: Any) -> str:
     return ""
 
 
-RULES: tuple[Rule[Tried], ...] = (
+RULES: tuple[ValidationRule[Tried], ...] = (
     name_in_snake_case,
     *SCHEMA_RULES,
     does_not_raise,

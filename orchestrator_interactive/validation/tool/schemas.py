@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from orchestrator_interactive.kernel.loading.location import ModuleLocation
-    from orchestrator_interactive.validation.runner import Problems, Rule
+    from orchestrator_interactive.validation.runner import Problems, ValidationRule
     from orchestrator_interactive.validation.tool.inputs import Tried
 
 
@@ -96,4 +96,4 @@ def _is_schema(about: Any) -> bool:
     return isinstance(about, dict | bool)
 
 
-SCHEMA_RULES: tuple[Rule[Tried], ...] = (has_schema, schema_is_an_object)
+SCHEMA_RULES: tuple[ValidationRule[Tried], ...] = (has_schema, schema_is_an_object)

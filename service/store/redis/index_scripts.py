@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from orchestrator_interactive.storage.redis import Script
+from orchestrator_interactive.storage.redis import RedisScript
 from service.store.redis.keys import WORDS
 
 # ARGV: the longest time for which a conversation without an owner may rest. Gives 1 and since when others may be told
 # that there is something to do; 0 and when to look again; -1 where there is nothing to do.
-LOOK = Script(
+LOOK = RedisScript(
     WORDS
     + """
 local now = clock()
@@ -27,7 +27,7 @@ return {due <= now and 1 or 0, due}
 
 # KEYS: the index of what may be due, by time; that of all conversations. ARGV: a conversation, and how long nobody need
 # look at it. Its entry is another one afterwards in any case, so that nobody who looked at it before takes it out.
-ENTER = Script(
+ENTER = RedisScript(
     WORDS
     + """
 local now = clock()
@@ -41,7 +41,7 @@ return 1
 
 # KEYS: the index of what may be due. ARGV: how many to leave out, and how many to give; the longest time for which none
 # is looked at: those with more before them were entered before the clock was set back. Gives conversations and times.
-CANDIDATES = Script(
+CANDIDATES = RedisScript(
     WORDS
     + """
 local now = clock()
@@ -61,7 +61,7 @@ return found
 # "damaged" for a minute from now where it cannot be read, or a blank where there is nothing to do. It is taken out only
 # where that was found twice, a minute apart, and nobody has entered it meanwhile: by then nobody is between entering it
 # and admitting something to it.
-LATER = Script(
+LATER = RedisScript(
     WORDS
     + """
 local again = clock() + 60000 + 0.5
@@ -85,7 +85,7 @@ return 1
 
 # KEYS: the index of all conversations. ARGV: how long ago each of these must have been entered to be taken out, and
 # those that are not there.
-GONE = Script(
+GONE = RedisScript(
     WORDS
     + """
 local before = clock() - tonumber(ARGV[1])

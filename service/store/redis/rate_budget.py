@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Self
 
 import structlog
 
-from connector.slack_api.rate_budget import OwnBudget
+from connector.slack_api.rate_budget import LocalRateBudget
 from orchestrator_interactive.interactions.errors import StoreError
-from orchestrator_interactive.storage.redis import RedisClient, Script
+from orchestrator_interactive.storage.redis import RedisClient, RedisScript
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +42,7 @@ local function paused_s(now)
 end
 """
 
-_TAKE = Script(
+_TAKE = RedisScript(
     _CLOCK
     + """
 local burst, per_s, now = tonumber(ARGV[1]), tonumber(ARGV[2]), clock()
@@ -71,7 +71,7 @@ return '0'
 """
 )
 
-_PAUSE = Script(
+_PAUSE = RedisScript(
     _CLOCK
     + """
 local for_s, now = tonumber(ARGV[1]), clock()
@@ -96,7 +96,7 @@ class RedisBudget:
 
     def __init__(self, client: RedisClient) -> None:
         self._client = client
-        self._own = OwnBudget()
+        self._own = LocalRateBudget()
         self._alone_until_s = 0.0
 
     @classmethod
@@ -121,7 +121,7 @@ class RedisBudget:
     async def aclose(self) -> None:
         await self._client.aclose()
 
-    async def _said(self, script: Script, bucket: str, *arguments: float) -> Any:
+    async def _said(self, script: RedisScript, bucket: str, *arguments: float) -> Any:
         """What Redis says; `None`: it is away."""
         now_s = asyncio.get_running_loop().time()
         was_alone = self._alone_until_s > 0

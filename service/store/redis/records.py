@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from connector.protocols import Entry
-from service.store.base import Count, Known
+from connector.protocols import InboxEntry
+from service.store.base import ConversationRecord, Count
 from service.store.serialization import as_json, data_of, is_readable, raw_entry_of
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def known(  # noqa: PLR0913, PLR0917 - as the script gives it
     order: Sequence[bytes],
     old: int,
     is_owned: int,
-) -> Known | None:
+) -> ConversationRecord | None:
     """What the script KNOWN has found; `None`: there is nothing of it."""
     fields, hows = (dict(zip(each[::2], each[1::2], strict=True)) for each in (pairs, known_ids))
     if not fields and not inbox and not order and not hows:
@@ -35,14 +35,14 @@ def known(  # noqa: PLR0913, PLR0917 - as the script gives it
     agent, owner = (fields[name].decode() if name in fields else None for name in (b"agent", b"owner"))
     ends = {name.decode(): how.partition(b"=")[2].decode() for name, how in hows.items() if b"=" in how}
     raw = [raw_entry_of(each) for each in inbox]
-    return Known(
+    return ConversationRecord(
         agent=agent,
         owner=owner,
         is_owned=bool(is_owned),
         has_run=b"run" in fields,
         posts=sum(content != _POSTED for _, content in posts(fields)),
         held=int(fields.get(b"held", 0)),
-        waiting=tuple(Entry(name, kind, data_of(data), seq) for seq, name, kind, data in raw),
+        waiting=tuple(InboxEntry(name, kind, data_of(data), seq) for seq, name, kind, data in raw),
         ends=ends,
         order=tuple(name.decode() for name in order),
         count=_count(fields, ends, len(raw), len(order), old),

@@ -10,14 +10,14 @@ a later one of the same process has overtaken, does nothing: nobody waits for it
 
 from __future__ import annotations
 
-from orchestrator_interactive.storage.redis import Script
+from orchestrator_interactive.storage.redis import RedisScript
 from service.store.redis.keys import WORDS
 
 # Each begins with: for how many seconds the conversation lasts, 0: for ever; and ids of entries that have left it.
 
 # ARGV: the entry's id, kind and data; the id of this call; the agent, blank: as before; the time for which nobody else
 # is told of a conversation without an owner. Gives whether it was new, and the owner or a blank.
-ADMIT = Script(
+ADMIT = RedisScript(
     WORDS
     + """
 local now = clock()
@@ -46,7 +46,7 @@ return {1, owner or ''}
 
 # ARGV: process and step; the owner; for how long. Gives nothing where somebody else's lease is valid, else the token,
 # the conversation's fields and its inbox.
-CLAIM = Script(
+CLAIM = RedisScript(
     WORDS
     + """
 local now = clock()
@@ -64,7 +64,7 @@ return {token, redis.call('HGETALL', KEYS[1]), redis.call('ZRANGE', KEYS[2], 0, 
 )
 
 # ARGV: the token; for how long. Gives the last place in the inbox, or -1 where the lease is another's.
-RENEW = Script(
+RENEW = RedisScript(
     WORDS
     + """
 if not is_owned(ARGV[3]) then
@@ -78,7 +78,7 @@ return tonumber(redis.call('HGET', KEYS[1], 'seq') or '0')
 )
 
 # ARGV: the token; the place behind which. Gives the entries, or nothing where the lease is another's.
-FETCH = Script(
+FETCH = RedisScript(
     WORDS
     + """
 if not is_owned(ARGV[3]) then
@@ -91,7 +91,7 @@ return redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. ARGV[4], '+inf')
 # ARGV: process and step; the token; how many entries' ids are kept; run, blank: as before, {}: none; held, blank: as
 # before; 1: the posts are forgotten; the number of posts, then part and content of each; the number of entries to
 # replace, then place and data of each; place and end of each entry to close. Gives 1, or -1: the lease is another's.
-WRITE = Script(
+WRITE = RedisScript(
     WORDS
     + """
 if not is_owned(ARGV[5]) then
@@ -172,7 +172,7 @@ return 1
 # ARGV: process and step; the token; the place behind which nothing may wait, blank: anything may; after how
 # many milliseconds it is due. Gives -1 where the lease is another's, 0 where something waits; 1 where the lease was
 # given back, 2 where there is something to do still.
-RELEASE = Script(
+RELEASE = RedisScript(
     WORDS
     + """
 if redis.call('HGET', KEYS[1], 'back') ~= ARGV[5] then
@@ -195,7 +195,7 @@ return has_something_to_do() and 2 or 1
 
 # Gives the conversation's fields, its inbox, how the entries came and left, their ids in order, how many of these are
 # not younger than those that may have been forgotten, and whether somebody's lease is valid.
-KNOWN = Script(
+KNOWN = RedisScript(
     WORDS
     + """
 local found = redis.call('HMGET', KEYS[1], 'owner', 'until', 'gone')
@@ -208,7 +208,7 @@ return {
 )
 
 # ARGV: the id of this call. KEYS[5] keeps it for a minute. Gives whether a conversation was forgotten.
-FORGET = Script(
+FORGET = RedisScript(
     WORDS
     + """
 if redis.call('GET', KEYS[5]) == ARGV[3] then
@@ -224,7 +224,7 @@ return 1
 )
 
 # KEYS: the news of an owner. ARGV: a conversation; how many news are kept, and for how many seconds.
-WAKE = Script("""
+WAKE = RedisScript("""
 redis.call('RPUSH', KEYS[1], ARGV[1])
 redis.call('LTRIM', KEYS[1], -tonumber(ARGV[2]), -1)
 redis.call('EXPIRE', KEYS[1], ARGV[3])

@@ -33,9 +33,9 @@ from service.store.serialization import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from connector.protocols import Changes, Entry
-    from orchestrator_interactive.storage.redis import Script
-    from service.store.base import Known
+    from connector.protocols import InboxEntry, StateChanges
+    from orchestrator_interactive.storage.redis import RedisScript
+    from service.store.base import ConversationRecord
 
 # Of admissions of which nobody knows what became.
 _MOST_DOUBTS = 10_000
@@ -85,7 +85,7 @@ class RedisRunStore:
             raise
         return cls(client)
 
-    async def admit(self, conversation_id: str, entry: Entry, agent: str | None) -> Admission:
+    async def admit(self, conversation_id: str, entry: InboxEntry, agent: str | None) -> Admission:
         # Where the answer to the same admission was lost, it is that one which is asked for again.
         call = self._doubts.pop((conversation_id, entry.id), None) or secrets.token_hex(4)
         told = [entry.id, entry.kind, as_json(entry.data), call, agent or "", int(GRACE_S * 1000)]
@@ -119,7 +119,7 @@ class RedisRunStore:
             raise lost(conversation_id)
         return last
 
-    async def fetch(self, conversation_id: str, token: int, after: int) -> tuple[Entry, ...]:
+    async def fetch(self, conversation_id: str, token: int, after: int) -> tuple[InboxEntry, ...]:
         await self._client.settled(conversation_id)
         entries = await self._run(scripts.FETCH, conversation_id, token, after)
         if entries is None:
@@ -127,7 +127,7 @@ class RedisRunStore:
         with readable(conversation_id):
             return tuple(map(entry_of, entries))
 
-    async def write(self, conversation_id: str, token: int, changes: Changes) -> None:
+    async def write(self, conversation_id: str, token: int, changes: StateChanges) -> None:
         with self._client.underway():
             if changes.run or changes.held is not None:
                 await self._index.enter(conversation_id, GRACE_S)
@@ -161,7 +161,7 @@ class RedisRunStore:
     async def conversations(self) -> list[str]:
         return await self._index.all()
 
-    async def known(self, conversation_id: str) -> Known | None:
+    async def known(self, conversation_id: str) -> ConversationRecord | None:
         await self._client.settled(conversation_id)
         told = await self._run(scripts.KNOWN, conversation_id)
         with readable(conversation_id):
@@ -200,13 +200,13 @@ class RedisRunStore:
             raise lost(conversation_id)
         return given > 0
 
-    async def _step(self, script: Script, conversation_id: str, *arguments: Any) -> Any:
+    async def _step(self, script: RedisScript, conversation_id: str, *arguments: Any) -> Any:
         """An owner's step; those in one conversation are done in the order of asking."""
         turn = self._turns.setdefault(conversation_id, asyncio.Lock())
         async with turn:
             return await self._run(script, conversation_id, self._process, next(self._steps), *arguments)
 
-    async def _run(self, script: Script, conversation_id: str, *arguments: Any) -> Any:
+    async def _run(self, script: RedisScript, conversation_id: str, *arguments: Any) -> Any:
         return await self._client.run(script, keys(conversation_id), [self._client.ttl_s, KEPT_S, *arguments])
 
     async def _wake(self, owner: str, conversation_id: str) -> None:
@@ -223,7 +223,7 @@ def _news(owner: str) -> str:
     return f"runs:wake:{owner}"
 
 
-def _told(changes: Changes) -> list[Any]:
+def _told(changes: StateChanges) -> list[Any]:
     """The changes, as the script takes them."""
     run = "" if changes.run is None else as_json(changes.run)
     posts = [part for name, content in changes.posts.items() for part in (name, as_json(content))]

@@ -6,9 +6,9 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from connector.protocols import Entry
+from connector.protocols import InboxEntry
 from orchestrator_interactive.storage.sqlite import reading
-from service.store.base import Count, Known
+from service.store.base import ConversationRecord, Count
 from service.store.serialization import as_json, data_of, is_readable, readable
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def strays(file: sqlite3.Connection) -> list[str]:
     return [name for (name,) in file.execute(_STRAYS)]
 
 
-def known(file: sqlite3.Connection, now: float, conversation_id: str) -> Known | None:
+def known(file: sqlite3.Connection, now: float, conversation_id: str) -> ConversationRecord | None:
     with reading(file):
         row = file.execute(_FIND, (conversation_id,)).fetchone()
         if row is None:
@@ -53,18 +53,18 @@ def known(file: sqlite3.Connection, now: float, conversation_id: str) -> Known |
         return _known(now, row, entries, posts, forgotten)
 
 
-def _known(now: float, row: Any, entries: list[Any], posts: list[Any], forgotten: dict[str, int]) -> Known:
+def _known(now: float, row: Any, entries: list[Any], posts: list[Any], forgotten: dict[str, int]) -> ConversationRecord:
     _, agent, owner, until, seq, held, run, todo = row
     waiting = [each[:4] for each in entries if each[4] is None]
     ends = {name: end for _, name, _, _, end in entries if end is not None}
-    found = Known(
+    found = ConversationRecord(
         agent=agent,
         owner=owner,
         is_owned=owner is not None and until > now,
         has_run=run is not None,
         posts=sum(content != _POSTED for _, content in posts),
         held=held,
-        waiting=tuple(Entry(name, kind, data_of(data), place) for place, name, kind, data in waiting),
+        waiting=tuple(InboxEntry(name, kind, data_of(data), place) for place, name, kind, data in waiting),
         ends=ends,
         order=tuple(each[1] for each in entries),
         count=Count(seq, Counter(ends.values()) + Counter(forgotten), sum(forgotten.values())),

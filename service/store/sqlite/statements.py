@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from connector.protocols import Claim, Entry
+from connector.protocols import Claim, InboxEntry
 from orchestrator_interactive.storage.sqlite import writing
 from service.store.base import Admission
 from service.store.serialization import GRACE_S, KEPT_ENTRIES, as_json, data_of, lost, posts_of, run_of
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Mapping
 
-    from connector.protocols import Changes
+    from connector.protocols import StateChanges
 
 _FIND = "SELECT id, seq, held, token, owner, until, todo FROM run_conversations WHERE conversation = ?"
 _BEGIN = "INSERT INTO run_conversations (conversation, changed) VALUES (?, ?) RETURNING id"
@@ -38,7 +38,9 @@ _DUE = f"""SELECT conversation FROM run_conversations WHERE {WORKSPACE} = ? AND 
     ORDER BY due, id LIMIT ?"""  # noqa: S608 - no part is user input
 
 
-def admit(file: sqlite3.Connection, now: float, conversation_id: str, entry: Entry, agent: str | None) -> Admission:
+def admit(
+    file: sqlite3.Connection, now: float, conversation_id: str, entry: InboxEntry, agent: str | None
+) -> Admission:
     with writing(file):
         row = file.execute(_FIND, (conversation_id,)).fetchone()
         if row is None:
@@ -79,12 +81,12 @@ def renew(file: sqlite3.Connection, now: float, conversation_id: str, token: int
     return seq
 
 
-def fetch(file: sqlite3.Connection, conversation_id: str, token: int, after: int) -> tuple[Entry, ...]:
+def fetch(file: sqlite3.Connection, conversation_id: str, token: int, after: int) -> tuple[InboxEntry, ...]:
     number, _ = _owned(file, conversation_id, token)
     return _waiting(file, number, after)
 
 
-def write(file: sqlite3.Connection, now: float, conversation_id: str, token: int, changes: Changes) -> None:
+def write(file: sqlite3.Connection, now: float, conversation_id: str, token: int, changes: StateChanges) -> None:
     with writing(file):
         number, last = _owned(file, conversation_id, token)
         _write_posts(file, number, changes.posts)
@@ -155,9 +157,9 @@ def _owned(file: sqlite3.Connection, conversation_id: str, token: int) -> tuple[
     return number, last
 
 
-def _waiting(file: sqlite3.Connection, number: int, after: int) -> tuple[Entry, ...]:
+def _waiting(file: sqlite3.Connection, number: int, after: int) -> tuple[InboxEntry, ...]:
     rows: list[Any] = file.execute(_WAITING, (number, after)).fetchall()
-    return tuple(Entry(name, kind, data_of(data), seq) for seq, name, kind, data in rows)
+    return tuple(InboxEntry(name, kind, data_of(data), seq) for seq, name, kind, data in rows)
 
 
 def _write_posts(file: sqlite3.Connection, number: int, posts: Mapping[str, Any]) -> None:

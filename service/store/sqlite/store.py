@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from connector.protocols import Changes, Claim, Entry
-    from service.store.base import Admission, Known
+    from connector.protocols import Claim, InboxEntry, StateChanges
+    from service.store.base import Admission, ConversationRecord
 
 # For how long news are waited for before the caller is asked to ask again, in seconds.
 _WAIT_S = 1.0
@@ -77,7 +77,7 @@ class SqliteRunStore:
         """
         return cls(await Database.open(path, _NAME, schema.prepare), None, _steady_clock())
 
-    async def admit(self, conversation_id: str, entry: Entry, agent: str | None) -> Admission:
+    async def admit(self, conversation_id: str, entry: InboxEntry, agent: str | None) -> Admission:
         admission = await self._database.write(steps.admit, self._clock(), conversation_id, entry, agent)
         if admission.is_new and admission.owner is not None:
             self._news[admission.owner][conversation_id] = None
@@ -90,10 +90,10 @@ class SqliteRunStore:
     async def renew(self, conversation_id: str, token: int, lease_s: float) -> int:
         return await self._database.write(steps.renew, self._clock(), conversation_id, token, lease_s)
 
-    async def fetch(self, conversation_id: str, token: int, after: int) -> tuple[Entry, ...]:
+    async def fetch(self, conversation_id: str, token: int, after: int) -> tuple[InboxEntry, ...]:
         return await self._database.read(steps.fetch, conversation_id, token, after)
 
-    async def write(self, conversation_id: str, token: int, changes: Changes) -> None:
+    async def write(self, conversation_id: str, token: int, changes: StateChanges) -> None:
         await self._database.write(steps.write, self._clock(), conversation_id, token, changes)
 
     async def release(self, conversation_id: str, token: int, seen: int) -> bool:
@@ -120,7 +120,7 @@ class SqliteRunStore:
     async def conversations(self) -> list[str]:
         return await self._database.run(records.conversations)
 
-    async def known(self, conversation_id: str) -> Known | None:
+    async def known(self, conversation_id: str) -> ConversationRecord | None:
         return await self._database.run(records.known, self._clock(), conversation_id)
 
     async def strays(self) -> list[str]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from orchestrator_interactive.interactions.stores.base import LogStore
-    from service.store.base import Known, RunStore
+    from service.store.base import ConversationRecord, RunStore
 
 AGENT = "alpha"
 _ALL = 1_000_000
@@ -24,7 +24,7 @@ _ALL = 1_000_000
 class Told:
     """A conversation as its inbox and its log have it."""
 
-    known: Known
+    known: ConversationRecord
     rows: Sequence[dict[str, Any]]
 
     @property

@@ -22,10 +22,10 @@ from service.store.sqlite.store import SqliteRunStore
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from connector.protocols import Changes, Claim, Entry
+    from connector.protocols import Claim, InboxEntry, StateChanges
     from orchestrator_interactive.interactions.records import Key
     from orchestrator_interactive.interactions.stores.base import Change, LogStore
-    from service.store.base import Admission, Known, RunStore
+    from service.store.base import Admission, ConversationRecord, RunStore
     from simulated.scene import Scene
 
     from .parts import Parts
@@ -118,7 +118,7 @@ class SqliteStores:
             self._lock.rollback()
             self._lock = None
 
-    async def known(self) -> dict[str, Known]:
+    async def known(self) -> dict[str, ConversationRecord]:
         names, now = sqlite_known.conversations(self._looking), self._clock()
         found = {name: sqlite_known.known(self._looking, now, name) for name in names}
         return {name: known for name, known in found.items() if known is not None}
@@ -150,7 +150,7 @@ class WitnessedRunStore(SqliteRunStore):
     def seen_by(self, witness: Witness, process: int, looking: sqlite3.Connection) -> None:
         self._witness, self._process, self._looking = witness, process, looking
 
-    async def admit(self, conversation_id: str, entry: Entry, agent: str | None) -> Admission:
+    async def admit(self, conversation_id: str, entry: InboxEntry, agent: str | None) -> Admission:
         admission = await super().admit(conversation_id, entry, agent)
         if admission.is_new:
             known = sqlite_known.known(self._looking, self._clock(), conversation_id)
@@ -163,7 +163,7 @@ class WitnessedRunStore(SqliteRunStore):
             self._witness.claimed(conversation_id, self._process, claim)
         return claim
 
-    async def write(self, conversation_id: str, token: int, changes: Changes) -> None:
+    async def write(self, conversation_id: str, token: int, changes: StateChanges) -> None:
         await super().write(conversation_id, token, changes)
         known = sqlite_known.known(self._looking, self._clock(), conversation_id)
         waiting = [entry.seq for entry in known.waiting] if known else []

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from orchestrator_interactive.interactions.stores.base import LogStore
-    from service.store.base import Known
+    from service.store.base import ConversationRecord
     from simulated.whole.people import Reacted, Written
     from simulated.whole.slack import SlackMessage
 
@@ -41,7 +41,7 @@ class Evidence:
     """
 
     id: str
-    known: Known
+    known: ConversationRecord
     rows: dict[str, list[dict[str, Any]]]
     written: list[Written]
     reactions: list[Reacted]
