@@ -1,9 +1,9 @@
-"""Whether a module keeps to the contract of its type, in its structure and in its behaviour.
+"""Check a module against the contract of its type: structure first, then behaviour.
 
-`validate` is the entry point. `report` defines the result: a `Check` is one rule of a contract, a `ValidationFinding` its outcome,
-a `Report` all of them, and `text` writes that down. A module is examined in a process of its own: `validating` starts
-it and listens, `__main__` is its main function, `wire` what they tell each other. There, `examination` goes from
-`structure` and `members` to the rules for the type; `stage` gives a module a session, `running` the time limits.
+`validate` is the entry point. Each `Check` is one rule of a contract; a `ValidationFinding` is its outcome; a `Report`
+holds all findings, and `rendering` prints it. Each module runs in a subprocess: `subprocess` starts it and reads its
+messages (`ipc`), `__main__` is its main function. In it, `validator` runs `structure` and `protocol_check`, then the
+rules for the module's type; `sandbox` provides a session, `runner` the time limits.
 """
 
 from orchestrator_interactive.validation.rendering import rendered
