@@ -1,4 +1,4 @@
-"""`tool-helpers`: a function as a tool, and other agents that can be asked."""
+"""`tool-helpers`: registers a function as a tool, and an agent that `ask_agent` can call."""
 
 from typing import Any
 

@@ -85,6 +85,6 @@ async def test_the_examples_work_in_a_session_of_amplifier_core() -> None:
         "Hello!",
         "True Who's a pretty boy?",
         "True Monday, 2026-12-28",
-        "deny .env is none of your business.",
+        "deny Access to .env is not allowed.",
     ]
     assert output.decode().splitlines() == told, errors.decode()
