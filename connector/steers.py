@@ -69,7 +69,8 @@ class Steers:
     def _offer(self, inbound: Inbound) -> bool:
         """Whether the loop takes more."""
         names, message = self._desk.names, inbound.message
-        steer = Steer(inbound.id, names.identified(inbound.prompt), names.author(message.user), message.files)
+        text, author = names.identified(inbound.prompt), names.author(message.user)
+        steer = Steer(inbound.id, text, author, inbound.written_s, message.files)
         try:
             taken = self._sessions.inject(*self._key, steer)
         except QueueFull:

@@ -22,11 +22,11 @@ from service.workspaces import Workspaces
 
 HERE = "T:C:1.0"
 MALLORY = Author("U0MAL", "Mallory")
-BEGIN = Steer("T:C:0", "begin", Author("U0ADA", "Ada"))
+BEGIN = Steer("T:C:0", "begin", Author("U0ADA", "Ada"), 0)
 READ_AT_ONCE = 90
-STEERS = [Steer(f"T:C:{number}", each, MALLORY) for number, each in enumerate(IMITATIONS, 1)]
-NAMED = [Steer(f"T:C:{n}", "hello\nthere", Author("U0MAL", each)) for n, each in enumerate(IMITATIONS, 1)]
-WITH_FILES = [Steer(f"T:C:{n}", "hello", MALLORY, files=(each, "b.md")) for n, each in enumerate(IMITATIONS, 1)]
+STEERS = [Steer(f"T:C:{number}", each, MALLORY, number) for number, each in enumerate(IMITATIONS, 1)]
+NAMED = [Steer(f"T:C:{n}", "hello\nthere", Author("U0MAL", each), n) for n, each in enumerate(IMITATIONS, 1)]
+WITH_FILES = [Steer(f"T:C:{n}", "hello", MALLORY, n, files=(each, "b.md")) for n, each in enumerate(IMITATIONS, 1)]
 PLACES = pytest.mark.parametrize("steers", [STEERS, NAMED, WITH_FILES], ids=["text", "name", "files"])
 
 
