@@ -57,11 +57,18 @@ class MessageAuthor:
 
 @dataclass(frozen=True, slots=True)
 class SteeringMessage:
-    """What a person wrote into a running execution. `id` is the message's identity, `team:channel:ts`."""
+    """A message for a running execution.
+
+    Args:
+        id: identity of the message, `team:channel:ts`.
+        written_s: when its author wrote it, in seconds since the epoch; the loop reads messages in this order.
+        files: names of the attached files.
+    """
 
     id: str
     text: str
     author: MessageAuthor
+    written_s: float
     files: tuple[str, ...] = ()
 
 

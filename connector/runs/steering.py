@@ -69,7 +69,8 @@ class Steering:
     def _offer(self, inbound: PendingMessage) -> bool:
         """Whether the loop takes more."""
         names, message = self._desk.names, inbound.message
-        steer = SteeringMessage(inbound.id, names.identified(inbound.prompt), names.author(message.user), message.files)
+        text, author = names.identified(inbound.prompt), names.author(message.user)
+        steer = SteeringMessage(inbound.id, text, author, inbound.written_s, message.files)
         try:
             taken = self._sessions.inject(*self._key, steer)
         except QueueFull:

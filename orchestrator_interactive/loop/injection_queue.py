@@ -1,28 +1,30 @@
-"""What people write while the agent works: the queue it waits in, and the row it becomes."""
+"""The injection queue: messages for a running loop, and the user row that they become."""
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from orchestrator_interactive.transcript.framing import NOTICE_PREFIX, PREFIX, Author, listed, message_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Callable, Iterator, Sequence
 
 
 class InjectionError(Exception):
-    """A message could not be handed to the run."""
+    """A message could not be injected into the run."""
 
 
 class RunFinished(InjectionError):  # noqa: N818 - the design's word: a fact rather than a fault
-    """The run has taken its last look: this message needs a run of its own."""
+    """The run has checked the queue for the last time: the message needs a new run."""
 
 
 class InjectionQueueFull(InjectionError):  # noqa: N818 - named after asyncio.QueueFull
-    """Too many messages are waiting for the run."""
+    """The bound of pending messages is reached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +32,11 @@ class Injection:
     """One message for a running loop.
 
     Args:
-        text: what was written; not blank.
-        id: identity of the message; what has this id in a committed row was delivered.
-        author: who wrote it, where that is known.
-        files: names of files that came along.
+        text: the message; not blank.
+        id: identity of the message. The message is delivered once a committed row contains this id.
+        author: the author, if known.
+        files: names of the attached files.
+        order: sort key within a drain: the time of writing. `None`: after those that have one, in order of arrival.
 
     Raises:
         ValueError: blank text.
@@ -43,6 +46,7 @@ class Injection:
     id: str = field(default_factory=lambda: uuid4().hex)
     author: Author | None = None
     files: tuple[str, ...] = ()
+    order: float | None = None
 
     def __post_init__(self) -> None:
         if not self.text.strip():
@@ -54,129 +58,111 @@ class Injection:
 
     @property
     def urgent(self) -> bool:
-        """Whether it asks to be read now, by a leading `!`, rather than at the next boundary."""
+        """Whether the message interrupts the model call in flight: it begins with `!`."""
         return self.text.lstrip().startswith("!")
 
 
 class InjectionQueue:
-    """Messages on their way into a run, in order.
+    """Pending injections of a conversation: a queue of ids in order of arrival, and the injections by id.
 
-    All operations are synchronous, so nothing can come between a look and its consequence. It belongs to one event
-    loop: another thread goes through `loop.call_soon_threadsafe(queue.offer, injection)`.
+    All operations are synchronous, so no other task runs between a check and its consequence. The queue outlives a run
+    and belongs to one event loop: other threads use `loop.call_soon_threadsafe(queue.offer, injection)`.
     """
 
     def __init__(self, bound: int = 100) -> None:
-        self._waiting: list[Injection] = []
+        # The id of a withdrawn injection stays here until the next drain.
+        self._ids: asyncio.Queue[str] = asyncio.Queue()
+        self._pending: dict[str, Injection] = {}
         self._bound = bound
-        self._open = True
         self._watchers: list[Callable[[Injection], object]] = []
+        self.is_open = True
 
     def __len__(self) -> int:
-        return len(self._waiting)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it takes messages."""
-        return self._open
+        return len(self._pending)
 
     @property
     def has_urgent(self) -> bool:
-        """Whether one of the messages is to be read now."""
-        return any(each.urgent for each in self._waiting)
+        return any(each.urgent for each in self._pending.values())
 
     def waiting(self) -> tuple[Injection, ...]:
-        """What is queued, oldest first; it stays queued."""
-        return tuple(self._waiting)
+        """Return the pending injections without taking them."""
+        return tuple(self._pending.values())
 
     def open(self) -> None:
-        """Take messages for a new run. What an earlier run left behind stays and leads."""
-        self._open = True
+        """Accept injections for a new run. Those that are still pending stay."""
+        self.is_open = True
 
     def close(self) -> None:
-        """Refuse messages from here on; what is queued stays."""
-        self._open = False
+        """Accept no further injections. Those that are pending stay."""
+        self.is_open = False
 
     def offer(self, injection: Injection) -> None:
-        """Queue a message.
+        """Add an injection.
 
         Raises:
-            RunFinished: after the close.
+            RunFinished: the queue is closed.
             InjectionQueueFull: the bound is reached.
         """
-        if not self._open:
+        if not self.is_open:
             raise RunFinished("The run has finished; this message starts a new one.")
-        if len(self._waiting) >= self._bound:
+        if len(self) >= self._bound:
             raise InjectionQueueFull(f"{self._bound} messages are waiting already; send this one later.")
-        self._waiting.append(injection)
-        for watcher in tuple(self._watchers):
-            watcher(injection)
+        self._ids.put_nowait(injection.id)
+        self._set(injection)
 
     def drain(self) -> tuple[Injection, ...]:
-        """Take everything that is queued, oldest first."""
-        if not self._waiting:
-            return ()
-        taken, self._waiting = self._waiting, []
-        return tuple(taken)
+        """Take all pending injections, ordered by the time of writing; those without an `order` last, by arrival."""
+        ids = [self._ids.get_nowait() for _ in range(self._ids.qsize())]
+        arrived = [self._pending.pop(each) for each in ids if each in self._pending]
+        return tuple(sorted(arrived, key=lambda each: inf if each.order is None else each.order))
 
     def drain_or_close(self) -> tuple[Injection, ...]:
-        """Take everything, or, where there is nothing, close."""
+        """Take all pending injections, or close the queue if there are none."""
         taken = self.drain()
         if not taken:
             self.close()
         return taken
 
     def restore(self, injections: Sequence[Injection]) -> None:
-        """Put back, in front, what was taken and not committed."""
-        self._waiting[:0] = injections
+        """Put back injections that were taken and not committed; they count as the earliest arrivals."""
+        for each in (*injections, *self.drain()):
+            self._ids.put_nowait(each.id)
+            self._set(each)
 
     def edit(self, message_id: str, text: str) -> bool:
-        """Replace the text of a message that waits; its place stays. False: it does not wait here.
+        """Replace the text of a pending injection; its place stays. Returns False if it is not pending.
 
         Raises:
             ValueError: blank text.
         """
-        for place, each in enumerate(self._waiting):
-            if each.id == message_id:
-                edited = self._waiting[place] = replace(each, text=text)
-                for watcher in tuple(self._watchers):
-                    watcher(edited)
-                return True
-        return False
+        if (injection := self._pending.get(message_id)) is None:
+            return False
+        self._set(replace(injection, text=text))
+        return True
 
     def withdraw(self, message_id: str) -> bool:
-        """Take out a message that waits. False: it does not wait here."""
-        kept = [each for each in self._waiting if each.id != message_id]
-        found = len(kept) < len(self._waiting)
-        self._waiting = kept
-        return found
+        """Remove a pending injection. Returns False if it is not pending."""
+        return self._pending.pop(message_id, None) is not None
 
-    def watch(self, callback: Callable[[Injection], object]) -> AbstractContextManager[None]:
-        """Call `callback`, synchronously, with each message that is offered or edited, and with all at entry."""
-        return _Watch(self, self._watchers, callback)
+    @contextmanager
+    def watch(self, callback: Callable[[Injection], object]) -> Iterator[None]:
+        """Call `callback`, synchronously, with each injection that is pending now, or offered or edited later."""
+        for injection in self.waiting():
+            callback(injection)
+        self._watchers.append(callback)
+        try:
+            yield
+        finally:
+            self._watchers.remove(callback)
 
-
-class _Watch:
-    __slots__ = ("_callback", "_queue", "_watchers")
-
-    def __init__(
-        self,
-        queue: InjectionQueue,
-        watchers: list[Callable[[Injection], object]],
-        callback: Callable[[Injection], object],
-    ) -> None:
-        self._queue, self._watchers, self._callback = queue, watchers, callback
-
-    def __enter__(self) -> None:
-        for injection in self._queue.waiting():
-            self._callback(injection)
-        self._watchers.append(self._callback)
-
-    def __exit__(self, *_: object) -> None:
-        self._watchers.remove(self._callback)
+    def _set(self, injection: Injection) -> None:
+        self._pending[injection.id] = injection
+        for watcher in tuple(self._watchers):
+            watcher(injection)
 
 
 def injection_row(injections: Sequence[Injection]) -> dict[str, Any]:
-    """The one user row that a drain becomes. Its metadata names the messages: their ids stand there once delivered."""
+    """Return the user row for one drain. Its metadata holds the ids of the messages, which makes them delivered."""
     lines = listed([message_text(each.text, each.author, each.files) for each in injections])
     return {
         "role": "user",
@@ -186,6 +172,6 @@ def injection_row(injections: Sequence[Injection]) -> dict[str, Any]:
 
 
 def notice_row(notices: Sequence[str]) -> dict[str, Any]:
-    """The user row that tells the agent what happened between two runs."""
+    """Return the user row with the notices that arrived between two runs."""
     lines = listed([message_text(notice) for notice in notices])
     return {"role": "user", "content": f"{NOTICE_PREFIX}\n{lines}", "metadata": {"notices": len(notices)}}

@@ -71,7 +71,7 @@ class ModelCaller:
             patience_s = None if isinstance(provider, ForeignProvider) else self._options.stall_timeout_s
             model = provider.get_info().defaults.get("model")
             requests = RequestBuilder(provider, self._run.tools, self._run.seen.transcript)
-            self._models[name] = Model(name, provider, model, requests, patience_s)
+            self._models[name] = Model(name, provider, model, requests, patience_s, self._options.extended_thinking)
         return self._models[name]
 
     async def ask(self, *, tools_allowed: bool) -> ChatResponse | None:

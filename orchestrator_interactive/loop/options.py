@@ -28,6 +28,7 @@ class LoopOptions(Options):
         max_retries: how often a failed model call is repeated before another provider is asked.
         retry_base_delay_s: the wait before the first repetition, in seconds; it doubles each time.
         max_waiting: messages that may wait for the running loop.
+        extended_thinking: passed to the provider with each model call, as the keyword argument of this name.
         default_provider: name of the provider to ask first; the first mounted one where it is not set.
     """
 
@@ -45,4 +46,5 @@ class LoopOptions(Options):
     max_retries: int = Field(default=3, ge=0)
     retry_base_delay_s: float = Field(default=1.0, ge=0)
     max_waiting: int = Field(default=100, ge=1)
+    extended_thinking: bool = False
     default_provider: str | None = None

@@ -57,16 +57,15 @@ class InteractiveOrchestrator:
         self._in_doubt: tuple[ContextManager, int] | None = None
 
     def inject_message(self, content: str | Injection) -> Receipt:
-        """Hand a message to the running loop; it is read at the next of the three injection points.
+        """Inject a message into the running loop; the model reads it after the next of the three injection points.
 
-        One that it has already, or had until its author took it back, is not taken twice.
-
-        One that begins with `!` is read at once: it cuts the model call in flight, and leaves running tools alone.
-        Belongs to the loop's event loop: from another thread use `loop.call_soon_threadsafe`.
+        A message whose id is already known is not injected again; its receipt is returned. A message that begins with
+        `!` interrupts the model call in flight; running tools continue. Call this on the loop's event loop: other
+        threads use `loop.call_soon_threadsafe`.
 
         Raises:
-            RunFinished: the run has taken its last look.
-            InjectionQueueFull: too many messages are waiting.
+            RunFinished: the run has drained its queue for the last time.
+            InjectionQueueFull: the bound of pending messages is reached.
             ValueError: the text is blank.
         """
         injection = Injection.of(content)

@@ -32,6 +32,7 @@ class Model:
     model: str | None
     requests: RequestBuilder
     stall_timeout_s: float | None
+    extended_thinking: bool = False
 
 
 class StreamingCall:
@@ -87,8 +88,9 @@ class StreamingCall:
 
 
 async def _completed(model: Model, request: ChatRequest, stream: ResponseStream) -> ChatResponse:
+    thinking = {"extended_thinking": True} if model.extended_thinking else {}
     try:
-        return await model.provider.complete(request, stream=stream)
+        return await model.provider.complete(request, stream=stream, **thinking)
     except SystemExit as e:  # a provider may not end the process
         raise ProviderUnavailableError("The provider tried to end the process.", provider=model.name) from e
 

@@ -178,7 +178,7 @@ class InProcessSessionManager:
         if take is None:
             return False
         try:
-            take(Injection(text=steer.text, id=steer.id, author=_author(steer.author), files=steer.files))
+            take(Injection(steer.text, steer.id, _author(steer.author), steer.files, order=steer.written_s))
         except RunFinished:
             return False
         except InjectionQueueFull as e:

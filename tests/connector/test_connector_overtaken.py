@@ -61,6 +61,7 @@ async def test_replies_that_overtake_a_mention_in_the_middle_of_a_thread_are_rea
     await run.until(lambda r: len(r.steers) == 2)
     await all_taken(scene)
     assert [steer.text for steer in run.steers] == ["but only at the parser", "and its tests"]
+    assert run.steers[1].written_s == float(word)
     await run.read_steers()
     await run.answer("ok")
 

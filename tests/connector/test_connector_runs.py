@@ -20,6 +20,17 @@ async def test_a_mention_gets_hourglass_and_status_at_once_and_at_the_end_only_t
     assert [(m.text, m.username, m.icon_emoji) for m in replies] == [("*Done* &amp; dusted", "Alpha", ":owl:")]
 
 
+async def test_the_answer_is_posted_before_the_status_is_removed(scene):
+    ts = await scene.ana.say("general", "@alpha look")
+    run = await scene.sessions.next_run()
+    await scene.status("general", ts)
+    scene.slack.record.clear()
+    await run.answer("ok")
+    await scene.quiet("general", ts)
+    methods = [entry.get("method") for entry in scene.slack.record]
+    assert methods.index("chat.postMessage") < methods.index("chat.delete")
+
+
 async def test_the_status_message_edits_itself(scene):
     ts = await scene.ana.say("general", "@alpha look")
     run = await scene.sessions.next_run()

@@ -109,6 +109,17 @@ async def test_the_status_says_what_is_done_what_is_to_do_and_has_a_button_to_st
     assert button["text"]["text"] == "Stop"
 
 
+async def test_many_events_at_once_make_one_edit_that_shows_the_last_one(show):
+    async with show() as shown:
+        await shown.until("⚙️")
+        for number in range(20):
+            shown.status.hear("tool:start", {"tool": "bash", "id": str(number), "label": f"Step {number}", "args": {}})
+            shown.status.hear("tool:end", {"tool": "bash", "id": str(number), "success": True})
+        shown.status.hear("compacting", {})
+        await shown.until("Summing up")
+    assert sum(entry.get("method") == "chat.update" for entry in shown.slack.record) == 1
+
+
 async def test_after_a_stop_the_status_says_so_and_offers_to_stop_now(show):
     async with show() as shown:
         shown.status.hear("tool:start", {"tool": "bash", "id": "2", "label": "Running the tests", "args": {}})

@@ -106,6 +106,16 @@ async def test_a_message_from_the_last_step_of_the_provider_is_read() -> None:
     assert await _delivered(agent) == ["now"]
 
 
+async def test_another_thread_injects_through_the_event_loop() -> None:
+    gate = asyncio.Event()
+    agent = await make_agent(after(gate, say("first")), say("second"))
+    run = agent.start()
+    await agent.provider.asked(1)
+    await asyncio.to_thread(asyncio.get_running_loop().call_soon_threadsafe, agent.inject, "more")
+    gate.set()
+    assert await run == "second"
+
+
 async def test_a_message_after_the_run_is_refused() -> None:
     agent = await make_agent(say("ok"))
     await agent.run()

@@ -22,14 +22,14 @@ from service.sessions.workspaces import Workspaces
 
 HERE = "T:C:1.0"
 MALLORY = MessageAuthor("U0MAL", "Mallory")
-BEGIN = SteeringMessage("T:C:0", "begin", MessageAuthor("U0ADA", "Ada"))
+BEGIN = SteeringMessage("T:C:0", "begin", MessageAuthor("U0ADA", "Ada"), 0)
 READ_AT_ONCE = 90
-STEERS = [SteeringMessage(f"T:C:{number}", each, MALLORY) for number, each in enumerate(IMITATIONS, 1)]
+STEERS = [SteeringMessage(f"T:C:{number}", each, MALLORY, number) for number, each in enumerate(IMITATIONS, 1)]
 NAMED = [
-    SteeringMessage(f"T:C:{n}", "hello\nthere", MessageAuthor("U0MAL", each)) for n, each in enumerate(IMITATIONS, 1)
+    SteeringMessage(f"T:C:{n}", "hello\nthere", MessageAuthor("U0MAL", each), n) for n, each in enumerate(IMITATIONS, 1)
 ]
 WITH_FILES = [
-    SteeringMessage(f"T:C:{n}", "hello", MALLORY, files=(each, "b.md")) for n, each in enumerate(IMITATIONS, 1)
+    SteeringMessage(f"T:C:{n}", "hello", MALLORY, n, files=(each, "b.md")) for n, each in enumerate(IMITATIONS, 1)
 ]
 PLACES = pytest.mark.parametrize("steers", [STEERS, NAMED, WITH_FILES], ids=["text", "name", "files"])
 

@@ -149,7 +149,9 @@ async def test_a_conversation_that_somebody_changed_during_a_run_says_so_and_goe
         model.reply(gate, text("two it is"))
         task = asyncio.create_task(sessions.execute("alpha", HERE, "two"))
         await gate.reached.wait()
-        assert sessions.inject("alpha", HERE, SteeringMessage("T:C:2.0", "and that", MessageAuthor("U0ANA", "Ana")))
+        assert sessions.inject(
+            "alpha", HERE, SteeringMessage("T:C:2.0", "and that", MessageAuthor("U0ANA", "Ana"), written_s=2.0)
+        )
         await InteractionStack(store, HERE, "alpha").rewind(1)
         gate.open()
         with pytest.raises(RunFailed, match="Somebody changed this conversation from outside, so I stopped"):

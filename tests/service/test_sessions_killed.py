@@ -84,7 +84,9 @@ async def test_a_run_with_thinking_tools_side_by_side_and_people_who_write_meanw
     async with manager(store) as sessions:
         run = asyncio.create_task(sessions.execute("alpha", HERE, "the task"))
         await half.reached.wait()
-        assert sessions.inject("alpha", HERE, SteeringMessage("T:C:2.0", "and that", MessageAuthor("U0ANA", "Ana")))
+        assert sessions.inject(
+            "alpha", HERE, SteeringMessage("T:C:2.0", "and that", MessageAuthor("U0ANA", "Ana"), written_s=2.0)
+        )
         half.open()
         assert await run == "Done."
         model.reply(tool_call("list_files"))

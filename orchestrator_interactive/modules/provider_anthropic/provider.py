@@ -83,13 +83,16 @@ class AnthropicProvider:
     async def complete(self, request: ChatRequest, **kwargs: Any) -> ChatResponse:
         """Ask Claude; `stream=` takes a `ResponseStream` that is fed while the answer arrives.
 
+        `extended_thinking=True` turns thinking on for this call if the configuration does not.
+
         With a `stream`, a failed call raises at once: whoever fed people with what had come decides about asking again.
         Without one, it is repeated here as long as that may help. `request.timeout` bounds the whole, retries included.
 
         Raises:
             LLMError: one of the kernel's family; it says whether, and when, the same request may succeed.
         """
-        wire = wire_request(request, self._config)
+        config = self._config.with_thinking() if kwargs.get("extended_thinking") else self._config
+        wire = wire_request(request, config)
         stream: ResponseStream | None = kwargs.get("stream")
         async with _deadline(request.timeout, wire.model):
             return await (self._with_retries(wire) if stream is None else self._ask(wire, stream))

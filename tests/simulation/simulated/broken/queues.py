@@ -32,9 +32,8 @@ class QueueNewestFirst(InjectionQueue):
 
 
 class QueueThatDoubles(InjectionQueue):
-    def offer(self, injection: Injection) -> None:
-        super().offer(injection)
-        super().offer(injection)
+    def drain(self) -> tuple[Injection, ...]:
+        return tuple(each for each in super().drain() for _ in range(2))
 
 
 class QueueWithoutHaste(InjectionQueue):
