@@ -100,8 +100,8 @@ BENCHMARK = Benchmark(
         (
             f"The conversation of the first table: a prompt, {TURNS} tool turns and an answer, of a few words each, so "
             "the figures show mainly the cost of the objects around the text. Memory allocated by Python "
-            f"(tracemalloc), the mean of {CONVERSATIONS} conversations. Memory that they share is not included, nor are "
-            "amplifier-core's allocations in Rust."
+            f"(tracemalloc), the mean of {CONVERSATIONS} conversations. Memory that they share is not included, nor "
+            "are amplifier-core's allocations in Rust."
         ),
         (
             "Our context compresses the messages one second after their run (one minute if there are more than a "

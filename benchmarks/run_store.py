@@ -121,7 +121,5 @@ BENCHMARK = Benchmark(
         Row("due", "look up due conversations"),
     ),
     sides=(Side("SQLite", partial(operations, "sqlite")), Side("Redis, on this machine", partial(operations, "redis"))),
-    notes=(
-        "The operations run one after the other. Redis does not persist to disk here; SQLite as in the log's table.",
-    ),
+    notes=("Sequential operations. Redis does not persist to disk here; SQLite as in the log's table.",),
 )
