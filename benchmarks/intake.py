@@ -151,20 +151,20 @@ async def operations(store: str) -> AsyncIterator[Operations]:
 
 
 BENCHMARK = Benchmark(
-    title="An event of Slack, received, stored, acknowledged",
+    title="Receiving, storing and acknowledging a Slack event",
     rows=(
         Row("median", f"at {2 * PER_S:g} events a second, median", unit="ms", meter="itself", once=True),
-        Row("p99", "the 99th percentile", unit="ms", target=50, meter="itself", once=True),
-        Row("longest", "the longest", unit="ms", meter="itself", once=True),
+        Row("p99", "99th percentile", unit="ms", target=50, meter="itself", once=True),
+        Row("longest", "maximum", unit="ms", meter="itself", once=True),
         Row("at_once", f"{2 * REPLIES} at once, each", unit="ms", meter="itself", per=2 * REPLIES, once=True),
     ),
     sides=(Side("SQLite", partial(operations, "sqlite")), Side("Redis, on this machine", partial(operations, "redis"))),
     notes=(
         (
-            "From when the local Slack, in a process of its own, puts an event on the socket until it has the "
-            f"acknowledgement: {REPLIES} replies into {THREADS} threads with a run each, by the real connector. Each "
-            "reply gets its 📨 meanwhile, of which Slack tells in an event, too. The sessions are stand-ins that take "
-            "every message in."
+            "The time from the moment when the local Slack, in its own process, sends an event over the socket until "
+            f"it receives the acknowledgement. {REPLIES} replies arrive in {THREADS} threads with an active run each; "
+            "the connector is the real one. Each reply gets its 📨, and each reaction causes another event. The "
+            "sessions are stubs that accept every message."
         ),
     ),
 )

@@ -113,13 +113,13 @@ BENCHMARK = Benchmark(
     title="Inboxes and leases",
     rows=(
         Row("admit", "admit a message", meter="itself"),
-        Row("hear", "the same, until its owner has it", meter="itself"),
+        Row("hear", "the same, until the owner receives it", meter="itself"),
         Row("claim", "claim a conversation", meter="itself"),
         Row("renew", "renew its lease"),
-        Row("write", "write down a run and a post"),
+        Row("write", "store a run and a post"),
         Row("release", "release it", meter="itself"),
-        Row("due", "look for what nobody owns"),
+        Row("due", "look up due conversations"),
     ),
     sides=(Side("SQLite", partial(operations, "sqlite")), Side("Redis, on this machine", partial(operations, "redis"))),
-    notes=("One step after the other. Redis keeps nothing on disk here; SQLite as in the table of the log.",),
+    notes=("Sequential operations. Redis does not persist to disk here; SQLite as in the log's table.",),
 )

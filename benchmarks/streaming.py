@@ -101,8 +101,9 @@ BENCHMARK = Benchmark(
     ),
     notes=(
         (
-            f"CPU time of the reading process per event, of an answer of {DELTAS[ALL_AT_ONCE]:,} text deltas over HTTP "
-            "from a server in another process. One at a time: each in a packet of its own, which wakes the reader up."
+            f"CPU time of the reading process per event, for an answer of {DELTAS[ALL_AT_ONCE]:,} text deltas over "
+            "HTTP from a server in another process. One at a time: each event is in its own packet, which wakes the "
+            "reader."
         ),
     ),
 )
