@@ -29,37 +29,37 @@ class Need:
 
 # https://docs.slack.dev/reference/scopes
 BOT_SCOPES = (
-    Need("app_mentions:read", "hear when somebody mentions the bot"),
+    Need("app_mentions:read", "receive mentions of the bot"),
     Need(
-        "assistant:write", "be an agent to Slack", "Slack's own status line, thread titles and Stop button are missing"
+        "assistant:write",
+        "use Slack's agent features",
+        "Slack's own status line, thread titles and Stop button are missing",
     ),
-    Need("channels:history", "read what is written in the threads of public channels"),
-    Need("chat:write", "answer"),
-    Need(
-        "chat:write.customize", "answer under each agent's own name and icon", "answers come under the bot's own name"
-    ),
-    Need("files:write", "put a very long answer into a file", "a very long answer comes in many messages"),
-    Need("groups:history", "read along in private channels", "threads in private channels are not followed"),
+    Need("channels:history", "read threads in public channels"),
+    Need("chat:write", "post answers"),
+    Need("chat:write.customize", "post under each agent's name and icon", "answers have the bot's own name"),
+    Need("files:write", "post a very long answer as a file", "a very long answer is split into many messages"),
+    Need("groups:history", "read threads in private channels", "threads in private channels are not followed"),
     Need("im:history", "read direct messages"),
-    Need("mpim:history", "read along in group messages", "threads in group messages are not followed"),
-    Need("reactions:read", "stop when somebody puts ❌"),
-    Need("reactions:write", "show by ⏳, 📨 and 👀 where a message stands"),
+    Need("mpim:history", "read group messages", "threads in group messages are not followed"),
+    Need("reactions:read", "stop a run by ❌"),
+    Need("reactions:write", "show by ⏳, 📨 and 👀 the state of a message"),
     Need(
         "users:read",
-        "know people by their names",
+        "read users' names",
         "the agents know people by their ids alone, and in shared channels reactions stop nothing",
     ),
 )
 
 # https://docs.slack.dev/reference/events
 BOT_EVENTS = (
-    Need("agent_session_stopped", "stop with Slack's own button", "Slack's own Stop button is missing"),
-    Need("app_mention", "begin where somebody mentions the bot"),
+    Need("agent_session_stopped", "stop a run with Slack's own button", "Slack's own Stop button is missing"),
+    Need("app_mention", "receive mentions of the bot"),
     Need("message.channels", "follow threads in public channels"),
     Need("message.groups", "follow threads in private channels", "threads in private channels are not followed"),
-    Need("message.im", "answer direct messages"),
+    Need("message.im", "receive direct messages"),
     Need("message.mpim", "follow threads in group messages", "threads in group messages are not followed"),
-    Need("reaction_added", "stop when somebody puts ❌"),
+    Need("reaction_added", "stop a run by ❌"),
 )
 
 # Of the app-level token, which only Socket Mode needs; no manifest can make one.
