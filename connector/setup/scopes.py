@@ -29,41 +29,47 @@ class MethodRequirement:
 
 # https://docs.slack.dev/reference/scopes
 BOT_SCOPES = (
-    MethodRequirement("app_mentions:read", "hear when somebody mentions the bot"),
+    MethodRequirement("app_mentions:read", "receive mentions of the bot"),
     MethodRequirement(
-        "assistant:write", "be an agent to Slack", "Slack's own status line, thread titles and Stop button are missing"
+        "assistant:write",
+        "use Slack's agent features",
+        "Slack's own status line, thread titles and Stop button are missing",
     ),
-    MethodRequirement("channels:history", "read what is written in the threads of public channels"),
-    MethodRequirement("chat:write", "answer"),
+    MethodRequirement("channels:history", "read threads in public channels"),
+    MethodRequirement("chat:write", "post answers"),
     MethodRequirement(
-        "chat:write.customize", "answer under each agent's own name and icon", "answers come under the bot's own name"
+        "chat:write.customize", "post under each agent's name and icon", "answers have the bot's own name"
     ),
-    MethodRequirement("files:write", "put a very long answer into a file", "a very long answer comes in many messages"),
     MethodRequirement(
-        "groups:history", "read along in private channels", "threads in private channels are not followed"
+        "files:write", "post a very long answer as a file", "a very long answer is split into many messages"
+    ),
+    MethodRequirement(
+        "groups:history", "read threads in private channels", "threads in private channels are not followed"
     ),
     MethodRequirement("im:history", "read direct messages"),
-    MethodRequirement("mpim:history", "read along in group messages", "threads in group messages are not followed"),
-    MethodRequirement("reactions:read", "stop when somebody puts ❌"),
-    MethodRequirement("reactions:write", "show by ⏳, 📨 and 👀 where a message stands"),
+    MethodRequirement("mpim:history", "read group messages", "threads in group messages are not followed"),
+    MethodRequirement("reactions:read", "stop a run by ❌"),
+    MethodRequirement("reactions:write", "show by ⏳, 📨 and 👀 the state of a message"),
     MethodRequirement(
         "users:read",
-        "know people by their names",
+        "read users' names",
         "the agents know people by their ids alone, and in shared channels reactions stop nothing",
     ),
 )
 
 # https://docs.slack.dev/reference/events
 BOT_EVENTS = (
-    MethodRequirement("agent_session_stopped", "stop with Slack's own button", "Slack's own Stop button is missing"),
-    MethodRequirement("app_mention", "begin where somebody mentions the bot"),
+    MethodRequirement(
+        "agent_session_stopped", "stop a run with Slack's own button", "Slack's own Stop button is missing"
+    ),
+    MethodRequirement("app_mention", "receive mentions of the bot"),
     MethodRequirement("message.channels", "follow threads in public channels"),
     MethodRequirement(
         "message.groups", "follow threads in private channels", "threads in private channels are not followed"
     ),
-    MethodRequirement("message.im", "answer direct messages"),
+    MethodRequirement("message.im", "receive direct messages"),
     MethodRequirement("message.mpim", "follow threads in group messages", "threads in group messages are not followed"),
-    MethodRequirement("reaction_added", "stop when somebody puts ❌"),
+    MethodRequirement("reaction_added", "stop a run by ❌"),
 )
 
 # Of the app-level token, which only Socket Mode needs; no manifest can make one.

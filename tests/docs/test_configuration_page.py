@@ -50,7 +50,7 @@ def test_the_commands_work_one_after_the_other(tmp_path, monkeypatch):
 
 def test_what_the_app_needs_is_told_as_the_manifest_asks_for_it():
     for heading, needs in (("scope", BOT_SCOPES), ("event", BOT_EVENTS)):
-        rows = PAGE.partition(f"| {heading} | is there to |")[2].partition("\n\n")[0].splitlines()[2:]
+        rows = PAGE.partition(f"| {heading} | purpose |")[2].partition("\n\n")[0].splitlines()[2:]
         assert rows == [f"| `{need.name}` | {need.purpose} | {need.without or '**required**'} |" for need in needs]
 
 
