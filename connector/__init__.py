@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from connector.conversations.run_slots import RunLimits
 from connector.inbound.access_policy import AccessRules
 from connector.protocols import Instance, Persona, Refused, RunFailed, SessionManager, SteeringMessage
+from connector.runs.run_slots import RunLimits
 from connector.setup.credentials import ConnectionRefused, HttpTransport, SlackCredentials, SocketTransport
 
 if TYPE_CHECKING:

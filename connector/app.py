@@ -11,7 +11,6 @@ import aiohttp
 import structlog
 from slack_sdk.web.async_client import AsyncWebClient
 
-from connector.conversations.run_slots import RunSlots
 from connector.conversations.worker_pool import WorkerPool
 from connector.inbound.addresses import Addresses
 from connector.inbound.admission import Admitter
@@ -21,6 +20,7 @@ from connector.inbound.reception import EventDecoder
 from connector.inbound.socket_mode import SocketMode
 from connector.routing import Router
 from connector.runs.background_tasks import CALLS_LATE_S, BackgroundTasks, WorkspaceContext
+from connector.runs.run_slots import RunSlots
 from connector.setup.credentials import ConnectionRefused, HttpTransport, SocketTransport
 from connector.setup.preflight import first_address, preflight
 from connector.slack_api.client import SlackClient
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from typing import Any
 
-    from connector.conversations.run_slots import RunLimits
     from connector.inbound.access_policy import AccessRules
     from connector.inbound.reception import Receive
     from connector.protocols import Instance, RateBudget, RunService, SessionManager
+    from connector.runs.run_slots import RunLimits
     from connector.setup.credentials import SlackCredentials
     from connector.slack_api.errors import SlackCallFailed
 

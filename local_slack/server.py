@@ -25,10 +25,10 @@ from local_slack.delivery.socket_mode import SocketMode
 from local_slack.delivery.subscription import EVENTS, Subscription
 from local_slack.installation.app import App
 from local_slack.installation.person_client import PersonClient
+from local_slack.installation.scopes import EVERY_SCOPE
 from local_slack.installation.team import InstalledTeam
 from local_slack.interactivity.interactivity import Interactivity
 from local_slack.methods.rate_limits import SLACK_LIMITS, Limit, RateLimiter
-from local_slack.methods.scopes import EVERY_SCOPE
 from local_slack.methods.web_api import WebApi
 from local_slack.web.loopback import is_loopback, only_this_machine
 from local_slack.web.page_server import PageServer

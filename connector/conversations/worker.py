@@ -23,9 +23,9 @@ from connector.records.pending_cleanup import Notice
 from connector.records.run_record import RunRecord
 
 if TYPE_CHECKING:
-    from connector.conversations.run_slots import RunSlot
     from connector.protocols import ConversationLease, End, InboxEntry
     from connector.runs.background_tasks import WorkspaceContext
+    from connector.runs.run_slots import RunSlot
     from connector.runs.slack_run import SlackRun
 
 log = structlog.get_logger(__name__)

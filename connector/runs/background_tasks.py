@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
-from connector.conversations.run_slots import RunSlots
 from connector.formatting.content import Content
 from connector.formatting.links import escape
 from connector.protocols import LeaseLost
+from connector.runs.run_slots import RunSlots
 from connector.runs.status.message import take_away
 from connector.slack_api.agent_sessions import AgentSessions
 from connector.slack_api.best_effort import best_effort

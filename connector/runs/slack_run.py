@@ -17,13 +17,13 @@ from connector.runs.steering import Steering
 from connector.runs.view import RunView
 
 if TYPE_CHECKING:
-    from connector.conversations.run_slots import RunSlot
     from connector.events import StopRequest, ThreadAddress
     from connector.protocols import ConversationLease
     from connector.records.inbox import Inbox, PendingMessage
     from connector.records.run_record import RunRecord
     from connector.runs.background_tasks import WorkspaceContext
     from connector.runs.post import Post
+    from connector.runs.run_slots import RunSlot
 
 log = structlog.get_logger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from local_slack.methods.scopes import EVERY_SCOPE
+from local_slack.installation.scopes import EVERY_SCOPE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from orchestrator_interactive.storage.errors import StoreError, TransactionError
 
-class InteractionError(Exception):
+
+class InteractionError(TransactionError):
     """The conversation's log cannot do this."""
 
 
@@ -55,17 +57,5 @@ class NewerState(UnreadableState):
     """The state was written by a newer version; update this installation."""
 
 
-class StoreError(InteractionError):
-    """The store cannot be used."""
-
-
-class StoreAway(StoreError):  # noqa: N818 - a fact about the store
-    """The store cannot be reached just now; trying again later makes sense."""
-
-
-class StoreGone(StoreError):  # noqa: N818 - a fact about the store
-    """What was opened is not there any more, or something else is in its place: nothing will ever be kept in it."""
-
-
-class DamagedLog(StoreError):  # noqa: N818
+class DamagedLog(InteractionError, StoreError):  # noqa: N818
     """What is stored of a conversation's branches cannot be read; other conversations are not touched by that."""

@@ -18,6 +18,7 @@ from orchestrator_interactive.loop.tool_results import failure
 from orchestrator_interactive.registries.errors import RegistryError
 from orchestrator_interactive.registries.function_tool import tool
 from orchestrator_interactive.registries.schemas import ToolConfig
+from orchestrator_interactive.storage.errors import StoreError
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.contracts.models import ToolResult
@@ -127,5 +128,5 @@ class _Asking:
         score = self._judgement.score if self._judgement else None
         try:
             await self._context.stack.push(AgentResultState(self._call.correlation_id, self._result, score))
-        except InteractionError as e:  # the conversation has gone on without it
+        except (InteractionError, StoreError) as e:  # the conversation has gone on without it
             log.warning("agent.result_not_logged", agent=self._call.agent_id, error=str(e))

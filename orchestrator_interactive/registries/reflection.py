@@ -18,6 +18,7 @@ from orchestrator_interactive.kernel.hooks import CONTINUE
 from orchestrator_interactive.loop.tasks import CancellableTask
 from orchestrator_interactive.registries.tool_context import ToolContext
 from orchestrator_interactive.registries.verdict import Verdict, judgement_in
+from orchestrator_interactive.storage.errors import StoreError
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
@@ -130,7 +131,7 @@ class Reflection:
             return CONTINUE
         try:
             await stack.push(*comments)
-        except InteractionError as e:
+        except (InteractionError, StoreError) as e:
             log.warning("reflection.not_logged", comments=len(comments), error=str(e))
         return CONTINUE
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from redis import exceptions
 
-from orchestrator_interactive.interactions.errors import StoreAway, StoreError
 from orchestrator_interactive.storage import redis_url
+from orchestrator_interactive.storage.errors import StoreAway, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence

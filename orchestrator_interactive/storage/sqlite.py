@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 
 import structlog
 
-from orchestrator_interactive.interactions.errors import InteractionError, StoreAway, StoreError, StoreGone
 from orchestrator_interactive.storage import sqlite_file
+from orchestrator_interactive.storage.errors import StoreAway, StoreError, StoreGone, TransactionError
 from orchestrator_interactive.storage.thread import OneThread
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def reading(file: sqlite3.Connection) -> Iterator[None]:
 
 def _fail(path: Path, error: Exception) -> NoReturn:
     """Raise the error as a sentence, or as it is where it is about the value to be written."""
-    if isinstance(error, UnicodeEncodeError | InteractionError):
+    if isinstance(error, UnicodeEncodeError | TransactionError):
         raise error
     if isinstance(error, _UNFIT):
         log.error("store.damaged", path=str(path), error=repr(error))  # or an error in this program

@@ -7,7 +7,7 @@ import sqlite3
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from orchestrator_interactive.interactions.errors import StoreError
+from orchestrator_interactive.storage.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

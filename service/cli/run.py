@@ -9,7 +9,7 @@ import click
 import uvloop
 
 from connector import ConnectionRefused
-from orchestrator_interactive.interactions.errors import StoreError
+from orchestrator_interactive.storage.errors import StoreError
 from service.app import serve
 from service.config.config import ConfigError, Environment, load_config
 from service.config.secrets import secrets

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from pydantic import SecretStr
 
-from orchestrator_interactive.interactions.errors import InteractionError, StoreError
+from orchestrator_interactive.interactions.errors import InteractionError
 from orchestrator_interactive.interactions.stores import open_store
+from orchestrator_interactive.storage.errors import StoreError
 from service.config.config import ConfigError, Environment, file_of, load_config, store_url
 from service.config.secrets import passwords, secrets
 from service.logging import hide_secrets

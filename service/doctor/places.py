@@ -6,8 +6,8 @@ import os
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from orchestrator_interactive.interactions.errors import StoreError
 from orchestrator_interactive.interactions.stores import open_store
+from orchestrator_interactive.storage.errors import StoreError
 from service.config.config import ConfigError, file_of, store_url
 from service.doctor.findings import lacking, well, wrong
 from service.sessions.workspaces import excess, template_entries

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 import structlog
 
 from connector.protocols import LeaseLost
-from orchestrator_interactive.interactions.errors import StoreError
+from orchestrator_interactive.storage.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 import structlog
 
 from connector.protocols import LeaseLost
-from orchestrator_interactive.interactions.errors import StoreAway, StoreError, StoreGone
+from orchestrator_interactive.storage.errors import StoreAway, StoreError, StoreGone
 from service.runs.leases import HeldLease, LeaseConfig, Leases
 from service.store.base import workspace_of
 from service.store.retry import StoreRetryPolicy

@@ -10,10 +10,11 @@ import structlog
 
 from connector.protocols import LeaseLost, QueueFull, Refused, RunFailed, SteeringMessage
 from orchestrator_interactive import Injection, InjectionQueueFull, RunFinished
-from orchestrator_interactive.interactions.errors import DamagedLog, Fenced, StoreError
+from orchestrator_interactive.interactions.errors import DamagedLog, Fenced
 from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.kernel import AmplifierSession, HookResult
 from orchestrator_interactive.kernel.contracts import events
+from orchestrator_interactive.storage.errors import StoreError
 from orchestrator_interactive.transcript import framing
 from orchestrator_interactive.transcript.rows import delivered_in
 from service.config.config import ConfigError

@@ -8,11 +8,11 @@ from orchestrator_interactive.interactions.errors import (
     ConversationFinished,
     DamagedLog,
     InteractionError,
-    StoreError,
     WriteConflict,
 )
 from orchestrator_interactive.kernel.contracts import errors
 from orchestrator_interactive.modules.tool_filesystem.quota import NoRoom
+from orchestrator_interactive.storage.errors import StoreError
 from service.sessions.workspace_template import WorkspaceTemplateTooLarge
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orchestrator_interactive.interactions.errors import StoreError
 from orchestrator_interactive.interactions.stores import sqlite_path
+from orchestrator_interactive.storage.errors import StoreError
 from service.store.sqlite.store import SqliteRunStore, refuse_older
 
 if TYPE_CHECKING:

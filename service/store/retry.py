@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 
-from orchestrator_interactive.interactions.errors import StoreAway
+from orchestrator_interactive.storage.errors import StoreAway
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence

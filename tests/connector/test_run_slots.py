@@ -8,8 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from connector.conversations.run_slots import RunLimits, RunSlot, RunSlots
 from connector.events import SlackMessage
+from connector.runs.run_slots import RunLimits, RunSlot, RunSlots
 
 LIMITS = RunLimits(runs=4, runs_per_channel=3, runs_per_person=2)
 

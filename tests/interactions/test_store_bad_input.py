@@ -20,12 +20,13 @@ from stored_logs import KEY, TREE, indices, plant, state, states
 from structlog.testing import capture_logs
 
 from orchestrator_interactive.interactions import InteractionStack
-from orchestrator_interactive.interactions.errors import Fenced, StoreAway, StoreError, UnreadableState
+from orchestrator_interactive.interactions.errors import Fenced, UnreadableState
 from orchestrator_interactive.interactions.records import Key, damaged
 from orchestrator_interactive.interactions.states import UserMessageState
 from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.interactions.stores.base import Change
 from orchestrator_interactive.interactions.tree import Piece, written
+from orchestrator_interactive.storage.errors import StoreAway, StoreError
 from orchestrator_interactive.storage.sqlite import Database
 
 OTHER = Key("other", "beta")

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 from connector.protocols import LeaseLost, RunFailed
 from orchestrator_interactive.interactions import InteractionStack
-from orchestrator_interactive.interactions.errors import DamagedLog, StoreAway, StoreError
+from orchestrator_interactive.interactions.errors import DamagedLog
 from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.interactions.states import AssistantMessageState, UserMessageState
 from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
+from orchestrator_interactive.storage.errors import StoreAway, StoreError
 from service.config.config import InstanceConfig, PersonaConfig, WorkspaceConfig
 from service.sessions.delivered_ids import DeliveredIds
 from service.sessions.manager import InProcessSessionManager

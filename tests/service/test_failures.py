@@ -4,13 +4,9 @@ import asyncio
 
 import pytest
 
-from orchestrator_interactive.interactions.errors import (
-    ConversationFinished,
-    StoreError,
-    UnreadableState,
-    WriteConflict,
-)
+from orchestrator_interactive.interactions.errors import ConversationFinished, UnreadableState, WriteConflict
 from orchestrator_interactive.kernel.contracts import errors
+from orchestrator_interactive.storage.errors import StoreError
 from service.sessions.user_errors import sentence
 
 

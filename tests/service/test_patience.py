@@ -10,10 +10,10 @@ from structlog.testing import capture_logs
 from virtual_time import in_virtual_time
 
 from orchestrator_interactive.interactions import InteractionStack
-from orchestrator_interactive.interactions.errors import StoreAway, StoreError
 from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.interactions.states import UserMessageState
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
+from orchestrator_interactive.storage.errors import StoreAway, StoreError
 from service.store.retry import RetryingStore, StoreRetryPolicy
 
 if TYPE_CHECKING:

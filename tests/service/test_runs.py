@@ -10,7 +10,7 @@ import pytest
 from redis_server import redis_server
 
 from connector.protocols import InboxEntry, LeaseLost, StateChanges
-from orchestrator_interactive.interactions.errors import StoreAway
+from orchestrator_interactive.storage.errors import StoreAway
 from service.runs.runs import StoredRuns
 from service.store import open_run_store
 from service.store.retry import StoreRetryPolicy

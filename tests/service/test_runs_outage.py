@@ -14,7 +14,7 @@ from redis_server import redis_server
 from structlog.testing import capture_logs
 
 from connector.protocols import InboxEntry, StateChanges
-from orchestrator_interactive.interactions.errors import StoreAway
+from orchestrator_interactive.storage.errors import StoreAway
 from service.runs.runs import StoredRuns
 from service.store import open_run_store
 

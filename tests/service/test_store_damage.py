@@ -14,8 +14,8 @@ from kept_conversations import run
 from redis_server import redis_server
 
 from connector.protocols import InboxEntry, StateChanges
-from orchestrator_interactive.interactions.errors import StoreError
 from orchestrator_interactive.interactions.stores import open_store
+from orchestrator_interactive.storage.errors import StoreError
 from service.runs.runs import StoredRuns
 from service.store import open_run_store
 

@@ -7,7 +7,7 @@ import asyncio
 from structlog.testing import capture_logs
 from virtual_time import in_virtual_time
 
-from orchestrator_interactive.interactions.errors import StoreAway
+from orchestrator_interactive.storage.errors import StoreAway
 from service.runs.expiry import tidying
 
 

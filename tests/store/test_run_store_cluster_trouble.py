@@ -11,7 +11,7 @@ from redis_cluster import redis_cluster
 from run_store_cases import LONG_S, C, admitted, entry, names_of, within
 
 from connector.protocols import StateChanges
-from orchestrator_interactive.interactions.errors import StoreAway, StoreError
+from orchestrator_interactive.storage.errors import StoreAway, StoreError
 from service.store import open_run_store
 from service.store.redis.index import keys
 from service.store.retry import StoreRetryPolicy

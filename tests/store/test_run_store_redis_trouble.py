@@ -12,7 +12,7 @@ from run_store_cases import LONG_S, OVER_S, T1, C, D, admitted, entry, is_lost, 
 from structlog.testing import capture_logs
 
 from connector.protocols import StateChanges
-from orchestrator_interactive.interactions.errors import StoreAway, StoreError
+from orchestrator_interactive.storage.errors import StoreAway, StoreError
 from service.store import open_run_store, visit_run_store
 from service.store.redis import index_scripts, scripts
 

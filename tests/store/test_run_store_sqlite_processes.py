@@ -13,10 +13,10 @@ from run_store_cases import LONG_S, T1, C, D, admitted, entry, is_lost, names_of
 
 from connector.protocols import StateChanges
 from orchestrator_interactive.interactions import InteractionStack
-from orchestrator_interactive.interactions.errors import StoreError
 from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.interactions.states import UserMessageState
 from orchestrator_interactive.interactions.stores import open_store
+from orchestrator_interactive.storage.errors import StoreError
 from service.store import open_run_store, visit_run_store
 from service.store.serialization import KEPT_ENTRIES
 from service.store.sqlite import records as sqlite_known

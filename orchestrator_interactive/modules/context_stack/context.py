@@ -29,6 +29,7 @@ from orchestrator_interactive.modules.context_stack.rows import (
 )
 from orchestrator_interactive.modules.context_stack.states import RowState, ViewState
 from orchestrator_interactive.outside_json import MAX_ROW_NESTING, bounded
+from orchestrator_interactive.storage.errors import StoreError
 from orchestrator_interactive.transcript.rows import is_prompt
 
 if TYPE_CHECKING:
@@ -219,7 +220,7 @@ class StackContext:
                 self._kept_view = view
             except Fenced:
                 raise
-            except InteractionError as e:  # what matters of it, the next row will say
+            except (InteractionError, StoreError) as e:  # what matters of it, the next row will say
                 log.warning("context.view_not_kept", error=str(e))
 
     async def _read(self) -> None:

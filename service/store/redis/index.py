@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote
 
 import structlog
 
-from orchestrator_interactive.interactions.errors import StoreAway, StoreError
+from orchestrator_interactive.storage.errors import StoreAway, StoreError
 from service.store.base import workspace_of
 from service.store.redis import index_scripts as scripts
 from service.store.serialization import LONGEST_REST_S

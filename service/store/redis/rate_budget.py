@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 import structlog
 
 from connector.slack_api.rate_budget import LocalRateBudget
-from orchestrator_interactive.interactions.errors import StoreError
+from orchestrator_interactive.storage.errors import StoreError
 from orchestrator_interactive.storage.redis import RedisClient, RedisScript
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakValueDictionary
 
 from connector.protocols import Claim
-from orchestrator_interactive.interactions.errors import StoreAway
+from orchestrator_interactive.storage.errors import StoreAway
 from orchestrator_interactive.storage.redis import RedisClient
 from service.store.base import Admission
 from service.store.redis import records, scripts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orchestrator_interactive.interactions.errors import StoreError
+from orchestrator_interactive.storage.errors import StoreError
 from orchestrator_interactive.storage.sqlite import writing
 from service.store.serialization import KEPT_S
 

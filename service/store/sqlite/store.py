@@ -11,8 +11,8 @@ from collections import defaultdict
 from contextlib import closing
 from typing import TYPE_CHECKING, Self
 
-from orchestrator_interactive.interactions.errors import StoreError
 from orchestrator_interactive.storage import sqlite_file
+from orchestrator_interactive.storage.errors import StoreError
 from orchestrator_interactive.storage.sqlite import Database
 from service.store.sqlite import records, schema
 from service.store.sqlite import statements as steps

@@ -7,7 +7,6 @@ import contextvars
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from connector.conversations.run_slots import RunLimits
 from connector.conversations.worker_pool import WorkerPool
 from connector.inbound.admission import Admitter
 from connector.inbound.dispatcher import dispatch
@@ -15,6 +14,7 @@ from connector.inbound.intake import Intake
 from connector.protocols import Instance, Persona
 from connector.routing import Router
 from connector.runs.background_tasks import WorkspaceContext
+from connector.runs.run_slots import RunLimits
 from connector.slack_api.rate_limiter import RateLimiter
 from service.config.config import InstanceConfig, ModuleConfig, PersonaConfig
 from service.store.retry import RetryingStore, StoreRetryPolicy

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from connector.protocols import LeaseLost
-from orchestrator_interactive.interactions.errors import StoreAway
+from orchestrator_interactive.storage.errors import StoreAway
 
 from .network import Unreachable
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from connector.conversations.run_slots import RunLimits, RunSlot, RunSlots
+from connector.runs.run_slots import RunLimits, RunSlot, RunSlots
 
 if TYPE_CHECKING:
     from connector.events import SlackMessage

@@ -11,9 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from orchestrator_interactive.interactions.errors import StoreAway
 from orchestrator_interactive.interactions.stores.sqlite import SqliteStore
 from orchestrator_interactive.storage import sqlite_file
+from orchestrator_interactive.storage.errors import StoreAway
 from orchestrator_interactive.storage.sqlite import Database
 from service.store.sqlite import records as sqlite_known
 from service.store.sqlite import schema

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from simulated.whole.slots import Slots
 
 if TYPE_CHECKING:
-    from connector.conversations.run_slots import RunSlot
     from connector.events import SlackMessage
+    from connector.runs.run_slots import RunSlot
 
 
 class GrantsToAll(Slots):
