@@ -23,9 +23,8 @@ from local_slack.delivery.request_url import RequestUrl
 from local_slack.delivery.signature import Signer
 from local_slack.delivery.socket_mode import SocketMode
 from local_slack.delivery.subscription import EVENTS, Subscription
-from local_slack.installation.app import App
+from local_slack.installation.app import EVERY_SCOPE, App
 from local_slack.installation.person_client import PersonClient
-from local_slack.installation.scopes import EVERY_SCOPE
 from local_slack.installation.team import InstalledTeam
 from local_slack.interactivity.interactivity import Interactivity
 from local_slack.methods.rate_limits import SLACK_LIMITS, Limit, RateLimiter
@@ -119,7 +118,7 @@ class LocalSlack:
             self._socket_url,
             heard=self.record.call,
         )
-        self._control = Control(self)
+        self._control = Control(self.faults, self.deliveries, self.socket_mode, self.rate_limits, self.record)
         # Bound to both of its addresses, `localhost` and port 0 would give two different ports.
         self._host = "127.0.0.1" if host == "localhost" else host
         self._port = port

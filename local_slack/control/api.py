@@ -18,7 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from local_slack.blocks.wire import Json
-    from local_slack.server import LocalSlack
+    from local_slack.delivery.delivery_faults import DeliveryFaults
+    from local_slack.delivery.faults import Faults
+    from local_slack.delivery.recorder import Recorder
+    from local_slack.delivery.socket_mode import SocketMode
+    from local_slack.methods.rate_limits import RateLimiter
 
 _HEADERS = {"Cache-Control": "no-store"}
 
@@ -26,8 +30,11 @@ _HEADERS = {"Cache-Control": "no-store"}
 class Control:
     """Answer ``/faults``, ``/limits`` and ``/record.jsonl`` of one ``LocalSlack``."""
 
-    def __init__(self, slack: LocalSlack) -> None:
-        self._slack = slack
+    def __init__(
+        self, faults: Faults, deliveries: DeliveryFaults, sockets: SocketMode, limits: RateLimiter, record: Recorder
+    ) -> None:
+        self._faults, self._deliveries, self._sockets = faults, deliveries, sockets
+        self._rate_limits, self._record = limits, record
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -48,30 +55,30 @@ class Control:
             return web.json_response({"ok": False, "error": str(wrong)}, status=400, headers=_HEADERS)
         match wanted:
             case ForDeliveries(fault, times):
-                self._slack.deliveries.next(fault, times=times)
+                self._deliveries.next(fault, times=times)
             case ForCalls(method, call_fault, times):
-                self._slack.faults.next(method, call_fault, times=times)
+                self._faults.next(method, call_fault, times=times)
             case Happening():
                 self._happen(wanted)
         return await self.show(request)
 
     async def clear(self, request: web.Request) -> web.StreamResponse:
         """Announce nothing more, end silent connections, and switch Socket Mode on."""
-        self._slack.faults.clear()
-        self._slack.deliveries.clear()
-        self._slack.socket_mode.enable()
-        if self._slack.socket_mode.frozen:
-            self._slack.socket_mode.drop()
+        self._faults.clear()
+        self._deliveries.clear()
+        self._sockets.enable()
+        if self._sockets.frozen:
+            self._sockets.drop()
         return await self.show(request)
 
     async def limits(self, _request: web.Request) -> web.StreamResponse:
-        return web.json_response(self._slack.rate_limits.snapshot(), headers=_HEADERS)
+        return web.json_response(self._rate_limits.snapshot(), headers=_HEADERS)
 
     async def record(self, _request: web.Request) -> web.StreamResponse:
-        return web.Response(text=self._slack.record.text, content_type="application/x-ndjson", headers=_HEADERS)
+        return web.Response(text=self._record.text, content_type="application/x-ndjson", headers=_HEADERS)
 
     def _happen(self, happening: Happening) -> None:
-        sockets = self._slack.socket_mode
+        sockets = self._sockets
         match happening.kind:
             case "disconnect":
                 sockets.disconnect(happening.reason)
@@ -83,7 +90,7 @@ class Control:
                 sockets.enable()
 
     def _state(self) -> Json:
-        sockets, coming = self._slack.socket_mode, self._slack.faults.coming
+        sockets, coming = self._sockets, self._faults.coming
         return {
             "ok": True,
             "methods": list(METHOD_NAMES),
@@ -92,7 +99,7 @@ class Control:
             "delivery_kinds": {kind: _fields(fault) for kind, fault in DELIVERY_FAULTS.items()},
             "reasons": list(get_args(DisconnectReason)),
             "calls": [{"method": method, **entry} for method, faults in coming.items() for entry in _runs(faults)],
-            "deliveries": _runs(self._slack.deliveries.coming),
+            "deliveries": _runs(self._deliveries.coming),
             "connections": sockets.connections,
             "frozen": sockets.frozen,
             "enabled": sockets.enabled,

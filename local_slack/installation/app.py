@@ -5,12 +5,42 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from local_slack.installation.scopes import EVERY_SCOPE
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from local_slack.workspace.people import Bot
+
+# What an app of this kind can be granted; all of it by default. Without `chat:write.public` it must join first.
+EVERY_SCOPE = frozenset(
+    {
+        "app_mentions:read",
+        "assistant:write",
+        "channels:history",
+        "channels:join",
+        "channels:manage",
+        "channels:read",
+        "chat:write",
+        "chat:write.customize",
+        "commands",
+        "emoji:read",
+        "files:read",
+        "files:write",
+        "groups:history",
+        "groups:read",
+        "groups:write",
+        "im:history",
+        "im:read",
+        "im:write",
+        "mpim:history",
+        "mpim:read",
+        "mpim:write",
+        "reactions:read",
+        "reactions:write",
+        "team:read",
+        "users:read",
+        "users:read.email",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)

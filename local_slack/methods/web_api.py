@@ -21,10 +21,10 @@ from local_slack.delivery.faults import (
     Slow,
     Waits,
 )
-from local_slack.installation.scopes import APP_TOKEN_SCOPES, MissingScope, check_scopes, needed
 from local_slack.methods import agents, chat, conversations, files, history, reactions, streams, users, views
 from local_slack.methods.arguments import Arguments, read_arguments
 from local_slack.methods.calls import Call, Json, Method
+from local_slack.methods.scopes import APP_TOKEN_SCOPES, MissingScope, check_scopes, needed
 from local_slack.web.file_server import FileServer
 from local_slack.workspace.errors import SlackRefused
 from local_slack.workspace.people import AppToken, BotToken, Credential, PersonToken

@@ -9,37 +9,6 @@ from local_slack.workspace.errors import SlackRefused
 if TYPE_CHECKING:
     from local_slack.methods.arguments import Arguments
 
-# What an app of this kind can be granted; all of it by default. Without `chat:write.public` it must join first.
-EVERY_SCOPE = frozenset(
-    {
-        "app_mentions:read",
-        "assistant:write",
-        "channels:history",
-        "channels:join",
-        "channels:manage",
-        "channels:read",
-        "chat:write",
-        "chat:write.customize",
-        "commands",
-        "emoji:read",
-        "files:read",
-        "files:write",
-        "groups:history",
-        "groups:read",
-        "groups:write",
-        "im:history",
-        "im:read",
-        "im:write",
-        "mpim:history",
-        "mpim:read",
-        "mpim:write",
-        "reactions:read",
-        "reactions:write",
-        "team:read",
-        "users:read",
-        "users:read.email",
-    }
-)
 APP_TOKEN_SCOPES = frozenset({"connections:write", "authorizations:read"})
 
 _SCOPES = {
