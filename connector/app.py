@@ -18,6 +18,7 @@ from connector.inbound.http_server import HttpServer
 from connector.inbound.intake import Intake
 from connector.inbound.reception import EventDecoder
 from connector.inbound.socket_mode import SocketMode
+from connector.protocols import SlackOptions
 from connector.routing import Router
 from connector.runs.background_tasks import CALLS_LATE_S, BackgroundTasks, WorkspaceContext
 from connector.runs.run_slots import RunSlots
@@ -60,13 +61,16 @@ async def connected(  # noqa: PLR0913 - what it joins
     rate_scale: float = 1.0,
     calls_late_s: float = CALLS_LATE_S,
     limits: RunLimits | None = None,
+    options: SlackOptions = SlackOptions(),  # noqa: B008 - it is frozen
+    tools_grace_s: float | None = None,
 ) -> AsyncIterator[None]:
     """Answer people in the workspace for as long as the context lasts.
 
     At its end nothing more is taken in, and runs that are on are handed over within `shutdown_grace_s`. `policy` says
     who may use the bot, and where. `budget` is what is left of the calls that Slack allows, where others use it, too;
     `rate_scale` a factor on Slack's limits. `calls_late_s` is how long after a process was killed its calls may still
-    reach Slack. `limits` bound the runs that are at work at once.
+    reach Slack. `limits` bound the runs that are at work at once. Running tools may continue for `tools_grace_s` of
+    `shutdown_grace_s`; by default all but the last two seconds.
 
     Raises:
         ConnectionRefused: at entry, when a token is wrong or Slack is out of reach; later, when Slack does not let us
@@ -84,10 +88,10 @@ async def connected(  # noqa: PLR0913 - what it joins
         router = Router(instances, runs, identity.team, identity.user)
         async with RateLimiter(identity.team, budget, rate_scale) as scheduler:
             wire, open_door = SlackClient(client, scheduler), await _door(access, http, open_client, scheduler)
-            async with _open(wire), BackgroundTasks(wire, calls_late_s) as desk:
+            async with _open(wire), BackgroundTasks(wire, calls_late_s, options=options) as desk:
                 admitter = Admitter(desk, router, runs, identity.user, policy, enterprise=identity.enterprise)
                 workplace = WorkspaceContext(sessions, desk, router, admitter.catch_up, RunSlots(limits))
-                async with WorkerPool(workplace, runs, shutdown_grace_s) as conversations:
+                async with WorkerPool(workplace, runs, shutdown_grace_s, tools_grace_s) as conversations:
                     intake = Intake(workplace, runs, conversations, admitter, identity.user)
                     reception = EventDecoder(open_client(None), access.bot_token, identity, intake)
                     async with open_door(reception.receive):

@@ -56,6 +56,19 @@ class MessageAuthor:
 
 
 @dataclass(frozen=True, slots=True)
+class SlackOptions:
+    """Options of the Slack side.
+
+    Args:
+        stop_reaction: name of the emoji that stops a run, without colons.
+        status_interval_s: least time between two edits of a status message, in seconds.
+    """
+
+    stop_reaction: str = "x"
+    status_interval_s: float = 2.0
+
+
+@dataclass(frozen=True, slots=True)
 class SteeringMessage:
     """A message for a running execution.
 

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import structlog
 
-from connector import AccessRules, Instance, Persona, RunLimits, connected
+from connector import AccessRules, Instance, Persona, RunLimits, SlackOptions, connected
 from orchestrator_interactive.interactions.stores import open_store
 from service.config.config import store_url
 from service.config.secrets import secrets
@@ -94,6 +94,8 @@ async def serve(config: ServiceConfig, environment: Environment) -> None:
             budget=budget,
             rate_scale=config.slack.rate_scale,
             limits=RunLimits(**config.limits.model_dump()),
+            options=SlackOptions(config.slack.stop_reaction, config.slack.status_interval_s),
+            tools_grace_s=config.shutdown_tools_s,
         ),
     ):
         gc.freeze()  # looking at it again and again would hold up every run

@@ -28,10 +28,13 @@ class WorkerPool:
     At its end the runs that are on are handed over within `shutdown_grace_s`.
     """
 
-    def __init__(self, workplace: WorkspaceContext, runs: RunService, shutdown_grace_s: float) -> None:
+    def __init__(
+        self, workplace: WorkspaceContext, runs: RunService, shutdown_grace_s: float, tools_grace_s: float | None = None
+    ) -> None:
         self._workplace = workplace
         self._runs = runs
         self._grace_s = shutdown_grace_s
+        self._tools_grace_s = shutdown_grace_s if tools_grace_s is None else tools_grace_s
         self._owned: dict[str, ConversationWorker] = {}
         self._working: dict[str, asyncio.Task[None]] = {}
         self._again: set[str] = set()
@@ -48,7 +51,7 @@ class WorkerPool:
         """Let the runs come to a boundary, and hand over what is on; and then what still waits for Slack."""
         self.suspend()
         last_s = min(_CUT_BEFORE_S, self._grace_s / 2)
-        await self._ended(self._grace_s - last_s)
+        await self._ended(min(self._tools_grace_s, self._grace_s - last_s))
         for conversation in self._owned.values():
             conversation.cut()
         await self._ended(last_s / 2)

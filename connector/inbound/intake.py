@@ -34,7 +34,6 @@ __all__ = ["Intake", "NotNow"]
 
 log = structlog.get_logger(__name__)
 
-_STOP_REACTION = "x"
 # Acknowledged reactions whose conversation Slack has not told yet.
 _MOST_STOPS_LOOKED_UP = 20
 
@@ -60,6 +59,7 @@ class Intake:
         self._runs = runs
         self._conversations = conversations
         self._bot_user = bot_user
+        self._stop_reaction = workplace.desk.options.stop_reaction
         self._look_ups = LookUps(workplace.desk.wire)
         # Threads that no agent was called into before some reply; a mention that comes later adopts them.
         self._others = LRUSet()
@@ -213,7 +213,7 @@ class Intake:
 
     async def on_reaction(self, reaction: ReactionAdded, visitor: Actor) -> None:
         """Stop the run whose status or starting message got an ❌."""
-        if reaction.name != _STOP_REACTION or reaction.user == self._bot_user:
+        if reaction.name != self._stop_reaction or reaction.user == self._bot_user:
             return
         self._refuse_when_closing()
         is_direct, is_ours = reaction.channel.startswith("D"), reaction.author == self._bot_user

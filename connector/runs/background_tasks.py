@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from connector.formatting.content import Content
 from connector.formatting.links import escape
-from connector.protocols import LeaseLost
+from connector.protocols import LeaseLost, SlackOptions
 from connector.runs.run_slots import RunSlots
 from connector.runs.status.message import take_away
 from connector.slack_api.agent_sessions import AgentSessions
@@ -47,7 +47,11 @@ class BackgroundTasks:
     """Owns the tasks that speak to Slack beside the runs; none of them can harm another, or hold the end up."""
 
     def __init__(
-        self, wire: SlackClient, calls_late_s: float = CALLS_LATE_S, older_first_s: float = _OLDER_FIRST_S
+        self,
+        wire: SlackClient,
+        calls_late_s: float = CALLS_LATE_S,
+        older_first_s: float = _OLDER_FIRST_S,
+        options: SlackOptions = SlackOptions(),  # noqa: B008 - it is frozen
     ) -> None:
         """`calls_late_s` is how long after a process was killed its calls may still reach Slack.
 
@@ -56,6 +60,7 @@ class BackgroundTasks:
         self.wire = wire
         self.calls_late_s = calls_late_s
         self.older_first_s = older_first_s
+        self.options = options
         self.names = Users(wire)
         self._marks = Reactions(wire)
         self._hourglasses: set[ReactionKey] = set()

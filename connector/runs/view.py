@@ -44,7 +44,7 @@ class RunView:
         self._lease = lease
         self._keeper = keeper
         before = FoundPost(desk.wire.history, self._place) if record.is_taken_up else None
-        self._status = Status(desk.wire, lease, record, self, before)
+        self._status = Status(desk.wire, lease, record, self, before, spacing_s=desk.options.status_interval_s)
         self._outbox = Outbox(desk.wire, lease, record, persona, before, on_closed=keeper.on_closed)
         self._is_suspended = False
         # Whether nothing is posted any more.

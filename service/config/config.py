@@ -149,6 +149,7 @@ class ServiceConfig(_Part):
     Args:
         idle_evict_s: how long an agent's session stays in memory when nothing runs in it.
         shutdown_grace_s: within how long the service ends; runs may come to a boundary for most of it.
+        shutdown_tools_s: time for running tools after SIGTERM; `None`: `shutdown_grace_s` less 3.5 s for the hand-over.
         lease_s: how long a conversation stays with a service of which nothing is heard.
     """
 
@@ -163,6 +164,7 @@ class ServiceConfig(_Part):
     log: LogConfig = LogConfig()
     idle_evict_s: float = Field(default=900, gt=0, allow_inf_nan=False)
     shutdown_grace_s: float = Field(default=10, ge=0, allow_inf_nan=False)
+    shutdown_tools_s: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     # Less would take conversations from services that are just busy.
     lease_s: float = Field(default=10, ge=2, allow_inf_nan=False)
 

@@ -44,6 +44,8 @@ class SlackConfig(BaseModel):
         guests: whether guests of the workspace may, too. By default they may: a member invited them to the channel,
             and most apps serve them.
         rate_scale: a factor on Slack's rate limits, where Slack has granted more.
+        stop_reaction: name of the emoji that stops a run, without colons.
+        status_interval_s: least time between two edits of a status message.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -55,6 +57,8 @@ class SlackConfig(BaseModel):
     external: bool = False
     guests: Literal["allow", "deny"] = "allow"
     rate_scale: float = Field(default=1, gt=0, allow_inf_nan=False)
+    stop_reaction: str = Field(default="x", pattern=r"^[a-z0-9_+'-]+$")
+    status_interval_s: float = Field(default=2, ge=0.5, allow_inf_nan=False)
 
     @field_validator("users", "channels", mode="before")
     @classmethod
