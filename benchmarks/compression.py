@@ -57,16 +57,16 @@ def sample(size: int) -> bytes:
 
 
 BENCHMARK = Benchmark(
-    title="The data of a state, compressed",
+    title="Compressing the data of a state",
     rows=(
         *(Row(f"pack_{name}", f"write {name} KB") for name in SIZES),
         *(Row(f"unpack_{name}", f"read {name} KB") for name in SIZES),
-        Row("size", "20 KB become, % of them", unit="times", meter="itself", once=True),
+        Row("size", "size of 20 KB after compression, %", unit="times", meter="itself", once=True),
     ),
     sides=(
-        Side("zstandard 3, as states are", partial(operations, zstd, 3)),
+        Side("zstandard 3, used for states", partial(operations, zstd, 3)),
         Side("zlib 6", partial(operations, deflate, 6)),
         Side("zlib 1", partial(operations, deflate, 1)),
     ),
-    notes=("Data of less than 2 KB are left as they are. The samples are Python files, as a tool reads them.",),
+    notes=("Data below 2 KB are not compressed. The samples are Python files, as a tool reads them.",),
 )

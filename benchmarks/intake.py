@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from benchmarks.harness import Benchmark, Row, Side
 from benchmarks.redis_process import redis_server
 from benchmarks.slack_process import slack_elsewhere
-from connector import Instance, Persona, RunLimits, SlackAccess, SocketDoor, connected
-from service.runs import Runs
+from connector import Instance, Persona, RunLimits, SlackCredentials, SocketTransport, connected
+from service.runs.runs import StoredRuns
 from service.store import open_run_store
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from benchmarks.harness import Operations
     from benchmarks.slack_process import SlackProcess
-    from connector.protocols import Author, ProgressCallback, Steer
+    from connector.protocols import MessageAuthor, ProgressCallback, SteeringMessage
 
 THREADS = 100
 REPLIES = 300
@@ -43,7 +43,7 @@ class BusySessions:
         on_progress: ProgressCallback | None = None,
         *,
         message_id: str | None = None,
-        author: Author | None = None,
+        author: MessageAuthor | None = None,
         files: tuple[str, ...] = (),
         fence: int | None = None,
     ) -> str:
@@ -70,7 +70,7 @@ class BusySessions:
         del instance_name, conversation_id, ids, fence
         return frozenset()
 
-    def inject(self, instance_name: str, conversation_id: str, steer: Steer) -> bool:
+    def inject(self, instance_name: str, conversation_id: str, steer: SteeringMessage) -> bool:
         del instance_name, conversation_id, steer
         return True
 
@@ -125,10 +125,10 @@ async def connector_over(store: str) -> AsyncIterator[SlackProcess]:
         folder = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix="benchmark-")))
         url = closing.enter_context(redis_server(folder)) if store == "redis" else f"sqlite:{folder}/runs.db"
         inboxes = await closing.enter_async_context(aclosing(await open_run_store(url)))
-        runs = await closing.enter_async_context(Runs(inboxes, "this process", LEASE_S))
+        runs = await closing.enter_async_context(StoredRuns(inboxes, "this process", LEASE_S))
         slack = await closing.enter_async_context(slack_elsewhere())
         begun = await slack.begun()
-        access = SlackAccess(begun["bot_token"], begun["api_url"], SocketDoor(begun["app_token"]))
+        access = SlackCredentials(begun["bot_token"], begun["api_url"], SocketTransport(begun["app_token"]))
         instances = [Instance("alpha", Persona("Alpha", ":owl:"))]
         await closing.enter_async_context(
             connected(
@@ -151,20 +151,20 @@ async def operations(store: str) -> AsyncIterator[Operations]:
 
 
 BENCHMARK = Benchmark(
-    title="An event of Slack, received, stored, acknowledged",
+    title="Receiving, storing and acknowledging a Slack event",
     rows=(
         Row("median", f"at {2 * PER_S:g} events a second, median", unit="ms", meter="itself", once=True),
-        Row("p99", "the 99th percentile", unit="ms", target=50, meter="itself", once=True),
-        Row("longest", "the longest", unit="ms", meter="itself", once=True),
+        Row("p99", "99th percentile", unit="ms", target=50, meter="itself", once=True),
+        Row("longest", "maximum", unit="ms", meter="itself", once=True),
         Row("at_once", f"{2 * REPLIES} at once, each", unit="ms", meter="itself", per=2 * REPLIES, once=True),
     ),
     sides=(Side("SQLite", partial(operations, "sqlite")), Side("Redis, on this machine", partial(operations, "redis"))),
     notes=(
         (
-            "From when the local Slack, in a process of its own, puts an event on the socket until it has the "
-            f"acknowledgement: {REPLIES} replies into {THREADS} threads with a run each, by the real connector. Each "
-            "reply gets its 📨 meanwhile, of which Slack tells in an event, too. The sessions are stand-ins that take "
-            "every message in."
+            "The time from the moment when the local Slack, in its own process, sends an event over the socket until "
+            f"it receives the acknowledgement. {REPLIES} replies arrive in {THREADS} threads with an active run each; "
+            "the connector is the real one. Each reply gets its 📨, and each reaction causes another event. The "
+            "sessions are stubs that accept every message."
         ),
     ),
 )

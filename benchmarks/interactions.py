@@ -119,23 +119,24 @@ BENCHMARK = Benchmark(
         Row("read", "read the last 50 of 100,000"),
         Row("fork_small", "fork at 10 states", meter="itself"),
         Row("fork_large", "fork at 100,000", meter="itself"),
-        Row("fork_growth", "a fork, grown", unit="times", target=1.5, of=("fork_large", "fork_small")),
+        Row("fork_growth", "fork, growth", unit="times", target=1.5, of=("fork_large", "fork_small")),
         Row("rewind_small", "rewind at 10 states", meter="itself"),
         Row("rewind_large", "rewind at 100,000", meter="itself"),
-        Row("rewind_growth", "a rewind, grown", unit="times", target=1.5, of=("rewind_large", "rewind_small")),
+        Row("rewind_growth", "rewind, growth", unit="times", target=1.5, of=("rewind_large", "rewind_small")),
         Row("turn", "a tool turn of the loop", meter="itself", per=TURNS, target=500),
         Row("turn_10", "the same after 10 messages", meter="itself", per=TURNS),
         Row("turn_1000", "the same after 1,000", meter="itself", per=TURNS),
-        Row("turn_growth", "a turn, grown", unit="times", target=1.1, of=("turn_1000", "turn_10")),
+        Row("turn_growth", "tool turn, growth", unit="times", target=1.1, of=("turn_1000", "turn_10")),
         Row("disk", f"{DISK_TURNS:,} turns on disk", unit="KiB", meter="itself", once=True),
     ),
     sides=(side("SQLite", "sqlite"), side("Redis, on this machine", "redis"), side("memory", "memory")),
     notes=(
         (
-            "States of a few words. The tool turn is that of the first table, in a session with context-stack: the "
-            "answer with its call is in the log before the tool starts, and the result before the model is asked "
-            "again. SQLite writes ahead and leaves flushing to the system (`synchronous = NORMAL`): what was written "
-            "outlives the process, however it ends. Redis keeps nothing on disk here."
+            "Each state contains a few words. The tool turn is that of the first table, in a session with "
+            "context-stack: the answer with its call is committed before the tool starts, and the result before the "
+            "next model call. SQLite uses write-ahead logging and leaves flushing to the system "
+            "(`synchronous = NORMAL`): committed data survive any end of the process. Redis does not persist to disk "
+            "here."
         ),
     ),
 )

@@ -152,12 +152,12 @@ async def operations(package: str, new_session: NewSession) -> AsyncIterator[Ope
 BENCHMARK = Benchmark(
     title="The kernel",
     rows=(
-        Row("emit_0", "hooks.emit, nobody listens", target=1),
+        Row("emit_0", "hooks.emit, no handler", target=1),
         Row("emit_1", "hooks.emit, 1 handler", target=5),
         Row("emit_5", "hooks.emit, 5 handlers"),
-        Row("emit_waiting", "hooks.emit, 1 handler that waits once"),
-        Row("session_in_memory", "session: create, initialize, cleanup; modules at hand", target=200),
-        Row("session_installed", "session: the same, modules by entry points", target=200),
+        Row("emit_waiting", "hooks.emit, 1 handler that awaits once"),
+        Row("session_in_memory", "session: create, initialize, cleanup; modules in memory", target=200),
+        Row("session_installed", "session: the same; modules by entry points", target=200),
         Row("process_continue", "process_hook_result, continue"),
         Row("process_injection", "process_hook_result, inject_context"),
     ),
@@ -173,9 +173,9 @@ BENCHMARK = Benchmark(
     notes=(
         "Handlers are coroutines that return a HookResult; the payload is a tool:pre with a session's default fields.",
         (
-            "Modules at hand: an orchestrator, a context, a provider and two tools with a clean-up each, by a loader "
-            "that looks nothing up. By entry points: loop-interactive, context-simple, provider-demo, tool-filesystem "
-            "and tool-todo, by the loader that a session makes for itself."
+            "Modules in memory: an orchestrator, a context, a provider and two tools, each with a clean-up, from a "
+            "loader without look-ups. By entry points: loop-interactive, context-simple, provider-demo, "
+            "tool-filesystem and tool-todo, from the default loader of a session."
         ),
     ),
 )

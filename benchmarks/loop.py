@@ -76,9 +76,9 @@ BENCHMARK = Benchmark(
     pictured=("turns_200", "messages_1000"),
     notes=(
         (
-            "A model without latency asks for a tool that does nothing, turn after turn; the figures are per turn, "
-            "model call and tool call together. The conversation has run before, as a live one has; the last column "
-            "is for one that has not. Every side makes the model's answers in types of its own. Nothing is traced."
+            "A model without latency requests a tool without work in every turn. The figures are per turn: one model "
+            "call and one tool call. The conversation has had a run before, as in production, except in the last "
+            "column. Every side creates the model's answers in its own types. Tracing is off."
         ),
     ),
 )

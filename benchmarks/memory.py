@@ -89,7 +89,7 @@ BENCHMARK = Benchmark(
     sides=(
         side("ours: a session with context-simple", "ours", "in_session"),
         side("ours: a session with context-stack, in SQLite", "ours", "durable"),
-        side("ours: in the service, which lets go of it", "served", "served"),
+        side("ours: in the service, which evicts idle sessions", "served", "served"),
         side("a bare loop: a list of messages", "bare", "bare"),
         side("amplifier-core: a session with a list", "amplifier", "conversation", "amplifier-core"),
         side("langgraph: the messages alone", "langgraph", "conversation", "langgraph", "langchain"),
@@ -98,18 +98,17 @@ BENCHMARK = Benchmark(
     ),
     notes=(
         (
-            f"The conversation of the first table: a prompt, {TURNS} tool turns and an answer, all of a few words, so "
-            "that what counts is what the messages are wrapped in. What Python has allocated (tracemalloc), the mean "
-            f"of {CONVERSATIONS} conversations; what they share does not count, and what amplifier-core allocates in "
-            "Rust is not seen."
+            f"The conversation of the first table: a prompt, {TURNS} tool turns and an answer, of a few words each, so "
+            "the figures show mainly the cost of the objects around the text. Memory allocated by Python "
+            f"(tracemalloc), the mean of {CONVERSATIONS} conversations. Memory that they share is not included, nor "
+            "are amplifier-core's allocations in Rust."
         ),
         (
-            "Our context packs the messages a second after their run (where there are more than a hundred, a minute "
-            "after it), and unpacks them for the next one. As these say the same again and again, almost nothing is "
-            "left of them, and what is measured is the session; texts that differ shrink to a third or so. The service "
-            "keeps a session for a quarter of an hour after its last run (`idle_evict_s`); then the conversation is in "
-            "its store, and nowhere else: what still shows is what Python's SQLite keeps to use again, no more of it "
-            "for thousands of conversations than for these."
+            "Our context compresses the messages one second after their run (one minute if there are more than a "
+            "hundred), and decompresses them for the next run. These messages repeat, so almost only the session "
+            "itself remains; varied text shrinks to about a third. The service evicts a session 15 minutes after its "
+            "last run (`idle_evict_s`); the conversation is then only in its store. The remaining memory is a cache "
+            "of Python's SQLite, which does not grow with the number of conversations."
         ),
     ),
 )

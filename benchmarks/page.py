@@ -32,8 +32,8 @@ def _text(measured: Measured, effort: Effort, pictured: Sequence[Benchmark]) -> 
     head = (
         "# Benchmarks\n\n"
         f"Made by `make bench` on {today:%d %B %Y} ({circumstances(effort)}). All sides of a table are measured in "
-        "one run, each in a process of its own and in turn, so that what slows the machine down slows all of them: "
-        "read the ratios, the figures are this machine's.\n"
+        "one run, alternately and each in its own process, so load on the machine affects all sides. Compare the "
+        "ratios; the absolute figures depend on this machine.\n"
     )
     pictures = [f"![{benchmark.title}, in each of the loops](benchmarks.svg)\n" for benchmark in pictured]
     return "\n".join([head, *pictures, *(markdown(benchmark, results) for benchmark, results in measured)])

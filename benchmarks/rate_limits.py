@@ -21,15 +21,15 @@ import click
 
 from benchmarks.distribution import Distribution, drawn, tabled
 from benchmarks.intake import BusySessions
-from connector import Instance, Persona, RunLimits, SlackAccess, SocketDoor, connected
+from connector import Instance, Persona, RunLimits, SlackCredentials, SocketTransport, connected
 from local_slack import LocalSlack
-from service.runs import Runs
+from service.runs.runs import StoredRuns
 from service.store import open_run_store
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from connector.protocols import Author, ProgressCallback, Steer
+    from connector.protocols import MessageAuthor, ProgressCallback, SteeringMessage
     from local_slack import Workspace
 
 _CHANNELS = 25
@@ -80,7 +80,7 @@ class _Script(BusySessions):
         on_progress: ProgressCallback | None = None,
         *,
         message_id: str | None = None,
-        author: Author | None = None,
+        author: MessageAuthor | None = None,
         files: tuple[str, ...] = (),
         fence: int | None = None,
     ) -> str:
@@ -112,7 +112,7 @@ class _Script(BusySessions):
         del instance_name, conversation_id, fence
         return frozenset(ids)
 
-    def inject(self, instance_name: str, conversation_id: str, steer: Steer) -> bool:
+    def inject(self, instance_name: str, conversation_id: str, steer: SteeringMessage) -> bool:
         del instance_name, conversation_id, steer
         return False
 
@@ -170,8 +170,8 @@ async def _one_side(name: str, scale: float, runs: int, minutes: float, seed: in
         slack = await stack.enter_async_context(LocalSlack(channels=channels))
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         store = await stack.enter_async_context(aclosing(await open_run_store(f"sqlite:{Path(folder)}/runs.db")))
-        kept = await stack.enter_async_context(Runs(store, "this process", 10))
-        access = SlackAccess(slack.bot_token, slack.api_url, SocketDoor(slack.app_token))
+        kept = await stack.enter_async_context(StoredRuns(store, "this process", 10))
+        access = SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token))
         instances = [Instance("alpha", Persona("Alpha", ":owl:"))]
         await stack.enter_async_context(
             connected(

@@ -69,19 +69,19 @@ async def operations(store: str) -> AsyncIterator[Operations]:
 
 
 BENCHMARK = Benchmark(
-    title=f"{RUNS} runs after kill -9, from the start of the next process",
+    title=f"Resuming {RUNS} runs after kill -9",
     rows=(
         Row("idle", "ready, with nothing to resume", unit="ms", meter="itself", once=True),
-        Row("first", "the first run asks the model again", unit="ms", meter="itself", once=True),
-        Row("resumed", f"all {RUNS} do", unit="ms", target=2000, meter="itself", once=True),
-        Row("answered", f"all {RUNS} answers are in their threads, once", unit="ms", meter="itself", once=True),
+        Row("first", "first model call of a resumed run", unit="ms", meter="itself", once=True),
+        Row("resumed", f"first model calls of all {RUNS} runs", unit="ms", target=2000, meter="itself", once=True),
+        Row("answered", f"all {RUNS} answers in their threads, once", unit="ms", meter="itself", once=True),
     ),
     sides=(Side("SQLite", partial(operations, "sqlite")), Side("Redis, on this machine", partial(operations, "redis"))),
     notes=(
         (
-            "The real command, between a local Slack and a local model in another process. The next process on an "
-            "SQLite file knows that the one before it is dead; over Redis the dead one's leases of two seconds must "
-            "run out first."
+            "The times begin with the start of the next process. The service is the real command, with a local Slack "
+            "and a local model in another process. Over an SQLite file the next process knows that the previous one "
+            "is dead. Over Redis the leases of the dead process, two seconds long, must expire first."
         ),
     ),
 )

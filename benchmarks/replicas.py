@@ -86,17 +86,18 @@ async def operations(replicas: int) -> AsyncIterator[Operations]:
 BENCHMARK = Benchmark(
     title="Replicas",
     rows=(
-        Row("finish", f"a conversation of {CONVERSATIONS}", "ms", meter="itself", per=CONVERSATIONS, once=True),
-        Row("busiest", "CPU of the busiest replica for it", "ms", meter="itself", per=CONVERSATIONS, once=True),
-        Row("steer", f"{STEERS} times `!` → in a request, the slowest", "ms", target=1000, meter="itself", once=True),
+        Row("finish", f"each of {CONVERSATIONS} conversations", "ms", meter="itself", per=CONVERSATIONS, once=True),
+        Row("busiest", "the same, CPU time of the busiest replica", "ms", meter="itself", per=CONVERSATIONS, once=True),
+        Row("steer", f"slowest of {STEERS} times `!` → in a request", "ms", target=1000, meter="itself", once=True),
     ),
     sides=(Side("one replica", partial(operations, 1)), Side("two replicas", partial(operations, 2))),
     notes=(
         (
-            f"{CONVERSATIONS} people ask at once; the time until the last answer is there and its status is gone, for "
-            "each. Over Redis, with a model that answers at once. The local Slack, the model and Redis share the "
-            "machine's cores with the replicas: where there are only two, what a second replica can add is seen in the "
-            "CPU time. Slack gives its events to the replicas in turn: every other `!` goes to the one without the run."
+            f"{CONVERSATIONS} users ask at once. The first row is the time until the last answer is posted and its "
+            "status message removed, divided by the number of conversations. The store is Redis, and the model "
+            "answers at once. The local Slack, the model and Redis share the machine's cores with the replicas, so on "
+            "two cores the CPU time shows the effect of a second replica better. Slack sends events to the replicas "
+            "in turn: every second `!` arrives at the replica that does not own the run."
         ),
     ),
 )

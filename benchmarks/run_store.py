@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.harness import Benchmark, Row, Side
 from benchmarks.redis_process import redis_server
-from connector.protocols import Changes, Entry
+from connector.protocols import InboxEntry, StateChanges
 from service.store import open_run_store
 
 if TYPE_CHECKING:
@@ -44,28 +44,28 @@ class Inbox:
         """Seconds of an admission; the entry is closed again."""
         number = next(self._numbers)
         cost = await timed(
-            self._store.admit("T1:owned", Entry(f"message {number}", "message", {"prompt": "And?"}), "alpha")
+            self._store.admit("T1:owned", InboxEntry(f"message {number}", "message", {"prompt": "And?"}), "alpha")
         )
-        await self._store.write("T1:owned", self._token, Changes(closed={number: ""}))
+        await self._store.write("T1:owned", self._token, StateChanges(closed={number: ""}))
         return cost
 
     async def admit_and_hear(self) -> float:
         """Seconds until the owner has been told of an admission, and has what was admitted."""
         number = next(self._numbers)
         began = time.perf_counter()
-        await self._store.admit("T1:owned", Entry(f"message {number}", "message", {"prompt": "And?"}), "alpha")
+        await self._store.admit("T1:owned", InboxEntry(f"message {number}", "message", {"prompt": "And?"}), "alpha")
         while "T1:owned" not in await self._store.woken(OWNER):
             pass
         await self._store.fetch("T1:owned", self._token, number - 1)
         cost = time.perf_counter() - began
-        await self._store.write("T1:owned", self._token, Changes(closed={number: ""}))
+        await self._store.write("T1:owned", self._token, StateChanges(closed={number: ""}))
         return cost
 
     async def renew(self) -> None:
         await self._store.renew("T1:owned", self._token, LEASE_S)
 
     async def write(self) -> None:
-        await self._store.write("T1:owned", self._token, Changes(run=RUN, posts={"1": POST}))
+        await self._store.write("T1:owned", self._token, StateChanges(run=RUN, posts={"1": POST}))
 
     async def claim(self) -> float:
         place = f"T1:conversation {next(self._numbers)}"
@@ -113,13 +113,13 @@ BENCHMARK = Benchmark(
     title="Inboxes and leases",
     rows=(
         Row("admit", "admit a message", meter="itself"),
-        Row("hear", "the same, until its owner has it", meter="itself"),
+        Row("hear", "the same, until the owner receives it", meter="itself"),
         Row("claim", "claim a conversation", meter="itself"),
         Row("renew", "renew its lease"),
-        Row("write", "write down a run and a post"),
+        Row("write", "store a run and a post"),
         Row("release", "release it", meter="itself"),
-        Row("due", "look for what nobody owns"),
+        Row("due", "look up due conversations"),
     ),
     sides=(Side("SQLite", partial(operations, "sqlite")), Side("Redis, on this machine", partial(operations, "redis"))),
-    notes=("One step after the other. Redis keeps nothing on disk here; SQLite as in the table of the log.",),
+    notes=("Sequential operations. Redis does not persist to disk here; SQLite as in the log's table.",),
 )

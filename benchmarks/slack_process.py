@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any
 import uvloop
 
 from local_slack import LocalSlack
-from local_slack.delivery import Delivery
-from local_slack.messages import Body
+from local_slack.delivery.delivery import Delivery
+from local_slack.workspace.messages import Body
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from local_slack import Workspace
-    from local_slack.delivery import Receiver
+    from local_slack.delivery.delivery import Receiver
 
 CHANNEL = "general"
 _ACCEPTED = "incoming_envelope"

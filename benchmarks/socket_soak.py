@@ -26,20 +26,22 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from connector.inbound.addresses import Addresses
 from connector.inbound.backoff import Backoff
-from connector.inbound.connection import Pace
 from connector.inbound.reception import Reply
 from connector.inbound.socket_mode import SocketMode
-from connector.outbound.scheduler import Scheduler
-from connector.outbound.wire import Wire
+from connector.inbound.websocket import SocketTiming
+from connector.slack_api.client import SlackClient
+from connector.slack_api.rate_limiter import RateLimiter
 from local_slack import LocalSlack, RetrySchedule
-from local_slack.delivery_faults import Late, Lost, Twice
-from local_slack.messages import Body
+from local_slack.delivery.delivery_faults import Late, Lost, Twice
+from local_slack.workspace.messages import Body
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 # Ten times as fast as in life.
-PACE = Pace(ping_every_s=0.5, silent_for_s=1.2, linger_s=0.8, lived_s=1, retry=Backoff(0.1, 3), refused=Backoff(1, 12))
+PACE = SocketTiming(
+    ping_every_s=0.5, silent_for_s=1.2, linger_s=0.8, lived_s=1, retry=Backoff(0.1, 3), refused=Backoff(1, 12)
+)
 SLACKS = RetrySchedule(0.3, (0, 6, 30))
 CHANNEL = "general"
 SLOTS = 100
@@ -104,9 +106,9 @@ class Replica:
 
     async def start(self) -> None:
         http = await self._exit.enter_async_context(aiohttp.ClientSession())
-        scheduler = await self._exit.enter_async_context(Scheduler("T"))
+        scheduler = await self._exit.enter_async_context(RateLimiter("T"))
         client = AsyncWebClient(self._slack.app_token, base_url=self._slack.api_url, session=http, retry_handlers=[])
-        addresses = Addresses(Wire(client, scheduler), "")
+        addresses = Addresses(SlackClient(client, scheduler), "")
         door = SocketMode(http, addresses.next, self._receive, asyncio.Semaphore(SLOTS), pace=PACE)
         await self._exit.enter_async_context(door)
         self._exit.callback(lambda: self._count(door))

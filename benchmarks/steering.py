@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from benchmarks.harness import Operations
     from orchestrator_interactive.kernel import ResponseStream
-    from orchestrator_interactive.kernel.messages import ChatRequest, ChatResponse
+    from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse
 
     NewAgent = Callable[[], AbstractAsyncContextManager["Agent"]]
 
@@ -186,10 +186,10 @@ BENCHMARK = Benchmark(
     rows=(
         Row("steer_model", "`!` while the model streams → in a request", unit="ms", target=1000, meter="itself"),
         Row("steer_tool", "`!` while a tool runs → in a request", unit="ms", target=1000, meter="itself"),
-        Row("boundary", "the tool ends → what was said meanwhile is in a request", unit="ms", meter="itself"),
-        Row("stop_model", "stop while the model streams → quiet", unit="ms", target=200, meter="itself"),
-        Row("stop_tool", "immediate stop while a tool runs → quiet", unit="ms", target=1000, meter="itself"),
-        Row("stop_deaf_tool", "the same, the tool does not heed it", unit="ms", target=1000, meter="itself"),
+        Row("boundary", "the tool ends → pending messages in a request", unit="ms", meter="itself"),
+        Row("stop_model", "stop while the model streams → run ended", unit="ms", target=200, meter="itself"),
+        Row("stop_tool", "immediate stop while a tool runs → run ended", unit="ms", target=1000, meter="itself"),
+        Row("stop_deaf_tool", "the same, the tool ignores its cancellation", unit="ms", target=1000, meter="itself"),
     ),
     sides=(
         Side("ours, a model in the process", scripted_operations),
@@ -197,8 +197,8 @@ BENCHMARK = Benchmark(
     ),
     notes=(
         (
-            "In a session with context-simple. In a request: the provider has it, or the HTTP server; quiet: `execute` "
-            "has returned."
+            "The session uses context-simple. In a request: the provider or the HTTP server has received it. Run "
+            "ended: `execute` has returned."
         ),
     ),
 )

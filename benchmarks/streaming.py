@@ -11,7 +11,7 @@ from anthropic import AsyncAnthropic, DefaultAioHttpClient
 from benchmarks.harness import Benchmark, Row, Side
 from benchmarks.messages_api import ALL_AT_ONCE, ONE_BY_ONE, WORDS, messages_api_elsewhere
 from orchestrator_interactive.kernel import AmplifierSession, ResponseStream
-from orchestrator_interactive.kernel.messages import ChatRequest, ChatResponse, Message
+from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse, Message
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -101,8 +101,9 @@ BENCHMARK = Benchmark(
     ),
     notes=(
         (
-            f"CPU time of the reading process per event, of an answer of {DELTAS[ALL_AT_ONCE]:,} text deltas over HTTP "
-            "from a server in another process. One at a time: each in a packet of its own, which wakes the reader up."
+            f"CPU time of the reading process per event, for an answer of {DELTAS[ALL_AT_ONCE]:,} text deltas over "
+            "HTTP from a server in another process. One at a time: each event is in its own packet, which wakes the "
+            "reader."
         ),
     ),
 )

@@ -43,8 +43,8 @@ def circumstances(effort: Effort) -> str:
 
 def remarks(benchmark: Benchmark) -> Iterable[str]:
     """What one needs to read the table."""
-    compared = f" x: times {benchmark.base_name}." if len(_there(benchmark)) > 1 else ""
-    yield f"Median of the rounds [quartiles], the sides in turn.{compared}"
+    compared = f" x: ratio to {benchmark.base_name}." if len(_there(benchmark)) > 1 else ""
+    yield f"Median of the rounds [quartiles]; the sides alternate.{compared}"
     for side in benchmark.sides:
         if side.version is None:
             yield f"{side.name} is not installed; to compare: {side.install}"

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 import uvloop
 
 from benchmarks.harness import load
-from service.config import LogConfig
-from service.logs import configure_logging
+from service.config.config import LogConfig
+from service.logging import configure_logging
 
 if TYPE_CHECKING:
     from benchmarks.harness import Benchmark, Meter, Operation, Side

@@ -4,34 +4,35 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from connector.access import ConnectionRefused, HttpDoor, SlackAccess, SocketDoor
-from connector.inbound.gate import Policy
-from connector.protocols import Instance, Persona, Refused, RunFailed, SessionManager, Steer
-from connector.run_slots import RunLimits
+from connector.inbound.access_policy import AccessRules
+from connector.protocols import Instance, Persona, Refused, RunFailed, SessionManager, SlackOptions, SteeringMessage
+from connector.runs.run_slots import RunLimits
+from connector.setup.credentials import ConnectionRefused, HttpTransport, SlackCredentials, SocketTransport
 
 if TYPE_CHECKING:
-    from connector.slack import connected
+    from connector.app import connected
 
 __all__ = [
+    "AccessRules",
     "ConnectionRefused",
-    "HttpDoor",
+    "HttpTransport",
     "Instance",
     "Persona",
-    "Policy",
     "Refused",
     "RunFailed",
     "RunLimits",
     "SessionManager",
-    "SlackAccess",
-    "SocketDoor",
-    "Steer",
+    "SlackCredentials",
+    "SlackOptions",
+    "SocketTransport",
+    "SteeringMessage",
     "connected",
 ]
 
 
 def __getattr__(name: str) -> Any:
     if name == "connected":
-        from connector.slack import connected  # noqa: PLC0415 - Slack's libraries are only for who connects
+        from connector.app import connected  # noqa: PLC0415 - Slack's libraries are only for who connects
 
         return connected
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

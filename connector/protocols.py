@@ -48,7 +48,7 @@ class Instance:
 
 
 @dataclass(frozen=True, slots=True)
-class Author:
+class MessageAuthor:
     """Who wrote a message: their id, and their display name; blank: it is not known. Several may have the same name."""
 
     id: str
@@ -56,17 +56,37 @@ class Author:
 
 
 @dataclass(frozen=True, slots=True)
-class Steer:
-    """What a person wrote into a running execution. `id` is the message's identity, `team:channel:ts`."""
+class SlackOptions:
+    """Options of the Slack side.
+
+    Args:
+        stop_reaction: name of the emoji that stops a run, without colons.
+        status_interval_s: least time between two edits of a status message, in seconds.
+    """
+
+    stop_reaction: str = "x"
+    status_interval_s: float = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class SteeringMessage:
+    """A message for a running execution.
+
+    Args:
+        id: identity of the message, `team:channel:ts`.
+        written_s: when its author wrote it, in seconds since the epoch; the loop reads messages in this order.
+        files: names of the attached files.
+    """
 
     id: str
     text: str
-    author: Author
+    author: MessageAuthor
+    written_s: float
     files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class InboxEntry:
     """One thing that somebody did in a conversation, as its inbox keeps it.
 
     Args:
@@ -97,11 +117,11 @@ class Claim:
     run: Mapping[str, Any] | None = None
     posts: Mapping[str, Any] = field(default_factory=dict)
     held: int = 0
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[InboxEntry, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class StateChanges:
     """What an owner writes down in one step, all of it or nothing.
 
     Args:
@@ -125,7 +145,7 @@ class Changes:
         return self.run is not None and "id" not in self.run
 
 
-class Lease(Protocol):
+class ConversationLease(Protocol):
     """This process's ownership of one conversation. Others may add to its inbox meanwhile, and nothing else.
 
     It is renewed for as long as it is held. All methods wait while the store is away, and raise LeaseLost where another
@@ -138,11 +158,11 @@ class Lease(Protocol):
     @property
     def claim(self) -> Claim: ...
 
-    async def fetch(self, after: int) -> tuple[Entry, ...]:
+    async def fetch(self, after: int) -> tuple[InboxEntry, ...]:
         """What waits in the inbox behind this place, in order."""
         ...
 
-    async def write(self, changes: Changes) -> None: ...
+    async def write(self, changes: StateChanges) -> None: ...
 
     async def release(self, seen: int) -> bool:
         """Give the conversation up. False: something waits behind the place `seen`; it is still ours."""
@@ -176,7 +196,7 @@ class Limit:
     per_s: float
 
 
-class Budget(Protocol):
+class RateBudget(Protocol):
     """What is left of the calls that Slack allows an app in one workspace; all its processes share one."""
 
     async def take(self, bucket: str, limit: Limit) -> float:
@@ -188,7 +208,7 @@ class Budget(Protocol):
         ...
 
 
-class Runs(Protocol):
+class RunService(Protocol):
     """Keeps what people write, and says who acts on it: over all processes, one at a time in a conversation."""
 
     def watch(self, workspace: str, look_after: Callable[[str], None]) -> None:
@@ -199,7 +219,7 @@ class Runs(Protocol):
         """
         ...
 
-    async def admit(self, conversation_id: str, entry: Entry, agent: str | None = None) -> bool:
+    async def admit(self, conversation_id: str, entry: InboxEntry, agent: str | None = None) -> bool:
         """Keep an entry, behind those of its conversation that were given here before it; False: it was known.
 
         When this returns, it is kept. Whoever owns the conversation hears of it; so does this process where nobody
@@ -207,7 +227,7 @@ class Runs(Protocol):
         """
         ...
 
-    async def claim(self, conversation_id: str) -> Lease | None:
+    async def claim(self, conversation_id: str) -> ConversationLease | None:
         """Own the conversation; `None`: another process does, or this one does not watch its workspace.
 
         Waits while the store is away.
@@ -252,7 +272,7 @@ class SessionManager(Protocol):
         on_progress: ProgressCallback | None = None,
         *,
         message_id: str | None = None,
-        author: Author | None = None,
+        author: MessageAuthor | None = None,
         files: tuple[str, ...] = (),
         fence: int | None = None,
     ) -> str:
@@ -293,7 +313,7 @@ class SessionManager(Protocol):
         """
         ...
 
-    def inject(self, instance_name: str, conversation_id: str, steer: Steer) -> bool:
+    def inject(self, instance_name: str, conversation_id: str, steer: SteeringMessage) -> bool:
         """Hand a steer to the running execution. False: it reads no more, the message needs a run of its own.
 
         Raises:

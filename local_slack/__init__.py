@@ -3,23 +3,33 @@
 ``async with LocalSlack() as slack`` runs one; ``python -m local_slack`` does the same from a shell.
 """
 
-from .delivery import RetrySchedule
-from .delivery_faults import DeliveryFault, DeliveryFaults, Late, Lost, Twice
-from .errors import LocalSlackError, NotLoopback, PortInUse, SlackRefused
-from .faults import Breaks, DropsAfterwards, DropsBefore, Fault, Faults, RateLimits, Refuses, Slow, Waits
-from .files import File
-from .messages import Channel, Message, Reaction
-from .people import Bot, Person
-from .person_client import PersonClient
-from .rate_limits import SLACK_LIMITS, PerChannel, PerMinute, RateLimiter
-from .recorder import Recorder
-from .rules import Rules
-from .server import LocalSlack
-from .sessions import Session
-from .socket_mode import DisconnectReason
-from .subscription import EVENTS
-from .team import InstalledTeam
-from .workspace import Workspace
+from local_slack.delivery.delivery import RetrySchedule
+from local_slack.delivery.delivery_faults import DeliveryFault, DeliveryFaults, Late, Lost, Twice
+from local_slack.delivery.faults import (
+    Breaks,
+    DropsAfterwards,
+    DropsBefore,
+    Fault,
+    Faults,
+    RateLimits,
+    Refuses,
+    Slow,
+    Waits,
+)
+from local_slack.delivery.recorder import Recorder
+from local_slack.delivery.socket_mode import DisconnectReason
+from local_slack.delivery.subscription import EVENTS
+from local_slack.installation.person_client import PersonClient
+from local_slack.installation.team import InstalledTeam
+from local_slack.methods.rate_limits import SLACK_LIMITS, PerChannel, PerMinute, RateLimiter
+from local_slack.server import LocalSlack
+from local_slack.workspace.errors import LocalSlackError, NotLoopback, PortInUse, SlackRefused
+from local_slack.workspace.files import File
+from local_slack.workspace.messages import Channel, Message, Reaction
+from local_slack.workspace.people import Bot, Person
+from local_slack.workspace.rules import Rules
+from local_slack.workspace.sessions import Session
+from local_slack.workspace.workspace import Workspace
 
 __all__ = [
     "EVENTS",

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .child import child, exit_code
-from .errors import LocalSlackError
-from .loopback import is_loopback
-from .rate_limits import SLACK_LIMITS
+from local_slack.methods.rate_limits import SLACK_LIMITS
+from local_slack.web.child import child, exit_code
+from local_slack.web.loopback import is_loopback
+from local_slack.workspace.errors import LocalSlackError
+
 from .server import LocalSlack
 
 if TYPE_CHECKING:

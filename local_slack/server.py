@@ -13,38 +13,37 @@ from typing import TYPE_CHECKING, Self, TypeVar
 import aiohttp
 from aiohttp import web
 
-from .app import App
-from .control import Control
-from .delivery import Delivery, RetrySchedule
-from .delivery_faults import DeliveryFaults
-from .dump import dump
-from .errors import LocalSlackError, NotLoopback, PortInUse
-from .faults import Faults
-from .interactivity import Interactivity
-from .loopback import is_loopback, only_this_machine
-from .page_server import PageServer
-from .people import Directory
-from .people import teams as teams_named
-from .person_client import PersonClient
-from .rate_limits import SLACK_LIMITS, Limit, RateLimiter
-from .recorder import Recorder
-from .request_url import RequestUrl
-from .scopes import EVERY_SCOPE
-from .signature import Signer
-from .socket_mode import SocketMode
-from .subscription import EVENTS, Subscription
-from .team import InstalledTeam
-from .web_api import WebApi
-from .workspace import Workspace
+from local_slack.control.api import Control
+from local_slack.control.dump import dump
+from local_slack.delivery.delivery import Delivery, RetrySchedule
+from local_slack.delivery.delivery_faults import DeliveryFaults
+from local_slack.delivery.faults import Faults
+from local_slack.delivery.recorder import Recorder
+from local_slack.delivery.request_url import RequestUrl
+from local_slack.delivery.signature import Signer
+from local_slack.delivery.socket_mode import SocketMode
+from local_slack.delivery.subscription import EVENTS, Subscription
+from local_slack.installation.app import EVERY_SCOPE, App
+from local_slack.installation.person_client import PersonClient
+from local_slack.installation.team import InstalledTeam
+from local_slack.interactivity.interactivity import Interactivity
+from local_slack.methods.rate_limits import SLACK_LIMITS, Limit, RateLimiter
+from local_slack.methods.web_api import WebApi
+from local_slack.web.loopback import is_loopback, only_this_machine
+from local_slack.web.page_server import PageServer
+from local_slack.workspace.errors import LocalSlackError, NotLoopback, PortInUse
+from local_slack.workspace.people import Directory
+from local_slack.workspace.people import teams as teams_named
+from local_slack.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
     from types import TracebackType
     from typing import Any
 
-    from .changes import Change
-    from .messages import Channel
-    from .people import Person
+    from local_slack.workspace.changes import Change
+    from local_slack.workspace.messages import Channel
+    from local_slack.workspace.people import Person
 
 T = TypeVar("T")
 
@@ -119,7 +118,7 @@ class LocalSlack:
             self._socket_url,
             heard=self.record.call,
         )
-        self._control = Control(self)
+        self._control = Control(self.faults, self.deliveries, self.socket_mode, self.rate_limits, self.record)
         # Bound to both of its addresses, `localhost` and port 0 would give two different ports.
         self._host = "127.0.0.1" if host == "localhost" else host
         self._port = port

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.framing import Author
-from orchestrator_interactive.injection import Injection, InjectionError, InjectionQueueFull, RunFinished
 from orchestrator_interactive.kernel.interop import at_home
-from orchestrator_interactive.loop import INJECTION_APPLIED
-from orchestrator_interactive.orchestrator import NAME, InteractiveOrchestrator
-from orchestrator_interactive.receipts import Receipt
-from orchestrator_interactive.recovery import PROVIDER_FALLBACK
+from orchestrator_interactive.loop.injection_queue import Injection, InjectionError, InjectionQueueFull, RunFinished
+from orchestrator_interactive.loop.loop import INJECTION_APPLIED
+from orchestrator_interactive.loop.orchestrator import NAME, InteractiveOrchestrator
+from orchestrator_interactive.loop.receipts import Receipt
+from orchestrator_interactive.loop.retry import PROVIDER_FALLBACK
+from orchestrator_interactive.transcript.framing import Author
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

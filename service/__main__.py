@@ -1,5 +1,5 @@
 """`python -m service` is `amplifier-slack`."""
 
-from service.cli import main
+from service.cli.main import main
 
 main(prog_name="amplifier-slack")

@@ -14,26 +14,26 @@ from uuid import uuid4
 
 import structlog
 
-from connector import Instance, Persona, Policy, RunLimits, connected
+from connector import AccessRules, Instance, Persona, RunLimits, SlackOptions, connected
 from orchestrator_interactive.interactions.stores import open_store
-from service.access import slack_access
-from service.config import store_url
-from service.disk_space import lines, places, watching_disks
-from service.known_secrets import secrets
-from service.runs import Runs
-from service.sessions import InProcessSessionManager
+from service.config.config import store_url
+from service.config.secrets import secrets
+from service.config.tokens import slack_access
+from service.runs.expiry import tidying
+from service.runs.runs import StoredRuns
+from service.sessions.manager import InProcessSessionManager
+from service.sessions.workspaces import Workspaces
 from service.store import open_budget, open_run_store
-from service.store.patience import Patience, PatientStore
-from service.tidying import tidying
-from service.workspaces import Workspaces
+from service.store.disk_space import lines, places, watching_disks
+from service.store.retry import RetryingStore, StoreRetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
     from types import FrameType
 
-    from connector.protocols import Budget
+    from connector.protocols import RateBudget
     from orchestrator_interactive.interactions.stores.base import LogStore
-    from service.config import Environment, ServiceConfig
+    from service.config.config import Environment, ServiceConfig
     from service.store.base import RunStore
 
     Handler = Callable[[int, FrameType | None], object] | int | None
@@ -88,12 +88,14 @@ async def serve(config: ServiceConfig, environment: Environment) -> None:
             sessions,
             runs,
             shutdown_grace_s=max(grace_s - _AFTER_CONNECTOR_S, grace_s / 2),
-            policy=Policy(
+            policy=AccessRules(
                 config.slack.users, config.slack.channels, config.slack.external, config.slack.guests == "allow"
             ),
             budget=budget,
             rate_scale=config.slack.rate_scale,
             limits=RunLimits(**config.limits.model_dump()),
+            options=SlackOptions(config.slack.stop_reaction, config.slack.status_interval_s),
+            tools_grace_s=config.shutdown_tools_s,
         ),
     ):
         gc.freeze()  # looking at it again and again would hold up every run
@@ -106,19 +108,19 @@ async def serve(config: ServiceConfig, environment: Environment) -> None:
 @asynccontextmanager
 async def _working(
     config: ServiceConfig, environment: Environment, url: str, provider: str, free_mb: dict[str, int]
-) -> AsyncIterator[tuple[InProcessSessionManager, Runs]]:
+) -> AsyncIterator[tuple[InProcessSessionManager, StoredRuns]]:
     """Sessions and runs over the store of a URL. At the end nothing of it holds up the process for long."""
-    patience, workspaces, owner = Patience(), Workspaces(config.workspace), uuid4().hex
+    patience, workspaces, owner = StoreRetryPolicy(), Workspaces(config.workspace), uuid4().hex
     async with (
         _stores(url) as (store, logs),
         watching_disks(places(config.workspace, url), config.workspace.reserve_mb, free_mb),
         tidying(store, logs),
-        Runs(store, owner, config.lease_s, patience, _passing_s, config.limits.runs + _OWNED_BESIDE_RUNS) as runs,
+        StoredRuns(store, owner, config.lease_s, patience, _passing_s, config.limits.runs + _OWNED_BESIDE_RUNS) as runs,
         InProcessSessionManager(
             config.instances,
             provider,
             workspaces,
-            PatientStore(logs, patience),
+            RetryingStore(logs, patience),
             config.idle_evict_s,
             secrets=secrets(environment, config),
             anthropic_api_key=environment.anthropic_key,
@@ -128,7 +130,7 @@ async def _working(
 
 
 @asynccontextmanager
-async def _sharing(url: str) -> AsyncIterator[Budget | None]:
+async def _sharing(url: str) -> AsyncIterator[RateBudget | None]:
     """What the replicas over the store of a URL share of Slack's limits; `None`: there are none."""
     budget = await open_budget(url)
     if budget is None:

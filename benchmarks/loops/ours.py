@@ -13,9 +13,15 @@ from benchmarks.loops.bare import rows_before
 from orchestrator_interactive import InteractiveOrchestrator
 from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.kernel import AmplifierSession, HookResult, ToolResult
+from orchestrator_interactive.kernel.contracts.messages import (
+    ChatRequest,
+    ChatResponse,
+    TextBlock,
+    ToolCall,
+    ToolCallBlock,
+)
+from orchestrator_interactive.kernel.contracts.models import ModelInfo, ProviderInfo
 from orchestrator_interactive.kernel.hooks import HookRegistry
-from orchestrator_interactive.kernel.messages import ChatRequest, ChatResponse, TextBlock, ToolCall, ToolCallBlock
-from orchestrator_interactive.kernel.models import ModelInfo, ProviderInfo
 
 if TYPE_CHECKING:
     from orchestrator_interactive.interactions.stores.base import LogStore

@@ -10,9 +10,9 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.loops import PROMPT
 from orchestrator_interactive.interactions.stores import open_store
-from service.config import InstanceConfig, ModuleConfig, PersonaConfig, WorkspaceConfig
-from service.sessions import InProcessSessionManager
-from service.workspaces import Workspaces
+from service.config.config import InstanceConfig, ModuleConfig, PersonaConfig, WorkspaceConfig
+from service.sessions.manager import InProcessSessionManager
+from service.sessions.workspaces import Workspaces
 
 MODULES = str(Path(__file__).with_name("served_modules.py"))
 TURNS = 20

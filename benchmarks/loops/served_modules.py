@@ -9,7 +9,7 @@ from benchmarks.loops.ours import Look, Model
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel import ModuleCoordinator
-    from orchestrator_interactive.kernel.messages import ChatRequest, ChatResponse
+    from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse
 
 
 class CountingModel(Model):

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from connector.inbound.connection import NotOpened
-from connector.outbound.errors import SlackCallFailed
-from connector.outbound.scheduler import Turn
+from connector.inbound.websocket import NotOpened
+from connector.slack_api.errors import SlackCallFailed
+from connector.slack_api.rate_limiter import CallSlot
 
 if TYPE_CHECKING:
-    from connector.outbound.wire import Wire
+    from connector.slack_api.client import SlackClient
 
 
 class Addresses:
     """Asks Slack for addresses, each good for one connection; one it has given already, when the token was tried."""
 
-    def __init__(self, wire: Wire, first: str) -> None:
+    def __init__(self, wire: SlackClient, first: str) -> None:
         self._wire = wire
         self._first = first
 
@@ -29,6 +29,6 @@ class Addresses:
         if first:
             return first
         try:
-            return str((await self._wire.call("apps.connections.open", {}, Turn()))["url"])
+            return str((await self._wire.call("apps.connections.open", {}, CallSlot()))["url"])
         except SlackCallFailed as e:
             raise NotOpened(e.error, e.retry_after_s) from e

@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from connector.entries import UNREADABLE, CatchUp
-from connector.inbound.gate import Gate, Policy, Visitor
-from connector.inbound.overtaken import PassedBy, Remembered
-from connector.inbox import Inbound
-from connector.messages import Stop, edited_ts_of, home_of, is_stop_word, message_of
-from connector.outbound.errors import SlackCallFailed
-from connector.outbound.scheduler import Turn, Urgency
-from connector.protocols import Entry
+from connector.events import StopRequest, edited_ts_of, home_of, is_stop_word, message_of
+from connector.inbound.access_policy import AccessPolicy, AccessRules, Actor
+from connector.inbound.out_of_order import LRUSet, UnroutedReplies
+from connector.protocols import InboxEntry
+from connector.records.entries import UNREADABLE, ThreadCatchUp
+from connector.records.inbox import PendingMessage
+from connector.slack_api.errors import SlackCallFailed
+from connector.slack_api.rate_limiter import CallSlot, Priority
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from typing import Any
 
-    from connector.desk import Desk
-    from connector.inbound.routing import Router
-    from connector.messages import Message
-    from connector.protocols import Instance, Runs
+    from connector.events import SlackMessage
+    from connector.protocols import Instance, RunService
+    from connector.routing import Router
+    from connector.runs.background_tasks import BackgroundTasks
 
     Routed = tuple[Instance, str]
 
@@ -42,7 +42,7 @@ class Admitter:
 
     A reply in a thread without an agent is acknowledged and not stored. The mention that calls an agent into the thread
     may be older than the reply and arrive later. `passed_by` has the latest of such replies. Those that are missing
-    there, because this process ended or another one acknowledged the reply, are read from Slack: see `CatchUp`.
+    there, because this process ended or another one acknowledged the reply, are read from Slack: see `ThreadCatchUp`.
 
     Args:
         now_s: seconds since the epoch.
@@ -50,19 +50,19 @@ class Admitter:
 
     def __init__(  # noqa: PLR0913 - the last three have defaults
         self,
-        desk: Desk,
+        desk: BackgroundTasks,
         router: Router,
-        runs: Runs,
+        runs: RunService,
         bot_user: str,
-        policy: Policy | None = None,
+        policy: AccessRules | None = None,
         *,
         enterprise: str = "",
         now_s: Callable[[], float] = time.time,
     ) -> None:
-        self.passed_by = PassedBy()
+        self.passed_by = UnroutedReplies()
         # Messages that this process has admitted.
-        self.taken = Remembered()
-        self._gate = Gate(policy or Policy(), router.team, desk.names, enterprise=enterprise)
+        self.taken = LRUSet()
+        self._gate = AccessPolicy(policy or AccessRules(), router.team, desk.names, enterprise=enterprise)
         self._desk = desk
         self._router = router
         self._runs = runs
@@ -70,7 +70,7 @@ class Admitter:
         self._now_s = now_s
         self._in_turn: dict[str, tuple[asyncio.Lock, int]] = {}
 
-    async def may(self, visitor: Visitor, message: Message | None = None) -> bool:
+    async def may(self, visitor: Actor, message: SlackMessage | None = None) -> bool:
         """Return whether a user may use the bot here. A user that may not and has addressed the bot gets the reason."""
         refusal = await self._gate.refusal(visitor)
         if refusal is None:
@@ -81,10 +81,12 @@ class Admitter:
             arguments = {"channel": message.channel, "user": message.user, "text": refusal}
             if message.thread_ts is not None:
                 arguments["thread_ts"] = message.thread_ts
-            self._desk.spawn(self._desk.wire.call("chat.postEphemeral", arguments, Turn()))
+            self._desk.spawn(self._desk.wire.call("chat.postEphemeral", arguments, CallSlot()))
         return False
 
-    async def take(self, message: Message, routed: Routed, visitor: Visitor, said_ts: str, edited_ts: str = "") -> None:
+    async def take(
+        self, message: SlackMessage, routed: Routed, visitor: Actor, said_ts: str, edited_ts: str = ""
+    ) -> None:
         """Admit a message to an agent, and then the replies to it that arrived before it.
 
         `said_ts` is when it was written, or when an edit made it a mention; `edited_ts` when it was changed last.
@@ -92,8 +94,8 @@ class Admitter:
         calls_agent = message.mentions(self._bot_user) and _says_something(message, routed)
         if calls_agent and await self._may_have_been_overtaken(message, said_ts):
             # Stored before the message: if this process ends in between, Slack delivers the event again.
-            catch_up = CatchUp(_inbound(message, routed, edited_ts), said_ts, visitor.is_shared)
-            entry = Entry(catch_up.id, "catch_up", catch_up.written())
+            catch_up = ThreadCatchUp(_inbound(message, routed, edited_ts), said_ts, visitor.is_shared)
+            entry = InboxEntry(catch_up.id, "catch_up", catch_up.written())
             await self._runs.admit(message.place.conversation_id, entry)
         await self._take(message, routed, edited_ts)
         if calls_agent:
@@ -104,7 +106,7 @@ class Admitter:
                 if (routed_reply := await self._router.route(reply)) is not None:
                     await self._take(reply, routed_reply, reply_edited_ts)
 
-    async def take_found(self, found: dict[str, Any], visitor: Visitor) -> bool:
+    async def take_found(self, found: dict[str, Any], visitor: Actor) -> bool:
         """Admit a message from Slack if it addresses the bot and has text or files. Return whether it does."""
         message = message_of(found, self._router.team)
         if message is None or not self._router.is_addressed(message):
@@ -117,18 +119,18 @@ class Admitter:
         await self.take(message, routed, visitor, message.ts, edited_ts_of(found))
         return True
 
-    async def stop(self, conversation_id: str, stop: Stop) -> None:
+    async def stop(self, conversation_id: str, stop: StopRequest) -> None:
         """Admit a stop. All ways to stop a run end here; a stop that arrives twice counts once."""
-        await self._runs.admit(conversation_id, Entry(stop.id, "stop", stop.written()))
+        await self._runs.admit(conversation_id, InboxEntry(stop.id, "stop", stop.written()))
 
-    async def catch_up(self, catch_up: CatchUp) -> None:
+    async def catch_up(self, catch_up: ThreadCatchUp) -> None:
         """Admit the messages after the mention that called an agent into a thread, except those that are known.
 
         Waits until Slack answers. Messages that are posted later are routed to the agent by their own events, because
         the mention is admitted first.
         """
         await self._admit(catch_up.mention)
-        place, turn = catch_up.mention.message.place, Turn(Urgency.PERSON)
+        place, turn = catch_up.mention.message.place, CallSlot(Priority.PERSON)
         history, since = self._desk.wire.history, catch_up.since
 
         async def written_since() -> list[dict[str, Any]]:
@@ -147,17 +149,17 @@ class Admitter:
                 log.warning("message.unreadable", conversation=place.conversation_id, ts=found["ts"])
                 continue
             if message is not None:
-                visitor = Visitor(message.user, message.channel, home_of(found), catch_up.is_shared)
+                visitor = Actor(message.user, message.channel, home_of(found), catch_up.is_shared)
                 await self._take_missed(message, visitor, edited_ts_of(found))
 
-    async def _take_missed(self, message: Message, visitor: Visitor, edited_ts: str) -> None:
+    async def _take_missed(self, message: SlackMessage, visitor: Actor, edited_ts: str) -> None:
         async with self.turn(message.place.conversation_id):
             if message.id in self.taken or (routed := await self._router.route(message)) is None:
                 return
             if await self.may(visitor):
                 await self._take(message, routed, edited_ts)
 
-    async def _may_have_been_overtaken(self, mention: Message, said_ts: str) -> bool:
+    async def _may_have_been_overtaken(self, mention: SlackMessage, said_ts: str) -> bool:
         """Return whether a process may have acknowledged a reply to a mention before the mention was admitted.
 
         In a thread that has begun a reply may follow at any moment. The first message of a thread gets no reply within
@@ -171,18 +173,18 @@ class Admitter:
             return True
         return mention.thread_ts is not None and await self._runs.agent_of(conversation_id) is None
 
-    async def _take(self, message: Message, routed: Routed, edited_ts: str = "") -> None:
+    async def _take(self, message: SlackMessage, routed: Routed, edited_ts: str = "") -> None:
         conversation_id, (_, prompt) = message.place.conversation_id, routed
         if is_stop_word(prompt):
-            await self.stop(conversation_id, Stop(message.id, message.user, message.ts, message=message))
+            await self.stop(conversation_id, StopRequest(message.id, message.user, message.ts, message=message))
         elif _says_something(message, routed):
             await self._admit(_inbound(message, routed, edited_ts))
         else:
-            mention = Entry(f"{message.id}:mention", "mention", {"message": asdict(message)})
+            mention = InboxEntry(f"{message.id}:mention", "mention", {"message": asdict(message)})
             await self._runs.admit(conversation_id, mention)
 
-    async def _admit(self, inbound: Inbound) -> None:
-        entry = Entry(inbound.id, "message", inbound.written())
+    async def _admit(self, inbound: PendingMessage) -> None:
+        entry = InboxEntry(inbound.id, "message", inbound.written())
         await self._runs.admit(inbound.message.place.conversation_id, entry, inbound.instance)
         self.taken.add(inbound.id)
 
@@ -200,12 +202,12 @@ class Admitter:
                 self._in_turn[conversation_id] = (lock, users - 1)
 
 
-def _says_something(message: Message, routed: Routed) -> bool:
+def _says_something(message: SlackMessage, routed: Routed) -> bool:
     """Return whether a message has text other than a stop word, or files."""
     _, prompt = routed
     return bool(prompt or message.files) and not is_stop_word(prompt)
 
 
-def _inbound(message: Message, routed: Routed, edited_ts: str) -> Inbound:
+def _inbound(message: SlackMessage, routed: Routed, edited_ts: str) -> PendingMessage:
     instance, prompt = routed
-    return Inbound(message, instance.name, prompt or ", ".join(message.files), message.id, edited_ts=edited_ts)
+    return PendingMessage(message, instance.name, prompt or ", ".join(message.files), message.id, edited_ts=edited_ts)

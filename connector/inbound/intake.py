@@ -9,24 +9,24 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from connector.inbound.overtaken import OVERTAKEN_WITHIN_S, LookUps, NoAnswer, NotNow, Remembered
-from connector.inbox import Inbound
-from connector.messages import Place, Stop, is_stop_word, thread_of
-from connector.outbound.history import key_of
-from connector.outbound.scheduler import Turn, Urgency
-from connector.protocols import Entry
-from connector.status import STATUS_KEY
+from connector.events import StopRequest, ThreadAddress, is_stop_word, thread_of
+from connector.inbound.out_of_order import OVERTAKEN_WITHIN_S, LookUps, LRUSet, NoAnswer, NotNow
+from connector.protocols import InboxEntry
+from connector.records.inbox import PendingMessage
+from connector.runs.status.message import STATUS_KEY
+from connector.slack_api.history import key_of
+from connector.slack_api.rate_limiter import CallSlot, Priority
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from typing import Any
 
-    from connector.conversations import Conversations
-    from connector.desk import Workplace
+    from connector.conversations.worker_pool import WorkerPool
+    from connector.events import MessageDeletion, MessageEdit, ReactionAdded, SlackMessage
+    from connector.inbound.access_policy import Actor
     from connector.inbound.admission import Admitter, Routed
-    from connector.inbound.gate import Visitor
-    from connector.messages import Deletion, Edit, Message, Reaction
-    from connector.protocols import Kind, Runs
+    from connector.protocols import Kind, RunService
+    from connector.runs.background_tasks import WorkspaceContext
 
     Ask = Callable[[], Awaitable[dict[str, Any] | None]]
 
@@ -34,7 +34,6 @@ __all__ = ["Intake", "NotNow"]
 
 log = structlog.get_logger(__name__)
 
-_STOP_REACTION = "x"
 # Acknowledged reactions whose conversation Slack has not told yet.
 _MOST_STOPS_LOOKED_UP = 20
 
@@ -47,7 +46,12 @@ class Intake:
     """
 
     def __init__(
-        self, workplace: Workplace, runs: Runs, conversations: Conversations, admitter: Admitter, bot_user: str
+        self,
+        workplace: WorkspaceContext,
+        runs: RunService,
+        conversations: WorkerPool,
+        admitter: Admitter,
+        bot_user: str,
     ) -> None:
         self._admitter = admitter
         self._desk = workplace.desk
@@ -55,14 +59,15 @@ class Intake:
         self._runs = runs
         self._conversations = conversations
         self._bot_user = bot_user
+        self._stop_reaction = workplace.desk.options.stop_reaction
         self._look_ups = LookUps(workplace.desk.wire)
         # Threads that no agent was called into before some reply; a mention that comes later adopts them.
-        self._others = Remembered()
+        self._others = LRUSet()
         # Threads that are being looked up: one look-up serves all their replies.
         self._looked_up: set[str] = set()
         self._stops_looked_up = 0
 
-    async def on_message(self, message: Message, visitor: Visitor, said_ts: str) -> None:
+    async def on_message(self, message: SlackMessage, visitor: Actor, said_ts: str) -> None:
         """Take a message in; the second event of one post changes nothing.
 
         `said_ts` is when it was written, or when an edit made it a mention.
@@ -78,7 +83,7 @@ class Intake:
             async with self._turn(message.place.conversation_id):
                 await self._take(message, visitor, said_ts)
 
-    async def _take(self, message: Message, visitor: Visitor, said_ts: str) -> bool:
+    async def _take(self, message: SlackMessage, visitor: Actor, said_ts: str) -> bool:
         """Take a message in if it is for an agent and the gate lets its author in. Return whether it is for an agent.
 
         The gate comes second, because it may wait for Slack.
@@ -90,12 +95,12 @@ class Intake:
             self._others.add(message.place.conversation_id)
         return routed is not None
 
-    async def _look_first(self, message: Message, visitor: Visitor) -> None:
+    async def _look_first(self, message: SlackMessage, visitor: Actor) -> None:
         """Look for the mention that called an agent into the thread of a message, if no agent is known there."""
         if _may_be_a_reply_to_us(message) and await self._router.route(message) is None:
             await self._has_looked(message, visitor)
 
-    async def _has_looked(self, reply: Message, visitor: Visitor) -> bool:
+    async def _has_looked(self, reply: SlackMessage, visitor: Actor) -> bool:
         """Admit the mention that called an agent into a thread, if it has not arrived yet, and the replies to it.
 
         Returns False if this reply causes no look-up: the thread has no agent, or a look-up is under way, which also
@@ -118,7 +123,7 @@ class Intake:
             self._looked_up.discard(conversation_id)
         return True
 
-    async def on_edit(self, edit: Edit, visitor: Visitor) -> None:
+    async def on_edit(self, edit: MessageEdit, visitor: Actor) -> None:
         """Take an edit in, where it is of a message to an agent.
 
         Where that turns to somebody else now, or says nothing any more, it is taken back.
@@ -143,7 +148,7 @@ class Intake:
             else:
                 await self._change("edit", edit, routed, makes_up="message" if may_be_on_its_way else None)
 
-    async def _stop_by_edit(self, edit: Edit, before: Routed) -> None:
+    async def _stop_by_edit(self, edit: MessageEdit, before: Routed) -> None:
         """A message that was something else says `stop` now: it is taken back, and that stops what it began."""
         if is_stop_word(before[1]):
             return
@@ -151,10 +156,10 @@ class Intake:
         began_a_run = self._conversations.running_at(message.channel, message.ts) is not None
         await self._change("withdrawal", edit, before, makes_up="withdrawal")
         if not began_a_run:
-            stop = Stop(f"{edit.id}:stop", message.user, edit.event_ts)
+            stop = StopRequest(f"{edit.id}:stop", message.user, edit.event_ts)
             await self._admitter.stop(message.place.conversation_id, stop)
 
-    async def _may_be_on_its_way(self, edit: Edit) -> bool:
+    async def _may_be_on_its_way(self, edit: MessageEdit) -> bool:
         """Return whether the message may arrive after its edit, and was for an agent when it was written.
 
         Where Slack cannot be asked, it was: an agent takes part in the thread by now.
@@ -178,7 +183,7 @@ class Intake:
         is_root_gone = any(each.get("subtype") == "tombstone" for each in thread)
         return is_root_gone and await self._runs.agent_of(message.place.conversation_id) is not None
 
-    async def on_deletion(self, deletion: Deletion, visitor: Visitor) -> None:
+    async def on_deletion(self, deletion: MessageDeletion, visitor: Actor) -> None:
         """Take a deletion in, where an agent takes part: whoever has that message knows it."""
         message = deletion.message
         async with self._turn(message.place.conversation_id):
@@ -194,23 +199,25 @@ class Intake:
             else:
                 await self._change("withdrawal", deletion, await self._router.read(message), makes_up=None)
 
-    async def _change(self, kind: Kind, change: Edit | Deletion, routed: Routed, *, makes_up: Kind | None) -> None:
+    async def _change(
+        self, kind: Kind, change: MessageEdit | MessageDeletion, routed: Routed, *, makes_up: Kind | None
+    ) -> None:
         """Keep an edit or a deletion; `makes_up` is what becomes of its message, if that is still on its way to us."""
         (instance, prompt), message = routed, change.message
         conversation_id, text = message.place.conversation_id, prompt or ", ".join(message.files)
-        written = Inbound(message, instance.name, text, change.id, edited_ts=change.event_ts).written()
+        written = PendingMessage(message, instance.name, text, change.id, edited_ts=change.event_ts).written()
         if makes_up is not None and _is_fresh(change) and not is_stop_word(prompt):
             # Where it is on its way, this is it: what comes of it then is known.
-            await self._runs.admit(conversation_id, Entry(message.id, makes_up, written), instance.name)
-        await self._runs.admit(conversation_id, Entry(change.id, kind, written))
+            await self._runs.admit(conversation_id, InboxEntry(message.id, makes_up, written), instance.name)
+        await self._runs.admit(conversation_id, InboxEntry(change.id, kind, written))
 
-    async def on_reaction(self, reaction: Reaction, visitor: Visitor) -> None:
+    async def on_reaction(self, reaction: ReactionAdded, visitor: Actor) -> None:
         """Stop the run whose status or starting message got an ❌."""
-        if reaction.name != _STOP_REACTION or reaction.user == self._bot_user:
+        if reaction.name != self._stop_reaction or reaction.user == self._bot_user:
             return
         self._refuse_when_closing()
         is_direct, is_ours = reaction.channel.startswith("D"), reaction.author == self._bot_user
-        begun = Place(self._router.team, reaction.channel, None if is_direct else reaction.ts)
+        begun = ThreadAddress(self._router.team, reaction.channel, None if is_direct else reaction.ts)
         may_be_root = not is_direct and not is_ours
         found: tuple[str, str | None] | None = self._conversations.running_at(reaction.channel, reaction.ts)
         if found is None and may_be_root and await self._runs.agent_of(begun.conversation_id) is not None:
@@ -221,7 +228,7 @@ class Intake:
         if found is not None:
             await self._stop(reaction, *found)
             return
-        turn = Turn(Urgency.PERSON if is_ours else Urgency.LOOK_UP)
+        turn = CallSlot(Priority.PERSON if is_ours else Priority.LOOK_UP)
         ask = partial(self._desk.wire.history.message, reaction.channel, reaction.ts, turn)
         try:
             message = await self._look_ups.answer(ask)
@@ -230,7 +237,7 @@ class Intake:
         else:
             await self._stop_at(message, reaction, visitor, begun)
 
-    def _stop_later(self, reaction: Reaction, visitor: Visitor, begun: Place, ask: Ask) -> None:
+    def _stop_later(self, reaction: ReactionAdded, visitor: Actor, begun: ThreadAddress, ask: Ask) -> None:
         """Stop the run when Slack tells its conversation. The reaction is lost if this process ends before."""
         if self._stops_looked_up == _MOST_STOPS_LOOKED_UP:
             log.warning("reaction.dropped", channel=reaction.channel, ts=reaction.ts)
@@ -248,7 +255,7 @@ class Intake:
         self._desk.spawn(stop())
 
     async def _stop_at(
-        self, message: dict[str, Any] | None, reaction: Reaction, visitor: Visitor, begun: Place
+        self, message: dict[str, Any] | None, reaction: ReactionAdded, visitor: Actor, begun: ThreadAddress
     ) -> None:
         """Stop the run that the message belongs to, if an agent takes part in its conversation."""
         if message is None:
@@ -262,12 +269,12 @@ class Intake:
             run_id, is_status, _ = key_of(message).partition(STATUS_KEY)
             await self._stop(reaction, conversation_id, run_id if is_status else None)
 
-    async def _stop(self, reaction: Reaction, conversation_id: str, run_id: str | None) -> None:
-        stop = Stop(reaction.id, reaction.user, reaction.event_ts, reaction.ts, run_id)
+    async def _stop(self, reaction: ReactionAdded, conversation_id: str, run_id: str | None) -> None:
+        stop = StopRequest(reaction.id, reaction.user, reaction.event_ts, reaction.ts, run_id)
         async with self._turn(conversation_id):
             await self._admitter.stop(conversation_id, stop)
 
-    async def on_stop(self, place: Place, stop: Stop, visitor: Visitor) -> None:
+    async def on_stop(self, place: ThreadAddress, stop: StopRequest, visitor: Actor) -> None:
         """Stop what runs in a conversation, where an agent takes part in it."""
         conversation_id = place.conversation_id
         async with self._turn(conversation_id):
@@ -286,11 +293,11 @@ class Intake:
             yield
 
 
-def _may_be_a_reply_to_us(message: Message) -> bool:
+def _may_be_a_reply_to_us(message: SlackMessage) -> bool:
     """Whether a message is for an agent if one takes part in its thread."""
     return message.thread_ts is not None and not message.mentions_anyone()
 
 
-def _is_fresh(change: Edit | Deletion) -> bool:
+def _is_fresh(change: MessageEdit | MessageDeletion) -> bool:
     """Whether the message of which this is may still be on its way to us."""
     return float(change.event_ts) - float(change.message.ts) < OVERTAKEN_WITHIN_S

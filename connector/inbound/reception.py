@@ -13,7 +13,7 @@ from slack_bolt.async_app import AsyncApp, AsyncBoltRequest
 from slack_bolt.authorization import AuthorizeResult
 from slack_bolt.response import BoltResponse
 
-from connector.inbound.dispatch import dispatch, dispatch_action
+from connector.inbound.dispatcher import dispatch, dispatch_action
 from connector.inbound.intake import NotNow
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from slack_sdk.web.async_client import AsyncWebClient
 
     from connector.inbound.intake import Intake
-    from connector.preflight import Identity
+    from connector.setup.preflight import Identity
 
     Receive = Callable[[dict[str, Any]], Awaitable["Reply"]]
 
@@ -45,7 +45,7 @@ DONE = Reply(200)
 NOT_NOW = Reply(503)
 
 
-class Reception:
+class EventDecoder:
     """Hands what comes in to Bolt, which has a listener for everything: what has none would come again and again."""
 
     def __init__(self, client: AsyncWebClient, bot_token: str, identity: Identity, intake: Intake) -> None:

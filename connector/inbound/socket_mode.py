@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Self
 import aiohttp
 import structlog
 
-from connector.access import ConnectionRefused
-from connector.inbound.connection import Connection, NotOpened, Pace
+from connector.inbound.websocket import NotOpened, SocketTiming, WebSocketConnection
+from connector.setup.credentials import ConnectionRefused
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from types import TracebackType
 
-    from connector.inbound.connection import Envelope
     from connector.inbound.reception import Receive
+    from connector.inbound.websocket import SocketEnvelope
 
 log = structlog.get_logger(__name__)
 
@@ -66,7 +66,7 @@ class SocketMode:
         receive: Receive,
         slots: asyncio.Semaphore,
         *,
-        pace: Pace | None = None,
+        pace: SocketTiming | None = None,
         proxy: str | None = None,
         slept_s: Callable[[], float] = slept_s,
     ) -> None:
@@ -75,10 +75,10 @@ class SocketMode:
         self._url = url
         self._receive = receive
         self._slots = slots
-        self._pace = pace or Pace()
+        self._pace = pace or SocketTiming()
         self._proxy = proxy
         self._slept_s = slept_s
-        self._connections: list[Connection] = []
+        self._connections: list[WebSocketConnection] = []
         self._at_work: set[asyncio.Task[None]] = set()
         self._unsent: deque[str] = deque(maxlen=_UNSENT)
         self._is_reached = asyncio.Event()
@@ -157,7 +157,7 @@ class SocketMode:
             failures = int(is_refused) if connection.has_lived else failures + 1
             await self._pause(connection.why, failures)
 
-    async def _reach(self) -> Connection:
+    async def _reach(self) -> WebSocketConnection:
         """A connection that Slack has greeted.
 
         Raises:
@@ -165,7 +165,7 @@ class SocketMode:
         """
         try:
             async with asyncio.timeout(self._pace.hello_within_s):
-                connection = await Connection.opened(self._http, await self._url(), self._proxy, self._pace)
+                connection = await WebSocketConnection.opened(self._http, await self._url(), self._proxy, self._pace)
         except (aiohttp.ClientResponseError, ValueError) as e:  # their texts hold the address, and with it the ticket
             raise NotOpened(f"HTTP {e.status}" if isinstance(e, aiohttp.ClientResponseError) else "bad_address") from e
         except (aiohttp.ClientError, OSError, TimeoutError) as e:
@@ -195,7 +195,7 @@ class SocketMode:
             log.error("socket.refused", why=why, hint=_SENTENCES.get(why, _OTHERWISE), connections=self.connections)
         await asyncio.sleep(delay_s)
 
-    async def _serve(self, connection: Connection) -> None:
+    async def _serve(self, connection: WebSocketConnection) -> None:
         try:
             unsent = tuple(self._unsent)
             self._unsent.clear()
@@ -208,7 +208,7 @@ class SocketMode:
             self._connections.remove(connection)
             await connection.close()
 
-    async def _retire(self, connection: Connection) -> None:
+    async def _retire(self, connection: WebSocketConnection) -> None:
         """Hear out one that another has taken the place of."""
         await asyncio.wait((ended := asyncio.ensure_future(connection.ended.wait()),), timeout=self._pace.linger_s)
         ended.cancel()
@@ -226,14 +226,14 @@ class SocketMode:
                     connection.leave("suspended")
             before_s = now_s
 
-    async def _take(self, connection: Connection, envelope: Envelope) -> None:
+    async def _take(self, connection: WebSocketConnection, envelope: SocketEnvelope) -> None:
         await self._slots.acquire()
         working = self._tasks.create_task(self._handle(connection, envelope))
         self._at_work.add(working)
         working.add_done_callback(self._at_work.discard)
         working.add_done_callback(lambda _: self._slots.release())
 
-    async def _handle(self, connection: Connection, envelope: Envelope) -> None:
+    async def _handle(self, connection: WebSocketConnection, envelope: SocketEnvelope) -> None:
         if not isinstance(envelope.payload, dict):
             log.warning("socket.no_payload", envelope=envelope.id)
             await self._send(connection, envelope.ack(None))
@@ -245,7 +245,7 @@ class SocketMode:
         except Exception:  # a Slack handler's border: what is not acknowledged comes again
             log.exception("socket.not_received", envelope=envelope.id)
 
-    async def _send(self, connection: Connection, text: str) -> None:
+    async def _send(self, connection: WebSocketConnection, text: str) -> None:
         """Where the connection is gone, another one will do, the next one, too: Slack knows an envelope by its id."""
         for each in (connection, *reversed(self._connections)):
             if await each.send(text):

@@ -1,4 +1,4 @@
-"""`hooks-journal`: counts the events of a session, those of other modules included."""
+"""`hooks-journal`: counts the events of a session, including those that other modules contribute."""
 
 from collections import Counter
 from typing import Any
@@ -7,7 +7,7 @@ from orchestrator_interactive.kernel import HookResult, ModuleCoordinator
 
 
 async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> None:
-    """Do nothing: the events of modules that are mounted later are not known yet."""
+    """Do nothing: modules that mount later have not contributed their events yet."""
 
 
 async def on_session_ready(coordinator: ModuleCoordinator) -> None:
@@ -18,8 +18,8 @@ async def on_session_ready(coordinator: ModuleCoordinator) -> None:
         counts[event] += 1
         return HookResult()
 
-    told = await coordinator.collect_contributions("observability.events")
-    for event in {event for events in told for event in events}:
-        # Early: after a deny nobody else is asked.
+    contributed = await coordinator.collect_contributions("observability.events")
+    for event in {event for events in contributed for event in events}:
+        # Run early: a deny prevents later handlers from running.
         coordinator.hooks.register(event, count, priority=10, name="hooks-journal")
     coordinator.register_cleanup(lambda: coordinator.hooks.unregister("hooks-journal"))

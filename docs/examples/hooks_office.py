@@ -1,19 +1,19 @@
-"""`hooks-office`: tells the model what day it is, and keeps the agent's hands off some files."""
+"""`hooks-office`: adds the date to each request and denies access to some files."""
 
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from orchestrator_interactive.config import Options, read
 from orchestrator_interactive.kernel import HookResult, ModuleCoordinator
-from orchestrator_interactive.options import Options, read
 
 
 class OfficeOptions(Options):
-    hands_off: frozenset[str] = frozenset({".env"})
+    blocked_files: frozenset[str] = frozenset({".env"})
 
 
-async def tell_the_date(event: str, data: dict[str, Any]) -> HookResult:
+async def add_date(event: str, data: dict[str, Any]) -> HookResult:
     today = f"Today is {datetime.now().astimezone():%A, %Y-%m-%d}."
     return HookResult(action="inject_context", context_injection=today, ephemeral=True)
 
@@ -21,14 +21,14 @@ async def tell_the_date(event: str, data: dict[str, Any]) -> HookResult:
 async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> Callable[[], None]:
     options = read(OfficeOptions, config, "hooks-office")
 
-    async def keep_off(event: str, data: dict[str, Any]) -> HookResult:
-        given = data.get("tool_input")
-        name = Path(str(given.get("path"))).name if isinstance(given, dict) else ""
-        if name in options.hands_off:
-            return HookResult(action="deny", reason=f"{name} is none of your business.")
+    async def deny_access(event: str, data: dict[str, Any]) -> HookResult:
+        tool_input = data.get("tool_input")
+        name = Path(str(tool_input.get("path"))).name if isinstance(tool_input, dict) else ""
+        if name in options.blocked_files:
+            return HookResult(action="deny", reason=f"Access to {name} is not allowed.")
         return HookResult()
 
     hooks = coordinator.hooks
-    hooks.register("provider:request", tell_the_date, priority=50, name="hooks-office")
-    hooks.register("tool:pre", keep_off, priority=50, name="hooks-office")
+    hooks.register("provider:request", add_date, priority=50, name="hooks-office")
+    hooks.register("tool:pre", deny_access, priority=50, name="hooks-office")
     return lambda: hooks.unregister("hooks-office")

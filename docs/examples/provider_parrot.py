@@ -1,10 +1,10 @@
-"""`provider-parrot`: a model that says again what it was told last."""
+"""`provider-parrot`: repeats the last user message."""
 
 from typing import Any
 
 from orchestrator_interactive.kernel import ModelInfo, ModuleCoordinator, ProviderInfo, ResponseStream
+from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse, TextBlock, ToolCall, Usage
 from orchestrator_interactive.kernel.interop import at_home, bilingual
-from orchestrator_interactive.kernel.messages import ChatRequest, ChatResponse, TextBlock, ToolCall, Usage
 
 WINDOW, OUTPUT = 100_000, 4_000
 
@@ -22,12 +22,12 @@ class ParrotProvider:
     @bilingual
     async def complete(self, request: ChatRequest, **kwargs: Any) -> ChatResponse:
         stream: ResponseStream = kwargs.get("stream") or ResponseStream()
-        heard = next(str(message.content) for message in reversed(request.messages) if message.role == "user")
-        for piece in heard.splitlines(keepends=True):
+        text = next(str(message.content) for message in reversed(request.messages) if message.role == "user")
+        for piece in text.splitlines(keepends=True):
             stream.text(piece)
-        block = TextBlock(text=heard)
+        block = TextBlock(text=text)
         stream.block(block)
-        usage = Usage(input_tokens=len(heard), output_tokens=len(heard), total_tokens=2 * len(heard))
+        usage = Usage(input_tokens=len(text), output_tokens=len(text), total_tokens=2 * len(text))
         return ChatResponse(content=[block], usage=usage, finish_reason="end_turn")
 
     def parse_tool_calls(self, response: ChatResponse) -> list[ToolCall]:

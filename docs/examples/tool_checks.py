@@ -1,4 +1,4 @@
-"""`tool-checks`: runs the project's own checks, and ends all of their processes with the call."""
+"""`tool-checks`: runs a configured command and kills all of its processes when the call ends."""
 
 import os
 import signal
@@ -9,9 +9,9 @@ from typing import Any
 
 from pydantic import Field
 
-from orchestrator_interactive.kernel import ModuleCoordinator, ToolResult, report, run_blocking
+from orchestrator_interactive.config import Options, read, schema
+from orchestrator_interactive.kernel import ModuleCoordinator, ToolResult, report_progress, run_blocking
 from orchestrator_interactive.kernel.interop import at_home
-from orchestrator_interactive.options import Options, read, schema
 
 
 class ChecksOptions(Options):
@@ -25,7 +25,7 @@ class ChecksInput(Options):
 
 class ChecksTool:
     name = "run_checks"
-    description = "Run the project's checks. Returns what they print."
+    description = "Run the project's checks and return their output."
     input_schema = schema(ChecksInput)
 
     def __init__(self, options: ChecksOptions) -> None:
@@ -34,13 +34,13 @@ class ChecksTool:
 
     async def execute(self, input: dict[str, Any]) -> ToolResult:
         with process_group(self._command) as process:
-            output = await run_blocking(self, read_to_its_end, process)
+            output = await run_blocking(self, read_output, process)
         return ToolResult(success=process.returncode == 0, output=output)
 
 
 @contextmanager
 def process_group(command: list[str]) -> Iterator[subprocess.Popen[str]]:
-    """A process that leads a group of its own: with the block, it and all that it has started are ended."""
+    """Start a process in its own process group; kill the group when the block exits."""
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         text=True, errors="replace", start_new_session=True,
@@ -48,18 +48,18 @@ def process_group(command: list[str]) -> Iterator[subprocess.Popen[str]]:
     try:
         yield process
     finally:
-        with suppress(OSError):  # they have ended by themselves
+        with suppress(OSError):  # all processes have exited
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 
-def read_to_its_end(process: subprocess.Popen[str]) -> str:
+def read_output(process: subprocess.Popen[str]) -> str:
     lines = []
     with process.stdout as stdout:
         for line in stdout:
-            report(line)
+            report_progress(line)
             lines.append(line)
-    # Only look: once it is waited for, its number may be another's, and `killpg` would hit that one.
+    # Wait without reaping: the id of a reaped process can be reused, and `killpg` would then kill another group.
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     return "".join(lines)
 

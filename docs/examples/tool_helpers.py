@@ -1,4 +1,4 @@
-"""`tool-helpers`: a function as a tool, and other agents that can be asked."""
+"""`tool-helpers`: registers a function as a tool, and an agent that `ask_agent` can call."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from orchestrator_interactive.registries import (
     mount_tools,
     tool,
 )
-from orchestrator_interactive.schemas import LLMAgentConfig, ToolConfig
+from orchestrator_interactive.registries.schemas import LLMAgentConfig, ToolConfig
 
 
 @tool(ToolConfig(name="count_words", description="Count the words of a text.", side_effect_free=True))

@@ -8,6 +8,6 @@ things in it, and `export` gives it to people.
 
 from __future__ import annotations
 
-from orchestrator_interactive.interactions.stack import Entry, InteractionStack
+from orchestrator_interactive.interactions.stack import InteractionStack, StackEntry
 
-__all__ = ["Entry", "InteractionStack"]
+__all__ = ["InteractionStack", "StackEntry"]

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from orchestrator_interactive.interactions.errors import DamagedLog, InteractionError, Unreadable
-from orchestrator_interactive.interactions.openai_format import declared_calls
+from orchestrator_interactive.interactions.errors import DamagedLog, InteractionError, UnreadableState
 from orchestrator_interactive.interactions.records import Key, damaged, place_of
+from orchestrator_interactive.interactions.rendering.openai_format import declared_calls
 from orchestrator_interactive.interactions.serializers import decode
 from orchestrator_interactive.interactions.states import (
     AgentCallState,
@@ -177,7 +177,7 @@ def read_state(node: Node) -> tuple[BaseState | None, str | None]:
     """The state, or why it cannot be read."""
     try:
         return decode(node.envelope), None
-    except Unreadable as e:
+    except UnreadableState as e:
         return None, str(e)
 
 

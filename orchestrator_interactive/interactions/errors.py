@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from orchestrator_interactive.storage.errors import StoreError, TransactionError
 
-class InteractionError(Exception):
+
+class InteractionError(TransactionError):
     """The conversation's log cannot do this."""
 
 
@@ -43,29 +45,17 @@ class BadBranchName(InteractionError):  # noqa: N818
     """A branch cannot be called so."""
 
 
-class Unreadable(InteractionError):  # noqa: N818
+class UnreadableState(InteractionError):  # noqa: N818
     """What is stored of a state cannot be read."""
 
 
-class UnknownState(Unreadable):
+class UnknownState(UnreadableState):
     """The state is of a type that nobody has defined here; import the module that defines it."""
 
 
-class NewerState(Unreadable):
+class NewerState(UnreadableState):
     """The state was written by a newer version; update this installation."""
 
 
-class StoreError(InteractionError):
-    """The store cannot be used."""
-
-
-class StoreAway(StoreError):  # noqa: N818 - a fact about the store
-    """The store cannot be reached just now; trying again later makes sense."""
-
-
-class StoreGone(StoreError):  # noqa: N818 - a fact about the store
-    """What was opened is not there any more, or something else is in its place: nothing will ever be kept in it."""
-
-
-class DamagedLog(StoreError):  # noqa: N818
+class DamagedLog(InteractionError, StoreError):  # noqa: N818
     """What is stored of a conversation's branches cannot be read; other conversations are not touched by that."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-class Envelope(TypedDict):
+class StateEnvelope(TypedDict):
     """A state as it is written: its version, type, time (seconds since the epoch) and data.
 
     The data are JSON, or compressed with zstandard where that is worth it.
@@ -98,7 +98,7 @@ class Node:
 
     segment: int
     index: int
-    envelope: Envelope
+    envelope: StateEnvelope
     episode: int
     flow: Flow
     parents: tuple[str, ...] = ()
@@ -132,7 +132,7 @@ def about(node: Node) -> dict[str, Any]:
     return told
 
 
-def node_of(segment: int, index: int, envelope: Envelope, told: dict[str, Any]) -> Node:
+def node_of(segment: int, index: int, envelope: StateEnvelope, told: dict[str, Any]) -> Node:
     """The node of which `about` told."""
     flow = Flow(told.get("l", envelope["t"]), _open(told.get("o", ())))
     return Node(segment, index, envelope, told["e"], flow, tuple(told.get("p", ())), told.get("b", 0))
@@ -144,5 +144,5 @@ def _open(calls: Iterable[Any]) -> tuple[OpenCall, ...]:
 
 def damaged(segment: int, index: int) -> Node:
     """A node in the place of one that is gone, or of which nothing can be read; the conversation can go on after it."""
-    envelope: Envelope = {"v": 1, "t": DAMAGED, "ts": 0.0, "data": "", "compressed": False}
+    envelope: StateEnvelope = {"v": 1, "t": DAMAGED, "ts": 0.0, "data": "", "compressed": False}
     return Node(segment, index, envelope, 0, Flow(_AFTER_DAMAGE))

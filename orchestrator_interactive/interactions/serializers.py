@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import zstandard
 
-from orchestrator_interactive.interactions.errors import NewerState, UnknownState, Unreadable
+from orchestrator_interactive.interactions.errors import NewerState, UnknownState, UnreadableState
 from orchestrator_interactive.interactions.records import DAMAGED
 from orchestrator_interactive.interactions.states.base import state_type
 from orchestrator_interactive.outside_json import MAX_ROW_NESTING, may_be_deeper, nesting, parse_json
 
 if TYPE_CHECKING:
-    from orchestrator_interactive.interactions.records import Envelope
+    from orchestrator_interactive.interactions.records import StateEnvelope
     from orchestrator_interactive.interactions.states.base import BaseState
 
 # Smaller data gain too little from it.
@@ -40,7 +40,7 @@ class _Zstd(threading.local):
 _ZSTD = _Zstd()
 
 
-def encode(state: BaseState, ts: float | None = None) -> Envelope:
+def encode(state: BaseState, ts: float | None = None) -> StateEnvelope:
     """A state as it is written; `ts` is its time in seconds since the epoch, by default now.
 
     Raises:
@@ -65,7 +65,7 @@ def encode(state: BaseState, ts: float | None = None) -> Envelope:
     }
 
 
-def decode(envelope: Envelope) -> BaseState:
+def decode(envelope: StateEnvelope) -> BaseState:
     """The state that was written.
 
     Raises:
@@ -75,7 +75,7 @@ def decode(envelope: Envelope) -> BaseState:
     """
     name, version = envelope["t"], envelope["v"]
     if name == DAMAGED:
-        raise Unreadable("It is damaged or gone: nothing of it can be read.")
+        raise UnreadableState("It is damaged or gone: nothing of it can be read.")
     kind = state_type(name)
     if kind is None:
         raise UnknownState(f"A state of the type {name} is not known here: import the module that defines it.")
@@ -88,10 +88,10 @@ def decode(envelope: Envelope) -> BaseState:
     try:
         return kind.from_data(data if version == kind.__version__ else kind.migrate(data, version))
     except (TypeError, ValueError, LookupError) as e:
-        raise Unreadable(f"{name}, written in version {version}, cannot be made of its data: {e}.") from e
+        raise UnreadableState(f"{name}, written in version {version}, cannot be made of its data: {e}.") from e
 
 
-def read_data(envelope: Envelope) -> dict[str, Any]:
+def read_data(envelope: StateEnvelope) -> dict[str, Any]:
     """The data of an envelope, whatever its type.
 
     Raises:
@@ -103,9 +103,9 @@ def read_data(envelope: Envelope) -> dict[str, Any]:
             text = _unpacked(text if isinstance(text, bytes) else base64.b64decode(text, validate=True))
         data = parse_json(text, _MOST_LEVELS)
     except (ValueError, TypeError, zstandard.ZstdError) as e:
-        raise Unreadable(f"The data of {envelope['t']} are damaged: {e}.") from e
+        raise UnreadableState(f"The data of {envelope['t']} are damaged: {e}.") from e
     if not isinstance(data, dict):
-        raise Unreadable(f"The data of {envelope['t']} are damaged: they are no fields.")
+        raise UnreadableState(f"The data of {envelope['t']} are damaged: they are no fields.")
     return data
 
 

@@ -14,7 +14,7 @@ from orchestrator_interactive.interactions.errors import (
     Fenced,
     InvalidTransition,
     NoSuchState,
-    Unreadable,
+    UnreadableState,
     WriteConflict,
 )
 from orchestrator_interactive.interactions.flow import after, answers
@@ -43,7 +43,7 @@ _TASK_BEGINS_AFTER = (START, AssistantMessageState.__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class StackEntry:
     """A state with its place.
 
     Args:
@@ -250,7 +250,7 @@ class InteractionStack:
         place = self._place(seen, index)
         return self._decoded((await self._read(seen.log.tree, place, place + 1))[0], seen.log.tree)
 
-    async def iter_last_n(self, n: int) -> AsyncIterator[Entry]:
+    async def iter_last_n(self, n: int) -> AsyncIterator[StackEntry]:
         """The last `n` entries in order, damaged ones among them.
 
         Raises:
@@ -354,7 +354,7 @@ class InteractionStack:
                 flow = after(flow, decode(node.envelope), f"{node.segment}/{node.index}")
             except InvalidTransition:
                 flow = flow._replace(last=node.flow.last)
-            except Unreadable:
+            except UnreadableState:
                 flow = flow._replace(last=damaged(node.segment, node.index).flow.last)
         return flow
 
@@ -388,17 +388,17 @@ class InteractionStack:
     def _decoded(self, node: Node, tree: Tree) -> BaseState:
         try:
             return decode(node.envelope)
-        except Unreadable as e:
+        except UnreadableState as e:
             place = f"State {node.index} of branch {tree.head.name}, conversation {self.key.conversation_id}"
             raise type(e)(f"{place}: {e}") from e
 
-    def _entry(self, node: Node) -> Entry:
+    def _entry(self, node: Node) -> StackEntry:
         envelope, ref, state, problem = node.envelope, node.ref(self.key), None, None
         try:
             state = decode(envelope)
-        except Unreadable as e:
+        except UnreadableState as e:
             problem = str(e)
-        return Entry(node.index, ref, envelope["ts"], node.episode, envelope["t"], state, problem, node.parents)
+        return StackEntry(node.index, ref, envelope["ts"], node.episode, envelope["t"], state, problem, node.parents)
 
 
 def _ends_alike(one: Tree, other: Tree) -> bool:

@@ -2,13 +2,13 @@
 
 from orchestrator_interactive.kernel.blocking import run_blocking
 from orchestrator_interactive.kernel.cancellation import CancellationToken
+from orchestrator_interactive.kernel.contracts.models import HookResult, ModelInfo, ProviderInfo, ToolResult
+from orchestrator_interactive.kernel.contracts.stream import ResponseStream
 from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
 from orchestrator_interactive.kernel.hooks import HookRegistry
-from orchestrator_interactive.kernel.loader import ModuleLoader
-from orchestrator_interactive.kernel.models import HookResult, ModelInfo, ProviderInfo, ToolResult
-from orchestrator_interactive.kernel.report import report, reporting
+from orchestrator_interactive.kernel.loading.loader import ModuleLoader
 from orchestrator_interactive.kernel.session import AmplifierSession
-from orchestrator_interactive.kernel.stream import ResponseStream
+from orchestrator_interactive.kernel.tool_progress import report_progress, reporting
 
 __all__ = [
     "AmplifierSession",
@@ -21,7 +21,7 @@ __all__ = [
     "ProviderInfo",
     "ResponseStream",
     "ToolResult",
-    "report",
+    "report_progress",
     "reporting",
     "run_blocking",
 ]

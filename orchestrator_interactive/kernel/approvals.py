@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from orchestrator_interactive.kernel import events
-from orchestrator_interactive.kernel.borders import contained, told
-from orchestrator_interactive.kernel.errors import ApprovalTimeoutError
+from orchestrator_interactive.kernel.contracts import events
+from orchestrator_interactive.kernel.contracts.errors import ApprovalTimeoutError
+from orchestrator_interactive.kernel.error_boundary import contained, told
 from orchestrator_interactive.kernel.interop import own_errors
 
 if TYPE_CHECKING:
+    from orchestrator_interactive.kernel.contracts.models import HookResult
+    from orchestrator_interactive.kernel.contracts.protocols import ApprovalSystem
     from orchestrator_interactive.kernel.hooks import HookRegistry
-    from orchestrator_interactive.kernel.interfaces import ApprovalSystem
-    from orchestrator_interactive.kernel.models import HookResult
 
 log = structlog.get_logger(__name__)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from orchestrator_interactive.kernel.borders import contained
+from orchestrator_interactive.kernel.error_boundary import contained
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from orchestrator_interactive.kernel.borders import contained
 from orchestrator_interactive.kernel.cancellation import CancellationToken
-from orchestrator_interactive.kernel.hook_results import HookResultProcessor
+from orchestrator_interactive.kernel.error_boundary import contained
+from orchestrator_interactive.kernel.hook_actions import HookResultProcessor
 from orchestrator_interactive.kernel.hooks import HookRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
 
-    from orchestrator_interactive.kernel.interfaces import ApprovalSystem, DisplaySystem
-    from orchestrator_interactive.kernel.loader import ModuleLoader
-    from orchestrator_interactive.kernel.models import HookResult
+    from orchestrator_interactive.kernel.contracts.models import HookResult
+    from orchestrator_interactive.kernel.contracts.protocols import ApprovalSystem, DisplaySystem
+    from orchestrator_interactive.kernel.loading.loader import ModuleLoader
     from orchestrator_interactive.kernel.session import AmplifierSession
 
 log = structlog.get_logger(__name__)

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from orchestrator_interactive.kernel.borders import told
+from orchestrator_interactive.kernel.contracts.models import HookAction, HookResult
+from orchestrator_interactive.kernel.error_boundary import told
 from orchestrator_interactive.kernel.interop import own
-from orchestrator_interactive.kernel.models import HookAction, HookResult
-from orchestrator_interactive.kernel.time_limit import within
+from orchestrator_interactive.kernel.timeout import within
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from orchestrator_interactive.kernel.models import Level
+    from orchestrator_interactive.kernel.contracts.models import Level
 
     Handler = Callable[[str, dict[str, Any]], Awaitable[HookResult]]
 

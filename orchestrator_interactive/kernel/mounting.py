@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from orchestrator_interactive.kernel import events
-from orchestrator_interactive.kernel.borders import contained, told
-from orchestrator_interactive.kernel.errors import ModuleLoadError
-from orchestrator_interactive.kernel.interfaces import ContextManager, Orchestrator, Provider, Tool
+from orchestrator_interactive.kernel.contracts import events
+from orchestrator_interactive.kernel.contracts.errors import ModuleLoadError
+from orchestrator_interactive.kernel.contracts.protocols import ContextManager, Orchestrator, Provider, Tool
+from orchestrator_interactive.kernel.error_boundary import contained, told
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
-    from orchestrator_interactive.kernel.loader import ModuleLoader, Ready
+    from orchestrator_interactive.kernel.loading.loader import ModuleLoader, Ready
     from orchestrator_interactive.kernel.plan import ModuleSpec, MountPlan
 
 log = structlog.get_logger(__name__)

@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import structlog
 
-from orchestrator_interactive.kernel import events
-from orchestrator_interactive.kernel.borders import told
+from orchestrator_interactive.kernel.contracts import events
+from orchestrator_interactive.kernel.contracts.models import SessionStatus
 from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
+from orchestrator_interactive.kernel.error_boundary import told
 from orchestrator_interactive.kernel.hooks import too_late_for_a_no
 from orchestrator_interactive.kernel.interop import own_errors
-from orchestrator_interactive.kernel.loader import ModuleLoader
-from orchestrator_interactive.kernel.models import SessionStatus
+from orchestrator_interactive.kernel.loading.loader import ModuleLoader
 from orchestrator_interactive.kernel.mounting import Mounting
 from orchestrator_interactive.kernel.plan import MountPlan, merged
-from orchestrator_interactive.kernel.time_limit import within
+from orchestrator_interactive.kernel.timeout import within
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from types import TracebackType
 
-    from orchestrator_interactive.kernel.interfaces import ApprovalSystem, DisplaySystem
+    from orchestrator_interactive.kernel.contracts.protocols import ApprovalSystem, DisplaySystem
 
 log = structlog.get_logger(__name__)
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from orchestrator_interactive.config import Options, read, schema
+from orchestrator_interactive.kernel.contracts.models import ToolResult
 from orchestrator_interactive.kernel.interop import at_home
-from orchestrator_interactive.kernel.models import ToolResult
-from orchestrator_interactive.options import Options, read, schema
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator

@@ -9,12 +9,12 @@ by `asking_agents`, and have themselves judged by `reflection`, which understand
 from __future__ import annotations
 
 from orchestrator_interactive.registries.agents import Agent, AgentRegistry, AgentRepository
-from orchestrator_interactive.registries.asking_agents import ask_agent
+from orchestrator_interactive.registries.ask_agent_tool import ask_agent
 from orchestrator_interactive.registries.default_tools import tool_registry
 from orchestrator_interactive.registries.effects import register_effect
 from orchestrator_interactive.registries.errors import AlreadyRegistered, NotRegistered, RegistryError
+from orchestrator_interactive.registries.function_tool import ToolFunction, tool
 from orchestrator_interactive.registries.llm_agent import LLMAgent, LLMAgents
-from orchestrator_interactive.registries.registered_tool import ToolFunction, tool
 from orchestrator_interactive.registries.tool_context import ToolContext
 from orchestrator_interactive.registries.tools import ToolRegistry, mount_tools
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from orchestrator_interactive.options import read
+from orchestrator_interactive.config import read
 from orchestrator_interactive.outside_json import parse_json
 from orchestrator_interactive.registries.errors import AlreadyRegistered, RegistryError, unknown
-from orchestrator_interactive.schemas import LLMAgentConfig
+from orchestrator_interactive.registries.schemas import LLMAgentConfig
 
 if TYPE_CHECKING:
     from orchestrator_interactive.interactions.stores.base import LogStore

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from orchestrator_interactive.kernel.borders import contained, told
-from orchestrator_interactive.kernel.messages import TextBlock
-from orchestrator_interactive.kernel.models import ToolResult
+from orchestrator_interactive.kernel.contracts.messages import TextBlock
+from orchestrator_interactive.kernel.contracts.models import ToolResult
+from orchestrator_interactive.kernel.error_boundary import contained, told
 from orchestrator_interactive.registries.errors import AlreadyRegistered, unknown
 from orchestrator_interactive.registries.tool_context import ToolContext
 

@@ -9,14 +9,14 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from orchestrator_interactive.interactions.render_policies import UnknownPolicy, policy_named
+from orchestrator_interactive.interactions.rendering.policies import UnknownPolicy, policy_named
 from orchestrator_interactive.kernel.session import AmplifierSession
 from orchestrator_interactive.registries.default_tools import tool_registry
 from orchestrator_interactive.registries.errors import RegistryError
 from orchestrator_interactive.registries.providers import PROVIDERS, check_provider, provider_of
 from orchestrator_interactive.registries.reflection import Reflection, is_reflecting
+from orchestrator_interactive.registries.templates import TemplateError, TemplateManager
 from orchestrator_interactive.registries.tools import mount_tools
-from orchestrator_interactive.renderer import TemplateError, TemplateManager
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from orchestrator_interactive.interactions.stores.base import LogStore
     from orchestrator_interactive.registries.agents import AgentRegistry
     from orchestrator_interactive.registries.providers import ProviderChoice
+    from orchestrator_interactive.registries.schemas import LLMAgentConfig
     from orchestrator_interactive.registries.tools import ToolRegistry
-    from orchestrator_interactive.schemas import LLMAgentConfig
 
 
 @dataclass(frozen=True)

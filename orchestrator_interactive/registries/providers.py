@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.kernel.interfaces import Provider
+from orchestrator_interactive.kernel.contracts.protocols import Provider
 from orchestrator_interactive.registries.errors import RegistryError
 
 if TYPE_CHECKING:

@@ -12,12 +12,13 @@ import structlog
 
 from orchestrator_interactive.interactions.errors import InteractionError
 from orchestrator_interactive.interactions.states import AssistantMessageState
-from orchestrator_interactive.kernel import events
+from orchestrator_interactive.kernel.contracts import events
+from orchestrator_interactive.kernel.contracts.models import HookResult
 from orchestrator_interactive.kernel.hooks import CONTINUE
-from orchestrator_interactive.kernel.models import HookResult
-from orchestrator_interactive.registries.judgement import Judgement, judgement_in
+from orchestrator_interactive.loop.tasks import CancellableTask
 from orchestrator_interactive.registries.tool_context import ToolContext
-from orchestrator_interactive.work import Work
+from orchestrator_interactive.registries.verdict import Verdict, judgement_in
+from orchestrator_interactive.storage.errors import StoreError
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
@@ -69,7 +70,7 @@ class Reflection:
         hooks.register(events.TOOL_POST, self._on_tool, priority=_LAST, name="reflection")
         hooks.register(events.EXECUTION_END, self._on_end, name="reflection")
 
-    async def judge(self, subject: str, asked: Any, brought: str, asked_by: str | None = None) -> Judgement | None:
+    async def judge(self, subject: str, asked: Any, brought: str, asked_by: str | None = None) -> Verdict | None:
         """The reflection agent's judgement, whose comment will stand in the log after the run; `None`: it has none."""
         request = _REQUEST.format(
             subject=subject,
@@ -86,7 +87,7 @@ class Reflection:
         return judgement
 
     async def _answer_to(self, request: str, asked_by: str | None) -> str | None:
-        work = Work(self._ask(request, asked_by))
+        work = CancellableTask(self._ask(request, asked_by))
         limit = asyncio.get_running_loop().call_later(self._timeout_s, work.cut)
         try:
             await work.end()
@@ -130,7 +131,7 @@ class Reflection:
             return CONTINUE
         try:
             await stack.push(*comments)
-        except InteractionError as e:
+        except (InteractionError, StoreError) as e:
             log.warning("reflection.not_logged", comments=len(comments), error=str(e))
         return CONTINUE
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from orchestrator_interactive.kernel.interfaces import Tool
+from orchestrator_interactive.kernel.contracts.protocols import Tool
 from orchestrator_interactive.kernel.interop import at_home
 from orchestrator_interactive.registries.effects import check_effects
 from orchestrator_interactive.registries.errors import AlreadyRegistered, unknown
-from orchestrator_interactive.registries.kept_results import KeptResults
-from orchestrator_interactive.registries.registered_tool import RegisteredTool, ToolFunction
+from orchestrator_interactive.registries.function_tool import FunctionTool, ToolFunction
+from orchestrator_interactive.registries.result_cache import ResultCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -67,10 +67,10 @@ class ToolRegistry:
         """The descriptions of all tools, by name."""
         return {name: tool.description for name, tool in self._tools.items()}
 
-    def _made(self, made: ToolFunction) -> RegisteredTool:
+    def _made(self, made: ToolFunction) -> FunctionTool:
         config = made.config
         check_effects(config.post_effects or ())
-        return RegisteredTool.of(made, KeptResults(config.cache_ttl, config.dedup_ttl, self._clock))
+        return FunctionTool.of(made, ResultCache(config.cache_ttl, config.dedup_ttl, self._clock))
 
 
 async def mount_tools(coordinator: ModuleCoordinator, names: Iterable[str], registry: ToolRegistry) -> None:
@@ -81,4 +81,4 @@ async def mount_tools(coordinator: ModuleCoordinator, names: Iterable[str], regi
     """
     coordinator = at_home(coordinator)
     for each in [registry.get_tool_by_name(name) for name in names]:
-        await coordinator.mount("tools", each.mounted(coordinator) if isinstance(each, RegisteredTool) else each)
+        await coordinator.mount("tools", each.mounted(coordinator) if isinstance(each, FunctionTool) else each)

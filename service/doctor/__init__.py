@@ -3,6 +3,6 @@
 `checkup` is the whole examination, and `findings` is what it says.
 """
 
-from service.doctor.findings import Finding, Verdict
+from service.doctor.findings import DoctorFinding, FindingLevel
 
-__all__ = ["Finding", "Verdict"]
+__all__ = ["DoctorFinding", "FindingLevel"]

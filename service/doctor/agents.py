@@ -8,17 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
-from orchestrator_interactive.kernel import AmplifierSession, errors
+from orchestrator_interactive.kernel import AmplifierSession
+from orchestrator_interactive.kernel.contracts import errors
 from service.doctor.findings import lacking, well, wrong
-from service.plan import mount_plan
-from service.preflight import find_problems
-from service.sources import LocalSources
+from service.sessions.module_sources import LocalSources
+from service.sessions.mount_plan import mount_plan
+from service.sessions.preflight import find_problems
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from service.config import ServiceConfig
-    from service.doctor.findings import Finding
+    from service.config.config import ServiceConfig
+    from service.doctor.findings import DoctorFinding
 
 _WITHIN_S = 15.0
 _DEMO = "demo"
@@ -26,7 +27,7 @@ _DEMO = "demo"
 
 async def look_at_agents(
     config: ServiceConfig, default_provider: str, anthropic_api_key: str = ""
-) -> AsyncIterator[Finding]:
+) -> AsyncIterator[DoctorFinding]:
     """Mount and unmount what each instance consists of, and ask its providers which models they have."""
     asked: set[str] = set()
     with tempfile.TemporaryDirectory() as folder:
@@ -46,7 +47,7 @@ async def look_at_agents(
                     yield finding
 
 
-async def _of_providers(plan: dict[str, Any]) -> list[Finding]:
+async def _of_providers(plan: dict[str, Any]) -> list[DoctorFinding]:
     session = AmplifierSession(plan)
     session.coordinator.register_capability("interactions.store", MemoryStore())
     session.coordinator.mount("module-source-resolver", LocalSources())
@@ -57,7 +58,7 @@ async def _of_providers(plan: dict[str, Any]) -> list[Finding]:
         await session.cleanup()
 
 
-async def _of_provider(name: str, provider: Any) -> Finding:
+async def _of_provider(name: str, provider: Any) -> DoctorFinding:
     """Ask for its models, which costs nothing."""
     area = f"model {name}"
     if name == _DEMO:

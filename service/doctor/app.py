@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from connector.needs import BOT_EVENTS, PATH
-from connector.outbound.errors import SlackCallFailed
-from service.access import config_token
-from service.config import ConfigError
+from connector.setup.scopes import BOT_EVENTS, PATH
+from connector.slack_api.errors import SlackCallFailed
+from service.config.config import ConfigError
+from service.config.tokens import config_token
 from service.doctor.findings import lacking, unknown, well, wrong
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from service.config import Environment
-    from service.doctor.findings import Finding
+    from service.config.config import Environment
+    from service.config.slack import SlackConfig
+    from service.doctor.findings import DoctorFinding
     from service.doctor.web_api import WebApi
-    from service.slack_config import SlackConfig
 
 _CANNOT_TELL = (
     "these tokens cannot tell. Compare your app's page at api.slack.com/apps with `amplifier-slack manifest`, under "
@@ -40,7 +40,7 @@ async def id_of(api: WebApi, bot_token: str, bot_id: str) -> str | None:
     return str(bot.get("app_id") or "") or None
 
 
-def of_two_apps(app_tokens: str | None, bot_tokens: str | None) -> Iterator[Finding]:
+def of_two_apps(app_tokens: str | None, bot_tokens: str | None) -> Iterator[DoctorFinding]:
     if app_tokens and bot_tokens and app_tokens != bot_tokens:
         yield wrong(
             "tokens",
@@ -51,7 +51,7 @@ def of_two_apps(app_tokens: str | None, bot_tokens: str | None) -> Iterator[Find
 
 async def look_at_settings(
     api: WebApi, environment: Environment, config: SlackConfig, app_id: str | None
-) -> AsyncIterator[Finding]:
+) -> AsyncIterator[DoctorFinding]:
     """The manifest that Slack has, beside what is needed."""
     try:
         token = config_token(environment)
@@ -71,7 +71,7 @@ async def look_at_settings(
         yield finding
 
 
-def _of_events(manifest: dict[str, Any]) -> Iterator[Finding]:
+def _of_events(manifest: dict[str, Any]) -> Iterator[DoctorFinding]:
     subscribed = _at(manifest, "settings", "event_subscriptions", "bot_events") or ()
     missing = [need for need in BOT_EVENTS if need.name not in subscribed]
     if not missing:
@@ -84,7 +84,7 @@ def _of_events(manifest: dict[str, Any]) -> Iterator[Finding]:
             yield lacking("events", f"{need.name} is missing: {need.without}. {what_to_do}")
 
 
-def _of_features(manifest: dict[str, Any], config: SlackConfig) -> Iterator[Finding]:
+def _of_features(manifest: dict[str, Any], config: SlackConfig) -> Iterator[DoctorFinding]:
     home, settings = _at(manifest, "features", "app_home") or {}, manifest.get("settings") or {}
     found = []
     if not home.get("messages_tab_enabled") or home.get("messages_tab_read_only_enabled"):
@@ -105,7 +105,7 @@ def _of_features(manifest: dict[str, Any], config: SlackConfig) -> Iterator[Find
     yield from found or [well("app", "its settings are as they should be.")]
 
 
-def _of_addresses(settings: dict[str, Any]) -> Iterator[Finding]:
+def _of_addresses(settings: dict[str, Any]) -> Iterator[DoctorFinding]:
     """Both kinds of requests must come to the same address, which is ours."""
     events = _at(settings, "event_subscriptions", "request_url")
     clicks = _at(settings, "interactivity", "request_url")

@@ -5,26 +5,26 @@ from __future__ import annotations
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
-from connector.needs import BOT_SCOPES
-from connector.outbound.errors import SlackCallFailed
-from service.access import bot_token
-from service.config import ConfigError
+from connector.setup.scopes import BOT_SCOPES
+from connector.slack_api.errors import SlackCallFailed
+from service.config.config import ConfigError
+from service.config.tokens import bot_token
 from service.doctor.findings import lacking, unknown, well, wrong
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from connector.needs import Need
-    from service.config import Environment
-    from service.doctor.findings import Finding
-    from service.doctor.web_api import Answer, WebApi
+    from connector.setup.scopes import MethodRequirement
+    from service.config.config import Environment
+    from service.doctor.findings import DoctorFinding
+    from service.doctor.web_api import WebApi, WebApiAnswer
 
 # Slack's requests are refused when they seem to be older than that.
 _MOST_OFF_S = 300
 _OFF_S = 30
 
 
-async def answer_to(api: WebApi, environment: Environment) -> Answer | Finding:
+async def answer_to(api: WebApi, environment: Environment) -> WebApiAnswer | DoctorFinding:
     """What Slack says about the bot's token; where it says nothing, what is wrong."""
     try:
         return await api.call("auth.test", bot_token(environment))
@@ -40,7 +40,7 @@ async def answer_to(api: WebApi, environment: Environment) -> Answer | Finding:
         )
 
 
-def findings_in(answer: Answer) -> Iterator[Finding]:
+def findings_in(answer: WebApiAnswer) -> Iterator[DoctorFinding]:
     """What the answer to `auth.test` tells: who we are, what we may do, and how late it is."""
     who = answer.data
     if not who.get("bot_id"):
@@ -51,7 +51,7 @@ def findings_in(answer: Answer) -> Iterator[Finding]:
     yield _of_clock(answer)
 
 
-def _of_scopes(answer: Answer) -> Iterator[Finding]:
+def _of_scopes(answer: WebApiAnswer) -> Iterator[DoctorFinding]:
     told = answer.headers.get("x-oauth-scopes")
     if told is None:
         yield unknown("scopes", "Slack does not tell which ones the token has.")
@@ -64,14 +64,14 @@ def _of_scopes(answer: Answer) -> Iterator[Finding]:
         yield _missing(need)
 
 
-def _missing(need: Need) -> Finding:
+def _missing(need: MethodRequirement) -> DoctorFinding:
     what_to_do = "Add it under OAuth & Permissions → Scopes, and reinstall the app."
     if need.is_required:
         return wrong("scopes", f"{need.name} is missing, which it takes to {need.purpose}. {what_to_do}")
     return lacking("scopes", f"{need.name} is missing: {need.without}. {what_to_do}")
 
 
-def _of_clock(answer: Answer) -> Finding:
+def _of_clock(answer: WebApiAnswer) -> DoctorFinding:
     try:
         theirs_s = parsedate_to_datetime(answer.headers["date"]).timestamp()
     except (KeyError, ValueError):

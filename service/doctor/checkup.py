@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from service.access import api_url, bot_token
-from service.config import ConfigError
+from service.config.config import ConfigError
+from service.config.tokens import api_url, bot_token
 from service.doctor import app, bot, door
 from service.doctor.agents import look_at_agents
-from service.doctor.findings import Finding, unknown, wrong
+from service.doctor.findings import DoctorFinding, unknown, wrong
 from service.doctor.places import look_at_disks, look_at_store, look_at_workspace
 from service.doctor.web_api import WebApi
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from service.config import Environment, ServiceConfig
+    from service.config.config import Environment, ServiceConfig
 
 
-async def examined(config: ServiceConfig, environment: Environment) -> AsyncIterator[Finding]:
+async def examined(config: ServiceConfig, environment: Environment) -> AsyncIterator[DoctorFinding]:
     """Everything that the service needs, one finding after the other."""
     try:
         url = api_url(environment)
@@ -36,9 +36,9 @@ async def examined(config: ServiceConfig, environment: Environment) -> AsyncIter
         yield finding
 
 
-async def _of_slack(api: WebApi, config: ServiceConfig, environment: Environment) -> AsyncIterator[Finding]:
+async def _of_slack(api: WebApi, config: ServiceConfig, environment: Environment) -> AsyncIterator[DoctorFinding]:
     answer, bots_app = await bot.answer_to(api, environment), None
-    if isinstance(answer, Finding):
+    if isinstance(answer, DoctorFinding):
         yield answer
         yield unknown("scopes", "not looked at: the bot token does not work.")
     else:

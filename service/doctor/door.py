@@ -13,20 +13,20 @@ import aiohttp
 from slack_sdk.proxy_env_variable_loader import load_http_proxy_from_env
 
 from connector.inbound.signature import signature_of
-from connector.needs import APP_SCOPE, PATH
-from connector.outbound.errors import SlackCallFailed
-from connector.outbound.errors import Verdict as Reason
-from service.access import app_token, signing_secret
-from service.config import ConfigError
+from connector.setup.scopes import APP_SCOPE, PATH
+from connector.slack_api.errors import RetryDecision as Reason
+from connector.slack_api.errors import SlackCallFailed
+from service.config.config import ConfigError
+from service.config.slack import address_of
+from service.config.tokens import app_token, signing_secret
 from service.doctor.findings import well, wrong
-from service.slack_config import address_of
 from service.tables import counted
 
 if TYPE_CHECKING:
-    from service.config import Environment
-    from service.doctor.findings import Finding
+    from service.config.config import Environment
+    from service.config.slack import Address, SlackConfig
+    from service.doctor.findings import DoctorFinding
     from service.doctor.web_api import WebApi
-    from service.slack_config import Address, SlackConfig
 
 _HELLO_WITHIN_S = 10.0
 _OFF = "Turn it on on your app's page at api.slack.com/apps, under Socket Mode."
@@ -44,7 +44,7 @@ _WHERE = (
 )
 
 
-async def look_at_socket(api: WebApi, environment: Environment) -> tuple[Finding, str | None]:
+async def look_at_socket(api: WebApi, environment: Environment) -> tuple[DoctorFinding, str | None]:
     """Open a connection, and close it with Slack's first word; and the app's id, where Slack has told it.
 
     An event that Slack sends over it meanwhile is not acknowledged: it comes again to the others.
@@ -69,7 +69,7 @@ async def look_at_socket(api: WebApi, environment: Environment) -> tuple[Finding
     return well("Socket Mode", f"works; the app has {others}."), app_id
 
 
-def _not_opened(error: SlackCallFailed, url: str) -> Finding:
+def _not_opened(error: SlackCallFailed, url: str) -> DoctorFinding:
     if error.is_passing:
         return wrong("Socket Mode", f"Slack opens no connection at {url} ({error}). Try again.")
     if error.error == "missing_scope":
@@ -79,7 +79,7 @@ def _not_opened(error: SlackCallFailed, url: str) -> Finding:
     return wrong("Socket Mode", f"Slack opens no connection ({error.error}). {_OFF}")
 
 
-async def look_at_http(api: WebApi, config: SlackConfig, environment: Environment) -> Finding:
+async def look_at_http(api: WebApi, config: SlackConfig, environment: Environment) -> DoctorFinding:
     """Whether requests can be taken where the configuration says; where somebody does, whether that is us."""
     address = address_of(config.listen)
     try:

@@ -6,23 +6,23 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Verdict(StrEnum):
+class FindingLevel(StrEnum):
     WELL = "well"
     LACKING = "lacking"  # the service works, but not all of it
     WRONG = "wrong"
     UNKNOWN = "unknown"
 
 
-_MARKS = {Verdict.WELL: "✓", Verdict.LACKING: "!", Verdict.WRONG: "✗", Verdict.UNKNOWN: "–"}  # noqa: RUF001 - a mark
+_MARKS = {FindingLevel.WELL: "✓", FindingLevel.LACKING: "!", FindingLevel.WRONG: "✗", FindingLevel.UNKNOWN: "–"}  # noqa: RUF001 - a mark
 _WIDTH = 14
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DoctorFinding:
     """What is so in an area that was looked at; `said` tells what is wrong, and what to change."""
 
     area: str
-    verdict: Verdict
+    verdict: FindingLevel
     said: str
 
     @property
@@ -30,17 +30,17 @@ class Finding:
         return f"{_MARKS[self.verdict]} {self.area:{_WIDTH}} {self.said}"
 
 
-def well(area: str, said: str) -> Finding:
-    return Finding(area, Verdict.WELL, said)
+def well(area: str, said: str) -> DoctorFinding:
+    return DoctorFinding(area, FindingLevel.WELL, said)
 
 
-def lacking(area: str, said: str) -> Finding:
-    return Finding(area, Verdict.LACKING, said)
+def lacking(area: str, said: str) -> DoctorFinding:
+    return DoctorFinding(area, FindingLevel.LACKING, said)
 
 
-def wrong(area: str, said: str) -> Finding:
-    return Finding(area, Verdict.WRONG, said)
+def wrong(area: str, said: str) -> DoctorFinding:
+    return DoctorFinding(area, FindingLevel.WRONG, said)
 
 
-def unknown(area: str, said: str) -> Finding:
-    return Finding(area, Verdict.UNKNOWN, said)
+def unknown(area: str, said: str) -> DoctorFinding:
+    return DoctorFinding(area, FindingLevel.UNKNOWN, said)

@@ -6,25 +6,25 @@ import os
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from orchestrator_interactive.interactions.errors import StoreError
 from orchestrator_interactive.interactions.stores import open_store
-from service.config import ConfigError, file_of, store_url
-from service.disk_space import free_mb, places
+from orchestrator_interactive.storage.errors import StoreError
+from service.config.config import ConfigError, file_of, store_url
 from service.doctor.findings import lacking, well, wrong
+from service.sessions.workspaces import excess, template_entries
 from service.store import refuse_unprepared, visit_run_store
-from service.workspaces import excess, template_entries
+from service.store.disk_space import free_mb, places
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from service.config import Environment, ServiceConfig
-    from service.doctor.findings import Finding
+    from service.config.config import Environment, ServiceConfig
+    from service.doctor.findings import DoctorFinding
 
 # Of the entries of a template that are not copied.
 _MOST_NAMED = 5
 
 
-async def look_at_store(config: ServiceConfig, environment: Environment) -> Finding:
+async def look_at_store(config: ServiceConfig, environment: Environment) -> DoctorFinding:
     """Whether the store can be opened and written; a file that is not there is not made."""
     try:
         url = _url(config, environment)
@@ -46,7 +46,7 @@ async def look_at_store(config: ServiceConfig, environment: Environment) -> Find
         return wrong("store", f"{e.filename} cannot be looked at: {e.strerror}. Let the service use it.")
 
 
-def look_at_workspace(config: ServiceConfig) -> Finding:
+def look_at_workspace(config: ServiceConfig) -> DoctorFinding:
     """Whether conversations can have folders, each a whole copy of the template."""
     root = config.workspace.root
     try:
@@ -66,7 +66,7 @@ def look_at_workspace(config: ServiceConfig) -> Finding:
         return wrong("workspace", f"{e.filename} cannot be looked at: {e.strerror}. Let the service use it.")
 
 
-def look_at_disks(config: ServiceConfig, environment: Environment) -> Finding:
+def look_at_disks(config: ServiceConfig, environment: Environment) -> DoctorFinding:
     """Whether the disks of the store and of the workspaces have more free space than the reserve."""
     reserve = config.workspace.reserve_mb
     try:
@@ -88,7 +88,7 @@ def _url(config: ServiceConfig, environment: Environment) -> str:
     return store_url("AMPLIFIER_SLACK_STORE", given) if given else config.store.get_secret_value()
 
 
-def _of_new(area: str, path: Path) -> Finding:
+def _of_new(area: str, path: Path) -> DoctorFinding:
     there = next(folder for folder in (path, *path.parents) if folder.exists())
     if there != path and there.is_dir() and os.access(there, os.W_OK):
         return well(area, f"{path} will be made when the service starts.")

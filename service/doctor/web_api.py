@@ -11,7 +11,7 @@ import aiohttp
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from connector.outbound.errors import SlackCallFailed, failure
+from connector.slack_api.errors import SlackCallFailed, failure
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -20,7 +20,7 @@ _WITHIN_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class WebApiAnswer:
     """What Slack said, with its headers by lower-case name; `at_s` was the time here at the middle of the call."""
 
     data: Mapping[str, Any]
@@ -41,7 +41,7 @@ class WebApi:
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_WITHIN_S)) as http:
             yield cls(url, http)
 
-    async def call(self, method: str, token: str, **arguments: str) -> Answer:
+    async def call(self, method: str, token: str, **arguments: str) -> WebApiAnswer:
         """Call a method.
 
         Raises:
@@ -59,4 +59,4 @@ class WebApi:
         if not isinstance(response.data, dict):
             raise SlackCallFailed(method, "no_answer")
         headers = {name.lower(): value for name, value in response.headers.items()}
-        return Answer(response.data, headers, (begun_s + time.time()) / 2)
+        return WebApiAnswer(response.data, headers, (begun_s + time.time()) / 2)

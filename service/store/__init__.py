@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orchestrator_interactive.interactions.errors import StoreError
 from orchestrator_interactive.interactions.stores import sqlite_path
-from service.store.sqlite import SqliteRunStore, refuse_older
+from orchestrator_interactive.storage.errors import StoreError
+from service.store.sqlite.store import SqliteRunStore, refuse_older
 
 if TYPE_CHECKING:
     from service.store.base import RunStore
-    from service.store.redis import RedisRunStore
-    from service.store.redis_budget import RedisBudget
+    from service.store.redis.rate_budget import RedisBudget
+    from service.store.redis.store import RedisRunStore
 
 _KNOWN = "`sqlite:PATH`, `redis://HOST:PORT/DB` and `rediss://HOST:PORT/DB`"
 
@@ -58,7 +58,7 @@ async def open_budget(url: str) -> RedisBudget | None:
     """
     if _scheme(url) == "sqlite":
         return None
-    from service.store.redis_budget import RedisBudget  # noqa: PLC0415 - who has no Redis does not wait for its client
+    from service.store.redis.rate_budget import RedisBudget  # noqa: PLC0415 - who has no Redis does not wait for its client
 
     return await RedisBudget.open(url)
 
@@ -70,7 +70,7 @@ def refuse_unprepared(url: str) -> None:
 
 
 def _redis_store() -> type[RedisRunStore]:
-    from service.store.redis import RedisRunStore  # noqa: PLC0415 - who has no Redis does not wait for its client
+    from service.store.redis.store import RedisRunStore  # noqa: PLC0415 - who has no Redis does not wait for its client
 
     return RedisRunStore
 

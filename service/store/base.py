@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from connector.protocols import Changes, Claim, Entry
+    from connector.protocols import Claim, InboxEntry, StateChanges
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Count:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class ConversationRecord:
     """Everything that is known of a conversation at one moment, for who checks it.
 
     Args:
@@ -63,7 +63,7 @@ class Known:
     has_run: bool
     posts: int
     held: int
-    waiting: tuple[Entry, ...]
+    waiting: tuple[InboxEntry, ...]
     ends: Mapping[str, str]
     order: Sequence[str]
     count: Count
@@ -100,7 +100,7 @@ class RunStore(Protocol):
     All raise StoreAway where the store cannot be reached just now, and StoreError where it cannot be used.
     """
 
-    async def admit(self, conversation_id: str, entry: Entry, agent: str | None) -> Admission:
+    async def admit(self, conversation_id: str, entry: InboxEntry, agent: str | None) -> Admission:
         """Keep an entry at the end of the conversation's inbox, and wake whoever owns the conversation.
 
         One whose id is known changes nothing. A conversation without an owner is due two seconds from now: whoever
@@ -125,7 +125,7 @@ class RunStore(Protocol):
         """
         ...
 
-    async def fetch(self, conversation_id: str, token: int, after: int) -> tuple[Entry, ...]:
+    async def fetch(self, conversation_id: str, token: int, after: int) -> tuple[InboxEntry, ...]:
         """What waits in the inbox behind this place, in order.
 
         Raises:
@@ -133,7 +133,7 @@ class RunStore(Protocol):
         """
         ...
 
-    async def write(self, conversation_id: str, token: int, changes: Changes) -> None:
+    async def write(self, conversation_id: str, token: int, changes: StateChanges) -> None:
         """Write all of it down, or nothing. What is closed already, or not there, is left as it is.
 
         Raises:
@@ -178,7 +178,7 @@ class RunStore(Protocol):
         """All that are known."""
         ...
 
-    async def known(self, conversation_id: str) -> Known | None:
+    async def known(self, conversation_id: str) -> ConversationRecord | None:
         """All about one; `None`: there is none."""
         ...
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator_interactive.kernel import errors, messages, models
+from orchestrator_interactive.kernel.contracts import errors, messages, models
+from orchestrator_interactive.kernel.contracts.conversion import foreign, foreign_error
 from orchestrator_interactive.kernel.interop import own, own_error
-from orchestrator_interactive.kernel.interop.conversion import foreign, foreign_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator_interactive.kernel import ToolResult
-from orchestrator_interactive.kernel.errors import RateLimitError
+from orchestrator_interactive.kernel.contracts.errors import RateLimitError
 from orchestrator_interactive.kernel.interop import own_hooks
 
 if TYPE_CHECKING:

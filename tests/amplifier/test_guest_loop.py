@@ -8,7 +8,7 @@ import pytest
 from agents import Recorder, faults, soon, text_of
 from anthropic_server import AnthropicServer, text, thinking, tool_call
 
-from orchestrator_interactive.kernel.errors import RateLimitError
+from orchestrator_interactive.kernel.contracts.errors import RateLimitError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,7 +19,7 @@ from amplifier_core.validation import (
 )
 
 from orchestrator_interactive.kernel import AmplifierSession
-from orchestrator_interactive.kernel.errors import AuthenticationError, LLMError, RateLimitError
+from orchestrator_interactive.kernel.contracts.errors import AuthenticationError, LLMError, RateLimitError
 from orchestrator_interactive.kernel.interop import own_error
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from agents import call, echo, faults, returning, say, text_of, told, use
 from anthropic_server import AnthropicServer, text, thinking, tool_call
 
 from orchestrator_interactive.kernel import HookResult, ToolResult
+from orchestrator_interactive.kernel.contracts.messages import ImageBlock
 from orchestrator_interactive.kernel.interop import at_home
-from orchestrator_interactive.kernel.messages import ImageBlock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

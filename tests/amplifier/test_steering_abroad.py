@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from agents import after, call, faults, gated, say, soon, text_of, use
 
-from orchestrator_interactive.injection import NOTICE_PREFIX, PREFIX, RunFinished
+from orchestrator_interactive.loop.injection_queue import NOTICE_PREFIX, PREFIX, RunFinished
 
 if TYPE_CHECKING:
     from collections.abc import Callable

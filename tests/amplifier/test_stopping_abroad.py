@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from agents import call, faults, gated, never, say, soon, streaming, text_of, told, use
 
-from orchestrator_interactive.tools import UNKNOWN_OUTCOME
+from orchestrator_interactive.loop.tool_call import UNKNOWN_OUTCOME
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

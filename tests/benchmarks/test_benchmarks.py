@@ -61,7 +61,7 @@ async def test_the_benchmark_of_memory_finds_little_left_of_an_idle_conversation
 
     for kept in ("a session with context-simple", "a session with context-stack, in SQLite"):
         assert all(1 < left <= 30 for left in kib(kept)), output
-    after_the_run, later = kib("in the service, which lets go of it")
+    after_the_run, later = kib("in the service, which evicts idle sessions")
     assert 1 < after_the_run <= 30, output
     assert later < after_the_run / 4, output
     assert "langgraph: the messages alone is not installed; to compare: make bench" in output

@@ -10,9 +10,9 @@ from typing import Literal
 import pytest
 from held_sessions import HeldSessions
 
-from connector import Instance, Persona, RunLimits, SlackAccess, SocketDoor, connected
+from connector import Instance, Persona, RunLimits, SlackCredentials, SocketTransport, connected
 from local_slack import LocalSlack, Message, PersonClient, Waits, Workspace
-from service.runs import Runs
+from service.runs.runs import StoredRuns
 from service.store import open_run_store
 from service.store.base import RunStore
 
@@ -69,8 +69,8 @@ def find(ws: Workspace, channel: str, root: str, text: str) -> Message | None:
     return next((m for m in ws.thread(channel, root) if m.ts != root and text in m.text), None)
 
 
-def access(slack: LocalSlack) -> SlackAccess:
-    return SlackAccess(slack.bot_token, slack.api_url, SocketDoor(slack.app_token))
+def access(slack: LocalSlack) -> SlackCredentials:
+    return SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token))
 
 
 @pytest.fixture
@@ -86,8 +86,8 @@ async def store(tmp_path: Path) -> AsyncIterator[RunStore]:
 
 
 @pytest.fixture
-async def runs(store: RunStore) -> AsyncIterator[Runs]:
-    async with Runs(store, "this process", 10) as runs:
+async def runs(store: RunStore) -> AsyncIterator[StoredRuns]:
+    async with StoredRuns(store, "this process", 10) as runs:
         yield runs
 
 
@@ -98,7 +98,7 @@ def scene_of() -> type[Scene]:
 
 
 @pytest.fixture
-async def scene(slack: LocalSlack, runs: Runs) -> AsyncIterator[Scene]:
+async def scene(slack: LocalSlack, runs: StoredRuns) -> AsyncIterator[Scene]:
     sessions = HeldSessions()
     async with connected(access(slack), [ALPHA, BETA], sessions, runs, shutdown_grace_s=0.5):
         await slack.until(lambda ws: ws.bot_online)
@@ -157,7 +157,7 @@ def process(slack: LocalSlack, sessions: HeldSessions, tmp_path):
     ) -> AsyncIterator[None]:
         async with (
             aclosing(await open_run_store(f"sqlite:{tmp_path}/runs.db")) as store,
-            Runs(store, "a process", 10) as runs,
+            StoredRuns(store, "a process", 10) as runs,
             connected(access(slack), agents, sessions, runs, shutdown_grace_s=grace_s, limits=limits),
         ):
             await slack.until(lambda ws: ws.bot_online)

@@ -11,24 +11,25 @@ import pytest
 from slack_sdk.errors import SlackApiError
 from virtual_time import in_virtual_time
 
-from connector.aftermath import Aftermath
-from connector.desk import Desk
-from connector.leftovers import Leftovers, Notice
-from connector.messages import Message
-from connector.outbound.scheduler import Scheduler
-from connector.outbound.wire import Wire
-from connector.protocols import Changes, Claim, Entry
-from connector.traces import Traces
+from connector.conversations.cleanup import Cleanup
+from connector.events import SlackMessage
+from connector.protocols import Claim, InboxEntry, StateChanges
+from connector.records.pending_cleanup import Notice, PendingCleanup
+from connector.records.run_artifacts import RunArtifacts
+from connector.runs.background_tasks import BackgroundTasks
+from connector.slack_api.client import SlackClient
+from connector.slack_api.rate_limiter import RateLimiter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from slack_sdk.web.async_client import AsyncWebClient
 
-    from connector.protocols import Lease
+    from connector.protocols import ConversationLease
 
-MESSAGE = Message("T1", "C1", "1.0", None, "U1", "look", (), direct=False)
-TRACES = Traces("C1", "1.0", ("2.0",), is_marked=True, team="T1", thread_ts="1.0", run_id="run")
+
+MESSAGE = SlackMessage("T1", "C1", "1.0", None, "U1", "look", (), direct=False)
+TRACES = RunArtifacts("C1", "1.0", ("2.0",), is_marked=True, team="T1", thread_ts="1.0", run_id="run")
 NOTICE = Notice(MESSAGE, "T1:C1:1.0:stopped", "🛑 Stopped by Ben.")
 POST, DELETE, LOOK = "chat.postMessage", "chat.delete", "conversations.replies"
 
@@ -76,22 +77,25 @@ class _Lease:
     """A lease that holds, and what was written under it."""
 
     claim: Claim = field(default_factory=lambda: Claim(1))
-    written: list[Changes] = field(default_factory=list)
+    written: list[StateChanges] = field(default_factory=list)
 
     async def confirm(self) -> None:
         pass
 
-    async def write(self, changes: Changes) -> None:
+    async def write(self, changes: StateChanges) -> None:
         self.written.append(changes)
 
 
 @asynccontextmanager
-async def conversation(slack: _Slack, lease: _Lease) -> AsyncIterator[Aftermath]:
-    async with Scheduler("T1") as scheduler, Desk(Wire(cast("AsyncWebClient", slack), scheduler)) as desk:
-        yield Aftermath(cast("Lease", lease), desk)
+async def conversation(slack: _Slack, lease: _Lease) -> AsyncIterator[Cleanup]:
+    async with (
+        RateLimiter("T1") as scheduler,
+        BackgroundTasks(SlackClient(cast("AsyncWebClient", slack), scheduler)) as desk,
+    ):
+        yield Cleanup(cast("ConversationLease", lease), desk)
 
 
-async def all_done(aftermath: Aftermath) -> None:
+async def all_done(aftermath: Cleanup) -> None:
     await aftermath.done(asyncio.Event())
 
 
@@ -100,16 +104,16 @@ async def test_what_a_run_leaves_is_written_down_in_one_step_with_its_end_and_fo
     slack, lease = _Slack(), _Lease()
     async with conversation(slack, lease) as aftermath:
         await aftermath.end_run({1: ""}, traces=TRACES, notices=(NOTICE,), held=4)
-        left = Leftovers((TRACES,), (NOTICE,))
+        left = PendingCleanup((TRACES,), (NOTICE,))
         assert aftermath.leftovers == left
         await aftermath.tidied()
         assert not aftermath.leftovers
         await aftermath.keep()
-    assert lease.written == [Changes(run=left.written(), closed={1: ""}, held=4), Changes(run={})]
+    assert lease.written == [StateChanges(run=left.written(), closed={1: ""}, held=4), StateChanges(run={})]
     assert slack.texts == ["🛑 Stopped by Ben."]
 
 
-@pytest.mark.parametrize("left", [Leftovers(notices=(NOTICE,)), Leftovers((TRACES,))])
+@pytest.mark.parametrize("left", [PendingCleanup(notices=(NOTICE,)), PendingCleanup((TRACES,))])
 @in_virtual_time
 async def test_slack_is_waited_for_however_long_it_is_away(left):
     slack, lease = _Slack("service_unavailable"), _Lease()
@@ -127,13 +131,13 @@ async def test_slack_is_waited_for_however_long_it_is_away(left):
 async def test_a_stop_word_is_answered_however_long_slack_is_away_and_its_entry_is_open_until_then():
     slack, lease = _Slack("service_unavailable"), _Lease()
     async with conversation(slack, lease) as aftermath:
-        aftermath.tell(Entry("stop", "stop", {}, 7), MESSAGE, "Nothing is running.")
+        aftermath.tell(InboxEntry("stop", "stop", {}, 7), MESSAGE, "Nothing is running.")
         await asyncio.sleep(600)
         assert lease.written == []
         slack.error = ""
         await all_done(aftermath)
     assert slack.texts == ["Nothing is running."]
-    assert lease.written == [Changes(closed={7: "done"})]
+    assert lease.written == [StateChanges(closed={7: "done"})]
 
 
 @in_virtual_time
@@ -141,14 +145,16 @@ async def test_what_slack_refuses_is_not_tried_for_ever():
     slack, lease = _Slack("channel_not_found"), _Lease()
     async with conversation(slack, lease) as aftermath:
         await aftermath.end_run({}, traces=TRACES, notices=(NOTICE,))
-        aftermath.tell(Entry("stop", "stop", {}, 7), MESSAGE, "Nothing is running.")
-        aftermath.go_on(Leftovers((replace(TRACES, first_ts="0.5"),), (replace(NOTICE, key="another"),)))
+        aftermath.tell(InboxEntry("stop", "stop", {}, 7), MESSAGE, "Nothing is running.")
+        aftermath.go_on(PendingCleanup((replace(TRACES, first_ts="0.5"),), (replace(NOTICE, key="another"),)))
         await all_done(aftermath)
         assert not aftermath.leftovers
-    assert lease.written[-1] == Changes(closed={7: "done"})
+    assert lease.written[-1] == StateChanges(closed={7: "done"})
 
 
-@pytest.mark.parametrize("left", [Leftovers((TRACES,)), Leftovers(notices=(NOTICE,)), Leftovers((TRACES,), (NOTICE,))])
+@pytest.mark.parametrize(
+    "left", [PendingCleanup((TRACES,)), PendingCleanup(notices=(NOTICE,)), PendingCleanup((TRACES,), (NOTICE,))]
+)
 @in_virtual_time
 async def test_what_was_taken_up_is_looked_at_once_more_when_no_call_of_a_dead_process_can_come_any_more(left):
     slack, lease = _Slack(), _Lease()
@@ -162,7 +168,7 @@ async def test_what_was_taken_up_is_looked_at_once_more_when_no_call_of_a_dead_p
         assert slack.called(LOOK)[before:] == [15.0]
         assert not aftermath.leftovers
         await aftermath.keep()
-    assert lease.written == [Changes(run={})]
+    assert lease.written == [StateChanges(run={})]
 
 
 @in_virtual_time
@@ -184,14 +190,14 @@ async def test_a_run_that_was_taken_up_and_works_for_long_is_looked_at_when_it_e
 async def test_who_is_to_end_does_not_wait_for_that():
     slack, lease = _Slack(), _Lease()
     async with conversation(slack, lease) as aftermath:
-        aftermath.go_on(Leftovers((TRACES,)))
+        aftermath.go_on(PendingCleanup((TRACES,)))
         await asyncio.sleep(1)
     assert asyncio.get_running_loop().time() == 1.0
 
 
 @in_virtual_time
 async def test_the_entry_of_a_reply_that_another_process_may_have_posted_stays_until_none_can_come_any_more():
-    stop = Entry("stop", "stop", {}, 7)
+    stop = InboxEntry("stop", "stop", {}, 7)
     slack, lease = _Slack(), _Lease(Claim(2, entries=(stop,)))
     async with conversation(slack, lease) as aftermath:
         aftermath.tell(stop, MESSAGE, "Nothing is running.")
@@ -199,12 +205,14 @@ async def test_the_entry_of_a_reply_that_another_process_may_have_posted_stays_u
         assert slack.texts == ["Nothing is running."]
         assert lease.written == []
         await all_done(aftermath)
-    assert lease.written == [Changes(closed={7: "done"})]
+    assert lease.written == [StateChanges(closed={7: "done"})]
 
 
 def test_leftovers_are_read_as_they_were_written_also_by_older_versions():
-    left = Leftovers((TRACES,), (NOTICE,))
-    assert Leftovers.read(left.written()) == left
-    assert Leftovers.read({}) == Leftovers()
+    left = PendingCleanup((TRACES,), (NOTICE,))
+    assert PendingCleanup.read(left.written()) == left
+    assert PendingCleanup.read({}) == PendingCleanup()
     older = {"channel": "C1", "first_ts": "1.0", "statuses": ["2.0"], "is_marked": True}
-    assert Leftovers.read({"traces": [older]}) == Leftovers((Traces("C1", "1.0", ("2.0",), is_marked=True),))
+    assert PendingCleanup.read({"traces": [older]}) == PendingCleanup(
+        (RunArtifacts("C1", "1.0", ("2.0",), is_marked=True),)
+    )

@@ -9,12 +9,12 @@ import pytest
 from successors import begun as begun_by
 from successors import over
 
-from connector.inbox import Inbound
-from connector.messages import Message
-from connector.protocols import Entry
+from connector.events import SlackMessage
+from connector.protocols import InboxEntry
+from connector.records.inbox import PendingMessage
 from local_slack import Waits
-from local_slack.delivery_faults import Lost
-from service.runs import Runs
+from local_slack.delivery.delivery_faults import Lost
+from service.runs.runs import StoredRuns
 from service.store import open_run_store
 
 CORRECTED = "(A correction of my earlier message, which reads now:)"
@@ -307,9 +307,12 @@ def admitted(slack, tmp_path):
 
     async def admitted(ts: str, text: str, edited_ts: str) -> None:
         channel = slack.channel("general").id
-        message = Message("T0LOCAL", channel, ts, None, slack.person("ana").id, text, (), direct=False)
-        inbound = Inbound(message, "alpha", text, f"{message.id}:edit:{edited_ts}", edited_ts=edited_ts)
-        async with aclosing(await open_run_store(f"sqlite:{tmp_path}/runs.db")) as store, Runs(store, "a", 10) as runs:
-            await runs.admit(message.place.conversation_id, Entry(inbound.id, "edit", inbound.written()))
+        message = SlackMessage("T0LOCAL", channel, ts, None, slack.person("ana").id, text, (), direct=False)
+        inbound = PendingMessage(message, "alpha", text, f"{message.id}:edit:{edited_ts}", edited_ts=edited_ts)
+        async with (
+            aclosing(await open_run_store(f"sqlite:{tmp_path}/runs.db")) as store,
+            StoredRuns(store, "a", 10) as runs,
+        ):
+            await runs.admit(message.place.conversation_id, InboxEntry(inbound.id, "edit", inbound.written()))
 
     return admitted

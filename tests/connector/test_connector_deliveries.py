@@ -6,9 +6,9 @@ from itertools import count
 import pytest
 from held_sessions import HeldSessions
 
-from connector import Instance, Persona, RunFailed, SlackAccess, SocketDoor, connected
-from local_slack.delivery import Envelope
-from service.runs import Runs
+from connector import Instance, Persona, RunFailed, SlackCredentials, SocketTransport, connected
+from local_slack.delivery.delivery import Envelope
+from service.runs.runs import StoredRuns
 
 ALPHA = Instance("alpha", Persona("Alpha", ":owl:"))
 
@@ -189,10 +189,10 @@ async def test_messages_while_the_view_closes_get_one_run_together_in_their_orde
 
 
 async def test_a_mention_without_words_is_asked_back_once_whichever_processes_hear_of_it(slack, store):
-    access = SlackAccess(slack.bot_token, slack.api_url, SocketDoor(slack.app_token))
+    access = SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token))
     async with (
-        Runs(store, "one", 10) as one,
-        Runs(store, "another", 10) as another,
+        StoredRuns(store, "one", 10) as one,
+        StoredRuns(store, "another", 10) as another,
         connected(access, [ALPHA], HeldSessions(), one, shutdown_grace_s=0.5),
         connected(access, [ALPHA], HeldSessions(), another, shutdown_grace_s=0.5),
     ):

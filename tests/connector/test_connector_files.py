@@ -16,19 +16,19 @@ from slack_sdk.web.async_client import AsyncWebClient
 from stage import Hold
 
 from connector import Persona
-from connector.inbox import Inbound
-from connector.messages import Message as Asked
-from connector.messages import Place
-from connector.outbound.answers import posts_of
-from connector.outbound.content import Content
-from connector.outbound.errors import SlackCallFailed
-from connector.outbound.files import file_name, share, summary_of
-from connector.outbound.outbox import Outbox
-from connector.outbound.post import Post
-from connector.outbound.scheduler import Scheduler
-from connector.outbound.wire import Wire
+from connector.events import SlackMessage as Asked
+from connector.events import ThreadAddress
+from connector.formatting.content import Content
 from connector.protocols import Claim, LeaseLost
-from connector.run_record import RunRecord
+from connector.records.inbox import PendingMessage
+from connector.records.run_record import RunRecord
+from connector.runs.answers import posts_of
+from connector.runs.outbox import Outbox
+from connector.runs.post import Post
+from connector.slack_api.client import SlackClient
+from connector.slack_api.errors import SlackCallFailed
+from connector.slack_api.rate_limiter import RateLimiter
+from connector.slack_api.uploads import file_name, share, summary_of
 from local_slack import Breaks, DropsAfterwards, DropsBefore, LocalSlack, Refuses, Waits
 
 CHAPTER = "paragraph " * 500
@@ -100,12 +100,12 @@ def outbox(slack):
     @asynccontextmanager
     async def outbox(lease, root, closed=None):
         asked = Asked("T0LOCAL", slack.channel("general").id, root, None, "U0ANA", "look", (), direct=False)
-        record = RunRecord("run", Inbound(asked, "alpha", "look", asked.id), False, root, is_taken_up=True)
-        async with aiohttp.ClientSession() as http, Scheduler("T", scale=100) as scheduler:
+        record = RunRecord("run", PendingMessage(asked, "alpha", "look", asked.id), False, root, is_taken_up=True)
+        async with aiohttp.ClientSession() as http, RateLimiter("T", scale=100) as scheduler:
             client = AsyncWebClient(slack.bot_token, base_url=slack.api_url, session=http, retry_handlers=[])
             persona = Persona("Alpha", ":owl:")
             on_closed = (closed if closed is not None else []).append
-            box = Outbox(Wire(client, scheduler), lease, record, persona, None, on_closed=on_closed)
+            box = Outbox(SlackClient(client, scheduler), lease, record, persona, None, on_closed=on_closed)
             working = asyncio.create_task(box.work())
             yield box
             empty = asyncio.create_task(box.empty())
@@ -171,13 +171,15 @@ async def test_who_does_not_own_the_conversation_any_more_shares_nothing(slack, 
 
 @pytest.fixture
 async def wire(slack):
-    async with aiohttp.ClientSession() as http, Scheduler("T", scale=100) as scheduler:
-        yield Wire(AsyncWebClient(slack.bot_token, base_url=slack.api_url, session=http, retry_handlers=[]), scheduler)
+    async with aiohttp.ClientSession() as http, RateLimiter("T", scale=100) as scheduler:
+        yield SlackClient(
+            AsyncWebClient(slack.bot_token, base_url=slack.api_url, session=http, retry_handlers=[]), scheduler
+        )
 
 
 @pytest.fixture
-def place(slack, root) -> Place:
-    return Place("T0LOCAL", slack.channel("general").id, root)
+def place(slack, root) -> ThreadAddress:
+    return ThreadAddress("T0LOCAL", slack.channel("general").id, root)
 
 
 @pytest.fixture
@@ -253,8 +255,8 @@ async def test_a_conversation_that_is_closed_to_us_is_told_once_and_nothing_more
 )
 async def test_an_upload_that_does_not_arrive_is_told_from_one_that_is_refused(code, error):
     endpoint = Endpoint(answers=deque([status(code)]))
-    async with serving(endpoint.handle) as url, aiohttp.ClientSession() as http, Scheduler("T") as scheduler:
-        wire = Wire(AsyncWebClient("", session=http), scheduler)
+    async with serving(endpoint.handle) as url, aiohttp.ClientSession() as http, RateLimiter("T") as scheduler:
+        wire = SlackClient(AsyncWebClient("", session=http), scheduler)
         with pytest.raises(SlackCallFailed) if error else nullcontext() as failed:
             await wire.upload(url, b"content")
     assert not error or failed.value.error == error

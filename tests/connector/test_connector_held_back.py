@@ -6,7 +6,7 @@ import gc
 import pytest
 from held_sessions import HeldSessions
 
-from connector import Instance, Persona, RunFailed, SlackAccess, SocketDoor, connected
+from connector import Instance, Persona, RunFailed, SlackCredentials, SocketTransport, connected
 from local_slack import Breaks, DropsAfterwards
 
 ALPHA = Instance("alpha", Persona("Alpha", ":owl:"))
@@ -194,7 +194,7 @@ async def test_an_answer_in_doubt_is_found_in_a_direct_message(scene):
 async def test_leaving_leaves_no_task_behind(slack, runs, recwarn):
     sessions = HeldSessions()
     before = asyncio.all_tasks()
-    access = SlackAccess(slack.bot_token, slack.api_url, SocketDoor(slack.app_token))
+    access = SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token))
     async with connected(access, [ALPHA], sessions, runs, shutdown_grace_s=0.1):
         ts = await slack.as_person("ana").say("general", "@alpha look")
         await sessions.next_run()

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 from held_sessions import HeldRun, HeldSessions
 
-from connector import Instance, Persona, SlackAccess, SocketDoor, connected
+from connector import Instance, Persona, SlackCredentials, SocketTransport, connected
 from local_slack import Waits
-from local_slack.delivery import Envelope
-from local_slack.delivery_faults import Lost
-from service.runs import Runs
+from local_slack.delivery.delivery import Envelope
+from local_slack.delivery.delivery_faults import Lost
+from service.runs.runs import StoredRuns
 from service.store import open_run_store
 
 if TYPE_CHECKING:
@@ -32,10 +32,10 @@ def started(slack: LocalSlack, tmp_path):
     @asynccontextmanager
     async def started(*instances: Instance) -> AsyncIterator[HeldSessions]:
         sessions = HeldSessions()
-        access = SlackAccess(slack.bot_token, slack.api_url, SocketDoor(slack.app_token))
+        access = SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token))
         async with (
             aclosing(await open_run_store(f"sqlite:{tmp_path}/runs.db")) as store,
-            Runs(store, "a process", 10) as runs,
+            StoredRuns(store, "a process", 10) as runs,
             connected(access, instances or (ALPHA, BETA), sessions, runs, shutdown_grace_s=0.5),
         ):
             await slack.until(lambda ws: ws.bot_online)

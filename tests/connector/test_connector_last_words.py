@@ -9,9 +9,9 @@ import pytest
 from stage import Hold
 from successors import begun, bot_posts, is_marked, of_an_earlier_run, over, texts
 
-from connector import Instance, Persona, RunFailed, SlackAccess, SocketDoor, connected
+from connector import Instance, Persona, RunFailed, SlackCredentials, SocketTransport, connected
 from local_slack import Refuses, Waits
-from service.runs import Runs
+from service.runs.runs import StoredRuns
 
 ALPHA, BETA = Instance("alpha", Persona("Alpha", ":owl:")), Instance("beta", Persona("Beta", ":fox_face:"))
 ONE_WAITS = "📨 1 message has not been read yet; your next message takes it along."
@@ -44,9 +44,9 @@ def replica(slack, sessions, store):
 
     @asynccontextmanager
     async def replica(name: str):
-        access = SlackAccess(slack.bot_token, slack.api_url, SocketDoor(slack.app_token))
+        access = SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token))
         async with (
-            Runs(store, name, 10) as runs,
+            StoredRuns(store, name, 10) as runs,
             connected(access, [ALPHA], sessions, runs, shutdown_grace_s=0.1),
         ):
             await slack.until(lambda ws: ws.bot_online)

@@ -11,10 +11,10 @@ import aiohttp
 import pytest
 from held_sessions import HeldSessions
 
-from connector import ConnectionRefused, Instance, Persona, RunLimits, SlackAccess, SocketDoor, connected
-from connector.protocols import Changes
+from connector import ConnectionRefused, Instance, Persona, RunLimits, SlackCredentials, SocketTransport, connected
+from connector.protocols import StateChanges
 from local_slack import LocalSlack, Refuses, Waits
-from service.runs import Runs
+from service.runs.runs import StoredRuns
 from service.store import open_run_store
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ HOURGLASS, ENVELOPE, EYES = "hourglass_flowing_sand", "incoming_envelope", "eyes
 MANY = 14
 
 
-def _access(slack: LocalSlack) -> SlackAccess:
-    return SlackAccess(slack.bot_token, slack.api_url, SocketDoor(slack.app_token))
+def _access(slack: LocalSlack) -> SlackCredentials:
+    return SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token))
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def process(tmp_path):
     async def process(slack: LocalSlack, sessions: HeldSessions) -> AsyncIterator[None]:
         async with (
             aclosing(await open_run_store(f"sqlite:{tmp_path}/runs.db")) as store,
-            Runs(store, "a process", 10) as runs,
+            StoredRuns(store, "a process", 10) as runs,
             connected(
                 _access(slack), [ALPHA], sessions, runs, shutdown_grace_s=1, limits=RunLimits(runs_per_person=MANY)
             ),
@@ -145,7 +145,7 @@ async def test_traces_that_were_not_away_when_a_process_died_are_taken_away_by_t
         async with aclosing(await open_run_store(f"sqlite:{tmp_path}/runs.db")) as store:
             conversation = f"{slack.team_id}:{channel}:{root}"
             claim = await store.claim(conversation, "a process that dies", 60)
-            await store.write(conversation, claim.token, Changes(run={"traces": [traces]}))
+            await store.write(conversation, claim.token, StateChanges(run={"traces": [traces]}))
         async with process(slack, sessions):
             await slack.until(lambda ws: not ws.message(channel, root).reacted(HOURGLASS))
             await slack.until(lambda ws: len(ws.thread(channel, root)) == 1)

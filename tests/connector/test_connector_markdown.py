@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from connector.outbound.answers import posts_of
-from connector.outbound.links import escape
-from connector.outbound.markdown import markdown_to_slack
-from connector.outbound.pieces import pieces
+from connector.formatting.links import escape
+from connector.formatting.markdown import markdown_to_slack
+from connector.formatting.splitting import pieces
+from connector.runs.answers import posts_of
 
 LIVE = re.compile(r"<[!@#]")
 

@@ -7,10 +7,10 @@ from contextlib import aclosing
 import pytest
 from held_sessions import HeldSessions
 
-from connector import Instance, Persona, SlackAccess, SocketDoor, connected
-from connector.outbound.native import title_of
+from connector import Instance, Persona, SlackCredentials, SocketTransport, connected
+from connector.slack_api.agent_sessions import title_of
 from local_slack import Refuses
-from service.runs import Runs
+from service.runs.runs import StoredRuns
 from service.store import open_run_store
 
 ALPHA = Instance("alpha", Persona("Alpha", ":owl:"))
@@ -50,8 +50,11 @@ async def test_the_title_is_that_of_the_first_message(scene):
 async def test_a_run_that_waits_for_another_process_is_suspended(slack, tmp_path):
     sessions = HeldSessions()
     sessions.obedient = True
-    access = SlackAccess(slack.bot_token, slack.api_url, SocketDoor(slack.app_token))
-    async with aclosing(await open_run_store(f"sqlite:{tmp_path}/runs.db")) as store, Runs(store, "it", 10) as runs:
+    access = SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token))
+    async with (
+        aclosing(await open_run_store(f"sqlite:{tmp_path}/runs.db")) as store,
+        StoredRuns(store, "it", 10) as runs,
+    ):
         async with connected(access, [ALPHA], sessions, runs, shutdown_grace_s=5):
             ts = await slack.as_person("ana").say("general", "@alpha look")
             await sessions.next_run()

@@ -8,16 +8,16 @@ import pytest
 from held_sessions import HeldSessions
 from structlog.testing import capture_logs
 
-from connector import Instance, Persona, SlackAccess, SocketDoor, connected
-from connector.inbound.gate import Visitor
-from connector.inbound.overtaken import LookUps, NoAnswer, PassedBy, Remembered
-from connector.messages import Message
+from connector import Instance, Persona, SlackCredentials, SocketTransport, connected
+from connector.events import SlackMessage
+from connector.inbound.access_policy import Actor
+from connector.inbound.out_of_order import LookUps, LRUSet, NoAnswer, UnroutedReplies
 from local_slack import Breaks, LocalSlack, RetrySchedule
-from local_slack.delivery import Envelope
-from local_slack.delivery_faults import Lost
+from local_slack.delivery.delivery import Envelope
+from local_slack.delivery.delivery_faults import Lost
 
 ALPHA = Instance("alpha", Persona("Alpha", ":owl:"))
-VISITOR = Visitor("U1", "C1")
+VISITOR = Actor("U1", "C1")
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ async def scene(runs, scene_of):
     """What is lost comes again soon."""
     sessions = HeldSessions()
     async with LocalSlack(limits=None, retries=RetrySchedule(0.3, (0.05, 0.1, 0.1))) as slack:
-        access = SlackAccess(slack.bot_token, slack.api_url, SocketDoor(slack.app_token))
+        access = SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token))
         async with connected(access, [ALPHA], sessions, runs, shutdown_grace_s=0.1):
             await slack.until(lambda ws: ws.bot_online)
             yield scene_of(slack, sessions)
@@ -61,6 +61,7 @@ async def test_replies_that_overtake_a_mention_in_the_middle_of_a_thread_are_rea
     await run.until(lambda r: len(r.steers) == 2)
     await all_taken(scene)
     assert [steer.text for steer in run.steers] == ["but only at the parser", "and its tests"]
+    assert run.steers[1].written_s == float(word)
     await run.read_steers()
     await run.answer("ok")
 
@@ -69,7 +70,10 @@ async def test_of_many_threads_that_cannot_be_read_few_keep_their_lease(runs, st
     """The others wait in the store, and go on at once with what is written there."""
     sessions = HeldSessions()
     async with LocalSlack(limits=None) as slack:
-        access, ana = SlackAccess(slack.bot_token, slack.api_url, SocketDoor(slack.app_token)), slack.as_person("ana")
+        access, ana = (
+            SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token)),
+            slack.as_person("ana"),
+        )
         async with connected(access, [ALPHA], sessions, runs, shutdown_grace_s=0.1, rate_scale=1_000):
             await slack.until(lambda ws: ws.bot_online)
             slack.faults.next("conversations.replies", Breaks(503), times=10_000)
@@ -169,12 +173,12 @@ async def test_few_look_ups_are_made_at_once_and_of_many_the_last_are_not_made()
     assert slack.asked == 6, "there is room again"
 
 
-def reply(ts: str, text: str = "hm", thread_ts: str = "1.0") -> Message:
-    return Message("T1", "C1", ts, thread_ts, "U1", text, (), direct=False)
+def reply(ts: str, text: str = "hm", thread_ts: str = "1.0") -> SlackMessage:
+    return SlackMessage("T1", "C1", ts, thread_ts, "U1", text, (), direct=False)
 
 
 def test_what_passed_by_is_given_once_and_in_the_order_in_which_it_was_written():
-    passed = PassedBy()
+    passed = UnroutedReplies()
     for each in (reply("4.0"), reply("3.0"), reply("2.0"), reply("5.0", thread_ts="2.5"), reply("6.0")):
         passed.add(each, VISITOR)
     passed.edit(reply("3.0", "aha"), VISITOR, "8.0")
@@ -189,7 +193,7 @@ def test_what_passed_by_is_given_once_and_in_the_order_in_which_it_was_written()
 
 
 def test_of_what_passed_by_the_latest_are_remembered():
-    passed, names = PassedBy(), Remembered()
+    passed, names = UnroutedReplies(), LRUSet()
     for number in range(1, 10_002):
         passed.add(reply(f"{number}.0", thread_ts="0.5"), VISITOR)
         names.add(str(number))
@@ -202,7 +206,7 @@ async def test_a_cross_is_acknowledged_while_slack_is_away_and_stops_the_run_whe
     sessions.obedient = True
     async with LocalSlack() as slack:
         scene = scene_of(slack, sessions)
-        access = SlackAccess(slack.bot_token, slack.api_url, SocketDoor(slack.app_token))
+        access = SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token))
         async with connected(access, [ALPHA], sessions, runs, shutdown_grace_s=0.1):
             await slack.until(lambda ws: ws.bot_online)
             root = await scene.ana.say("general", "nothing for a machine")

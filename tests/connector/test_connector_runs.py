@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 
 from connector import RunFailed
-from connector.protocols import Author
+from connector.protocols import MessageAuthor
 
 
 async def test_a_mention_gets_hourglass_and_status_at_once_and_at_the_end_only_the_answer_stays(scene):
@@ -18,6 +18,17 @@ async def test_a_mention_gets_hourglass_and_status_at_once_and_at_the_end_only_t
 
     replies = await scene.quiet("general", ts)
     assert [(m.text, m.username, m.icon_emoji) for m in replies] == [("*Done* &amp; dusted", "Alpha", ":owl:")]
+
+
+async def test_the_answer_is_posted_before_the_status_is_removed(scene):
+    ts = await scene.ana.say("general", "@alpha look")
+    run = await scene.sessions.next_run()
+    await scene.status("general", ts)
+    scene.slack.record.clear()
+    await run.answer("ok")
+    await scene.quiet("general", ts)
+    methods = [entry.get("method") for entry in scene.slack.record]
+    assert methods.index("chat.postMessage") < methods.index("chat.delete")
 
 
 async def test_the_status_message_edits_itself(scene):
@@ -37,7 +48,7 @@ async def test_a_message_in_the_thread_steers_without_a_mention_and_its_marks_sa
     run = await scene.sessions.next_run()
     steer = await scene.ben.say("general", "and the tests", thread=ts)
     await scene.reacted("general", steer, "incoming_envelope")
-    assert [(s.text, s.author) for s in run.steers] == [("and the tests", Author(scene.ben.person.id, "Ben"))]
+    assert [(s.text, s.author) for s in run.steers] == [("and the tests", MessageAuthor(scene.ben.person.id, "Ben"))]
     assert not scene.message("general", steer).reacted("eyes"), "not read yet"
 
     await run.read_steers()

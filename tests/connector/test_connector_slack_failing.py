@@ -7,7 +7,7 @@ import html
 import pytest
 from held_sessions import HeldSessions
 
-from connector import ConnectionRefused, Instance, Persona, SlackAccess, SocketDoor, connected
+from connector import ConnectionRefused, Instance, Persona, SlackCredentials, SocketTransport, connected
 from local_slack import Breaks, DropsAfterwards, DropsBefore, RateLimits, Refuses, Waits
 
 ALPHA = Instance("alpha", Persona("Alpha", ":owl:"))
@@ -27,7 +27,7 @@ async def begun(scene, text="@alpha look"):
 @pytest.mark.parametrize("fault", GATEWAY_ERRORS)
 async def test_a_gateway_error_on_the_mark_of_a_steer_does_not_end_the_service(slack, runs, fault):
     sessions = HeldSessions()
-    access = SlackAccess(slack.bot_token, slack.api_url, SocketDoor(slack.app_token))
+    access = SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token))
     async with asyncio.timeout(20), connected(access, [ALPHA], sessions, runs, shutdown_grace_s=0.5):
         ana = slack.as_person("ana")
         ts = await ana.say("general", "@alpha look")
@@ -192,7 +192,7 @@ async def test_the_label_of_a_tool_cannot_call_a_channel(scene):
 @pytest.mark.parametrize("method", ["auth.test", "apps.connections.open"])
 async def test_a_slack_that_fails_at_the_start_is_not_blamed_on_a_token(slack, runs, method, fault):
     slack.faults.next(method, fault, times=4)
-    access = SlackAccess(slack.bot_token, slack.api_url, SocketDoor(slack.app_token))
+    access = SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token))
     with pytest.raises(ConnectionRefused) as refusal:
         async with connected(access, [ALPHA], HeldSessions(), runs):
             pass
@@ -202,7 +202,10 @@ async def test_a_slack_that_fails_at_the_start_is_not_blamed_on_a_token(slack, r
 async def test_an_address_that_is_no_web_api_is_not_blamed_on_a_token(slack, runs):
     with pytest.raises(ConnectionRefused) as refusal:
         async with connected(
-            SlackAccess(slack.bot_token, slack.url, SocketDoor(slack.app_token)), [ALPHA], HeldSessions(), runs
+            SlackCredentials(slack.bot_token, slack.url, SocketTransport(slack.app_token)),
+            [ALPHA],
+            HeldSessions(),
+            runs,
         ):
             pass
     assert "does not accept" not in str(refusal.value)
@@ -213,7 +216,10 @@ async def test_a_rate_limit_at_the_start_is_waited_for(slack, runs):
     slack.faults.next("auth.test", RateLimits(0))
     slack.faults.next("apps.connections.open", RateLimits(0))
     async with connected(
-        SlackAccess(slack.bot_token, slack.api_url, SocketDoor(slack.app_token)), [ALPHA], HeldSessions(), runs
+        SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token)),
+        [ALPHA],
+        HeldSessions(),
+        runs,
     ):
         await slack.until(lambda ws: ws.bot_online)
 
@@ -234,7 +240,7 @@ async def test_a_socket_that_slack_refreshes_over_and_over_loses_and_doubles_not
 
 async def test_leaving_does_not_wait_for_a_run_that_would_begin_only_then(slack, runs):
     sessions, posts, lookup = HeldSessions(), asyncio.Event(), asyncio.Event()
-    access = SlackAccess(slack.bot_token, slack.api_url, SocketDoor(slack.app_token))
+    access = SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token))
 
     async def let_go() -> None:
         await slack.until(lambda ws: not ws.bot_online)

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from connector.activity import Activity
-from connector.status_blocks import plain_status, status_content, until_next_step
-from connector.todo import lines
-from local_slack.blocks import check_blocks
+from connector.runs.status.activity import Activity
+from connector.runs.status.blocks import plain_status, status_content, until_next_step
+from connector.runs.status.todo_list import lines
+from local_slack.blocks.blocks import check_blocks
 from orchestrator_interactive.modules.tool_todo import TodoTool
 
 SEARCH = {"tool": "search_files", "id": "1", "label": "Searching for “x”"}

@@ -11,14 +11,14 @@ import aiohttp
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
-from connector.inbox import Inbound
-from connector.messages import Message
-from connector.outbound.history import Posted
-from connector.outbound.scheduler import Scheduler
-from connector.outbound.wire import Wire
+from connector.events import SlackMessage
 from connector.protocols import Claim
-from connector.run_record import RunRecord
-from connector.status import Status, take_away
+from connector.records.inbox import PendingMessage
+from connector.records.run_record import RunRecord
+from connector.runs.status.message import Status, take_away
+from connector.slack_api.client import SlackClient
+from connector.slack_api.history import FoundPost
+from connector.slack_api.rate_limiter import RateLimiter
 from local_slack import LocalSlack, RateLimits, Refuses
 
 TODO = {"items": [{"text": "look", "status": "done"}, {"text": "write", "status": "in_progress"}]}
@@ -48,7 +48,7 @@ class Shown:
     status: Status
     kept: Kept
     record: RunRecord
-    wire: Wire
+    wire: SlackClient
 
     def messages(self):
         first = self.record.first.message
@@ -67,8 +67,8 @@ def seen(message) -> str:
 
 async def begun(slack: LocalSlack) -> RunRecord:
     root = await slack.as_person("ana").say("general", "look")
-    message = Message("T0LOCAL", slack.channel("general").id, root, None, "U0ANA", "look", (), direct=False)
-    first = Inbound(message, "alpha", "look", message.id)
+    message = SlackMessage("T0LOCAL", slack.channel("general").id, root, None, "U0ANA", "look", (), direct=False)
+    first = PendingMessage(message, "alpha", "look", message.id)
     return RunRecord.begun_with(first, was_waiting=False, newest_ts=root)
 
 
@@ -78,11 +78,11 @@ def show(slack: LocalSlack):
     async def show(taken_up: RunRecord | None = None) -> AsyncIterator[Shown]:
         record = taken_up or await begun(slack)
         place = record.first.message.place
-        async with aiohttp.ClientSession() as http, Scheduler("T", scale=100) as scheduler:
+        async with aiohttp.ClientSession() as http, RateLimiter("T", scale=100) as scheduler:
             client = AsyncWebClient(slack.bot_token, base_url=slack.api_url, session=http, retry_handlers=[])
             kept = Kept()
-            wire = Wire(client, scheduler)
-            before = Posted(wire.history, place) if taken_up else None
+            wire = SlackClient(client, scheduler)
+            before = FoundPost(wire.history, place) if taken_up else None
             status = Status(wire, kept, record, kept, before, spacing_s=0.01)
             async with asyncio.TaskGroup() as tasks:
                 status.begin(tasks)
@@ -107,6 +107,17 @@ async def test_the_status_says_what_is_done_what_is_to_do_and_has_a_button_to_st
     (button,) = actions["elements"]
     assert button["action_id"] == "stop"
     assert button["text"]["text"] == "Stop"
+
+
+async def test_many_events_at_once_make_one_edit_that_shows_the_last_one(show):
+    async with show() as shown:
+        await shown.until("⚙️")
+        for number in range(20):
+            shown.status.hear("tool:start", {"tool": "bash", "id": str(number), "label": f"Step {number}", "args": {}})
+            shown.status.hear("tool:end", {"tool": "bash", "id": str(number), "success": True})
+        shown.status.hear("compacting", {})
+        await shown.until("Summing up")
+    assert sum(entry.get("method") == "chat.update" for entry in shown.slack.record) == 1
 
 
 async def test_after_a_stop_the_status_says_so_and_offers_to_stop_now(show):

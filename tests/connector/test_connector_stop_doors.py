@@ -6,8 +6,8 @@ from itertools import count, product
 
 import pytest
 
-from connector.messages import clicked_stop_of, session_stop_of
-from local_slack.delivery import Envelope
+from connector.events import clicked_stop_of, session_stop_of
+from local_slack.delivery.delivery import Envelope
 
 _numbers = count(1)
 

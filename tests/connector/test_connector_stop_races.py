@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from local_slack import DropsAfterwards
-from local_slack.delivery import Envelope
+from local_slack.delivery.delivery import Envelope
 
 NOTHING_RUNS = "Nothing is running here."
 BOUND_S = 3

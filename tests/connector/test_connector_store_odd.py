@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 import pytest
 
-from connector.protocols import Entry, LeaseLost
+from connector.protocols import InboxEntry, LeaseLost
 from service.store import open_run_store
 
 UNREADABLE = "📭 Not taken: a message that another version of this service has kept here. Write it again."
@@ -54,7 +54,7 @@ async def test_what_nobody_can_read_is_told_though_the_run_has_just_said_all(sce
     root = await scene.ana.say("general", "@alpha look")
     run = await scene.sessions.next_run()
     store.slow_in = f"{scene.slack.team_id}:{scene.slack.channel('general').id}:{root}"
-    await runs.admit(store.slow_in, Entry(f"{store.slow_in}:x", "message", {"a": "new form"}), "alpha")
+    await runs.admit(store.slow_in, InboxEntry(f"{store.slow_in}:x", "message", {"a": "new form"}), "alpha")
     await store.reached.wait()
     await run.answer("ok")
     await scene.posted("general", root, "ok")

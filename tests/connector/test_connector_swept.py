@@ -9,10 +9,10 @@ import pytest
 from held_sessions import HeldSessions
 from stage import Hold
 
-from connector import Instance, Persona, SlackAccess, SocketDoor, connected
+from connector import Instance, Persona, SlackCredentials, SocketTransport, connected
 from local_slack import Waits
-from local_slack.messages import Body
-from service.runs import Runs
+from local_slack.workspace.messages import Body
+from service.runs.runs import StoredRuns
 from service.store import open_run_store
 
 if TYPE_CHECKING:
@@ -39,10 +39,10 @@ def process(slack: LocalSlack, sessions: HeldSessions, tmp_path):
 
     @asynccontextmanager
     async def process(late_s: float = NO_TIME) -> AsyncIterator[RunStore]:
-        access = SlackAccess(slack.bot_token, slack.api_url, SocketDoor(slack.app_token))
+        access = SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token))
         async with (
             aclosing(await open_run_store(f"sqlite:{tmp_path}/runs.db")) as store,
-            Runs(store, "a process", 10) as runs,
+            StoredRuns(store, "a process", 10) as runs,
             connected(access, [ALPHA], sessions, runs, shutdown_grace_s=0.1, calls_late_s=late_s),
         ):
             await slack.until(lambda ws: ws.bot_online)

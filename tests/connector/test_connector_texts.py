@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connector.outbound.markdown import markdown_to_slack
-from connector.outbound.pieces import pieces
+from connector.formatting.markdown import markdown_to_slack
+from connector.formatting.splitting import pieces
 
 
 @pytest.mark.parametrize(

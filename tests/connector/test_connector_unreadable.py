@@ -9,10 +9,10 @@ import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 from successors import begun, texts
 
-from connector.inbox import Inbound
-from connector.messages import Message
-from connector.phrases import UNREADABLE_POST as POST
-from connector.protocols import Changes, Entry
+from connector.events import SlackMessage
+from connector.protocols import InboxEntry, StateChanges
+from connector.records.inbox import PendingMessage
+from connector.texts import UNREADABLE_POST as POST
 from service.store import open_run_store
 
 RUN = "⚠️ Another version of this service was at work here, and I cannot read how far it came. Write again."
@@ -30,7 +30,7 @@ def kept(slack, root, tmp_path):
     """Have another version keep something in a thread, and end."""
     conversation = f"{slack.team_id}:{slack.channel('general').id}:{root}"
 
-    async def kept(changes: Changes | None, *entries: Entry) -> None:
+    async def kept(changes: StateChanges | None, *entries: InboxEntry) -> None:
         async with aclosing(await open_run_store(f"sqlite:{tmp_path}/runs.db")) as store:
             for entry in entries:
                 await store.admit(conversation, entry, "alpha")
@@ -47,7 +47,7 @@ async def test_a_run_is_given_up_and_what_it_had_to_say_is_said(  # noqa: PLR091
 ):
     sessions.obedient = False
     posts = {"1": PENDING, "2": {"a": "new form"}} if "id" in run else {}
-    await kept(Changes(run=run, posts=posts))
+    await kept(StateChanges(run=run, posts=posts))
     async with process():
         await slack.until(lambda _: sorted(texts(slack, root)) == sorted([*(["a &lt; b"] if posts else []), RUN]))
         _, another = await begun(slack, ana, sessions)
@@ -59,7 +59,7 @@ async def test_an_entry_is_closed_and_who_wrote_a_message_is_told(  # noqa: PLR0
     slack, sessions, process, ana, root, kept, kind
 ):
     sessions.obedient = False
-    await kept(None, Entry(f"T0LOCAL:C0GENERAL:{root}:x", kind, {"a": "new form"}))
+    await kept(None, InboxEntry(f"T0LOCAL:C0GENERAL:{root}:x", kind, {"a": "new form"}))
     async with process():
         if kind == "message":
             await slack.until(lambda _: texts(slack, root) == [MESSAGE])
@@ -71,7 +71,7 @@ async def test_an_entry_is_closed_and_who_wrote_a_message_is_told(  # noqa: PLR0
 
 async def test_a_text_that_cannot_be_read_is_told_beside_a_run_that_can(slack, sessions, process, root, kept):
     sessions.obedient = False
-    await kept(Changes(run=an_earlier_run(slack, root), posts={"earlier": {"a": "new form"}, "other": PENDING}))
+    await kept(StateChanges(run=an_earlier_run(slack, root), posts={"earlier": {"a": "new form"}, "other": PENDING}))
     async with process():
         run = await sessions.next_run()
         await run.answer("ok")
@@ -79,7 +79,7 @@ async def test_a_text_that_cannot_be_read_is_told_beside_a_run_that_can(slack, s
 
 
 async def test_a_run_that_an_earlier_version_was_told_to_stop_does_not_begin(slack, sessions, process, root, kept):
-    await kept(Changes(run={**an_earlier_run(slack, root), "stopped_by": "U0BEN"}))
+    await kept(StateChanges(run={**an_earlier_run(slack, root), "stopped_by": "U0BEN"}))
     async with process():
         await slack.until(lambda _: texts(slack, root) == ["🛑 Stopped by Ben."])
     assert sessions.prompts == []
@@ -90,7 +90,7 @@ async def test_a_run_whose_first_message_has_no_readable_time_is_given_up(slack,
     sessions.obedient = False
     run = an_earlier_run(slack, root)
     run["first"]["message"]["ts"] = "soon"
-    await kept(Changes(run=run))
+    await kept(StateChanges(run=run))
     async with process():
         await slack.until(lambda _: texts(slack, root) == [RUN])
         await ana.say("general", "@alpha continue", thread=root)
@@ -105,7 +105,7 @@ async def test_of_a_run_that_failed_in_an_earlier_version_only_what_is_left_goes
         posted = await bot.chat_postMessage(channel=slack.channel("general").id, text="⚙️ Working…", thread_ts=root)
     traces = {"channel": posted["channel"], "first_ts": root, "statuses": [posted["ts"]], "is_marked": False}
     run = {**an_earlier_run(slack, root), "failed": "The model is away.", "traces": [traces]}
-    await kept(Changes(run=run, posts={"end": ""}))
+    await kept(StateChanges(run=run, posts={"end": ""}))
     async with process():
         await slack.until(lambda _: texts(slack, root) == [])
     assert sessions.prompts == []
@@ -113,6 +113,6 @@ async def test_of_a_run_that_failed_in_an_earlier_version_only_what_is_left_goes
 
 def an_earlier_run(slack, root):
     """A run as it was written down before a run knew how often it was stopped, and that it is over."""
-    message = Message(slack.team_id, slack.channel("general").id, root, None, "U0ANA", "look", (), direct=False)
-    first = {**Inbound(message, "alpha", "look", message.id).written(), "id": message.id, "seq": 0}
+    message = SlackMessage(slack.team_id, slack.channel("general").id, root, None, "U0ANA", "look", (), direct=False)
+    first = {**PendingMessage(message, "alpha", "look", message.id).written(), "id": message.id, "seq": 0}
     return {"id": "r", "first": first, "was_waiting": False, "newest_ts": root, "stopped_by": None, "failed": None}

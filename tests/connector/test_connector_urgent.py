@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from connector.protocols import Author
+from connector.protocols import MessageAuthor
 
 BOUND_S = 3
 
@@ -77,7 +77,7 @@ async def test_names_are_asked_for_all_at_once(scene, hold):
     await run.until(lambda r: len(r.steers) == 1)
     ana, ben, chloe = (scene.slack.person(name).id for name in ("ana", "ben", "chloe"))
     assert run.steers[0].text == f"ask @Ben ({ben}) and @Chloe ({chloe})"
-    assert run.steers[0].author == Author(ana, "Ana")
+    assert run.steers[0].author == MessageAuthor(ana, "Ana")
     await run.answer("ok")
 
 
@@ -105,7 +105,7 @@ async def test_an_urgent_message_during_set_up_goes_in_as_soon_as_the_loop_liste
     await scene.reacted("general", early, "incoming_envelope")
     scene.sessions.hold_setup.set()
     run = await scene.sessions.next_run()
-    assert [(s.text, s.author) for s in run.steers] == [("!and this", Author(scene.ben.person.id))]
+    assert [(s.text, s.author) for s in run.steers] == [("!and this", MessageAuthor(scene.ben.person.id))]
     await run.answer("ok")
 
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 from held_sessions import HeldSessions
 
-from connector import ConnectionRefused, Instance, Persona, SlackAccess, SocketDoor, connected
+from connector import ConnectionRefused, Instance, Persona, SlackCredentials, SocketTransport, connected
 from local_slack import Breaks, DropsAfterwards, DropsBefore, LocalSlack, RateLimits, Refuses
-from service.runs import Runs
+from service.runs.runs import StoredRuns
 
 ALPHA = Instance("alpha", Persona("Alpha", ":owl:"))
 
@@ -52,23 +52,29 @@ async def test_what_is_written_while_the_socket_is_down_arrives_once_it_is_back(
 
 async def test_a_wrong_bot_token_is_one_clear_sentence(slack, runs):
     await _refused(
-        runs, SlackAccess("xoxb-wrong", slack.api_url, SocketDoor(slack.app_token)), "SLACK_BOT_TOKEN (invalid_auth)"
+        runs,
+        SlackCredentials("xoxb-wrong", slack.api_url, SocketTransport(slack.app_token)),
+        "SLACK_BOT_TOKEN (invalid_auth)",
     )
 
 
 async def test_a_wrong_app_token_is_one_clear_sentence(slack, runs):
     await _refused(
-        runs, SlackAccess(slack.bot_token, slack.api_url, SocketDoor("xapp-wrong")), "SLACK_APP_TOKEN (invalid_auth)"
+        runs,
+        SlackCredentials(slack.bot_token, slack.api_url, SocketTransport("xapp-wrong")),
+        "SLACK_APP_TOKEN (invalid_auth)",
     )
 
 
 async def test_an_unreachable_slack_is_one_clear_sentence(runs):
     async with LocalSlack() as gone:
         url = gone.api_url
-    await _refused(runs, SlackAccess("xoxb-b", url, SocketDoor("xapp-a")), f"Slack cannot be reached at {url}")
+    await _refused(
+        runs, SlackCredentials("xoxb-b", url, SocketTransport("xapp-a")), f"Slack cannot be reached at {url}"
+    )
 
 
-async def _refused(runs: Runs, access: SlackAccess, sentence: str) -> None:
+async def _refused(runs: StoredRuns, access: SlackCredentials, sentence: str) -> None:
     with pytest.raises(ConnectionRefused) as refusal:
         async with connected(access, [ALPHA], HeldSessions(), runs):
             pass

@@ -10,10 +10,10 @@ import pytest
 from held_sessions import HeldSessions
 from structlog.testing import capture_logs
 
-from connector import ConnectionRefused, HttpDoor, Instance, Persona, SlackAccess, SocketDoor, connected
+from connector import ConnectionRefused, HttpTransport, Instance, Persona, SlackCredentials, SocketTransport, connected
 from local_slack import LocalSlack, RetrySchedule
-from local_slack.delivery import Envelope
-from local_slack.delivery_faults import Late, Lost, Twice
+from local_slack.delivery.delivery import Envelope
+from local_slack.delivery.delivery_faults import Late, Lost, Twice
 
 ALPHA = Instance("alpha", Persona("Alpha", ":owl:"))
 _numbers = count(1)
@@ -30,10 +30,10 @@ def free_port() -> int:
 async def connected_by(name: str, slack: LocalSlack, sessions: HeldSessions, runs):
     """The connector behind one of the two doors."""
     port = free_port()
-    door = SocketDoor(slack.app_token)
+    door = SocketTransport(slack.app_token)
     if name == "http":
-        door = HttpDoor(slack.signing_secret, "127.0.0.1", port)
-    access = SlackAccess(slack.bot_token, slack.api_url, door)
+        door = HttpTransport(slack.signing_secret, "127.0.0.1", port)
+    access = SlackCredentials(slack.bot_token, slack.api_url, door)
     async with connected(access, [ALPHA], sessions, runs, shutdown_grace_s=0.1):
         if name == "http":
             await slack.deliver_to(f"http://127.0.0.1:{port}/slack/events")
@@ -179,7 +179,7 @@ async def test_that_slack_sends_no_more_events_is_in_the_log(scene):
 async def test_over_http_no_app_token_is_tried_and_no_socket_opened(runs):
     async with LocalSlack() as slack:
         slack.faults.next("apps.connections.open", "never asked")  # type: ignore[arg-type]
-        access = SlackAccess(slack.bot_token, slack.api_url, HttpDoor("secret", "127.0.0.1", free_port()))
+        access = SlackCredentials(slack.bot_token, slack.api_url, HttpTransport("secret", "127.0.0.1", free_port()))
         async with connected(access, [ALPHA], HeldSessions(), runs):
             pass
         assert slack.socket_mode.opened == 0
@@ -190,9 +190,9 @@ async def test_a_port_that_is_taken_is_one_clear_sentence(slack, runs):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        door = HttpDoor("secret", "127.0.0.1", taken.getsockname()[1])
+        door = HttpTransport("secret", "127.0.0.1", taken.getsockname()[1])
         with pytest.raises(ConnectionRefused, match="another program does"):
-            async with connected(SlackAccess(slack.bot_token, slack.api_url, door), [ALPHA], HeldSessions(), runs):
+            async with connected(SlackCredentials(slack.bot_token, slack.api_url, door), [ALPHA], HeldSessions(), runs):
                 pass
 
 

@@ -18,8 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from connector import ConnectionRefused, HttpDoor
-from connector.inbound.http_door import HttpServer, Malformed, body_of
+from connector import ConnectionRefused, HttpTransport
+from connector.inbound.http_server import HttpServer, Malformed, body_of
 from connector.inbound.reception import Reply
 from connector.inbound.signature import flaw_of, signature_of
 
@@ -84,7 +84,7 @@ async def http() -> AsyncIterator[aiohttp.ClientSession]:
 
 @pytest.fixture
 async def slack(http, reception) -> AsyncIterator[Slack]:
-    door = HttpDoor(SECRET, "127.0.0.1", 0)
+    door = HttpTransport(SECRET, "127.0.0.1", 0)
     async with HttpServer(
         door, reception.receive, asyncio.Semaphore(2), answer_within_s=0.2, now_s=lambda: NOW_S
     ) as server:
@@ -265,7 +265,7 @@ class Strangers:
 
 @asynccontextmanager
 async def bounded(reception, **bounds: Any) -> AsyncIterator[Strangers]:
-    door = HttpDoor(SECRET, "127.0.0.1", 0)
+    door = HttpTransport(SECRET, "127.0.0.1", 0)
     async with HttpServer(door, reception.receive, asyncio.Semaphore(9), now_s=lambda: NOW_S, **bounds) as server:
         strangers = Strangers(server.port)
         try:
@@ -427,13 +427,13 @@ async def test_a_port_that_is_taken_is_one_clear_sentence(reception):
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(ConnectionRefused, match=f"127.0.0.1 port {port}: another program does"):
-            async with HttpServer(HttpDoor(SECRET, "127.0.0.1", port), reception.receive, asyncio.Semaphore(1)):
+            async with HttpServer(HttpTransport(SECRET, "127.0.0.1", port), reception.receive, asyncio.Semaphore(1)):
                 pass
 
 
 async def test_an_address_that_is_not_this_machines_is_one_clear_sentence(reception):
     with pytest.raises(ConnectionRefused, match="Check the address"):
-        async with HttpServer(HttpDoor(SECRET, "203.0.113.1", 3000), reception.receive, asyncio.Semaphore(1)):
+        async with HttpServer(HttpTransport(SECRET, "203.0.113.1", 3000), reception.receive, asyncio.Semaphore(1)):
             pass
 
 
@@ -441,7 +441,7 @@ async def test_leaving_ends_what_is_at_work(http, reception):
     reception.may_go.clear()
     before = asyncio.all_tasks()
     async with HttpServer(
-        HttpDoor(SECRET, "127.0.0.1", 0),
+        HttpTransport(SECRET, "127.0.0.1", 0),
         reception.receive,
         asyncio.Semaphore(2),
         answer_within_s=0.05,

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from slack_sdk.web.async_client import AsyncWebClient
 
 from connector.inbound.intake import NotNow
-from connector.inbound.reception import Reception
-from connector.preflight import Identity
+from connector.inbound.reception import EventDecoder
+from connector.setup.preflight import Identity
 
 _WORDS = ["event_callback", "block_actions", "message", "app_mention", "reaction_added", "agent_session_stopped"]
 _WORDS += ["message_changed", "message_deleted", "view_submission", "stop", "U1", "C1", "D1", "T1", "1700000000.000100"]
@@ -56,7 +56,7 @@ class Taken:
 
 def received(body: dict[str, Any], intake: Any) -> int:
     async def receive() -> int:
-        reception = Reception(AsyncWebClient(), "xoxb-1", Identity("T1", "U0BOT", "B0BOT"), intake)
+        reception = EventDecoder(AsyncWebClient(), "xoxb-1", Identity("T1", "U0BOT", "B0BOT"), intake)
         return (await reception.receive(body)).status
 
     return asyncio.run(receive())

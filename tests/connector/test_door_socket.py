@@ -14,18 +14,18 @@ from structlog.testing import capture_logs
 
 from connector.inbound.addresses import Addresses
 from connector.inbound.backoff import Backoff
-from connector.inbound.connection import Pace
 from connector.inbound.reception import Reply
 from connector.inbound.socket_mode import SocketMode
-from connector.outbound.scheduler import Scheduler
-from connector.outbound.wire import Wire
+from connector.inbound.websocket import SocketTiming
+from connector.slack_api.client import SlackClient
+from connector.slack_api.rate_limiter import RateLimiter
 from local_slack import LocalSlack, RetrySchedule
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 QUICK = Backoff(0.01, 0.05)
-PACE = Pace(
+PACE = SocketTiming(
     ping_every_s=0.05, silent_for_s=5, linger_s=0.05, look_s=0.01, drain_within_s=0.05, retry=QUICK, refused=QUICK
 )
 
@@ -84,12 +84,12 @@ class Door:
         self.sleeper = Sleeper()
 
     @asynccontextmanager
-    async def opened(self, pace: Pace = PACE, slots: int = 100) -> AsyncIterator[SocketMode]:
+    async def opened(self, pace: SocketTiming = PACE, slots: int = 100) -> AsyncIterator[SocketMode]:
         async with AsyncExitStack() as stack:
             http = await stack.enter_async_context(aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)))
-            scheduler = await stack.enter_async_context(Scheduler("T"))
+            scheduler = await stack.enter_async_context(RateLimiter("T"))
             client = AsyncWebClient(self.slack.app_token, base_url=self.slack.api_url, session=http, retry_handlers=[])
-            addresses = Addresses(Wire(client, scheduler), "")
+            addresses = Addresses(SlackClient(client, scheduler), "")
             socket_mode = SocketMode(
                 http,
                 addresses.next,

@@ -15,15 +15,15 @@ from structlog.testing import capture_logs
 
 from connector import ConnectionRefused
 from connector.inbound.backoff import Backoff
-from connector.inbound.connection import NotOpened, Pace
 from connector.inbound.reception import Reply
 from connector.inbound.socket_mode import SocketMode
+from connector.inbound.websocket import NotOpened, SocketTiming
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 QUICK = Backoff(0.01, 0.02)
-PACE = Pace(connections=1, linger_s=0.05, close_within_s=0.1, drain_within_s=0.05, retry=QUICK, refused=QUICK)
+PACE = SocketTiming(connections=1, linger_s=0.05, close_within_s=0.1, drain_within_s=0.05, retry=QUICK, refused=QUICK)
 HELLO = json.dumps({"type": "hello", "num_connections": 1})
 
 

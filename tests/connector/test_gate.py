@@ -9,14 +9,14 @@ from itertools import count
 import pytest
 from held_sessions import HeldSessions
 
-from connector import Instance, Persona, Policy, SlackAccess, SocketDoor, connected
-from connector.inbound.gate import Gate, Visitor
-from connector.names import Names
-from connector.outbound.errors import SlackCallFailed
+from connector import AccessRules, Instance, Persona, SlackCredentials, SocketTransport, connected
+from connector.inbound.access_policy import AccessPolicy, Actor
+from connector.slack_api.errors import SlackCallFailed
+from connector.slack_api.users import Users
 from local_slack import LocalSlack, Refuses, RetrySchedule
-from local_slack.delivery import Envelope
-from local_slack.delivery_faults import Lost
-from local_slack.faults import Slow
+from local_slack.delivery.delivery import Envelope
+from local_slack.delivery.delivery_faults import Lost
+from local_slack.delivery.faults import Slow
 
 ALPHA = Instance("alpha", Persona("Alpha", ":owl:"))
 NOT_YOU = "You may not use me"
@@ -37,8 +37,11 @@ def under(slack, runs, scene_of):
     """The connector under a policy."""
 
     @asynccontextmanager
-    async def under(policy: Policy):
-        access, sessions = SlackAccess(slack.bot_token, slack.api_url, SocketDoor(slack.app_token)), HeldSessions()
+    async def under(policy: AccessRules):
+        access, sessions = (
+            SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token)),
+            HeldSessions(),
+        )
         async with connected(access, [ALPHA], sessions, runs, shutdown_grace_s=0.1, policy=policy):
             await slack.until(lambda ws: ws.bot_online)
             yield scene_of(slack, sessions)
@@ -46,8 +49,8 @@ def under(slack, runs, scene_of):
     return under
 
 
-def only_ana(slack) -> Policy:
-    return Policy(users=frozenset({slack.person("ana").id}))
+def only_ana(slack) -> AccessRules:
+    return AccessRules(users=frozenset({slack.person("ana").id}))
 
 
 class People:
@@ -78,56 +81,58 @@ class People:
 )
 async def test_slack_says_who_is_a_stranger_and_is_asked_once(told, is_refused):
     people = People(**told)
-    gate = Gate(Policy(), "T1", Names(people))
+    gate = AccessPolicy(AccessRules(), "T1", Users(people))
     for is_shared in (None, True, None):
-        assert (await gate.refusal(Visitor("U1", "C1", None, is_shared)) is not None) is is_refused
+        assert (await gate.refusal(Actor("U1", "C1", None, is_shared)) is not None) is is_refused
     assert people.asked == 1
 
 
 async def test_a_click_counts_where_slack_does_not_say_in_time_whose_people_they_are():
-    names = Names(People())
-    gate = Gate(Policy(), "T1", names, ask_within_s=0.01)
-    assert await gate.refusal(Visitor("U1", "C1", None, None)) is None
-    assert await gate.refusal(Visitor("U1", "C1", None, True)) is not None
+    names = Users(People())
+    gate = AccessPolicy(AccessRules(), "T1", names, ask_within_s=0.01)
+    assert await gate.refusal(Actor("U1", "C1", None, None)) is None
+    assert await gate.refusal(Actor("U1", "C1", None, True)) is not None
     await names.close()
 
 
 async def test_whom_slack_does_not_know_is_refused_and_not_asked_about_again():
     people = People(error="user_not_found")
-    gate = Gate(Policy(), "T1", Names(people))
+    gate = AccessPolicy(AccessRules(), "T1", Users(people))
     for _ in range(3):
-        assert await gate.refusal(Visitor("U1", "C1", None, True)) is not None
+        assert await gate.refusal(Actor("U1", "C1", None, True)) is not None
     assert people.asked == 1
 
 
 @pytest.mark.parametrize("told", [{"is_restricted": True}, {"is_restricted": True, "is_ultra_restricted": True}])
 async def test_guests_are_refused_where_the_policy_says_so_and_slack_is_asked_once(told):
     people = People(id="U1", team_id="T1", **told)
-    gate = Gate(Policy(guests=False), "T1", Names(people))
+    gate = AccessPolicy(AccessRules(guests=False), "T1", Users(people))
     for _ in range(2):
-        assert (await gate.refusal(Visitor("U1", "C1", "T1"))).startswith(NO_GUESTS)
+        assert (await gate.refusal(Actor("U1", "C1", "T1"))).startswith(NO_GUESTS)
     assert people.asked == 1
-    member = Names(People(id="U2", team_id="T1"))
-    assert await Gate(Policy(guests=False), "T1", member).refusal(Visitor("U2", "C1", "T1")) is None
-    assert await Gate(Policy(), "T1", Names(People())).refusal(Visitor("U1", "C1", "T1")) is None, "they may by default"
+    member = Users(People(id="U2", team_id="T1"))
+    assert await AccessPolicy(AccessRules(guests=False), "T1", member).refusal(Actor("U2", "C1", "T1")) is None
+    assert await AccessPolicy(AccessRules(), "T1", Users(People())).refusal(Actor("U1", "C1", "T1")) is None, (
+        "they may by default"
+    )
 
 
 async def test_nobody_is_let_in_while_slack_does_not_say_who_is_a_guest():
-    gate = Gate(Policy(guests=False), "T1", Names(People()), ask_within_s=0.01)
-    assert "Write again later" in await gate.refusal(Visitor("U1", "C1", "T1"))
+    gate = AccessPolicy(AccessRules(guests=False), "T1", Users(People()), ask_within_s=0.01)
+    assert "Write again later" in await gate.refusal(Actor("U1", "C1", "T1"))
 
 
 @pytest.mark.parametrize(("home", "is_refused"), [("T1", False), ("E1", False), ("T2", True), ("E2", True)])
 async def test_an_organisation_that_is_not_ours_is_elsewhere(home, is_refused):
-    gate = Gate(Policy(), "T1", Names(People()), enterprise="E1")
-    assert (await gate.refusal(Visitor("U1", "C1", home)) is not None) is is_refused
-    assert await Gate(Policy(), "T1", Names(People())).refusal(Visitor("U1", "C1", "E1")) is not None
+    gate = AccessPolicy(AccessRules(), "T1", Users(People()), enterprise="E1")
+    assert (await gate.refusal(Actor("U1", "C1", home)) is not None) is is_refused
+    assert await AccessPolicy(AccessRules(), "T1", Users(People())).refusal(Actor("U1", "C1", "E1")) is not None
 
 
 async def test_people_are_told_once_an_hour_in_each_channel():
     now_s = 1000.0
-    gate = Gate(Policy(), "T1", Names(People()), now_s=lambda: now_s)
-    here, there, other = Visitor("U1", "C1"), Visitor("U1", "C2"), Visitor("U2", "C1")
+    gate = AccessPolicy(AccessRules(), "T1", Users(People()), now_s=lambda: now_s)
+    here, there, other = Actor("U1", "C1"), Actor("U1", "C2"), Actor("U2", "C1")
     assert [gate.is_to_be_told(each) for each in (here, here, there, other)] == [True, False, True, True]
     now_s += 3599
     assert not gate.is_to_be_told(here)
@@ -177,14 +182,14 @@ async def test_who_is_not_among_the_users_is_told_so_once_and_nothing_comes_of_i
 
 
 async def test_a_guest_is_told_so_and_others_are_answered(slack, under):
-    async with under(Policy(guests=False)) as scene:
+    async with under(AccessRules(guests=False)) as scene:
         await slack.as_person("chloe").say("general", "@alpha look")
         await told(slack, "general", "chloe", NO_GUESTS)
         await next_is_anas(scene)
 
 
 async def test_replies_to_others_are_acknowledged_without_asking_slack_whether_their_authors_are_guests(slack, under):
-    async with under(Policy(guests=False)) as scene:
+    async with under(AccessRules(guests=False)) as scene:
         slack.faults.next("users.info", Slow(30), times=1_000)
         root = await scene.ana.say("general", "among ourselves")
         replies = [await scene.ben.say("general", f"reply {number}", thread=root) for number in range(40)]
@@ -196,7 +201,7 @@ async def test_replies_to_others_are_acknowledged_without_asking_slack_whether_t
 
 
 async def test_a_guest_whose_replies_wait_for_slack_delays_the_first_of_them_alone(slack, under):
-    async with under(Policy(guests=False)) as scene:
+    async with under(AccessRules(guests=False)) as scene:
         root = await scene.ana.say("general", "@alpha look")
         run = await scene.sessions.next_run()
         slack.faults.next("users.info", Slow(30), times=1_000)
@@ -213,7 +218,7 @@ def slowest_ms(slack) -> float:
 
 
 async def test_replies_of_guests_that_overtake_a_mention_are_not_read(slack, under):
-    async with under(Policy(guests=False)) as scene:
+    async with under(AccessRules(guests=False)) as scene:
         root = await scene.ana.say("general", "among ourselves")
         await all_taken(slack)
         slack.deliveries.next(Lost(), times=2)
@@ -237,10 +242,13 @@ async def test_of_the_replies_before_a_late_mention_is_read_only_what_the_policy
     gone = await ben.say("general", "deleted", thread=root)
     await ben.delete("general", gone)
     slack.socket_mode.delivery.close()
-    access, sessions = SlackAccess(slack.bot_token, slack.api_url, SocketDoor(slack.app_token)), HeldSessions()
+    access, sessions = (
+        SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token)),
+        HeldSessions(),
+    )
     allowed, read = {
         "users": (only_ana(slack), ["from ana"]),
-        "guests": (Policy(guests=False), ["from ben", "from ana"]),
+        "guests": (AccessRules(guests=False), ["from ben", "from ana"]),
     }[policy]
     async with connected(access, [ALPHA], sessions, runs, shutdown_grace_s=0.1, policy=allowed):
         await slack.until(lambda ws: ws.bot_online)
@@ -310,7 +318,7 @@ def click(scene, who: str, message, run_id: str, **user: object) -> None:
 
 
 async def test_in_other_channels_people_are_told_so_and_direct_messages_are_free(slack, under):
-    async with under(Policy(channels=frozenset({slack.channel("random").id}))) as scene:
+    async with under(AccessRules(channels=frozenset({slack.channel("random").id}))) as scene:
         await scene.ben.say("general", "@alpha look")
         await told(slack, "general", "ben", NOT_HERE)
         await scene.ben.dm("alpha", "hello")
@@ -360,20 +368,20 @@ def deliver_to(slack, who: str, is_shared: object = None, **fields: object) -> N
     ],
 )
 async def test_who_comes_from_another_workspace_is_told_so(slack, under, fields):
-    async with under(Policy()) as scene:
+    async with under(AccessRules()) as scene:
         deliver(scene, is_shared=True, **fields)
         await told(slack, "general", "ben", STRANGER)
         await next_is_anas(scene)
 
 
 async def test_who_comes_from_another_workspace_may_where_the_policy_says_so(slack, under):
-    async with under(Policy(external=True)) as scene:
+    async with under(AccessRules(external=True)) as scene:
         deliver(scene, is_shared=True, user_team="T0ELSE")
         assert (await scene.sessions.next_run()).prompt == "look"
 
 
 async def test_in_a_shared_channel_slack_is_asked_once_whose_people_they_are(slack, under):
-    async with under(Policy()) as scene:
+    async with under(AccessRules()) as scene:
         deliver(scene, is_shared=True)
         deliver(scene, is_shared=True)
         await scene.sessions.next_run()
@@ -384,14 +392,14 @@ async def test_in_a_shared_channel_slack_is_asked_once_whose_people_they_are(sla
 
 
 async def test_where_slack_does_not_say_whose_people_they_are_a_shared_channel_is_closed(slack, under):
-    async with under(Policy()) as scene:
+    async with under(AccessRules()) as scene:
         slack.faults.next("users.info", Refuses("user_not_found"))
         deliver(scene, is_shared=True)
         await told(slack, "general", "ben", STRANGER)
 
 
 async def test_where_no_channel_is_shared_nobody_is_asked(slack, under):
-    async with under(Policy()) as scene:
+    async with under(AccessRules()) as scene:
         deliver(scene, is_shared=False, team=None)
         run = await scene.sessions.next_run()
         await run.answer("ok")

@@ -9,28 +9,28 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from virtual_time import in_virtual_time
 
-from connector.desk import Desk
-from connector.messages import Message
-from connector.outbound.marks import Mark, Marks
-from connector.outbound.scheduler import Scheduler, Turn, Urgency
+from connector.events import SlackMessage
 from connector.protocols import LeaseLost
+from connector.runs.background_tasks import BackgroundTasks
+from connector.slack_api.rate_limiter import CallSlot, Priority, RateLimiter
+from connector.slack_api.reactions import ReactionKey, Reactions
 
 if TYPE_CHECKING:
-    from connector.outbound.wire import Confirm, Wire
+    from connector.slack_api.client import Confirm, SlackClient
 
 FAR_MORE_THAN_GO_AT_ONCE = 200
-LAST = Mark("C1", "last", "hourglass_flowing_sand")
+LAST = ReactionKey("C1", "last", "hourglass_flowing_sand")
 
 
 class _Wire:
     """What is put when its turn has come."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    def __init__(self, scheduler: RateLimiter) -> None:
         self._scheduler = scheduler
         self.put: list[str] = []
 
-    async def react(self, channel: str, ts: str, _name: str, turn: Turn, confirm: Confirm) -> None:
-        await self._scheduler.wait("reactions.add", channel, replace(turn, urgency=Urgency.MARK))
+    async def react(self, channel: str, ts: str, _name: str, turn: CallSlot, confirm: Confirm) -> None:
+        await self._scheduler.wait("reactions.add", channel, replace(turn, urgency=Priority.MARK))
         await confirm()
         self.put.append(ts)
 
@@ -38,10 +38,10 @@ class _Wire:
 @in_virtual_time
 async def test_whoever_forgets_a_mark_before_its_turn_does_not_wait_for_that() -> None:
     clock = asyncio.get_running_loop()
-    async with Scheduler("T1") as scheduler:
+    async with RateLimiter("T1") as scheduler:
         wire = _Wire(scheduler)
-        marks = Marks(cast("Wire", wire))
-        before = [Mark("C1", str(number), "eyes") for number in range(FAR_MORE_THAN_GO_AT_ONCE)]
+        marks = Reactions(cast("SlackClient", wire))
+        before = [ReactionKey("C1", str(number), "eyes") for number in range(FAR_MORE_THAN_GO_AT_ONCE)]
         putting = [asyncio.create_task(marks.put(mark, "a run")) for mark in before]
         last = asyncio.create_task(marks.put(LAST, "a run"))
         await asyncio.sleep(1)
@@ -58,12 +58,12 @@ async def test_a_mark_that_is_on_its_way_is_not_cut() -> None:
     let_go = asyncio.Event()
 
     class Slow(_Wire):
-        async def react(self, channel: str, ts: str, name: str, turn: Turn, confirm: Confirm) -> None:
+        async def react(self, channel: str, ts: str, name: str, turn: CallSlot, confirm: Confirm) -> None:
             await super().react(channel, ts, name, turn, confirm)
             await let_go.wait()
 
-    async with Scheduler("T1") as scheduler:
-        marks = Marks(cast("Wire", Slow(scheduler)))
+    async with RateLimiter("T1") as scheduler:
+        marks = Reactions(cast("SlackClient", Slow(scheduler)))
         putting = asyncio.create_task(marks.put(LAST, "a run"))
         await asyncio.sleep(1)
         assert not marks.forget(LAST)
@@ -81,10 +81,10 @@ async def test_hourglasses_that_were_never_put_leave_room_for_others() -> None:
     async def confirm() -> None:
         pass
 
-    def message(number: int) -> Message:
-        return Message("T1", "C1", str(number), None, "U1", "hello", (), direct=False)
+    def message(number: int) -> SlackMessage:
+        return SlackMessage("T1", "C1", str(number), None, "U1", "hello", (), direct=False)
 
-    async with Scheduler("T1") as scheduler, Desk(cast("Wire", _Wire(scheduler))) as desk:
+    async with RateLimiter("T1") as scheduler, BackgroundTasks(cast("SlackClient", _Wire(scheduler))) as desk:
         for number in range(20):
             with pytest.raises(LeaseLost):
                 await desk.mark_working(message(number), lost)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from connector.messages import Message, deletion_of, edit_of, home_of, message_of, reaction_of
+from connector.events import SlackMessage, deletion_of, edit_of, home_of, message_of, reaction_of
 
 TS = "1760000000.000100"
 LATER = "1760000060.000200"
@@ -169,7 +169,7 @@ def test_where_somebody_belongs_to_is_told_with_their_message(told, home):
     assert home_of(told) == home
 
 
-def message_with(text: str) -> Message:
+def message_with(text: str) -> SlackMessage:
     message = message_of({**POSTED, "text": text}, "T1")
     assert message is not None
     return message

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from virtual_time import in_virtual_time
 
-from connector.names import Names
-from connector.outbound.errors import SlackCallFailed
-from connector.outbound.scheduler import Scheduler
+from connector.slack_api.errors import SlackCallFailed
+from connector.slack_api.rate_limiter import RateLimiter
+from connector.slack_api.users import Users
 
 if TYPE_CHECKING:
-    from connector.outbound.wire import Wire
+    from connector.slack_api.client import SlackClient
 
 HOUR_S = 3600
 
@@ -34,7 +34,7 @@ class _Wire:
 @in_virtual_time
 async def test_whoever_takes_another_name_is_called_by_it_within_two_hours():
     wire = _Wire()
-    names = Names(cast("Wire", wire))
+    names = Users(cast("SlackClient", wire))
     for _ in range(10):
         await names.learn(["U1"])
     assert (names.of("U1"), wire.asked) == ("Ana", 1)
@@ -50,7 +50,7 @@ async def test_whoever_takes_another_name_is_called_by_it_within_two_hours():
 async def test_a_name_that_slack_does_not_tell_is_asked_for_again_and_one_that_was_told_stays():
     wire = _Wire()
     wire.name = None
-    names = Names(cast("Wire", wire))
+    names = Users(cast("SlackClient", wire))
     await names.learn(["U1", "U1"])
     await names.learn(["U1"])
     assert (names.of("U1"), wire.asked) == (None, 1)
@@ -67,7 +67,7 @@ async def test_a_name_that_slack_does_not_tell_is_asked_for_again_and_one_that_w
 
 @in_virtual_time
 async def test_of_very_many_people_those_are_known_who_were_asked_about_last():
-    names = Names(cast("Wire", _Wire()))
+    names = Users(cast("SlackClient", _Wire()))
     await names.learn(["U first"])
     await names.learn([f"U{number}" for number in range(10_000)], within_s=1)
     assert names.of("U first") is None
@@ -78,7 +78,7 @@ async def test_of_very_many_people_those_are_known_who_were_asked_about_last():
 async def test_whom_slack_does_not_know_is_not_asked_about_again_soon():
     wire = _Wire()
     wire.error = "user_not_found"
-    names = Names(cast("Wire", wire))
+    names = Users(cast("SlackClient", wire))
     for _ in range(3):
         await names.learn(["U1"], ["U2"])
         await asyncio.sleep(HOUR_S / 4)
@@ -88,7 +88,7 @@ async def test_whom_slack_does_not_know_is_not_asked_about_again_soon():
 class _Limited(_Wire):
     """Has as much room as Slack allows."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    def __init__(self, scheduler: RateLimiter) -> None:
         super().__init__()
         self._scheduler = scheduler
 
@@ -100,9 +100,9 @@ class _Limited(_Wire):
 
 @in_virtual_time
 async def test_look_ups_that_nobody_waits_for_any_longer_are_not_made_and_leave_room_for_authors():
-    async with Scheduler("T") as scheduler:
+    async with RateLimiter("T") as scheduler:
         wire = _Limited(scheduler)
-        names = Names(cast("Wire", wire))
+        names = Users(cast("SlackClient", wire))
         for number in range(100):
             await names.learn([], [f"U{number}x{each}" for each in range(20)])
         # A share of a hundred calls a minute, though two thousand were wanted.
@@ -126,7 +126,7 @@ class _Silent(_Wire):
 @in_virtual_time
 async def test_an_author_of_whom_slack_does_not_tell_in_time_is_not_waited_for_again_soon():
     wire, loop = _Silent(), asyncio.get_running_loop()
-    names = Names(cast("Wire", wire))
+    names = Users(cast("SlackClient", wire))
     began_s = loop.time()
     for _ in range(50):
         await names.learn(["U1"], within_s=1)

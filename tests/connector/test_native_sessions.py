@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from virtual_time import in_virtual_time
 
-from connector.best_effort import best_effort
-from connector.messages import Place
-from connector.outbound.errors import SlackCallFailed
-from connector.outbound.native import ACTIVE, PROCESSING, NativeSessions
-from connector.outbound.wire import Wire
+from connector.events import ThreadAddress
+from connector.slack_api.agent_sessions import ACTIVE, PROCESSING, AgentSessions
+from connector.slack_api.best_effort import best_effort
+from connector.slack_api.client import SlackClient
+from connector.slack_api.errors import SlackCallFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
 SET, RENAME = "agents.sessions.setStatus", "agents.sessions.rename"
-ONE, OTHER = Place("T1", "C1", "1.0"), Place("T1", "C2", "1.0")
+ONE, OTHER = ThreadAddress("T1", "C1", "1.0"), ThreadAddress("T1", "C2", "1.0")
 
 
 class _Wire:
     """A Slack that shows what it is told, unless it fails next."""
 
-    insisting = staticmethod(Wire.insisting)
+    insisting = staticmethod(SlackClient.insisting)
 
     def __init__(self) -> None:
         self.shown: dict[str, str] = {}
@@ -44,11 +44,11 @@ class _Wire:
         self.shown[told["channel_id"]] = told.get("status") or self.shown[told["channel_id"]]
 
 
-def _sessions(wire: _Wire) -> NativeSessions:
+def _sessions(wire: _Wire) -> AgentSessions:
     def spawn(coroutine: Coroutine[Any, Any, object]) -> asyncio.Task[None]:
         return asyncio.create_task(best_effort(coroutine))
 
-    return NativeSessions(cast("Wire", wire), spawn)
+    return AgentSessions(cast("SlackClient", wire), spawn)
 
 
 @in_virtual_time

@@ -9,11 +9,11 @@ from slack_sdk.errors import SlackApiError
 from virtual_time import in_virtual_time
 
 from connector import Persona
-from connector.messages import Place
-from connector.outbound.content import Content
-from connector.outbound.errors import SlackCallFailed, Verdict, failure
-from connector.outbound.scheduler import NotNeeded, Scheduler, Turn
-from connector.outbound.wire import Wire
+from connector.events import ThreadAddress
+from connector.formatting.content import Content
+from connector.slack_api.client import SlackClient
+from connector.slack_api.errors import RetryDecision, SlackCallFailed, failure
+from connector.slack_api.rate_limiter import CallCancelled, CallSlot, RateLimiter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,11 +24,11 @@ POST, UPDATE, DELETE = "chat.postMessage", "chat.update", "chat.delete"
 ADD, REMOVE = "reactions.add", "reactions.remove"
 METHODS = (POST, UPDATE, DELETE, ADD, REMOVE)
 DONE, AGAIN = "it is done", "it is called again"
-PLACE = Place("T1", "C1", "1.0")
+PLACE = ThreadAddress("T1", "C1", "1.0")
 
 SAID_OF_ANY = {
     AGAIN: ("ratelimited", "service_unavailable", "fatal_error", "internal_error"),
-    Verdict.GONE: (
+    RetryDecision.GONE: (
         "cant_delete_message",
         "cant_update_message",
         "edit_window_closed",
@@ -36,8 +36,8 @@ SAID_OF_ANY = {
         "streaming_state_conflict",
         "too_many_reactions",
     ),
-    Verdict.TOO_MUCH: ("invalid_blocks", "markdown_text_conflict", "msg_blocks_too_long", "msg_too_long"),
-    Verdict.CONVERSATION_CLOSED: (
+    RetryDecision.TOO_MUCH: ("invalid_blocks", "markdown_text_conflict", "msg_blocks_too_long", "msg_too_long"),
+    RetryDecision.CONVERSATION_CLOSED: (
         "channel_not_found",
         "is_archived",
         "messages_tab_disabled",
@@ -45,28 +45,34 @@ SAID_OF_ANY = {
         "restricted_action",
         "restricted_action_thread_locked",
     ),
-    Verdict.WORKSPACE_CLOSED: ("account_inactive", "invalid_auth", "not_authed", "token_expired", "token_revoked"),
-    Verdict.UNAVAILABLE: ("feature_disabled", "not_authorized", "unknown_method"),
-    Verdict.REFUSED: ("invalid_arguments", "no_text", "a word of next year"),
+    RetryDecision.WORKSPACE_CLOSED: (
+        "account_inactive",
+        "invalid_auth",
+        "not_authed",
+        "token_expired",
+        "token_revoked",
+    ),
+    RetryDecision.UNAVAILABLE: ("feature_disabled", "not_authorized", "unknown_method"),
+    RetryDecision.REFUSED: ("invalid_arguments", "no_text", "a word of next year"),
 }
 SAID_OF_ONE = {
-    (POST, "missing_scope"): Verdict.WORKSPACE_CLOSED,
-    (POST, "thread_locked"): Verdict.CONVERSATION_CLOSED,
-    (POST, "already_reacted"): Verdict.REFUSED,
-    (UPDATE, "missing_scope"): Verdict.UNAVAILABLE,
-    (UPDATE, "message_not_found"): Verdict.GONE,
-    (UPDATE, "thread_locked"): Verdict.GONE,
+    (POST, "missing_scope"): RetryDecision.WORKSPACE_CLOSED,
+    (POST, "thread_locked"): RetryDecision.CONVERSATION_CLOSED,
+    (POST, "already_reacted"): RetryDecision.REFUSED,
+    (UPDATE, "missing_scope"): RetryDecision.UNAVAILABLE,
+    (UPDATE, "message_not_found"): RetryDecision.GONE,
+    (UPDATE, "thread_locked"): RetryDecision.GONE,
     (DELETE, "message_not_found"): DONE,
-    (DELETE, "missing_scope"): Verdict.UNAVAILABLE,
+    (DELETE, "missing_scope"): RetryDecision.UNAVAILABLE,
     (ADD, "already_reacted"): DONE,
     (ADD, "message_not_found"): DONE,
-    (ADD, "missing_scope"): Verdict.UNAVAILABLE,
-    (ADD, "thread_locked"): Verdict.GONE,
+    (ADD, "missing_scope"): RetryDecision.UNAVAILABLE,
+    (ADD, "thread_locked"): RetryDecision.GONE,
     (REMOVE, "message_not_found"): DONE,
-    (REMOVE, "missing_scope"): Verdict.UNAVAILABLE,
+    (REMOVE, "missing_scope"): RetryDecision.UNAVAILABLE,
     (REMOVE, "no_reaction"): DONE,
-    (REMOVE, "thread_locked"): Verdict.GONE,
-    ("files.completeUploadExternal", "restricted_action"): Verdict.UNAVAILABLE,
+    (REMOVE, "thread_locked"): RetryDecision.GONE,
+    ("files.completeUploadExternal", "restricted_action"): RetryDecision.UNAVAILABLE,
 }
 TABLE = [(method, word, done) for done, words in SAID_OF_ANY.items() for word in words for method in METHODS]
 TABLE += [(method, word, done) for (method, word), done in SAID_OF_ONE.items()]
@@ -98,20 +104,20 @@ class _Client:
         return _Answer({"ok": True, "ts": "2.0", "message": {"thread_ts": "1.0"}, "messages": []})
 
 
-async def _call(wire: Wire, method: str) -> None:
+async def _call(wire: SlackClient, method: str) -> None:
     match method:
         case "chat.postMessage":
             await wire.post(PLACE, Content("text"), "key")
         case "chat.update":
-            await wire.update("C1", "2.0", lambda: Content("text"), Turn())
+            await wire.update("C1", "2.0", lambda: Content("text"), CallSlot())
         case "chat.delete":
             await wire.delete("C1", "2.0")
         case "reactions.add":
-            await wire.react("C1", "2.0", "eyes", Turn())
+            await wire.react("C1", "2.0", "eyes", CallSlot())
         case "reactions.remove":
             await wire.unreact("C1", "2.0", "eyes")
         case _:
-            await wire.call(method, {}, Turn())
+            await wire.call(method, {}, CallSlot())
 
 
 @pytest.mark.parametrize(("method", "word", "done"), TABLE)
@@ -119,9 +125,9 @@ async def _call(wire: Wire, method: str) -> None:
 async def test_what_slack_says_decides_what_is_done(method, word, done):
     client = _Client(method, [{"error": word}])
     outcome: object
-    async with Scheduler("T1") as scheduler:
+    async with RateLimiter("T1") as scheduler:
         try:
-            await _call(Wire(cast("AsyncWebClient", client), scheduler), method)
+            await _call(SlackClient(cast("AsyncWebClient", client), scheduler), method)
         except SlackCallFailed as e:
             outcome = e.verdict
         else:
@@ -136,8 +142,8 @@ CUSTOMIZE = {"error": "missing_scope", "needed": "chat:write.customize"}
 @in_virtual_time
 async def test_who_may_not_post_under_another_name_posts_under_the_bots_own(refusal):
     client = _Client(POST, [refusal])
-    async with Scheduler("T1") as scheduler:
-        wire = Wire(cast("AsyncWebClient", client), scheduler)
+    async with RateLimiter("T1") as scheduler:
+        wire = SlackClient(cast("AsyncWebClient", client), scheduler)
         for key in ("one", "two"):
             await wire.post(PLACE, Content("text"), key, Persona("Alpha", ":owl:"))
         assert ["username" in post for post in client.heard] == [True, False, False]
@@ -146,8 +152,8 @@ async def test_who_may_not_post_under_another_name_posts_under_the_bots_own(refu
 @in_virtual_time
 async def test_who_may_not_post_at_all_does_not_try_again_under_the_bots_own_name():
     client = _Client(POST, [{"error": "missing_scope", "needed": "chat:write"}])
-    async with Scheduler("T1") as scheduler:
-        wire = Wire(cast("AsyncWebClient", client), scheduler)
+    async with RateLimiter("T1") as scheduler:
+        wire = SlackClient(cast("AsyncWebClient", client), scheduler)
         with pytest.raises(SlackCallFailed, match="chat:write"):
             await wire.post(PLACE, Content("text"), "key", Persona("Alpha", ":owl:"))
         assert (await wire.closed()).error == "missing_scope"
@@ -157,14 +163,14 @@ async def test_who_may_not_post_at_all_does_not_try_again_under_the_bots_own_nam
 @in_virtual_time
 async def test_what_nobody_wants_any_more_is_not_sent_though_its_turn_has_come():
     client = _Client(POST, [])
-    turn = Turn()
+    turn = CallSlot()
 
     async def confirm() -> None:
         turn.need.forget()
 
-    async with Scheduler("T1") as scheduler:
-        wire = Wire(cast("AsyncWebClient", client), scheduler)
-        with pytest.raises(NotNeeded):
+    async with RateLimiter("T1") as scheduler:
+        wire = SlackClient(cast("AsyncWebClient", client), scheduler)
+        with pytest.raises(CallCancelled):
             await wire.post(PLACE, Content("text"), "key", turn=turn, confirm=confirm)
     assert not client.heard
 

@@ -8,8 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from connector.messages import Message
-from connector.run_slots import RunLimits, RunSlots, Ticket
+from connector.events import SlackMessage
+from connector.runs.run_slots import RunLimits, RunSlot, RunSlots
 
 LIMITS = RunLimits(runs=4, runs_per_channel=3, runs_per_person=2)
 
@@ -21,7 +21,7 @@ class Queue:
         self.slots = RunSlots(limits)
         self.woken: list[str] = []
         self.granted: list[str] = []
-        self.tickets: dict[str, Ticket] = {}
+        self.tickets: dict[str, RunSlot] = {}
         self.slots.watch(self.woken.append)
         self._written = 0
 
@@ -29,7 +29,7 @@ class Queue:
         """Ask for a slot; gives the id of the conversation."""
         self._written += 1
         name = f"{person}{self._written}"
-        message = Message("T1", channel, f"{self._written}.0", None, person, "", (), direct=False)
+        message = SlackMessage("T1", channel, f"{self._written}.0", None, person, "", (), direct=False)
         self.tickets[name] = self.slots.enter(name, message, is_resumed=is_resumed)
         self._note()
         return name
@@ -117,7 +117,7 @@ def test_a_conversation_whose_message_is_another_persons_now_waits_for_that_one(
     queue = Queue(RunLimits(runs_per_person=1))
     queue.ask("ana")
     name = queue.ask("ana")
-    ticket = queue.slots.enter(name, Message("T1", "C1", "9.0", None, "ben", "", (), direct=False))
+    ticket = queue.slots.enter(name, SlackMessage("T1", "C1", "9.0", None, "ben", "", (), direct=False))
     assert ticket.is_granted
 
 

@@ -8,34 +8,34 @@ from typing import TYPE_CHECKING, Any, cast
 from virtual_time import in_virtual_time
 
 from connector import Persona
-from connector.aftermath import Aftermath
-from connector.desk import Desk
-from connector.inbox import Inbound
-from connector.messages import Message
-from connector.outbound.errors import SlackCallFailed
-from connector.outbound.wire import Wire
+from connector.conversations.cleanup import Cleanup
+from connector.events import SlackMessage
 from connector.protocols import Claim
-from connector.run_record import RunRecord
-from connector.view import View
+from connector.records.inbox import PendingMessage
+from connector.records.run_record import RunRecord
+from connector.runs.background_tasks import BackgroundTasks
+from connector.runs.view import RunView
+from connector.slack_api.client import SlackClient
+from connector.slack_api.errors import SlackCallFailed
 
 if TYPE_CHECKING:
-    from connector.outbound.scheduler import Turn
-    from connector.outbound.wire import Confirm
-    from connector.protocols import Lease
+    from connector.protocols import ConversationLease
+    from connector.slack_api.client import Confirm
+    from connector.slack_api.rate_limiter import CallSlot
 
-MESSAGE = Message("T1", "C1", "1.0", None, "U1", "look", (), direct=False)
+MESSAGE = SlackMessage("T1", "C1", "1.0", None, "U1", "look", (), direct=False)
 ANSWERED_AFTER_S = 15.0
 
 
 class _Wire:
     """A Slack that answers for a mark only after a while, and has no sessions."""
 
-    insisting = staticmethod(Wire.insisting)
+    insisting = staticmethod(SlackClient.insisting)
 
     def __init__(self) -> None:
         self.done: list[str] = []
 
-    async def react(self, _channel: str, _ts: str, _name: str, _turn: Turn, confirm: Confirm) -> None:
+    async def react(self, _channel: str, _ts: str, _name: str, _turn: CallSlot, confirm: Confirm) -> None:
         await confirm()
         await asyncio.sleep(ANSWERED_AFTER_S)
         self.done.append("marked")
@@ -77,11 +77,13 @@ class _Kept:
 @in_virtual_time
 async def test_a_mark_that_slack_does_not_answer_for_is_taken_away_later_and_holds_no_run_up():
     wire, kept = _Wire(), _Kept()
-    record = RunRecord.begun_with(Inbound(MESSAGE, "alpha", "look", MESSAGE.id), was_waiting=False, newest_ts="1.0")
+    record = RunRecord.begun_with(
+        PendingMessage(MESSAGE, "alpha", "look", MESSAGE.id), was_waiting=False, newest_ts="1.0"
+    )
     clock = asyncio.get_running_loop()
-    async with Desk(cast("Wire", wire)) as desk:
-        lease = cast("Lease", kept)
-        view, aftermath = View(desk, lease, record, Persona("Alpha", ":owl:"), kept), Aftermath(lease, desk)
+    async with BackgroundTasks(cast("SlackClient", wire)) as desk:
+        lease = cast("ConversationLease", kept)
+        view, aftermath = RunView(desk, lease, record, Persona("Alpha", ":owl:"), kept), Cleanup(lease, desk)
         async with view.posting(), view.shown():
             await asyncio.sleep(1)
             ends_at_s = clock.time()

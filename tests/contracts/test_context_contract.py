@@ -10,8 +10,8 @@ import pytest
 from agents import Recorder
 
 from orchestrator_interactive.kernel import AmplifierSession, ModuleCoordinator
-from orchestrator_interactive.kernel.interfaces import ContextManager
-from orchestrator_interactive.kernel.models import ProviderInfo
+from orchestrator_interactive.kernel.contracts.models import ProviderInfo
+from orchestrator_interactive.kernel.contracts.protocols import ContextManager
 from orchestrator_interactive.modules.context_simple import SimpleContext, mount
 
 FORMATS: dict[str, dict[str, Any]] = {

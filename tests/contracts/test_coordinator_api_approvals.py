@@ -9,7 +9,7 @@ import pytest
 from agents import soon
 
 from orchestrator_interactive.kernel import HookResult
-from orchestrator_interactive.kernel.errors import ApprovalTimeoutError
+from orchestrator_interactive.kernel.contracts.errors import ApprovalTimeoutError
 
 ASK = HookResult(
     action="ask_user",

@@ -6,7 +6,7 @@ import pytest
 from agents import Recorder
 
 from orchestrator_interactive.kernel import HookResult
-from orchestrator_interactive.kernel.testing import MockApprovalSystem, create_test_coordinator
+from orchestrator_interactive.testing import MockApprovalSystem, create_test_coordinator
 
 
 class TestAuditLogging:

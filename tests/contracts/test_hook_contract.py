@@ -9,8 +9,8 @@ import pytest
 from agents import Recorder, call, echo, make_agent, raising, say, soon, use
 
 from orchestrator_interactive.kernel import AmplifierSession, HookRegistry, HookResult, ModuleCoordinator
-from orchestrator_interactive.kernel.interfaces import HookHandler
-from orchestrator_interactive.kernel.loader import ModuleLoader
+from orchestrator_interactive.kernel.contracts.protocols import HookHandler
+from orchestrator_interactive.kernel.loading.loader import ModuleLoader
 
 
 async def denies(_event: str, _data: dict[str, Any]) -> HookResult:

@@ -11,14 +11,8 @@ from typing import Any
 import pytest
 from agents import Shelf
 
-from orchestrator_interactive.kernel import (
-    AmplifierSession,
-    HookResult,
-    ModuleCoordinator,
-    interfaces,
-    messages,
-    models,
-)
+from orchestrator_interactive.kernel import AmplifierSession, HookResult, ModuleCoordinator
+from orchestrator_interactive.kernel.contracts import messages, models, protocols
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 SHIPPED = [
@@ -47,15 +41,13 @@ class TestModuleTypes:
         ],
     )
     def test_each_type_has_a_protocol_with_the_contracts_members(self, protocol: str, members: set[str]) -> None:
-        own = {
-            name for name, value in vars(getattr(interfaces, protocol)).items() if callable(value) or name in members
-        }
+        own = {name for name, value in vars(getattr(protocols, protocol)).items() if callable(value) or name in members}
         assert members <= own
         assert {name for name in own if not name.startswith("_")} <= members
 
     @pytest.mark.parametrize("protocol", ["Provider", "Tool", "HookHandler", "Orchestrator", "ContextManager"])
     def test_a_protocol_can_be_checked_at_run_time(self, protocol: str) -> None:
-        assert not isinstance(object(), getattr(interfaces, protocol))
+        assert not isinstance(object(), getattr(protocols, protocol))
 
 
 class TestQuickStartPattern:

@@ -8,8 +8,8 @@ import pytest
 from agents import soon
 from service_process import run_command
 
-from orchestrator_interactive import InteractiveOrchestrator
-from orchestrator_interactive.kernel import HookRegistry, HookResult, ModuleCoordinator, ToolResult, testing
+from orchestrator_interactive import InteractiveOrchestrator, testing
+from orchestrator_interactive.kernel import HookRegistry, HookResult, ModuleCoordinator, ToolResult
 from orchestrator_interactive.modules import provider_demo
 
 NAMES = [

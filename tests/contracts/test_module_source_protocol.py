@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from orchestrator_interactive import kernel
-from orchestrator_interactive.kernel import AmplifierSession, ModuleCoordinator, ModuleLoader, interfaces
-from orchestrator_interactive.kernel.errors import ModuleLoadError, ModuleNotFoundError  # noqa: A004 - the contract's
+from orchestrator_interactive.kernel import AmplifierSession, ModuleCoordinator, ModuleLoader
+from orchestrator_interactive.kernel.contracts import protocols
+from orchestrator_interactive.kernel.contracts.errors import ModuleLoadError, ModuleNotFoundError  # noqa: A004 - the contract's
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,10 +82,10 @@ def make_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...
 
 class TestModuleSourceProtocols:
     def test_a_source_resolves_to_a_path(self) -> None:
-        assert list(inspect.signature(interfaces.ModuleSource.resolve).parameters) == ["self"]
+        assert list(inspect.signature(protocols.ModuleSource.resolve).parameters) == ["self"]
 
     def test_a_resolver_takes_a_module_id_and_a_hint(self) -> None:
-        parameters = inspect.signature(interfaces.ModuleSourceResolver.resolve).parameters
+        parameters = inspect.signature(protocols.ModuleSourceResolver.resolve).parameters
         assert list(parameters) == ["self", "module_id", "profile_hint"]
         assert parameters["profile_hint"].default is None
 

@@ -25,10 +25,10 @@ from agents import (
 
 from orchestrator_interactive import InteractiveOrchestrator, mount
 from orchestrator_interactive.kernel import AmplifierSession, HookRegistry, HookResult, ModuleCoordinator
-from orchestrator_interactive.kernel.errors import LLMError, ProviderUnavailableError
-from orchestrator_interactive.kernel.interfaces import Orchestrator
-from orchestrator_interactive.kernel.testing import EventRecorder
+from orchestrator_interactive.kernel.contracts.errors import LLMError, ProviderUnavailableError
+from orchestrator_interactive.kernel.contracts.protocols import Orchestrator
 from orchestrator_interactive.modules.context_simple import ContextOptions, SimpleContext
+from orchestrator_interactive.testing import EventRecorder
 
 
 async def use_echo(*, rounds: int = 1, **more: Any) -> Agent:

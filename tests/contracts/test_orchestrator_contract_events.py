@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from agents import Agent, ScriptedProvider, call, echo, fail, make_agent, never, raising, say, soon, use
 
-from orchestrator_interactive.kernel import HookResult, events
-from orchestrator_interactive.kernel.errors import ProviderUnavailableError
-from orchestrator_interactive.kernel.models import ProviderInfo
+from orchestrator_interactive.kernel import HookResult
+from orchestrator_interactive.kernel.contracts import events
+from orchestrator_interactive.kernel.contracts.errors import ProviderUnavailableError
+from orchestrator_interactive.kernel.contracts.models import ProviderInfo
 
 BOUNDARIES = ("execution:start", "execution:end", "orchestrator:complete")
 

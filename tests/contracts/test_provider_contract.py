@@ -10,9 +10,8 @@ from agents import make_agent, say, use
 from anthropic_server import AnthropicServer, redacted_thinking, text, thinking, tool_call
 
 from orchestrator_interactive.kernel import AmplifierSession, ModuleCoordinator
-from orchestrator_interactive.kernel.errors import ProviderUnavailableError
-from orchestrator_interactive.kernel.interfaces import Provider
-from orchestrator_interactive.kernel.messages import (
+from orchestrator_interactive.kernel.contracts.errors import ProviderUnavailableError
+from orchestrator_interactive.kernel.contracts.messages import (
     ChatRequest,
     ChatResponse,
     Message,
@@ -22,9 +21,10 @@ from orchestrator_interactive.kernel.messages import (
     ToolCallBlock,
     ToolSpec,
 )
-from orchestrator_interactive.kernel.models import ModelInfo, ProviderInfo
+from orchestrator_interactive.kernel.contracts.models import ModelInfo, ProviderInfo
+from orchestrator_interactive.kernel.contracts.protocols import Provider
 from orchestrator_interactive.modules import provider_anthropic, provider_demo
-from orchestrator_interactive.rows import assistant_row, tool_row
+from orchestrator_interactive.transcript.rows import assistant_row, tool_row
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

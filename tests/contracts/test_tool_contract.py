@@ -10,8 +10,8 @@ from agents import call, make_agent, raising, say, told, use
 from pydantic import ValidationError
 
 from orchestrator_interactive.kernel import ModuleCoordinator, ToolResult
-from orchestrator_interactive.kernel.interfaces import Tool
-from orchestrator_interactive.kernel.messages import ToolCall
+from orchestrator_interactive.kernel.contracts.messages import ToolCall
+from orchestrator_interactive.kernel.contracts.protocols import Tool
 from orchestrator_interactive.modules import tool_filesystem, tool_todo
 
 NAMES = ["list_files", "read_file", "search_files", "write_file", "todo"]

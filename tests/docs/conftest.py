@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from orchestrator_interactive.kernel import AmplifierSession
-from service.config import load_config
-from service.plan import mount_plan
-from service.sources import LocalSources
+from service.config.config import load_config
+from service.sessions.module_sources import LocalSources
+from service.sessions.mount_plan import mount_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from orchestrator_interactive.kernel.testing import MockProvider
+    from orchestrator_interactive.testing import MockProvider
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "docs" / "examples"

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from kept_conversations import Kept
 
-from connector.needs import BOT_EVENTS, BOT_SCOPES
-from service.config import Environment, load_config
-from service.plan import mount_plan
-from service.preflight import find_problems
-from service.slack_config import SlackConfig
+from connector.setup.scopes import BOT_EVENTS, BOT_SCOPES
+from service.config.config import Environment, load_config
+from service.config.slack import SlackConfig
+from service.sessions.mount_plan import mount_plan
+from service.sessions.preflight import find_problems
 
 PAGE = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")
 
@@ -50,7 +50,7 @@ def test_the_commands_work_one_after_the_other(tmp_path, monkeypatch):
 
 def test_what_the_app_needs_is_told_as_the_manifest_asks_for_it():
     for heading, needs in (("scope", BOT_SCOPES), ("event", BOT_EVENTS)):
-        rows = PAGE.partition(f"| {heading} | is there to |")[2].partition("\n\n")[0].splitlines()[2:]
+        rows = PAGE.partition(f"| {heading} | purpose |")[2].partition("\n\n")[0].splitlines()[2:]
         assert rows == [f"| `{need.name}` | {need.purpose} | {need.without or '**required**'} |" for need in needs]
 
 

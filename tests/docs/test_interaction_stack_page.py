@@ -12,9 +12,9 @@ from named_tests import TESTS, names_of_tests, there_are
 
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from orchestrator_interactive.kernel import AmplifierSession
-from orchestrator_interactive.kernel.messages import ToolCallBlock
-from orchestrator_interactive.kernel.testing import MockProvider
-from service.sources import LocalSources
+from orchestrator_interactive.kernel.contracts.messages import ToolCallBlock
+from orchestrator_interactive.testing import MockProvider
+from service.sessions.module_sources import LocalSources
 
 PAGE = (TESTS.parent / "docs" / "interaction-stack.md").read_text(encoding="utf-8")
 NAMED = names_of_tests(PAGE)

@@ -13,11 +13,11 @@ from hatchling import build
 from service_process import run_command
 
 from orchestrator_interactive.kernel import ModuleLoader
-from orchestrator_interactive.kernel.messages import ToolCall
-from orchestrator_interactive.kernel.testing import MockProvider, TestCoordinator
-from service.config import SessionConfig, load_config
-from service.plan import mount_plan
-from service.preflight import find_problems
+from orchestrator_interactive.kernel.contracts.messages import ToolCall
+from orchestrator_interactive.testing import MockProvider, TestCoordinator
+from service.config.config import SessionConfig, load_config
+from service.sessions.mount_plan import mount_plan
+from service.sessions.preflight import find_problems
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "docs" / "examples"
@@ -143,7 +143,7 @@ async def test_the_examples_work_together_in_a_session_of_the_configuration(
     assert labels == ["Counting 2 working days"]
     *_, due, refused, today = [message.content for message in model.requests[-1].messages]
     assert due == "Tuesday, 2026-12-29"
-    assert refused == "Denied: .env is none of your business."
+    assert refused == "Denied: Access to .env is not allowed."
     assert str(today).startswith("Today is ")
     assert "Today is " not in str(history)
     assert (counts["provider:request"], counts["tool:pre"], counts["execution:end"]) == (2, 2, 1)

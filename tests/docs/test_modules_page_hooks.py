@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 import orchestrator_interactive
-from orchestrator_interactive.kernel import AmplifierSession, HookResult, ToolResult, events
-from orchestrator_interactive.kernel.errors import AuthenticationError
-from orchestrator_interactive.kernel.messages import ChatResponse, TextBlock, ToolCall
-from orchestrator_interactive.kernel.models import HookAction
-from orchestrator_interactive.kernel.testing import MockApprovalSystem, MockDisplaySystem, MockProvider, MockTool
+from orchestrator_interactive.kernel import AmplifierSession, HookResult, ToolResult
+from orchestrator_interactive.kernel.contracts import events
+from orchestrator_interactive.kernel.contracts.errors import AuthenticationError
+from orchestrator_interactive.kernel.contracts.messages import ChatResponse, TextBlock, ToolCall
+from orchestrator_interactive.kernel.contracts.models import HookAction
+from orchestrator_interactive.testing import MockApprovalSystem, MockDisplaySystem, MockProvider, MockTool
 
 CALL = ToolCall(id="1", name="look", arguments={"at": "the sky"})
 ENDS_THE_RUN = ("prompt:submit", "provider:request", "provider:response")

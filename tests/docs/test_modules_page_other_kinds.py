@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from orchestrator_interactive.kernel import AmplifierSession, ResponseStream
-from orchestrator_interactive.kernel.messages import ChatRequest, Message
-from orchestrator_interactive.kernel.testing import TestCoordinator
+from orchestrator_interactive.kernel.contracts.messages import ChatRequest, Message
+from orchestrator_interactive.testing import TestCoordinator
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
@@ -85,6 +85,6 @@ async def test_the_examples_work_in_a_session_of_amplifier_core() -> None:
         "Hello!",
         "True Who's a pretty boy?",
         "True Monday, 2026-12-28",
-        "deny .env is none of your business.",
+        "deny Access to .env is not allowed.",
     ]
     assert output.decode().splitlines() == told, errors.decode()

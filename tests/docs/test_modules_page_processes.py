@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from agents import soon
 
-from orchestrator_interactive.kernel.messages import ToolCall
-from orchestrator_interactive.kernel.testing import MockProvider
+from orchestrator_interactive.kernel.contracts.messages import ToolCall
+from orchestrator_interactive.testing import MockProvider
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -14,8 +14,8 @@ import pytest
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.artifacts import artifact, children
 from orchestrator_interactive.interactions.branch import checkout, fork, rewind
-from orchestrator_interactive.interactions.render import render_for_llm
-from orchestrator_interactive.interactions.render_policies import register_policy
+from orchestrator_interactive.interactions.rendering.policies import register_policy
+from orchestrator_interactive.interactions.rendering.render import render_for_llm
 from orchestrator_interactive.interactions.serializers import decode, encode
 from orchestrator_interactive.interactions.states.agent_call import AgentCallState
 from orchestrator_interactive.interactions.states.agent_result import AgentResultState

@@ -14,8 +14,8 @@ from lossy_store import LossyStore
 from structlog.testing import capture_logs
 
 from orchestrator_interactive.interactions import InteractionStack
-from orchestrator_interactive.interactions.openai_format import NO_OUTPUT, NO_RESULT, result_text, sendable
-from orchestrator_interactive.interactions.render import render_for_llm
+from orchestrator_interactive.interactions.rendering.openai_format import NO_OUTPUT, NO_RESULT, result_text, sendable
+from orchestrator_interactive.interactions.rendering.render import render_for_llm
 from orchestrator_interactive.interactions.states import (
     AgentCallState,
     AgentResultState,
@@ -28,8 +28,8 @@ from orchestrator_interactive.interactions.states import (
     UserResponseState,
     WaitingState,
 )
-from orchestrator_interactive.kernel.messages import ChatRequest, Message
-from orchestrator_interactive.kernel.request_check import problems_of
+from orchestrator_interactive.kernel.contracts.messages import ChatRequest, Message
+from orchestrator_interactive.kernel.contracts.request_validation import problems_of
 
 Rendered = list[dict[str, Any]]
 ALL_TYPES = [

@@ -11,8 +11,8 @@ import zstandard
 from hypothesis import given
 from interaction_states import any_state
 
-from orchestrator_interactive.interactions.errors import NewerState, UnknownState, Unreadable
-from orchestrator_interactive.interactions.records import Envelope
+from orchestrator_interactive.interactions.errors import NewerState, UnknownState, UnreadableState
+from orchestrator_interactive.interactions.records import StateEnvelope
 from orchestrator_interactive.interactions.serializers import COMPRESSED_FROM_BYTES, decode, encode
 from orchestrator_interactive.interactions.states import BaseState, FinishedState, ToolResultState, UserMessageState
 
@@ -90,7 +90,7 @@ class PriceState(BaseState):
         return {"cents": round(data["euros"] * 100)} if version == 1 else data
 
 
-def envelope_of(**changes: Any) -> Envelope:
+def envelope_of(**changes: Any) -> StateEnvelope:
     return {**encode(UserMessageState("Hello!")), **changes}  # type: ignore[typeddict-item]
 
 
@@ -103,7 +103,7 @@ class TestVersions:
             decode(envelope_of(t="PriceState", v=3, data='{"euros":1.5,"tax":0.2}'))
 
     def test_a_migration_that_does_not_fit_is_told(self) -> None:
-        with pytest.raises(Unreadable, match="PriceState, written in version 1, cannot be made of its data"):
+        with pytest.raises(UnreadableState, match="PriceState, written in version 1, cannot be made of its data"):
             decode(envelope_of(t="PriceState", v=1, data='{"dollars":1.5}'))
 
     def test_an_unknown_type_says_what_to_do(self) -> None:
@@ -135,7 +135,7 @@ def unsized(data: bytes) -> bytes:
     ids=lambda changes: str(changes)[:40],
 )
 def test_damaged_data_are_told(changes: dict[str, Any]) -> None:
-    with pytest.raises(Unreadable, match="UserMessageState"):
+    with pytest.raises(UnreadableState, match="UserMessageState"):
         decode(envelope_of(**changes))
 
 
@@ -143,7 +143,7 @@ def test_a_flipped_bit_in_compressed_data_is_noticed() -> None:
     envelope = encode(LONG)
     packed = bytearray(envelope["data"])  # type: ignore[arg-type]
     packed[len(packed) // 2] ^= 1
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableState):
         decode({**envelope, "data": bytes(packed)})
 
 

@@ -21,7 +21,7 @@ from orchestrator_interactive.interactions.errors import (
     InvalidTransition,
     NoSuchBranch,
     NoSuchState,
-    Unreadable,
+    UnreadableState,
     WriteConflict,
 )
 from orchestrator_interactive.interactions.records import about
@@ -364,7 +364,7 @@ class TestDamage:
 
     @pytest.mark.parametrize("index", [3, 4])
     async def test_who_asks_for_it_learns_where_it_is(self, damaged: InteractionStack, index: int) -> None:
-        with pytest.raises(Unreadable, match=rf"[Ss]tate {index} of branch main"):
+        with pytest.raises(UnreadableState, match=rf"[Ss]tate {index} of branch main"):
             await damaged.at(index)
 
     async def test_the_conversation_goes_on(self, damaged: InteractionStack) -> None:
@@ -399,7 +399,7 @@ class TestDamage:
 
     async def test_it_goes_on_after_a_state_that_is_gone(self, damaged: InteractionStack) -> None:
         await damaged.rewind(4)
-        with pytest.raises(Unreadable):
+        with pytest.raises(UnreadableState):
             await damaged.pop()
         await damaged.push(said("Go on"), HI)
         assert (await states_of(damaged))[-2:] == [said("Go on"), HI]

@@ -20,13 +20,14 @@ from stored_logs import KEY, TREE, indices, plant, state, states
 from structlog.testing import capture_logs
 
 from orchestrator_interactive.interactions import InteractionStack
-from orchestrator_interactive.interactions.errors import Fenced, StoreAway, StoreError, Unreadable
+from orchestrator_interactive.interactions.errors import Fenced, UnreadableState
 from orchestrator_interactive.interactions.records import Key, damaged
 from orchestrator_interactive.interactions.states import UserMessageState
 from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.interactions.stores.base import Change
-from orchestrator_interactive.interactions.stores.sqlite_database import Database
 from orchestrator_interactive.interactions.tree import Piece, written
+from orchestrator_interactive.storage.errors import StoreAway, StoreError
+from orchestrator_interactive.storage.sqlite import Database
 
 OTHER = Key("other", "beta")
 JSON = st.recursive(
@@ -339,7 +340,7 @@ async def test_a_conversation_goes_on_after_a_damaged_state(tmp_path):
     await InteractionStack(store, "c", "a").push(*[UserMessageState(str(number)) for number in range(3)])
     _changed(tmp_path / "logs.db", "UPDATE nodes SET about = 'x' WHERE idx = 2")
     stack = InteractionStack(store, "c", "a")
-    with pytest.raises(Unreadable, match="State 2 of branch main, conversation c"):
+    with pytest.raises(UnreadableState, match="State 2 of branch main, conversation c"):
         await stack.current()
     await stack.push(UserMessageState("go on"))
     entries = [entry async for entry in stack.iter_last_n(4)]

@@ -8,11 +8,12 @@ import math
 import pytest
 from stored_logs import KEY, TREE, indices, plant, state, states
 
-from orchestrator_interactive.interactions.errors import Fenced, StoreError, WriteConflict
+from orchestrator_interactive.interactions.errors import Fenced, WriteConflict
 from orchestrator_interactive.interactions.records import Flow, Key, Node, OpenCall
 from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.interactions.stores.base import Change
 from orchestrator_interactive.interactions.tree import Piece
+from orchestrator_interactive.storage.errors import StoreError
 
 OTHER = Key(KEY.conversation_id, "beta")
 

@@ -16,12 +16,13 @@ from redis_server import redis_server
 from stored_logs import KEY, indices, plant, state, states
 
 from orchestrator_interactive.interactions import InteractionStack
-from orchestrator_interactive.interactions.errors import StoreAway, StoreError, WriteConflict
+from orchestrator_interactive.interactions.errors import WriteConflict
 from orchestrator_interactive.interactions.records import Key, damaged
 from orchestrator_interactive.interactions.states import UserMessageState
 from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.interactions.stores.base import Change
 from orchestrator_interactive.interactions.tree import Piece
+from orchestrator_interactive.storage.errors import StoreAway, StoreError
 
 LOG = "interactions:{T1:C1:1700000000.000100}/alpha"
 OTHER = Key("other", "beta")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from orchestrator_interactive.renderer import (
+from orchestrator_interactive.registries.templates import (
     BrokenTemplate,
     ForbiddenTemplate,
     TemplateError,

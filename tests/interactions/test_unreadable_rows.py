@@ -16,7 +16,7 @@ from orchestrator_interactive.interactions.serializers import encode
 from orchestrator_interactive.interactions.states import UserMessageState
 from orchestrator_interactive.interactions.stores.base import Change
 from orchestrator_interactive.kernel import AmplifierSession
-from service.delivered import logged_ids
+from service.sessions.logged_ids import logged_ids
 
 if TYPE_CHECKING:
     from orchestrator_interactive.interactions.stores.base import LogStore

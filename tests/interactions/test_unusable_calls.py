@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from orchestrator_interactive.kernel import AmplifierSession
-from orchestrator_interactive.kernel.messages import ToolCall
-from orchestrator_interactive.rows import assistant_row, tool_row, user_row
+from orchestrator_interactive.kernel.contracts.messages import ToolCall
+from orchestrator_interactive.transcript.rows import assistant_row, tool_row, user_row
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

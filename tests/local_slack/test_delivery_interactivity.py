@@ -12,8 +12,8 @@ from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.webhook.async_client import AsyncWebhookClient
 
 from local_slack import LocalSlack, RetrySchedule, SlackRefused
-from local_slack.messages import Body
-from local_slack.response_urls import ResponseUrls
+from local_slack.interactivity.response_urls import ResponseUrls
+from local_slack.workspace.messages import Body
 
 Json = dict[str, Any]
 

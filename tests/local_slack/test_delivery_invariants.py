@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from local_slack import Late, Lost, RetrySchedule, Twice
-from local_slack.delivery import Delivery
-from local_slack.delivery_faults import DeliveryFault, DeliveryFaults
-from local_slack.envelope import Envelope
-from local_slack.recorder import Recorder
+from local_slack.delivery.delivery import Delivery
+from local_slack.delivery.delivery_faults import DeliveryFault, DeliveryFaults
+from local_slack.delivery.envelope import Envelope
+from local_slack.delivery.recorder import Recorder
 
 RETRIES = 3
 QUICK = RetrySchedule(ack_timeout_s=0.002, delays_s=(0.0,) * RETRIES)

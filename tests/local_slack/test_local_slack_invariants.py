@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from local_slack import Message, SlackRefused, Workspace
-from local_slack.events import event_of
-from local_slack.messages import Body
-from local_slack.people import Directory
+from local_slack.delivery.events import event_of
+from local_slack.workspace.messages import Body
+from local_slack.workspace.people import Directory
 
 if TYPE_CHECKING:
-    from local_slack.changes import Change
+    from local_slack.workspace.changes import Change
 
 _WHERE = st.integers(0, 8)
 _WHO = st.sampled_from(["ana", "ben", "alpha"])

@@ -10,7 +10,7 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from local_slack import SLACK_LIMITS, DropsAfterwards, LocalSlack, PerMinute, RateLimiter, Refuses
-from local_slack.web_api import METHOD_NAMES
+from local_slack.methods.web_api import METHOD_NAMES
 
 
 @dataclass

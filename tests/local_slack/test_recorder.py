@@ -15,7 +15,7 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from local_slack import LocalSlack, Refuses, RetrySchedule, Twice
-from local_slack.recorder import Recorder
+from local_slack.delivery.recorder import Recorder
 
 Json = dict[str, Any]
 

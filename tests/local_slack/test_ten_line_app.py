@@ -113,7 +113,7 @@ async def test_the_test_of_the_page_passes(monkeypatch: pytest.MonkeyPatch) -> N
     await run(blocks_below("In a test"))
 
 
-@pytest.mark.parametrize("heading", ["Make calls fail", "Make deliveries fail", "Several workspaces", "What happened"])
+@pytest.mark.parametrize("heading", ["Make calls fail", "Make deliveries fail", "Several workspaces", "The record"])
 async def test_what_the_page_shows_can_be_done(heading: str) -> None:
     async with LocalSlack() as slack:
         await run(blocks_below(heading), slack=slack)
@@ -131,7 +131,7 @@ async def test_a_click_of_the_page_arrives_over_http() -> None:
 
 
 async def test_its_situations_can_be_made() -> None:
-    section = PAGE.read_text(encoding="utf-8").split("Situations that last")[1].split("\n## ")[0]
+    section = PAGE.read_text(encoding="utf-8").split("Lasting conditions")[1].split("\n## ")[0]
     situations = re.findall(r"^\| `(.+?)` \|", section, re.MULTILINE)
     assert len(situations) == 8
     async with LocalSlack() as slack:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from slack_sdk.errors import SlackApiError
 
 from local_slack import LocalSlack, SlackRefused
-from local_slack.blocks import check_blocks, with_ids
+from local_slack.blocks.blocks import check_blocks, with_ids
 
 if TYPE_CHECKING:
     from slack_sdk.web.async_client import AsyncWebClient

@@ -9,8 +9,8 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from local_slack import LocalSlack, Refuses, Slow
-from local_slack.known_errors import KNOWN_ERRORS
-from local_slack.web_api import METHOD_NAMES
+from local_slack.methods.known_errors import KNOWN_ERRORS
+from local_slack.methods.web_api import METHOD_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable

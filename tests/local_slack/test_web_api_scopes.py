@@ -11,7 +11,7 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from local_slack import LocalSlack
-from local_slack.scopes import EVERY_SCOPE
+from local_slack.installation.app import EVERY_SCOPE
 
 
 def client_of(slack: LocalSlack, token: str | None = None) -> AsyncWebClient:

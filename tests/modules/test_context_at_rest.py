@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from interaction_states import json_values
 from stack_house import House, add
 
-from orchestrator_interactive.kernel.testing import MockProvider
 from orchestrator_interactive.outside_json import MAX_ROW_NESTING
+from orchestrator_interactive.testing import MockProvider
 
 Row = dict[str, Any]
 

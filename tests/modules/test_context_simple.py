@@ -23,7 +23,8 @@ from context_rows import (
     user,
 )
 
-from orchestrator_interactive.kernel import HookResult, ProviderInfo, events
+from orchestrator_interactive.kernel import HookResult, ProviderInfo
+from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.modules import context_simple
 
 Row = dict[str, Any]

@@ -16,9 +16,10 @@ from context_rows import (
 )
 from context_summaries import PAIR, ROWS, Teller, mounted, note_of
 
-from orchestrator_interactive.kernel import HookResult, events
-from orchestrator_interactive.kernel.testing import EventRecorder
+from orchestrator_interactive.kernel import HookResult
+from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.modules import context_simple
+from orchestrator_interactive.testing import EventRecorder
 
 if TYPE_CHECKING:
     pass

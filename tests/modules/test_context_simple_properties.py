@@ -21,11 +21,11 @@ from context_rows import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator_interactive.kernel import events
-from orchestrator_interactive.kernel.testing import EventRecorder, MockProvider
+from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.modules import context_simple
-from orchestrator_interactive.rows import is_prompt
-from orchestrator_interactive.tokens import estimate
+from orchestrator_interactive.testing import EventRecorder, MockProvider
+from orchestrator_interactive.transcript.rows import is_prompt
+from orchestrator_interactive.transcript.tokens import estimate
 
 if TYPE_CHECKING:
     pass

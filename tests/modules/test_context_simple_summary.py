@@ -23,11 +23,11 @@ from context_rows import (
 from context_summaries import PAIR, ROWS, Teller, mounted, note_of
 
 from orchestrator_interactive.kernel import AmplifierSession
-from orchestrator_interactive.kernel.messages import ChatResponse, TextBlock, Usage
-from orchestrator_interactive.rows import is_prompt
+from orchestrator_interactive.kernel.contracts.messages import ChatResponse, TextBlock, Usage
+from orchestrator_interactive.transcript.rows import is_prompt
 
 if TYPE_CHECKING:
-    from orchestrator_interactive.kernel.messages import ChatRequest
+    from orchestrator_interactive.kernel.contracts.messages import ChatRequest
 
 MORE = tool_steps(40, 70)
 

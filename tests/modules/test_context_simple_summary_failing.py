@@ -13,11 +13,11 @@ from context_rows import (
 )
 from context_summaries import PAIR, ROWS, Mounted, Teller, mounted, note_of
 
-from orchestrator_interactive.kernel.errors import ContextLengthError, RateLimitError
-from orchestrator_interactive.kernel.messages import ChatResponse, TextBlock
+from orchestrator_interactive.kernel.contracts.errors import ContextLengthError, RateLimitError
+from orchestrator_interactive.kernel.contracts.messages import ChatResponse, TextBlock
 
 if TYPE_CHECKING:
-    from orchestrator_interactive.kernel.messages import ChatRequest
+    from orchestrator_interactive.kernel.contracts.messages import ChatRequest
 
 MORE = tool_steps(40, 70)
 

@@ -25,11 +25,11 @@ from context_rows import (
     user,
 )
 
-from orchestrator_interactive.injection import NOTICE_PREFIX, PREFIX
-from orchestrator_interactive.kernel import events
-from orchestrator_interactive.kernel.testing import EventRecorder
+from orchestrator_interactive.kernel.contracts import events
+from orchestrator_interactive.loop.injection_queue import NOTICE_PREFIX, PREFIX
 from orchestrator_interactive.modules import context_simple
-from orchestrator_interactive.rows import is_prompt
+from orchestrator_interactive.testing import EventRecorder
+from orchestrator_interactive.transcript.rows import is_prompt
 
 Row = dict[str, Any]
 

@@ -23,11 +23,11 @@ from orchestrator_interactive.interactions.states import (
 )
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from orchestrator_interactive.kernel import AmplifierSession
+from orchestrator_interactive.kernel.contracts.messages import ToolCallBlock
 from orchestrator_interactive.kernel.hooks import HookRegistry
-from orchestrator_interactive.kernel.messages import ToolCallBlock
-from orchestrator_interactive.kernel.testing import MockProvider
 from orchestrator_interactive.modules import context_stack
 from orchestrator_interactive.modules.context_simple import ContextOptions, SimpleContext
+from orchestrator_interactive.testing import MockProvider
 
 if TYPE_CHECKING:
     from orchestrator_interactive.interactions.states import BaseState

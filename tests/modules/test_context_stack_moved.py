@@ -11,7 +11,7 @@ from stack_house import TURN, House, add
 
 from orchestrator_interactive.interactions.errors import Fenced, WriteConflict
 from orchestrator_interactive.interactions.states import AgentCallState, AgentResultState
-from orchestrator_interactive.kernel import events
+from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.hooks import HookRegistry
 from orchestrator_interactive.modules import context_stack
 from orchestrator_interactive.modules.context_stack import StackContext, StackOptions

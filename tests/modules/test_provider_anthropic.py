@@ -20,12 +20,9 @@ from anthropic_server import (
 from mounted_claude import KEY, HeardStream, MountedClaude, a_coordinator, a_request
 from structlog.testing import capture_logs
 
-from orchestrator_interactive.kernel.errors import (
-    AuthenticationError,
-)
-from orchestrator_interactive.kernel.events import PROVIDER_RETRY
-from orchestrator_interactive.kernel.interfaces import Provider
-from orchestrator_interactive.kernel.messages import (
+from orchestrator_interactive.kernel.contracts.errors import AuthenticationError
+from orchestrator_interactive.kernel.contracts.events import PROVIDER_RETRY
+from orchestrator_interactive.kernel.contracts.messages import (
     Message,
     RedactedThinkingBlock,
     TextBlock,
@@ -33,6 +30,7 @@ from orchestrator_interactive.kernel.messages import (
     ToolCallBlock,
     ToolSpec,
 )
+from orchestrator_interactive.kernel.contracts.protocols import Provider
 from orchestrator_interactive.modules.provider_anthropic import mount
 from orchestrator_interactive.modules.provider_anthropic.clients import CLIENTS
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator_interactive.kernel.messages import (
+from orchestrator_interactive.kernel.contracts.messages import (
     ChatRequest,
     ImageBlock,
     Message,
@@ -244,6 +244,11 @@ class TestThinking:
         assert body_of(user(), model=model).get("thinking", {}).get("type") == off
         config = AnthropicConfig(thinking_budget_tokens=2000)
         assert body_of(user(), model=model, config=config)["thinking"]["type"] == on
+
+    def test_a_call_with_thinking_has_the_configured_budget_or_the_default(self) -> None:
+        for config, tokens in [(AnthropicConfig(), 10_000), (AnthropicConfig(thinking_budget_tokens=2000), 2000)]:
+            body = body_of(user(), model="claude-haiku-4-5", config=config.with_thinking())
+            assert body["thinking"] == {"type": "enabled", "budget_tokens": tokens}
 
     def test_a_budget_leaves_room_for_the_answer(self) -> None:
         config = AnthropicConfig(thinking_budget_tokens=2000)

@@ -6,13 +6,13 @@ import pytest
 from anthropic_server import AnthropicServer, Cut, Gate, error_event, message_start, text, thinking
 from mounted_claude import HeardStream, MountedClaude, a_request, mounted_at
 
-from orchestrator_interactive.kernel.errors import (
+from orchestrator_interactive.kernel.contracts.errors import (
     AuthenticationError,
     LLMTimeoutError,
     ProviderUnavailableError,
     RateLimitError,
 )
-from orchestrator_interactive.kernel.messages import TextBlock
+from orchestrator_interactive.kernel.contracts.messages import TextBlock
 
 
 class TestRetrying:

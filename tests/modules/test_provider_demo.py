@@ -9,14 +9,13 @@ import pytest
 from agents import ScriptedTool, returning, soon
 
 from orchestrator_interactive.kernel import AmplifierSession, ResponseStream
-from orchestrator_interactive.kernel.errors import (
+from orchestrator_interactive.kernel.contracts.errors import (
     AuthenticationError,
     LLMError,
     ProviderUnavailableError,
     RateLimitError,
 )
-from orchestrator_interactive.kernel.interfaces import Provider
-from orchestrator_interactive.kernel.messages import (
+from orchestrator_interactive.kernel.contracts.messages import (
     ChatRequest,
     ChatResponse,
     ContentBlock,
@@ -25,8 +24,9 @@ from orchestrator_interactive.kernel.messages import (
     ToolCallBlock,
     ToolSpec,
 )
+from orchestrator_interactive.kernel.contracts.protocols import Provider
+from orchestrator_interactive.loop.tool_results import STILL_RUNNING
 from orchestrator_interactive.modules import provider_demo
-from orchestrator_interactive.results import STILL_RUNNING
 
 NOTES = Path(__file__).parents[2] / "deploy" / "play" / "notes"
 AT_ONCE = {"think_s": 0, "word_s": 0}

@@ -21,7 +21,7 @@ from demo_conversations import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator_interactive.injection import notice_row
+from orchestrator_interactive.loop.injection_queue import notice_row
 
 if TYPE_CHECKING:
     Row = dict[str, Any]

@@ -24,11 +24,11 @@ from demo_conversations import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator_interactive.framing import Author
-from orchestrator_interactive.injection import Injection, injection_row
-from orchestrator_interactive.kernel.messages import ToolCall, ToolCallBlock
-from orchestrator_interactive.results import LATE_PREFIX, late_row, still_running_row
-from orchestrator_interactive.rows import tool_row
+from orchestrator_interactive.kernel.contracts.messages import ToolCall, ToolCallBlock
+from orchestrator_interactive.loop.injection_queue import Injection, injection_row
+from orchestrator_interactive.loop.tool_results import LATE_PREFIX, late_row, still_running_row
+from orchestrator_interactive.transcript.framing import Author
+from orchestrator_interactive.transcript.rows import tool_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

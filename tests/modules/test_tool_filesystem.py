@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from orchestrator_interactive.kernel import AmplifierSession, ModuleCoordinator, ToolResult, reporting
-from orchestrator_interactive.kernel.interfaces import Tool
+from orchestrator_interactive.kernel.contracts.protocols import Tool
 from orchestrator_interactive.modules import tool_filesystem
 from orchestrator_interactive.modules.tool_filesystem.search import scan
-from orchestrator_interactive.modules.tool_filesystem.workspace import Workspace
+from orchestrator_interactive.modules.tool_filesystem.workspace import WorkspaceFolder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -355,7 +355,7 @@ async def test_a_search_whose_process_ends_twice_tells_so(run: Run, root: Path) 
 
 
 async def test_a_request_that_does_not_fit_into_the_socket_is_sent_whole(root: Path) -> None:
-    workspace = Workspace(root)
+    workspace = WorkspaceFolder(root)
     (root / "a.md").write_text("cake")
     found = await scan(
         workspace, ".", pattern=None, query="cake", regex=False, ignore_case=False, limit=1, more="x" * 10**6

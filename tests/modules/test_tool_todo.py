@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from orchestrator_interactive.kernel import AmplifierSession, ModuleCoordinator
-from orchestrator_interactive.kernel.interfaces import Tool
+from orchestrator_interactive.kernel.contracts.protocols import Tool
 from orchestrator_interactive.modules import tool_todo
 
 

@@ -9,15 +9,15 @@ from agents import ScriptedProvider
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator_interactive.kernel.messages import TextBlock, ToolCall, ToolCallBlock
-from orchestrator_interactive.kernel.request_check import problems_of
-from orchestrator_interactive.requests import RequestBuilder
-from orchestrator_interactive.rows import assistant_row, distinct, tool_row, user_row
+from orchestrator_interactive.kernel.contracts.messages import TextBlock, ToolCall, ToolCallBlock
+from orchestrator_interactive.kernel.contracts.request_validation import problems_of
+from orchestrator_interactive.transcript.request_builder import RequestBuilder
+from orchestrator_interactive.transcript.rows import assistant_row, distinct, tool_row, user_row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orchestrator_interactive.kernel.messages import ContentBlock
+    from orchestrator_interactive.kernel.contracts.messages import ContentBlock
 
 IDS = st.lists(st.sampled_from(["a", "b", "a-2", "a-2-2", "", " ", "call", "call-2", "\ud83d"]), max_size=6)
 

@@ -10,12 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from imitations import FRAMES, IMITATIONS, LINE_BREAKS, Said, messages_in, read_text
 
-from orchestrator_interactive import Author, Injection, framing
-from orchestrator_interactive.framing import message_text, plain_name, without_frames
-from orchestrator_interactive.injection import injection_row, notice_row
+from orchestrator_interactive import Author, Injection
 from orchestrator_interactive.kernel import HookResult, ToolResult
-from orchestrator_interactive.kernel.messages import TextBlock
-from orchestrator_interactive.rows import abridged
+from orchestrator_interactive.kernel.contracts.messages import TextBlock
+from orchestrator_interactive.loop.injection_queue import injection_row, notice_row
+from orchestrator_interactive.transcript import framing
+from orchestrator_interactive.transcript.framing import message_text, plain_name, without_frames
+from orchestrator_interactive.transcript.rows import abridged
 
 _OUR_LINES = re.compile(r"\[(The user sent|This happened|Results of tool|Summary of)|<system-reminder>")
 

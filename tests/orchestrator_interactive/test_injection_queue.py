@@ -1,7 +1,8 @@
-"""The queue between people and the loop: nothing lost, nothing doubled, nothing reordered."""
+"""The injection queue: nothing is lost or doubled, and a drain is ordered by the time of writing."""
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from orchestrator_interactive.injection import Injection, InjectionQueue, InjectionQueueFull, RunFinished
+from orchestrator_interactive.loop.injection_queue import Injection, InjectionQueue, InjectionQueueFull, RunFinished
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,84 +23,93 @@ def _ids(injections: Iterable[Injection]) -> list[str]:
 
 
 class QueueMachine(RuleBasedStateMachine):
-    """Random interleavings against a model: what was accepted is delivered, held by the taker, or waiting, in order."""
+    """Random sequences of all operations, against a list of ids in order of arrival.
+
+    An accepted message is pending, held by the run that drained it, delivered, or withdrawn.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.queue = InjectionQueue(BOUND)
-        self.texts: dict[str, str] = {}
+        self.pending: dict[str, Injection] = {}
+        # Since the last drain. A withdrawn message that is offered again keeps its place.
+        self.arrived: list[str] = []
+        self.held: list[Injection] = []
         self.watched: dict[str, str] = {}
         self.watch = self.queue.watch(lambda each: self.watched.update({each.id: each.text}))
         self.watch.__enter__()
-        self.accepted: list[str] = []
-        self.delivered: list[str] = []
-        self.held: list[Injection] = []
         self.is_open = True
         self.number = 0
 
-    @property
-    def waiting(self) -> int:
-        return len(self.accepted) - len(self.delivered) - len(self.held)
+    def expected(self) -> list[str]:
+        """The ids that the next drain returns."""
+        arrived = [each for each in self.arrived if each in self.pending]
+        orders = {each: self.pending[each].order for each in arrived}
+        return sorted(arrived, key=lambda each: inf if (order := orders[each]) is None else order)
 
-    @rule()
-    def offer(self) -> None:
-        self.number += 1
-        injection = Injection("x", id=str(self.number))
-        self.texts[injection.id] = "x"
+    def offer_to_both(self, injection: Injection) -> None:
         if not self.is_open:
             with pytest.raises(RunFinished):
                 self.queue.offer(injection)
-            return
-        try:
-            self.queue.offer(injection)
-        except InjectionQueueFull:
-            assert self.waiting >= BOUND
+        elif len(self.pending) >= BOUND:
+            with pytest.raises(InjectionQueueFull):
+                self.queue.offer(injection)
         else:
-            self.accepted.append(injection.id)
+            self.queue.offer(injection)
+            self.pending[injection.id] = injection
+            if injection.id not in self.arrived:
+                self.arrived.append(injection.id)
+
+    @rule(order=st.none() | st.integers(0, 3))
+    def offer(self, order: int | None) -> None:
+        self.number += 1
+        self.offer_to_both(Injection("x", id=str(self.number), order=order))
 
     @precondition(lambda self: not self.held)
     @rule()
     def drain(self) -> None:
-        self.held = list(self.queue.drain())
+        self.take(self.queue.drain())
 
     @precondition(lambda self: not self.held)
     @rule()
     def drain_or_close(self) -> None:
-        waiting = self.waiting
-        self.held = list(self.queue.drain_or_close())
-        assert len(self.held) == waiting
-        self.is_open = self.is_open and waiting > 0
+        self.is_open = self.is_open and bool(self.pending)
+        self.take(self.queue.drain_or_close())
+
+    def take(self, taken: tuple[Injection, ...]) -> None:
+        assert list(taken) == [self.pending[each] for each in self.expected()]
+        self.held, self.pending, self.arrived = list(taken), {}, []
 
     @rule()
     def commit(self) -> None:
-        self.delivered += _ids(self.held)
         self.held = []
 
     @rule(data=st.data())
-    def commit_some_and_put_back_the_rest(self, data: st.DataObject) -> None:
-        count = data.draw(st.integers(0, len(self.held)))
-        self.delivered += _ids(self.held[:count])
-        self.queue.restore(self.held[count:])
+    def commit_some_and_restore_the_rest(self, data: st.DataObject) -> None:
+        rest = self.held[data.draw(st.integers(0, len(self.held))) :]
+        self.queue.restore(rest)
+        self.arrived = [*_ids(rest), *self.expected()]
+        self.pending |= {each.id: each for each in rest}
         self.held = []
 
-    @precondition(lambda self: self.accepted)
+    @precondition(lambda self: self.number)
     @rule(data=st.data())
     def edit(self, data: st.DataObject) -> None:
-        message_id = data.draw(st.sampled_from(self.accepted))
+        message_id = str(data.draw(st.integers(1, self.number)))
         self.number += 1
-        edited = self.queue.edit(message_id, f"edit {self.number}")
-        assert edited == (message_id in self.waits())
-        if edited:
-            self.texts[message_id] = f"edit {self.number}"
+        text = f"edit {self.number}"
+        assert self.queue.edit(message_id, text) == (message_id in self.pending)
+        if pending := self.pending.get(message_id):
+            self.pending[message_id] = Injection(text, message_id, order=pending.order)
 
-    @precondition(lambda self: self.accepted)
-    @rule(data=st.data())
-    def withdraw(self, data: st.DataObject) -> None:
-        message_id = data.draw(st.sampled_from(self.accepted))
-        waited = message_id in self.waits()
-        assert self.queue.withdraw(message_id) == waited
-        if waited:
-            self.accepted.remove(message_id)
+    @precondition(lambda self: self.number)
+    @rule(data=st.data(), is_offered_again=st.booleans())
+    def withdraw(self, data: st.DataObject, is_offered_again: bool) -> None:
+        message_id = str(data.draw(st.integers(1, self.number)))
+        withdrawn = self.pending.pop(message_id, None)
+        assert self.queue.withdraw(message_id) == (withdrawn is not None)
+        if withdrawn and is_offered_again:
+            self.offer_to_both(withdrawn)
 
     @rule()
     def open(self) -> None:
@@ -111,33 +121,47 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue.close()
         self.is_open = False
 
-    def waits(self) -> list[str]:
-        return self.accepted[len(self.delivered) + len(self.held) :]
+    @invariant()
+    def waiting_takes_nothing(self) -> None:
+        assert {each.id: each for each in self.queue.waiting()} == self.pending
 
     @invariant()
-    def what_waits_is_looked_at_without_being_taken(self) -> None:
-        assert [(each.id, each.text) for each in self.queue.waiting()] == [(i, self.texts[i]) for i in self.waits()]
+    def a_watcher_knows_the_text_of_each_pending_message(self) -> None:
+        assert {each: self.watched[each] for each in self.pending} == {i: each.text for i, each in self.pending.items()}
 
     @invariant()
-    def who_watches_knows_all_that_waits_as_it_reads_now(self) -> None:
-        assert {i: self.watched[i] for i in self.waits()} == {i: self.texts[i] for i in self.waits()}
-
-    @invariant()
-    def its_length_is_what_waits(self) -> None:
-        assert len(self.queue) == self.waiting
-
-    @invariant()
-    def delivery_keeps_the_order_of_acceptance(self) -> None:
-        assert self.delivered + _ids(self.held) == self.accepted[: len(self.delivered) + len(self.held)]
+    def its_length_is_the_number_of_pending_messages(self) -> None:
+        assert len(self.queue) == len(self.pending)
 
     def teardown(self) -> None:
         self.watch.__exit__(None, None, None)
-        rest = _ids(self.queue.drain())
-        assert self.delivered + _ids(self.held) + rest == self.accepted
+        self.take(self.queue.drain())
 
 
 TestQueueMachine = QueueMachine.TestCase
-TestQueueMachine.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestQueueMachine.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+
+
+def test_a_drain_is_ordered_by_the_time_of_writing() -> None:
+    queue = InjectionQueue()
+    for text, order in [("third", 3.0), ("first", 1.0), ("second", 2.0)]:
+        queue.offer(Injection(text, order=order))
+    assert [each.text for each in queue.drain()] == ["first", "second", "third"]
+
+
+def test_messages_without_an_order_follow_the_others_by_arrival() -> None:
+    queue = InjectionQueue()
+    for text, order in [("c", None), ("b", 2.0), ("d", None), ("a", 1.0)]:
+        queue.offer(Injection(text, order=order))
+    assert [each.text for each in queue.drain()] == ["a", "b", "c", "d"]
+
+
+def test_an_edited_message_keeps_its_place() -> None:
+    queue = InjectionQueue()
+    for message_id in "123":
+        queue.offer(Injection("x", id=message_id))
+    queue.edit("2", "y")
+    assert _ids(queue.drain()) == ["1", "2", "3"]
 
 
 def test_drain_or_close_with_something_in_it_stays_open() -> None:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator_interactive.framing import PREFIX, Author
-from orchestrator_interactive.injection import Injection, injection_row, notice_row
+from orchestrator_interactive.loop.injection_queue import Injection, injection_row, notice_row
+from orchestrator_interactive.transcript.framing import PREFIX, Author
 
 ANN = Author("U1", "Ann")
 messages = st.lists(

@@ -10,7 +10,7 @@ import pytest
 from agents import soon
 
 from orchestrator_interactive.kernel import HookResult
-from orchestrator_interactive.kernel.testing import MockApprovalSystem, TestCoordinator
+from orchestrator_interactive.testing import MockApprovalSystem, TestCoordinator
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

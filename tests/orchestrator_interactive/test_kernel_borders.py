@@ -11,14 +11,9 @@ from structlog.testing import capture_logs
 
 from orchestrator_interactive import InteractiveOrchestrator
 from orchestrator_interactive.kernel import AmplifierSession, CancellationToken, HookRegistry, HookResult
-from orchestrator_interactive.kernel.borders import Escaped, contained
-from orchestrator_interactive.kernel.loader import Mount
-from orchestrator_interactive.kernel.testing import (
-    MockContextManager,
-    MockProvider,
-    ScriptedOrchestrator,
-    TestCoordinator,
-)
+from orchestrator_interactive.kernel.error_boundary import EscapedError, contained
+from orchestrator_interactive.kernel.loading.loader import Mount
+from orchestrator_interactive.testing import MockContextManager, MockProvider, ScriptedOrchestrator, TestCoordinator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -132,7 +127,7 @@ async def test_a_module_that_raises_is_left_out(raises: Raises) -> None:
 @pytest.mark.parametrize("raises", [awaits_what_was_cancelled, exits])
 @pytest.mark.parametrize("point", ["orchestrator", "context"])
 async def test_a_module_that_cannot_be_done_without_fails_the_session_and_no_more(point: str, raises: Raises) -> None:
-    with pytest.raises(Escaped):
+    with pytest.raises(EscapedError):
         await soon(asyncio.create_task(_session(**{point[0]: raises}).initialize()))
 
 

@@ -10,7 +10,7 @@ from agents import Recorder, Shelf
 from structlog.testing import capture_logs
 
 from orchestrator_interactive.kernel import AmplifierSession
-from orchestrator_interactive.kernel.testing import (
+from orchestrator_interactive.testing import (
     MockContextManager,
     MockProvider,
     MockTool,

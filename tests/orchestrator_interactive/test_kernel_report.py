@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from orchestrator_interactive.kernel import report, reporting
+from orchestrator_interactive.kernel import report_progress, reporting
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 async def test_a_report_reaches_whoever_watches_the_call() -> None:
     heard: list[str] = []
     with reporting(heard.append):
-        report("1,200 files searched")
-        report("2,400 files searched")
+        report_progress("1,200 files searched")
+        report_progress("2,400 files searched")
     assert heard == ["1,200 files searched", "2,400 files searched"]
 
 
 def test_a_report_that_nobody_watches_is_nothing() -> None:
-    report("half done")
+    report_progress("half done")
 
 
 async def test_a_report_is_one_short_line() -> None:
     heard: list[str] = []
     with reporting(heard.append):
-        report("  half\n\tdone ")
-        report("x" * 200)
-        report("y" * 201)
+        report_progress("  half\n\tdone ")
+        report_progress("x" * 200)
+        report_progress("y" * 201)
     assert heard == ["half done", "x" * 200, "y" * 199 + "…"]
 
 
@@ -42,13 +42,13 @@ async def test_a_report_is_one_short_line() -> None:
 async def test_blank_text_is_no_report(blank: str) -> None:
     heard: list[str] = []
     with reporting(heard.append):
-        report(blank)
+        report_progress(blank)
     assert heard == []
 
 
 async def test_a_child_task_reports_for_the_call_that_started_it() -> None:
     async def part(name: str) -> None:
-        report(name)
+        report_progress(name)
 
     heard: list[str] = []
     with reporting(heard.append):
@@ -63,7 +63,7 @@ async def test_a_thread_of_the_call_reports_on_the_event_loop_in_order() -> None
 
     def work() -> None:
         for part in ("one", "two", "three"):
-            report(part)
+            report_progress(part)
 
     with reporting(lambda text: heard.append((text, threading.get_ident()))):
         await asyncio.to_thread(work)
@@ -78,7 +78,7 @@ async def test_calls_at_the_same_time_do_not_hear_each_other() -> None:
     async def call(name: str) -> None:
         with reporting(heard[name].append):
             await both_are_on.wait()
-            report(f"{name} is half done")
+            report_progress(f"{name} is half done")
             await both_are_on.wait()
 
     await asyncio.gather(call("a"), call("b"))
@@ -90,8 +90,8 @@ async def test_a_call_within_a_call_is_heard_by_its_own_watcher_only() -> None:
     inner: list[str] = []
     with reporting(outer.append):
         with reporting(inner.append):
-            report("inside")
-        report("outside")
+            report_progress("inside")
+        report_progress("outside")
     assert (outer, inner) == (["outside"], ["inside"])
 
 
@@ -101,11 +101,11 @@ async def test_what_outlives_its_call_is_heard_by_nobody() -> None:
 
     async def late() -> None:
         await call_is_over.wait()
-        report("still at it")
+        report_progress("still at it")
 
     with reporting(heard.append):
         task = asyncio.create_task(late())
-        report("started")
+        report_progress("started")
     call_is_over.set()
     await task
     assert heard == ["started"]
@@ -117,7 +117,7 @@ async def test_a_thread_that_outlives_its_call_is_heard_by_nobody() -> None:
 
     def late() -> None:
         call_is_over.wait(10)
-        report("still at it")
+        report_progress("still at it")
 
     with reporting(heard.append):
         thread = asyncio.create_task(asyncio.to_thread(late))
@@ -160,10 +160,10 @@ def test_a_call_that_was_never_finished_leaves_no_trace_where_it_is_cleared_away
         return started
 
     asyncio.run(start()).close()
-    report("half done")
+    report_progress("half done")
     assert heard == []
 
 
 def run_in_a_thread(context: contextvars.Context, text: str) -> None:
     with ThreadPoolExecutor(1) as pool:
-        pool.submit(context.run, report, text).result()
+        pool.submit(context.run, report_progress, text).result()

@@ -9,7 +9,7 @@ import pytest
 from agents import Recorder, Shelf, echo, make_agent, mount_watched_context, never, say
 
 from orchestrator_interactive.kernel import AmplifierSession
-from orchestrator_interactive.kernel.errors import ModuleNotFoundError  # noqa: A004 - the contract's name
+from orchestrator_interactive.kernel.contracts.errors import ModuleNotFoundError  # noqa: A004 - the contract's name
 
 PLAN = {"session": {"orchestrator": "o", "context": "c"}}
 

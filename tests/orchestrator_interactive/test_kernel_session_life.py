@@ -10,12 +10,7 @@ import pytest
 from agents import Recorder, ScriptedTool, Shelf, call, make_agent, never, say, soon, use
 
 from orchestrator_interactive.kernel import AmplifierSession, HookResult
-from orchestrator_interactive.kernel.testing import (
-    MockContextManager,
-    MockDisplaySystem,
-    MockProvider,
-    ScriptedOrchestrator,
-)
+from orchestrator_interactive.testing import MockContextManager, MockDisplaySystem, MockProvider, ScriptedOrchestrator
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

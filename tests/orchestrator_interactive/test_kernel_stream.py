@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orchestrator_interactive.kernel import ResponseStream
-from orchestrator_interactive.kernel.messages import TextBlock, ThinkingBlock, ToolCallBlock
+from orchestrator_interactive.kernel.contracts.messages import TextBlock, ThinkingBlock, ToolCallBlock
 
 if TYPE_CHECKING:
-    from orchestrator_interactive.kernel.messages import ContentBlock
+    from orchestrator_interactive.kernel.contracts.messages import ContentBlock
 
 SAID = TextBlock(text="I look.")
 CALL = ToolCallBlock(id="c1", name="look", input={})

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator_interactive import InteractiveOrchestrator
+from orchestrator_interactive import InteractiveOrchestrator, testing
 from orchestrator_interactive.kernel import (
     AmplifierSession,
     HookRegistry,
@@ -20,12 +20,11 @@ from orchestrator_interactive.kernel import (
     ModuleCoordinator,
     ResponseStream,
     ToolResult,
-    testing,
 )
-from orchestrator_interactive.kernel.errors import RateLimitError
-from orchestrator_interactive.kernel.interfaces import ContextManager, Orchestrator, Provider, Tool
-from orchestrator_interactive.kernel.messages import ChatRequest, ChatResponse, Message, TextBlock, ToolCall
-from orchestrator_interactive.kernel.testing import (
+from orchestrator_interactive.kernel.contracts.errors import RateLimitError
+from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse, Message, TextBlock, ToolCall
+from orchestrator_interactive.kernel.contracts.protocols import ContextManager, Orchestrator, Provider, Tool
+from orchestrator_interactive.testing import (
     EventRecorder,
     MockApprovalSystem,
     MockContextManager,
@@ -61,7 +60,7 @@ def test_every_name_of_amplifier_core_is_here() -> None:
 
 
 def test_no_test_framework_is_needed() -> None:
-    code = "import sys, orchestrator_interactive.kernel.testing; print('pytest' in sys.modules)"
+    code = "import sys, orchestrator_interactive.testing; print('pytest' in sys.modules)"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
     assert result.stdout.strip() == "False"
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from agents import soon
 
-from orchestrator_interactive.kernel.time_limit import within
+from orchestrator_interactive.kernel.timeout import within
 
 
 async def test_what_never_waits_gives_its_result() -> None:

@@ -23,8 +23,8 @@ from agents import (
     use,
 )
 
-from orchestrator_interactive.kernel import errors
-from orchestrator_interactive.kernel.messages import TextBlock, ThinkingBlock, ToolCallBlock
+from orchestrator_interactive.kernel.contracts import errors
+from orchestrator_interactive.kernel.contracts.messages import TextBlock, ThinkingBlock, ToolCallBlock
 
 if TYPE_CHECKING:
     from agents import Agent

@@ -11,8 +11,14 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from orchestrator_interactive.kernel import AmplifierSession, HookResult, ToolResult
-from orchestrator_interactive.kernel.arguments import arguments_of, problem_of
-from orchestrator_interactive.kernel.messages import ChatResponse, ImageBlock, ThinkingBlock, ToolCall, ToolCallBlock
+from orchestrator_interactive.kernel.contracts.arguments import arguments_of, problem_of
+from orchestrator_interactive.kernel.contracts.messages import (
+    ChatResponse,
+    ImageBlock,
+    ThinkingBlock,
+    ToolCall,
+    ToolCallBlock,
+)
 from orchestrator_interactive.outside_json import MAX_NESTING, bounded, nesting
 
 DEPTHS = [130, 300, 600, 960, 5000]

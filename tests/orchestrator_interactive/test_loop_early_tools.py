@@ -30,8 +30,8 @@ from agents import (
 
 from orchestrator_interactive import Injection
 from orchestrator_interactive.kernel import HookResult
-from orchestrator_interactive.kernel.messages import TextBlock, ThinkingBlock, ToolCallBlock
-from orchestrator_interactive.results import STILL_RUNNING
+from orchestrator_interactive.kernel.contracts.messages import TextBlock, ThinkingBlock, ToolCallBlock
+from orchestrator_interactive.loop.tool_results import STILL_RUNNING
 
 if TYPE_CHECKING:
     from typing import Any

@@ -24,8 +24,8 @@ from agents import (
 from virtual_time import in_virtual_time
 
 from orchestrator_interactive.kernel import HookResult
-from orchestrator_interactive.kernel.errors import ProviderUnavailableError
-from orchestrator_interactive.kernel.messages import TextBlock, ToolCall, ToolCallBlock
+from orchestrator_interactive.kernel.contracts.errors import ProviderUnavailableError
+from orchestrator_interactive.kernel.contracts.messages import TextBlock, ToolCall, ToolCallBlock
 
 if TYPE_CHECKING:
     from typing import Any

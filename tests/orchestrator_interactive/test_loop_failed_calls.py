@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from agents import call, echo, fail, gated, make_agent, say, soon, streaming, text_of, use
 
-from orchestrator_interactive.kernel import HookResult, errors
-from orchestrator_interactive.kernel.messages import TextBlock, ToolCallBlock
+from orchestrator_interactive.kernel import HookResult
+from orchestrator_interactive.kernel.contracts import errors
+from orchestrator_interactive.kernel.contracts.messages import TextBlock, ToolCallBlock
 
 if TYPE_CHECKING:
-    from orchestrator_interactive.kernel.messages import ChatRequest
+    from orchestrator_interactive.kernel.contracts.messages import ChatRequest
 
 DOWN = errors.ProviderUnavailableError("down")
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from agents import ScriptedProvider, answer, call, echo, fail, gated, make_agent, say, streaming, text_of, use
 
-from orchestrator_interactive.kernel import HookResult, errors
-from orchestrator_interactive.kernel.messages import ReasoningBlock, TextBlock, ThinkingBlock, ToolCallBlock
+from orchestrator_interactive.kernel import HookResult
+from orchestrator_interactive.kernel.contracts import errors
+from orchestrator_interactive.kernel.contracts.messages import ReasoningBlock, TextBlock, ThinkingBlock, ToolCallBlock
 
 if TYPE_CHECKING:
     from agents import Agent

@@ -26,7 +26,7 @@ from agents import (
 from structlog.testing import capture_logs
 
 from orchestrator_interactive.kernel import HookResult
-from orchestrator_interactive.kernel.messages import ChatResponse, TextBlock
+from orchestrator_interactive.kernel.contracts.messages import ChatResponse, TextBlock
 
 if TYPE_CHECKING:
     from agents import Agent

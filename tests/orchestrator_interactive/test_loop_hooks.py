@@ -9,8 +9,8 @@ import pytest
 from agents import call, echo, faults, make_agent, raising, say, soon, told, use
 
 from orchestrator_interactive.kernel import HookResult, ToolResult
-from orchestrator_interactive.kernel.errors import ApprovalTimeoutError
-from orchestrator_interactive.kernel.messages import ChatResponse, TextBlock
+from orchestrator_interactive.kernel.contracts.errors import ApprovalTimeoutError
+from orchestrator_interactive.kernel.contracts.messages import ChatResponse, TextBlock
 
 if TYPE_CHECKING:
     from agents import Agent

@@ -98,6 +98,18 @@ async def test_all_messages_of_one_drain_become_one_row() -> None:
     assert (await agent.told())[2] == ("user", PREFIX + "- one\n- two\n- three")
 
 
+async def test_the_messages_of_one_drain_are_in_the_order_in_which_they_were_written() -> None:
+    gate = asyncio.Event()
+    agent = await make_agent(after(gate, say("first")), say("second"))
+    run = agent.start()
+    await agent.provider.asked(1)
+    for text, order in (("two", 2.0), ("three", 3.0), ("one", 1.0)):
+        agent.inject(Injection(text, order=order))
+    gate.set()
+    await run
+    assert (await agent.told())[2] == ("user", PREFIX + "- one\n- two\n- three")
+
+
 async def test_the_row_names_the_ids_it_delivers() -> None:
     agent = await make_agent(say("ok"))
     agent.inject(Injection("one", id="T:C:1"))

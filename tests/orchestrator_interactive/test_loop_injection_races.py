@@ -10,7 +10,7 @@ from agents import after, call, doing, echo, fail, make_agent, never, say, soon,
 
 from orchestrator_interactive import Injection, InjectionQueueFull, RunFinished
 from orchestrator_interactive.kernel import HookResult
-from orchestrator_interactive.kernel.errors import ProviderUnavailableError
+from orchestrator_interactive.kernel.contracts.errors import ProviderUnavailableError
 
 if TYPE_CHECKING:
     from typing import Any
@@ -104,6 +104,16 @@ async def test_a_message_from_the_last_step_of_the_provider_is_read() -> None:
     offer = _Offer(agent)
     assert await agent.run() == "two"
     assert await _delivered(agent) == ["now"]
+
+
+async def test_another_thread_injects_through_the_event_loop() -> None:
+    gate = asyncio.Event()
+    agent = await make_agent(after(gate, say("first")), say("second"))
+    run = agent.start()
+    await agent.provider.asked(1)
+    await asyncio.to_thread(asyncio.get_running_loop().call_soon_threadsafe, agent.inject, "more")
+    gate.set()
+    assert await run == "second"
 
 
 async def test_a_message_after_the_run_is_refused() -> None:

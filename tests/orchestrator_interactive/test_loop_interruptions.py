@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from orchestrator_interactive import RunFinished
 from orchestrator_interactive.kernel import HookResult
-from orchestrator_interactive.kernel.request_check import problems_of
+from orchestrator_interactive.kernel.contracts.request_validation import problems_of
 
 if TYPE_CHECKING:
     from agents import Agent

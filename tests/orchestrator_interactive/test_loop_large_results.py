@@ -9,10 +9,10 @@ import pytest
 from agents import ScriptedTool, call, make_agent, results, returning, say, use
 
 from orchestrator_interactive.kernel import HookResult, ToolResult
-from orchestrator_interactive.kernel.messages import ImageBlock, TextBlock
-from orchestrator_interactive.large_results import MOST_CHARS, MOST_KEPT_CHARS
+from orchestrator_interactive.kernel.contracts.messages import ImageBlock, TextBlock
+from orchestrator_interactive.loop.large_results import MOST_CHARS, MOST_KEPT_CHARS
 from orchestrator_interactive.modules import tool_filesystem
-from orchestrator_interactive.registries.kept_results import KeptResults
+from orchestrator_interactive.registries.result_cache import ResultCache
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -154,7 +154,7 @@ async def test_twenty_large_results_leave_little_in_the_conversation(tmp_path: P
 
 
 async def test_a_large_result_is_not_kept_to_be_given_again() -> None:
-    kept, calls = KeptResults(cache_s=60, dedup_s=None, clock=lambda: 0.0), []
+    kept, calls = ResultCache(cache_s=60, dedup_s=None, clock=lambda: 0.0), []
 
     async def run() -> ToolResult:
         calls.append(1)

@@ -18,10 +18,10 @@ from agents import (
     use,
 )
 
-from orchestrator_interactive.injection import PREFIX
 from orchestrator_interactive.kernel import ToolResult
-from orchestrator_interactive.kernel.messages import ImageBlock, TextBlock
-from orchestrator_interactive.results import LATE_PREFIX
+from orchestrator_interactive.kernel.contracts.messages import ImageBlock, TextBlock
+from orchestrator_interactive.loop.injection_queue import PREFIX
+from orchestrator_interactive.loop.tool_results import LATE_PREFIX
 
 if TYPE_CHECKING:
     from typing import Any

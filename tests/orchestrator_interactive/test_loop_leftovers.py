@@ -9,7 +9,7 @@ import pytest
 from agents import ScriptedTool, after, call, deaf, fail, make_agent, never, say, soon, streaming, text_of, use
 
 from orchestrator_interactive import Injection
-from orchestrator_interactive.kernel import errors
+from orchestrator_interactive.kernel.contracts import errors
 
 
 async def test_an_urgent_message_that_a_stopped_run_did_not_read_leads_the_next_one_and_cuts_nothing_of_it() -> None:

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from orchestrator_interactive import InteractiveOrchestrator
 from orchestrator_interactive.kernel import HookRegistry, HookResult
-from orchestrator_interactive.kernel.errors import ProviderUnavailableError
+from orchestrator_interactive.kernel.contracts.errors import ProviderUnavailableError
 from orchestrator_interactive.modules.context_simple import ContextOptions, SimpleContext
 
 if TYPE_CHECKING:

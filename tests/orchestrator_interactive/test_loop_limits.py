@@ -28,8 +28,8 @@ from agents import (
 from virtual_time import in_virtual_time
 
 from orchestrator_interactive import InteractiveOrchestrator
-from orchestrator_interactive.kernel import errors
-from orchestrator_interactive.kernel.messages import Usage
+from orchestrator_interactive.kernel.contracts import errors
+from orchestrator_interactive.kernel.contracts.messages import Usage
 
 if TYPE_CHECKING:
     from agents import Agent

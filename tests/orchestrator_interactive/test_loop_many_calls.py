@@ -23,8 +23,8 @@ from agents import (
 )
 from virtual_time import in_virtual_time
 
-from orchestrator_interactive.kernel.messages import ToolCallBlock
-from orchestrator_interactive.results import NOT_STARTED, STILL_RUNNING
+from orchestrator_interactive.kernel.contracts.messages import ToolCallBlock
+from orchestrator_interactive.loop.tool_results import NOT_STARTED, STILL_RUNNING
 
 if TYPE_CHECKING:
     from agents import Agent

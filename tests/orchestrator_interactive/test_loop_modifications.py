@@ -9,7 +9,7 @@ from agents import call, echo, faults, make_agent, say, told, use
 from structlog.testing import capture_logs
 
 from orchestrator_interactive.kernel import HookResult
-from orchestrator_interactive.kernel.testing import MockApprovalSystem
+from orchestrator_interactive.testing import MockApprovalSystem
 
 if TYPE_CHECKING:
     from agents import Agent

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from agents import ScriptedProvider, call, echo, fail, make_agent, returning, say, text_of, told, use
 
-from orchestrator_interactive.kernel import errors
-from orchestrator_interactive.tokens import estimate
+from orchestrator_interactive.kernel.contracts import errors
+from orchestrator_interactive.transcript.tokens import estimate
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from agents import Agent
 
     from orchestrator_interactive.kernel import ResponseStream
-    from orchestrator_interactive.kernel.messages import ChatRequest, ChatResponse
+    from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse
 
     Step = Callable[[ChatRequest, ResponseStream], Awaitable[ChatResponse]]
 

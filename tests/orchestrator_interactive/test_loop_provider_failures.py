@@ -22,7 +22,7 @@ from agents import (
 )
 
 from orchestrator_interactive import RunFinished
-from orchestrator_interactive.kernel import errors
+from orchestrator_interactive.kernel.contracts import errors
 
 if TYPE_CHECKING:
     from typing import Any

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from agents import call, echo, make_agent, say, use
 
-from orchestrator_interactive.kernel.messages import TextBlock
+from orchestrator_interactive.kernel.contracts.messages import TextBlock
 
 if TYPE_CHECKING:
     from agents import Agent

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from orchestrator_interactive.kernel import AmplifierSession
-from orchestrator_interactive.kernel.testing import MockProvider
+from orchestrator_interactive.testing import MockProvider
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

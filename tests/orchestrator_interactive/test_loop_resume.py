@@ -26,12 +26,12 @@ from agents import (
 )
 
 from orchestrator_interactive import Injection
-from orchestrator_interactive.injection import injection_row
 from orchestrator_interactive.kernel import HookResult
-from orchestrator_interactive.kernel.errors import InvalidRequestError
-from orchestrator_interactive.parts import cut_row
-from orchestrator_interactive.results import NOT_STARTED, PROCESS_ENDED, late_row, still_running_row
-from orchestrator_interactive.rows import assistant_row, delivered_in, is_prompt, tool_row, user_row
+from orchestrator_interactive.kernel.contracts.errors import InvalidRequestError
+from orchestrator_interactive.loop.injection_queue import injection_row
+from orchestrator_interactive.loop.tool_results import NOT_STARTED, PROCESS_ENDED, late_row, still_running_row
+from orchestrator_interactive.transcript.answer_parts import cut_row
+from orchestrator_interactive.transcript.rows import assistant_row, delivered_in, is_prompt, tool_row, user_row
 
 if TYPE_CHECKING:
     from agents import Agent

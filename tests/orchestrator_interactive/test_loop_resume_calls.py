@@ -25,7 +25,7 @@ from agents import (
 from virtual_time import in_virtual_time
 
 from orchestrator_interactive.kernel import HookResult, ToolResult
-from orchestrator_interactive.results import (
+from orchestrator_interactive.loop.tool_results import (
     LATE_PREFIX,
     NOT_STARTED,
     PROCESS_ENDED,
@@ -33,7 +33,7 @@ from orchestrator_interactive.results import (
     still_running_row,
     unknown_row,
 )
-from orchestrator_interactive.rows import assistant_row, tool_row, user_row
+from orchestrator_interactive.transcript.rows import assistant_row, tool_row, user_row
 
 if TYPE_CHECKING:
     from agents import Agent

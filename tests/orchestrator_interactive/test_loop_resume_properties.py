@@ -14,8 +14,8 @@ from killed_runs import HARMLESS, Photographed, Process, World, all_is_told, all
 
 from orchestrator_interactive import Injection
 from orchestrator_interactive.kernel import HookResult
-from orchestrator_interactive.kernel.messages import TextBlock, ThinkingBlock, ToolCallBlock
-from orchestrator_interactive.rows import delivered_in
+from orchestrator_interactive.kernel.contracts.messages import TextBlock, ThinkingBlock, ToolCallBlock
+from orchestrator_interactive.transcript.rows import delivered_in
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from agents.provider import Step
 
     from orchestrator_interactive.kernel import ResponseStream
-    from orchestrator_interactive.kernel.messages import ChatRequest, ChatResponse, ContentBlock
+    from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse, ContentBlock
 
 TICKS = st.integers(0, 60)
 # The same step says the same, whichever process asks for it, but for the ids of its calls.

@@ -16,7 +16,8 @@ from agents import (
 )
 from virtual_time import Clock, in_virtual_time
 
-from orchestrator_interactive.kernel import HookResult, errors
+from orchestrator_interactive.kernel import HookResult
+from orchestrator_interactive.kernel.contracts import errors
 
 if TYPE_CHECKING:
     pass

@@ -10,7 +10,7 @@ from agents import call, fail, gated, make_agent, say, text_of, use
 from virtual_time import Clock, in_virtual_time
 
 from orchestrator_interactive import Injection
-from orchestrator_interactive.kernel import errors
+from orchestrator_interactive.kernel.contracts import errors
 
 if TYPE_CHECKING:
     from agents import Agent

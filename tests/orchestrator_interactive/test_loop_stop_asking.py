@@ -22,8 +22,8 @@ from agents import (
     use,
 )
 
-from orchestrator_interactive.kernel.errors import ProviderUnavailableError
-from orchestrator_interactive.kernel.messages import TextBlock, ThinkingBlock, ToolCallBlock
+from orchestrator_interactive.kernel.contracts.errors import ProviderUnavailableError
+from orchestrator_interactive.kernel.contracts.messages import TextBlock, ThinkingBlock, ToolCallBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -24,7 +24,7 @@ from virtual_time import in_virtual_time
 
 from orchestrator_interactive import Injection
 from orchestrator_interactive.kernel import HookResult
-from orchestrator_interactive.kernel.errors import ProviderUnavailableError
+from orchestrator_interactive.kernel.contracts.errors import ProviderUnavailableError
 
 if TYPE_CHECKING:
     from agents import Agent

@@ -28,9 +28,9 @@ from agents import (
 
 from orchestrator_interactive import Injection, RunFinished
 from orchestrator_interactive.kernel import HookResult
-from orchestrator_interactive.kernel.errors import ProviderUnavailableError
-from orchestrator_interactive.kernel.messages import ToolCallBlock
-from orchestrator_interactive.results import STILL_RUNNING, UNKNOWN_OUTCOME
+from orchestrator_interactive.kernel.contracts.errors import ProviderUnavailableError
+from orchestrator_interactive.kernel.contracts.messages import ToolCallBlock
+from orchestrator_interactive.loop.tool_results import STILL_RUNNING, UNKNOWN_OUTCOME
 
 if TYPE_CHECKING:
     from agents import Agent

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator_interactive import Author, Injection
-from orchestrator_interactive.framing import LATE_PREFIX, NOTICE_PREFIX, PREFIX, without_frames
-from orchestrator_interactive.kernel.models import sendable
-from orchestrator_interactive.kernel.request_check import problems_of
-from orchestrator_interactive.results import STILL_RUNNING
+from orchestrator_interactive.kernel.contracts.models import sendable
+from orchestrator_interactive.kernel.contracts.request_validation import problems_of
+from orchestrator_interactive.loop.tool_results import STILL_RUNNING
+from orchestrator_interactive.transcript.framing import LATE_PREFIX, NOTICE_PREFIX, PREFIX, without_frames
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

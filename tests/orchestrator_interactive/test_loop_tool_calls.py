@@ -9,7 +9,7 @@ import pytest
 from agents import acting, answer, call, echo, faults, gated, make_agent, raising, returning, say, use
 
 from orchestrator_interactive.kernel import HookResult, ToolResult
-from orchestrator_interactive.kernel.messages import ImageBlock, TextBlock, ToolCall, ToolCallBlock
+from orchestrator_interactive.kernel.contracts.messages import ImageBlock, TextBlock, ToolCall, ToolCallBlock
 
 
 async def _results(agent: Any) -> list[tuple[str, str]]:

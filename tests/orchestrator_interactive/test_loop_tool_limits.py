@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from virtual_time import in_virtual_time
 
 from orchestrator_interactive.kernel import HookResult, ToolResult
-from orchestrator_interactive.kernel.messages import ImageBlock, TextBlock
+from orchestrator_interactive.kernel.contracts.messages import ImageBlock, TextBlock
 
 if TYPE_CHECKING:
     from agents import Agent

@@ -22,7 +22,7 @@ from agents import (
 )
 from virtual_time import in_virtual_time
 
-from orchestrator_interactive.kernel import report
+from orchestrator_interactive.kernel import report_progress
 
 if TYPE_CHECKING:
     from agents import Agent
@@ -48,7 +48,7 @@ class TestReports:
     async def test_they_come_in_order_between_the_start_and_the_end_of_their_call(self) -> None:
         async def behave() -> None:
             for part in ("one", "two", "three"):
-                report(part)
+                report_progress(part)
                 await _turns()
 
         agent = await make_agent(call(use("work", "a")), say("ok"), tools=[_reporting(behave)])
@@ -63,7 +63,7 @@ class TestReports:
         heard = asyncio.Event()
 
         async def behave() -> None:
-            await asyncio.to_thread(report, "from afar")
+            await asyncio.to_thread(report_progress, "from afar")
             await heard.wait()
 
         agent = await make_agent(call(use("work", "a")), say("ok"), tools=[_reporting(behave)])
@@ -77,7 +77,7 @@ class TestReports:
         def tool(name: str) -> ScriptedTool:
             async def behave() -> None:
                 await barrier.wait()
-                report(name)
+                report_progress(name)
                 await _turns()
 
             return _reporting(behave, name)
@@ -90,10 +90,10 @@ class TestReports:
         gate, reported = asyncio.Event(), asyncio.Event()
 
         async def behave() -> None:
-            report("first")
+            report_progress("first")
             await _turns()
             for number in range(100):
-                report(f"number {number}")
+                report_progress(f"number {number}")
             reported.set()
             await gate.wait()
             await _turns()
@@ -114,11 +114,11 @@ class TestReports:
 
         async def lingers() -> None:
             await release.wait()
-            report("too late")
+            report_progress("too late")
 
         async def behave() -> None:
             left.append(asyncio.create_task(lingers()))
-            report("last")
+            report_progress("last")
 
         agent = await make_agent(call(use("work", "a")), call(use("echo", "b")), say("ok"))
         for tool in (_reporting(behave), echo()):
@@ -136,7 +136,7 @@ class TestReports:
 
         async def behave() -> None:
             await deaf_to_the_loop(release)
-            report("too late")
+            report_progress("too late")
 
         tool = having(_reporting(behave), timeout_s=0.01)
         agent = await make_agent(call(use("work", "a")), say("ok"), tools=[tool])
@@ -156,7 +156,7 @@ class TestReports:
 
         async def behave() -> str:
             for part in ("one", "two"):
-                report(part)
+                report_progress(part)
                 await _turns()
             return "done"
 
@@ -169,7 +169,7 @@ class TestReports:
     @in_virtual_time
     async def test_a_watcher_that_hangs_over_a_report_holds_no_stop(self, *, immediate: bool) -> None:
         async def behave() -> None:
-            report("hm")
+            report_progress("hm")
             await asyncio.Event().wait()
 
         agent = await make_agent(call(use("work", "a")), tools=[_reporting(behave)], stop_grace_s=0)

@@ -19,9 +19,9 @@ from agents import (
 )
 
 from orchestrator_interactive import Injection, RunFinished
-from orchestrator_interactive.injection import PREFIX
 from orchestrator_interactive.kernel import HookResult
-from orchestrator_interactive.kernel.messages import TextBlock, ThinkingBlock, ToolCallBlock
+from orchestrator_interactive.kernel.contracts.messages import TextBlock, ThinkingBlock, ToolCallBlock
+from orchestrator_interactive.loop.injection_queue import PREFIX
 
 if TYPE_CHECKING:
     from typing import Any

@@ -26,10 +26,10 @@ from agents import (
 from virtual_time import in_virtual_time
 
 from orchestrator_interactive import Injection, InjectionQueueFull
-from orchestrator_interactive.injection import PREFIX
 from orchestrator_interactive.kernel import HookResult
-from orchestrator_interactive.kernel.errors import InvalidRequestError, ProviderUnavailableError
-from orchestrator_interactive.kernel.messages import TextBlock
+from orchestrator_interactive.kernel.contracts.errors import InvalidRequestError, ProviderUnavailableError
+from orchestrator_interactive.kernel.contracts.messages import TextBlock
+from orchestrator_interactive.loop.injection_queue import PREFIX
 
 if TYPE_CHECKING:
     from typing import Any

@@ -26,9 +26,9 @@ from agents import (
 )
 
 from orchestrator_interactive import Injection
-from orchestrator_interactive.injection import PREFIX
 from orchestrator_interactive.kernel import HookResult
-from orchestrator_interactive.results import LATE_PREFIX, STILL_RUNNING
+from orchestrator_interactive.loop.injection_queue import PREFIX
+from orchestrator_interactive.loop.tool_results import LATE_PREFIX, STILL_RUNNING
 
 if TYPE_CHECKING:
     from typing import Any

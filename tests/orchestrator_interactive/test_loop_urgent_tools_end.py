@@ -21,8 +21,8 @@ from agents import (
     use,
 )
 
-from orchestrator_interactive.kernel.errors import InvalidRequestError
-from orchestrator_interactive.results import LATE_PREFIX
+from orchestrator_interactive.kernel.contracts.errors import InvalidRequestError
+from orchestrator_interactive.loop.tool_results import LATE_PREFIX
 
 if TYPE_CHECKING:
     from typing import Any

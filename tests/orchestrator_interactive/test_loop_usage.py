@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from agents import ScriptedProvider, call, doing, echo, fail, make_agent, never, say, soon, streaming, use
 
-from orchestrator_interactive.kernel import HookResult, errors
-from orchestrator_interactive.kernel.messages import Usage
+from orchestrator_interactive.kernel import HookResult
+from orchestrator_interactive.kernel.contracts import errors
+from orchestrator_interactive.kernel.contracts.messages import Usage
 
 if TYPE_CHECKING:
     from agents import Agent
 
     from orchestrator_interactive.kernel import ResponseStream
-    from orchestrator_interactive.kernel.messages import ChatRequest, ChatResponse
+    from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse
 
 NOTHING = {
     "input_tokens": 0,

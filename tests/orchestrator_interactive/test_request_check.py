@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from orchestrator_interactive.kernel.errors import InvalidRequestError
-from orchestrator_interactive.kernel.messages import ChatRequest, Message, ToolSpec
-from orchestrator_interactive.kernel.request_check import RequestCheck, Rule, check, problems_of
-from orchestrator_interactive.kernel.testing import MockProvider
+from orchestrator_interactive.kernel.contracts.errors import InvalidRequestError
+from orchestrator_interactive.kernel.contracts.messages import ChatRequest, Message, ToolSpec
+from orchestrator_interactive.kernel.contracts.request_validation import RequestCheck, RequestRule, check, problems_of
+from orchestrator_interactive.testing import MockProvider
 
 Row = dict[str, Any]
 
@@ -76,60 +76,66 @@ VALID: dict[str, list[Row]] = {
     "NaN as a word": [USER, assistant(called("a", given={"text": "NaN, Infinity"})), result("a")],
 }
 
-REFUSED: list[tuple[Rule, list[Row]]] = [
-    (Rule.NO_RESULT, [USER, assistant(called("a"))]),
-    (Rule.NO_RESULT, [USER, assistant(called("a")), USER]),
-    (Rule.NO_RESULT, [USER, assistant(called("a"), called("b")), result("b"), USER]),
-    (Rule.NO_RESULT, [USER, assistant(called("a")), {"role": "system", "content": "Be brief."}, result("a")]),
-    (Rule.NO_CALL, [USER, result("a")]),
-    (Rule.NO_CALL, [USER, assistant(called("a")), result("a"), result("a")]),
-    (Rule.NO_CALL, [USER, assistant(called("a")), result("a"), USER, result("a")]),
-    (Rule.NO_CALL, [USER, assistant(called("a")), result("a"), {"role": "tool", "content": "whose?"}]),
-    (Rule.CALL_ID, [USER, assistant(called("a"), called("a")), result("a"), USER]),
-    (Rule.CALL_ID, [USER, assistant(called("a")), result("a"), assistant(called("a")), result("a")]),
-    (Rule.CALL_ID, [USER, assistant(tool_calls=[beside("a"), beside("a")]), result("a"), USER]),
-    (Rule.CALL_ID, [USER, assistant(called("a"), tool_calls=[beside("a"), beside("a")]), result("a"), USER]),
-    (Rule.CALL_ID, [USER, assistant(called(" ")), result(" ")]),
-    (Rule.CALL_ID, [USER, assistant(called(HALF_A_PAIR)), result(HALF_A_PAIR)]),
-    (Rule.UNREADABLE_CALL, [USER, assistant(text("Hi."), tool_calls=["a"]), USER]),
-    (Rule.UNREADABLE_CALL, [USER, assistant(text("Hi."), tool_calls={"id": "a"}), USER]),
-    (Rule.UNREADABLE_CALL, [USER, assistant(text("Hi."), tool_calls=[{"id": "a", "type": "function"}]), USER]),
-    (Rule.NAMELESS, [USER, assistant(called("a", name=" ")), result("a")]),
-    (Rule.NAMELESS, [USER, assistant(tool_calls=[beside("a", name="")]), result("a")]),
-    (Rule.NAMELESS, [{**USER, "name": ""}]),
-    (Rule.BLANK, [{"role": "user", "content": " \n"}]),
-    (Rule.BLANK, [USER, assistant(text("Hi."), text("")), USER]),
-    (Rule.BLANK, [USER, assistant(called("a")), result("a", [text(" ")])]),
-    (Rule.EMPTY, [{"role": "user", "content": ""}]),
-    (Rule.EMPTY, [USER, assistant(), USER]),
-    (Rule.EMPTY, [USER, assistant(called("a")), result("a", "")]),
-    (Rule.UNSIGNED, [USER, assistant({"type": "thinking", "thinking": "Hm."}, text("Hi.")), USER]),
-    (Rule.UNSIGNED, [USER, assistant({"type": "thinking", "thinking": "Hm.", "signature": ""}, text("Hi.")), USER]),
-    (Rule.ENDS_IN_THINKING, [USER, assistant(text("Hi."), SIGNED), USER]),
-    (Rule.ENDS_IN_THINKING, [USER, assistant({"type": "reasoning", "content": ["x"], "summary": []}), USER]),
-    (Rule.ENDS_IN_THINKING, [USER, assistant(called("a"), SIGNED, tool_calls=[beside("a")]), result("a")]),
-    (Rule.ROLE, [USER, {"role": "function", "name": "echo", "content": "done"}]),
-    (Rule.MISPLACED, [USER, assistant(text("Hi."), IMAGE), USER]),
-    (Rule.MISPLACED, [{"role": "system", "content": [IMAGE]}, USER]),
-    (Rule.MISPLACED, [{"role": "user", "content": [text("Hi."), called("a")]}]),
-    (Rule.MISPLACED, [{**USER, "tool_calls": [beside("a")]}]),
-    (Rule.MISPLACED, [{"role": "user", "content": [{"type": "tool_result", "tool_call_id": "a", "output": 1}]}]),
+REFUSED: list[tuple[RequestRule, list[Row]]] = [
+    (RequestRule.NO_RESULT, [USER, assistant(called("a"))]),
+    (RequestRule.NO_RESULT, [USER, assistant(called("a")), USER]),
+    (RequestRule.NO_RESULT, [USER, assistant(called("a"), called("b")), result("b"), USER]),
+    (RequestRule.NO_RESULT, [USER, assistant(called("a")), {"role": "system", "content": "Be brief."}, result("a")]),
+    (RequestRule.NO_CALL, [USER, result("a")]),
+    (RequestRule.NO_CALL, [USER, assistant(called("a")), result("a"), result("a")]),
+    (RequestRule.NO_CALL, [USER, assistant(called("a")), result("a"), USER, result("a")]),
+    (RequestRule.NO_CALL, [USER, assistant(called("a")), result("a"), {"role": "tool", "content": "whose?"}]),
+    (RequestRule.CALL_ID, [USER, assistant(called("a"), called("a")), result("a"), USER]),
+    (RequestRule.CALL_ID, [USER, assistant(called("a")), result("a"), assistant(called("a")), result("a")]),
+    (RequestRule.CALL_ID, [USER, assistant(tool_calls=[beside("a"), beside("a")]), result("a"), USER]),
+    (RequestRule.CALL_ID, [USER, assistant(called("a"), tool_calls=[beside("a"), beside("a")]), result("a"), USER]),
+    (RequestRule.CALL_ID, [USER, assistant(called(" ")), result(" ")]),
+    (RequestRule.CALL_ID, [USER, assistant(called(HALF_A_PAIR)), result(HALF_A_PAIR)]),
+    (RequestRule.UNREADABLE_CALL, [USER, assistant(text("Hi."), tool_calls=["a"]), USER]),
+    (RequestRule.UNREADABLE_CALL, [USER, assistant(text("Hi."), tool_calls={"id": "a"}), USER]),
+    (RequestRule.UNREADABLE_CALL, [USER, assistant(text("Hi."), tool_calls=[{"id": "a", "type": "function"}]), USER]),
+    (RequestRule.NAMELESS, [USER, assistant(called("a", name=" ")), result("a")]),
+    (RequestRule.NAMELESS, [USER, assistant(tool_calls=[beside("a", name="")]), result("a")]),
+    (RequestRule.NAMELESS, [{**USER, "name": ""}]),
+    (RequestRule.BLANK, [{"role": "user", "content": " \n"}]),
+    (RequestRule.BLANK, [USER, assistant(text("Hi."), text("")), USER]),
+    (RequestRule.BLANK, [USER, assistant(called("a")), result("a", [text(" ")])]),
+    (RequestRule.EMPTY, [{"role": "user", "content": ""}]),
+    (RequestRule.EMPTY, [USER, assistant(), USER]),
+    (RequestRule.EMPTY, [USER, assistant(called("a")), result("a", "")]),
+    (RequestRule.UNSIGNED, [USER, assistant({"type": "thinking", "thinking": "Hm."}, text("Hi.")), USER]),
     (
-        Rule.OTHER_RESULT,
+        RequestRule.UNSIGNED,
+        [USER, assistant({"type": "thinking", "thinking": "Hm.", "signature": ""}, text("Hi.")), USER],
+    ),
+    (RequestRule.ENDS_IN_THINKING, [USER, assistant(text("Hi."), SIGNED), USER]),
+    (RequestRule.ENDS_IN_THINKING, [USER, assistant({"type": "reasoning", "content": ["x"], "summary": []}), USER]),
+    (RequestRule.ENDS_IN_THINKING, [USER, assistant(called("a"), SIGNED, tool_calls=[beside("a")]), result("a")]),
+    (RequestRule.ROLE, [USER, {"role": "function", "name": "echo", "content": "done"}]),
+    (RequestRule.MISPLACED, [USER, assistant(text("Hi."), IMAGE), USER]),
+    (RequestRule.MISPLACED, [{"role": "system", "content": [IMAGE]}, USER]),
+    (RequestRule.MISPLACED, [{"role": "user", "content": [text("Hi."), called("a")]}]),
+    (RequestRule.MISPLACED, [{**USER, "tool_calls": [beside("a")]}]),
+    (RequestRule.MISPLACED, [{"role": "user", "content": [{"type": "tool_result", "tool_call_id": "a", "output": 1}]}]),
+    (
+        RequestRule.OTHER_RESULT,
         [USER, assistant(called("a")), result("a", [{"type": "tool_result", "tool_call_id": "b", "output": 1}])],
     ),
-    (Rule.UNSENDABLE, [{"role": "user", "content": f"Hi {HALF_A_PAIR}"}]),
-    (Rule.UNSENDABLE, [{"role": "user", "content": [text("Hi\x00")]}]),
-    (Rule.UNSENDABLE, [USER, assistant({**SIGNED, "thinking": HALF_A_PAIR}, text("Hi.")), USER]),
-    (Rule.UNSENDABLE, [USER, assistant(called("a", given={"text": [HALF_A_PAIR]})), result("a")]),
-    (Rule.UNSENDABLE, [USER, assistant(called("a", given={"n": float("nan")})), result("a")]),
-    (Rule.UNSENDABLE, [USER, assistant(called("a", given={"n": float("-inf")})), result("a")]),
-    (Rule.UNSENDABLE, [USER, assistant(tool_calls=[beside("a", arguments=HALF_A_PAIR)]), result("a")]),
-    (Rule.UNSENDABLE, [USER, assistant(called("a"), tool_calls=[beside("a", arguments=HALF_A_PAIR)]), result("a")]),
-    (Rule.LAST_WORD, []),
-    (Rule.LAST_WORD, [{"role": "system", "content": "Be brief."}]),
-    (Rule.LAST_WORD, [USER, assistant(text("Hi."))]),
-    (Rule.LAST_WORD, [USER, assistant(text("Hi.")), {"role": "developer", "content": "Be brief."}]),
+    (RequestRule.UNSENDABLE, [{"role": "user", "content": f"Hi {HALF_A_PAIR}"}]),
+    (RequestRule.UNSENDABLE, [{"role": "user", "content": [text("Hi\x00")]}]),
+    (RequestRule.UNSENDABLE, [USER, assistant({**SIGNED, "thinking": HALF_A_PAIR}, text("Hi.")), USER]),
+    (RequestRule.UNSENDABLE, [USER, assistant(called("a", given={"text": [HALF_A_PAIR]})), result("a")]),
+    (RequestRule.UNSENDABLE, [USER, assistant(called("a", given={"n": float("nan")})), result("a")]),
+    (RequestRule.UNSENDABLE, [USER, assistant(called("a", given={"n": float("-inf")})), result("a")]),
+    (RequestRule.UNSENDABLE, [USER, assistant(tool_calls=[beside("a", arguments=HALF_A_PAIR)]), result("a")]),
+    (
+        RequestRule.UNSENDABLE,
+        [USER, assistant(called("a"), tool_calls=[beside("a", arguments=HALF_A_PAIR)]), result("a")],
+    ),
+    (RequestRule.LAST_WORD, []),
+    (RequestRule.LAST_WORD, [{"role": "system", "content": "Be brief."}]),
+    (RequestRule.LAST_WORD, [USER, assistant(text("Hi."))]),
+    (RequestRule.LAST_WORD, [USER, assistant(text("Hi.")), {"role": "developer", "content": "Be brief."}]),
 ]
 
 
@@ -139,7 +145,7 @@ def test_what_providers_take_has_no_problems(rows: list[Row]) -> None:
 
 
 @pytest.mark.parametrize(("rule", "rows"), REFUSED, ids=[rule.name.lower() for rule, _ in REFUSED])
-def test_what_providers_refuse_is_found(rule: Rule, rows: list[Row]) -> None:
+def test_what_providers_refuse_is_found(rule: RequestRule, rows: list[Row]) -> None:
     found = problems_of(request_of(*rows))
     assert any(rule in problem for problem in found), found
 
@@ -147,13 +153,13 @@ def test_what_providers_refuse_is_found(rule: Rule, rows: list[Row]) -> None:
 @pytest.mark.parametrize(
     ("fields", "rule"),
     [
-        ({"tool_choice": "none"}, Rule.TOOL_CHOICE),
-        ({"tool_choice": "none", "tools": []}, Rule.TOOL_CHOICE),
-        ({"tools": [TOOL, TOOL]}, Rule.TOOL_NAMES),
-        ({"tools": [TOOL.model_copy(update={"name": ""})]}, Rule.TOOL_NAMES),
+        ({"tool_choice": "none"}, RequestRule.TOOL_CHOICE),
+        ({"tool_choice": "none", "tools": []}, RequestRule.TOOL_CHOICE),
+        ({"tools": [TOOL, TOOL]}, RequestRule.TOOL_NAMES),
+        ({"tools": [TOOL.model_copy(update={"name": ""})]}, RequestRule.TOOL_NAMES),
     ],
 )
-def test_tools_and_the_choice_among_them_belong_together(fields: dict[str, Any], rule: Rule) -> None:
+def test_tools_and_the_choice_among_them_belong_together(fields: dict[str, Any], rule: RequestRule) -> None:
     [problem] = problems_of(request_of(USER, **fields))
     assert rule in problem
 
@@ -163,7 +169,7 @@ def test_tools_stay_declared_where_none_may_be_used() -> None:
 
 
 def test_every_rule_has_an_example_of_what_breaks_it() -> None:
-    assert {rule for rule, _ in REFUSED} == set(Rule) - {Rule.TOOL_CHOICE, Rule.TOOL_NAMES}
+    assert {rule for rule, _ in REFUSED} == set(RequestRule) - {RequestRule.TOOL_CHOICE, RequestRule.TOOL_NAMES}
 
 
 def test_a_valid_request_passes() -> None:
@@ -186,7 +192,7 @@ def test_looking_at_a_message_changes_nothing() -> None:
     answer = Message.model_validate(assistant(called("a")))
     assert checking.look(answer) == checking.look(answer) == []
     checking.add(answer)
-    assert [problem.rule for problem in checking.look(answer)] == [Rule.CALL_ID, Rule.NO_RESULT]
+    assert [problem.rule for problem in checking.look(answer)] == [RequestRule.CALL_ID, RequestRule.NO_RESULT]
 
 
 def test_a_fork_goes_on_by_itself() -> None:

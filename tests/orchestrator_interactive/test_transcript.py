@@ -9,12 +9,12 @@ import pytest
 from agents import ScriptedProvider, ScriptedTool, echo
 from structlog.testing import capture_logs
 
-from orchestrator_interactive.injection import Injection, injection_row
-from orchestrator_interactive.kernel.messages import ThinkingBlock, ToolCall, ToolCallBlock
-from orchestrator_interactive.kernel.request_check import problems_of
-from orchestrator_interactive.requests import RequestBuilder, unreadable
-from orchestrator_interactive.rows import assistant_row, tool_row, user_row
-from orchestrator_interactive.transcript import NO_RESULT, Transcript
+from orchestrator_interactive.kernel.contracts.messages import ThinkingBlock, ToolCall, ToolCallBlock
+from orchestrator_interactive.kernel.contracts.request_validation import problems_of
+from orchestrator_interactive.loop.injection_queue import Injection, injection_row
+from orchestrator_interactive.transcript.request_builder import RequestBuilder, unreadable
+from orchestrator_interactive.transcript.rows import assistant_row, tool_row, user_row
+from orchestrator_interactive.transcript.transcript import NO_RESULT, Transcript
 
 Row = dict[str, Any]
 

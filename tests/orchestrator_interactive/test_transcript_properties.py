@@ -8,13 +8,13 @@ from agents import ScriptedProvider, echo
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator_interactive.kernel.models import sendable
-from orchestrator_interactive.kernel.request_check import problems_of
-from orchestrator_interactive.requests import RequestBuilder
-from orchestrator_interactive.transcript import NO_RESULT, Transcript
+from orchestrator_interactive.kernel.contracts.models import sendable
+from orchestrator_interactive.kernel.contracts.request_validation import problems_of
+from orchestrator_interactive.transcript.request_builder import RequestBuilder
+from orchestrator_interactive.transcript.transcript import NO_RESULT, Transcript
 
 if TYPE_CHECKING:
-    from orchestrator_interactive.kernel.messages import ChatRequest
+    from orchestrator_interactive.kernel.contracts.messages import ChatRequest
 
 Row = dict[str, Any]
 

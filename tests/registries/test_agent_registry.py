@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from orchestrator_interactive.interactions.errors import StoreError
 from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from orchestrator_interactive.registries import (
@@ -18,7 +17,8 @@ from orchestrator_interactive.registries import (
     NotRegistered,
     RegistryError,
 )
-from orchestrator_interactive.schemas import LLMAgentConfig
+from orchestrator_interactive.registries.schemas import LLMAgentConfig
+from orchestrator_interactive.storage.errors import StoreError
 
 if TYPE_CHECKING:
     from pathlib import Path

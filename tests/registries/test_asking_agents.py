@@ -17,7 +17,7 @@ from orchestrator_interactive.interactions.states import (
     UserMessageState,
     WaitingState,
 )
-from orchestrator_interactive.kernel.errors import AuthenticationError
+from orchestrator_interactive.kernel.contracts.errors import AuthenticationError
 
 
 def asking(agent_id: str, message: str = "Please help.", call_id: str = "q") -> Any:

@@ -8,9 +8,9 @@ import pytest
 from agents import call, make_agent, say, use
 
 from orchestrator_interactive.kernel import ToolResult
-from orchestrator_interactive.kernel.messages import TextBlock
+from orchestrator_interactive.kernel.contracts.messages import TextBlock
 from orchestrator_interactive.registries import ToolContext, ToolRegistry, mount_tools, register_effect, tool
-from orchestrator_interactive.schemas import ToolConfig
+from orchestrator_interactive.registries.schemas import ToolConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

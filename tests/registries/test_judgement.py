@@ -6,19 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator_interactive.registries.judgement import Judgement, judgement_in
+from orchestrator_interactive.registries.verdict import Verdict, judgement_in
 
 
 @pytest.mark.parametrize(
     ("answer", "judgement"),
     [
-        ('{"score": 0.8, "comment": "Good."}', Judgement(0.8, "Good.")),
-        ('Here you are:\n```json\n{"comment": " Good. ", "score": 1}\n```\nBye {now}.', Judgement(1.0, "Good.")),
-        ('{"score": "0.5"}', Judgement(0.5, "")),
-        ('{"score": 0, "comment": ["a"]}', Judgement(0.0, "")),
-        ('The tool said {"a": 1}. {"score": 0.25, "comment": "Odd."}', Judgement(0.25, "Odd.")),
-        ("Score: 0.7. It found all.", Judgement(0.7, "Score: 0.7. It found all.")),
-        ("**score** = 1", Judgement(1.0, "**score** = 1")),
+        ('{"score": 0.8, "comment": "Good."}', Verdict(0.8, "Good.")),
+        ('Here you are:\n```json\n{"comment": " Good. ", "score": 1}\n```\nBye {now}.', Verdict(1.0, "Good.")),
+        ('{"score": "0.5"}', Verdict(0.5, "")),
+        ('{"score": 0, "comment": ["a"]}', Verdict(0.0, "")),
+        ('The tool said {"a": 1}. {"score": 0.25, "comment": "Odd."}', Verdict(0.25, "Odd.")),
+        ("Score: 0.7. It found all.", Verdict(0.7, "Score: 0.7. It found all.")),
+        ("**score** = 1", Verdict(1.0, "**score** = 1")),
         ('{"score": 2}', None),
         ('{"score": -0.5}', None),
         ('{"score": true}', None),
@@ -35,7 +35,7 @@ from orchestrator_interactive.registries.judgement import Judgement, judgement_i
         ("{" * 10_000, None),
     ],
 )
-def test_a_judgement_is_a_score_between_0_and_1_with_a_comment(answer: str, judgement: Judgement | None) -> None:
+def test_a_judgement_is_a_score_between_0_and_1_with_a_comment(answer: str, judgement: Verdict | None) -> None:
     assert judgement_in(answer) == judgement
 
 

@@ -13,7 +13,7 @@ from virtual_time import in_virtual_time
 
 from orchestrator_interactive.kernel import ToolResult
 from orchestrator_interactive.registries import ToolRegistry, tool
-from orchestrator_interactive.schemas import ToolConfig
+from orchestrator_interactive.registries.schemas import ToolConfig
 
 
 class Clock:

@@ -11,12 +11,12 @@ from agents import after, call, echo, fail, say, soon, told, use
 from anthropic_server import AnthropicServer, text
 from virtual_time import in_virtual_time
 
-from orchestrator_interactive.interactions.render_policies import register_policy
+from orchestrator_interactive.interactions.rendering.policies import register_policy
 from orchestrator_interactive.interactions.stores import open_store
-from orchestrator_interactive.kernel.errors import AuthenticationError
+from orchestrator_interactive.kernel.contracts.errors import AuthenticationError
 from orchestrator_interactive.registries import AgentRegistry, LLMAgent, LLMAgents
-from orchestrator_interactive.renderer import TemplateError, TemplateManager
-from orchestrator_interactive.schemas import LLMAgentConfig
+from orchestrator_interactive.registries.schemas import LLMAgentConfig
+from orchestrator_interactive.registries.templates import TemplateError, TemplateManager
 
 if TYPE_CHECKING:
     from pathlib import Path

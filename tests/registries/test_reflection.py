@@ -11,10 +11,10 @@ from virtual_time import in_virtual_time
 
 from orchestrator_interactive.interactions.states import AgentResultState, AssistantMessageState, ToolResultState
 from orchestrator_interactive.kernel import HookResult, ToolResult
-from orchestrator_interactive.kernel.errors import AuthenticationError
+from orchestrator_interactive.kernel.contracts.errors import AuthenticationError
 from orchestrator_interactive.registries import tool
 from orchestrator_interactive.registries.reflection import Reflection
-from orchestrator_interactive.schemas import ToolConfig
+from orchestrator_interactive.registries.schemas import ToolConfig
 
 REFLECTING = {"enable_self_reflection": True, "reflection_agent_id": "judge"}
 GOOD = '{"score": 0.8, "comment": "Precise."}'

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from orchestrator_interactive.options import read
-from orchestrator_interactive.schemas import LLMAgentConfig, ToolConfig
+from orchestrator_interactive.config import read
+from orchestrator_interactive.registries.schemas import LLMAgentConfig, ToolConfig
 
 
 class Place(BaseModel):

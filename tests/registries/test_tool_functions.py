@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 
 from orchestrator_interactive.kernel import ToolResult
 from orchestrator_interactive.registries import ToolContext, ToolRegistry, tool
-from orchestrator_interactive.schemas import ToolConfig
+from orchestrator_interactive.registries.schemas import ToolConfig
 
 
 class Place(BaseModel):

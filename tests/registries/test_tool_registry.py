@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from agents import echo
 
-from orchestrator_interactive.kernel.interfaces import Tool
+from orchestrator_interactive.kernel.contracts.protocols import Tool
 from orchestrator_interactive.registries import (
     AlreadyRegistered,
     NotRegistered,
@@ -16,7 +16,7 @@ from orchestrator_interactive.registries import (
     tool,
     tool_registry,
 )
-from orchestrator_interactive.schemas import ToolConfig
+from orchestrator_interactive.registries.schemas import ToolConfig
 
 
 @tool(ToolConfig(name="get_weather", description="Tells the weather.", side_effect_free=True))

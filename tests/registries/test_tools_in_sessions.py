@@ -9,16 +9,16 @@ from agent_house import AgentHouse
 from agents import call, echo, make_agent, results, say, use
 
 from orchestrator_interactive.interactions.states import UserMessageState
-from orchestrator_interactive.kernel.validation import validate
 from orchestrator_interactive.registries import NotRegistered, ToolContext, ToolRegistry, mount_tools, tool
-from orchestrator_interactive.schemas import ToolConfig
+from orchestrator_interactive.registries.schemas import ToolConfig
+from orchestrator_interactive.validation import validate
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 MODULE = """
 from orchestrator_interactive.registries import ToolRegistry, mount_tools, tool
-from orchestrator_interactive.schemas import ToolConfig
+from orchestrator_interactive.registries.schemas import ToolConfig
 
 
 @tool(ToolConfig(name="get_weather", description="Tells the weather.", side_effect_free=True, cache_ttl=60))

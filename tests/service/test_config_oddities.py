@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from service_process import run_command
 
-from service.config import ConfigError, load_config
+from service.config.config import ConfigError, load_config
 
 TOKENS = {"SLACK_APP_TOKEN": "xapp-a", "SLACK_BOT_TOKEN": "xoxb-b"}
 PERSONA = "persona: {name: A, emoji: ':owl:'}"

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 from service_process import run_command
 
-from service.access import signing_secret, slack_access
-from service.config import ConfigError, Environment, load_config
-from service.known_secrets import secrets
-from service.slack_config import SlackConfig, address_of
+from service.config.config import ConfigError, Environment, load_config
+from service.config.secrets import secrets
+from service.config.slack import SlackConfig, address_of
+from service.config.tokens import signing_secret, slack_access
 
 
 def load(folder, text):
@@ -64,7 +64,7 @@ def test_the_section_says_who_may_use_it_where(tmp_path):
         ("{listen: '127.0.0.1:99999'}", "slack.listen: must be a host and a port"),
         (
             "{user: [U012AB3CD]}",
-            "slack.user: unknown key; there are: door, listen, users, channels, external, guests, rate_scale.",
+            "slack.user: unknown key; there are: door, listen, users, channels, external, guests, rate_scale, stop_",
         ),
         ("socket", "slack: must be a mapping"),
     ],

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import pytest
 from redis_server import redis_server
 
-from connector.protocols import Changes, Entry
-from orchestrator_interactive.injection import Injection, injection_row
+from connector.protocols import InboxEntry, StateChanges
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.interactions.states import AssistantMessageState
 from orchestrator_interactive.interactions.stores import open_store
+from orchestrator_interactive.loop.injection_queue import Injection, injection_row
 from orchestrator_interactive.modules.context_stack.rows import states_of
-from orchestrator_interactive.rows import user_row
-from service.conservation import Tally, check
+from orchestrator_interactive.transcript.rows import user_row
+from service.doctor.delivery_audit import Tally, check
 from service.store import open_run_store
 
 if TYPE_CHECKING:
@@ -39,12 +39,12 @@ class House:
 
     async def write(self, *names: str, kind: str = "message") -> None:
         for name in names:
-            await self.runs.admit(HERE, Entry(name, kind, {}), "alpha")
+            await self.runs.admit(HERE, InboxEntry(name, kind, {}), "alpha")
 
     async def close(self, end: str, *names: str) -> None:
         claim = await self.runs.claim(HERE, "owner", 10)
         places = {entry.id: entry.seq for entry in claim.entries}
-        await self.runs.write(HERE, claim.token, Changes(closed={places[name]: end for name in names}))
+        await self.runs.write(HERE, claim.token, StateChanges(closed={places[name]: end for name in names}))
         await self.runs.release(HERE, claim.token, 10**6)
 
     async def deliver(self, name: str, *steers: str) -> None:
@@ -89,7 +89,7 @@ async def test_every_message_at_its_end_and_those_that_wait_are_counted(house):
     await house.close("refused", "e")
     await house.close("done", "s")
     claim = await house.runs.claim(HERE, "owner", 10)
-    await house.runs.write(HERE, claim.token, Changes(run={"id": "r"}, posts={"1": {"text": "fine"}, "2": ""}))
+    await house.runs.write(HERE, claim.token, StateChanges(run={"id": "r"}, posts={"1": {"text": "fine"}, "2": ""}))
     found = await check(house.runs, house.logs)
     assert found.violations == ()
     assert found.tally == Tally(

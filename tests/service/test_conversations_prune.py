@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kept_conversations import DAY_S, HERE, THERE, Kept, made_older
 
-from connector.protocols import Changes, Entry
+from connector.protocols import InboxEntry, StateChanges
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.interactions.states import UserMessageState
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
-from service.conversations import forget
+from service.runs.queries import forget
 from service.store import open_run_store, visit_run_store
 
 
@@ -204,9 +204,11 @@ def inbox(kept: Kept, *names: str, place: str = HERE, read: bool = True) -> None
     async def written() -> None:
         async with aclosing(await open_run_store(kept.url)) as runs:
             for name in names:
-                await runs.admit(place, Entry(name, "message", {}), "alpha")
+                await runs.admit(place, InboxEntry(name, "message", {}), "alpha")
             claim = await runs.claim(place, "owner", 10)
-            await runs.write(place, claim.token, Changes(closed={e.seq: "" for e in claim.entries} if read else {}))
+            await runs.write(
+                place, claim.token, StateChanges(closed={e.seq: "" for e in claim.entries} if read else {})
+            )
             await runs.release(place, claim.token, len(names))
 
     asyncio.run(written())

@@ -13,15 +13,16 @@ from hypothesis import strategies as st
 
 from connector.protocols import LeaseLost, RunFailed
 from orchestrator_interactive.interactions import InteractionStack
-from orchestrator_interactive.interactions.errors import DamagedLog, StoreAway, StoreError
+from orchestrator_interactive.interactions.errors import DamagedLog
 from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.interactions.states import AssistantMessageState, UserMessageState
 from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
-from service.config import InstanceConfig, PersonaConfig, WorkspaceConfig
-from service.deliveries import Deliveries
-from service.sessions import InProcessSessionManager
-from service.workspaces import Workspaces
+from orchestrator_interactive.storage.errors import StoreAway, StoreError
+from service.config.config import InstanceConfig, PersonaConfig, WorkspaceConfig
+from service.sessions.delivered_ids import DeliveredIds
+from service.sessions.manager import InProcessSessionManager
+from service.sessions.workspaces import Workspaces
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -68,7 +69,7 @@ async def test_a_log_is_read_from_its_end_and_no_further_than_until_all_are_foun
     store = Watched()
     await _said(InteractionStack(store, HERE.conversation_id, HERE.agent_id), *(f"m{n}" for n in range(700)))
     store.reads.clear()
-    assert await Deliveries(store).of(HERE, ids) == ids - {"never"}
+    assert await DeliveredIds(store).of(HERE, ids) == ids - {"never"}
     assert store.reads == [(900, 1400), (400, 900), (0, 400)][:pages]
 
 
@@ -77,7 +78,7 @@ async def test_what_was_read_of_it_is_not_read_again(ids):
     store = Watched()
     stack = InteractionStack(store, HERE.conversation_id, HERE.agent_id)
     await _said(stack, *(f"m{n}" for n in range(700)))
-    deliveries = Deliveries(store)
+    deliveries = DeliveredIds(store)
     first = await deliveries.of(HERE, ids)
     store.reads.clear()
     assert await deliveries.of(HERE, ids) == first
@@ -98,7 +99,7 @@ def test_it_knows_what_whoever_reads_all_of_the_log_knows(steps, number):
 
 async def _as_one_who_reads_all(steps: list[str], number: int) -> None:
     store, said = MemoryStore(), set()
-    stack, deliveries = InteractionStack(store, HERE.conversation_id, HERE.agent_id), Deliveries(store)
+    stack, deliveries = InteractionStack(store, HERE.conversation_id, HERE.agent_id), DeliveredIds(store)
     for at, step in enumerate(steps):
         match step:
             case "say":
@@ -121,7 +122,7 @@ async def test_logs_that_nobody_asked_for_lately_take_up_no_memory():
     places = [Key(f"T:C:{n}", "alpha") for n in range(101)]
     for place in places:
         await _said(InteractionStack(store, place.conversation_id, place.agent_id), "one")
-    deliveries = Deliveries(store)
+    deliveries = DeliveredIds(store)
     for place in places:
         await deliveries.of(place, {"one"})
     store.reads.clear()
@@ -136,7 +137,7 @@ async def test_what_stands_on_a_branch_that_was_left_behind_was_delivered_too():
     await _said(stack, "one", "two", "three")
     await stack.rewind(1)
     await _said(stack, "four")
-    assert await Deliveries(store).of(HERE, {"one", "two", "four", "five"}) == {"one", "two", "four"}
+    assert await DeliveredIds(store).of(HERE, {"one", "two", "four", "five"}) == {"one", "two", "four"}
 
 
 async def test_to_be_asked_sets_no_session_up(tmp_path):

@@ -14,7 +14,7 @@ from kept_conversations import run
 from redis_server import redis_server
 from service_process import run_command
 
-from connector.protocols import Changes, Entry
+from connector.protocols import InboxEntry, StateChanges
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.states import UserMessageState
 from orchestrator_interactive.interactions.stores import open_store
@@ -33,10 +33,10 @@ def kept(url: str, closed: Sequence[str] = ()) -> None:
         async with aclosing(await open_store(url)) as logs, aclosing(await open_run_store(url)) as runs:
             await InteractionStack(logs, HERE, "alpha").restart()
             for name in ("a", "b"):
-                await runs.admit(HERE, Entry(name, "message", {}), "alpha")
+                await runs.admit(HERE, InboxEntry(name, "message", {}), "alpha")
             claim = await runs.claim(HERE, "owner", 10)
             places = {entry.seq: "" for entry in claim.entries if entry.id in closed}
-            await runs.write(HERE, claim.token, Changes(closed=places))
+            await runs.write(HERE, claim.token, StateChanges(closed=places))
             await runs.release(HERE, claim.token, 2)
 
     asyncio.run(keep())
@@ -132,7 +132,7 @@ def test_what_waits_for_a_service_of_its_workspace_is_no_damage_and_is_counted_b
     async def keep(url: str) -> None:
         async with aclosing(await open_run_store(url)) as runs:
             for place, owner in (("T1:C:1.0", "one"), ("T1:C:2.0", "one"), ("T2:C:1.0", None)):
-                await runs.admit(place, Entry("a", "message", {}), "alpha")
+                await runs.admit(place, InboxEntry("a", "message", {}), "alpha")
                 if owner:
                     await runs.claim(place, owner, 1000)
 

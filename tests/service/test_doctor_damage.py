@@ -13,7 +13,7 @@ from damage import HERE, kept
 from kept_conversations import run
 from redis_server import redis_server
 
-from connector.protocols import Changes, Entry
+from connector.protocols import InboxEntry, StateChanges
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.states import AssistantMessageState
 from orchestrator_interactive.interactions.stores import open_store
@@ -134,7 +134,9 @@ def closed(url: str) -> None:
     async def close() -> None:
         async with aclosing(await open_run_store(url)) as runs:
             claim = await runs.claim(HERE, "owner", 1000)
-            await runs.write(HERE, claim.token, Changes(run={}, closed={each.seq: "refused" for each in claim.entries}))
+            await runs.write(
+                HERE, claim.token, StateChanges(run={}, closed={each.seq: "refused" for each in claim.entries})
+            )
             await runs.release(HERE, claim.token, 10**6)
 
     asyncio.run(close())
@@ -216,7 +218,7 @@ def test_a_server_that_an_older_version_used_is_counted_from_now_on(redis):
 
 async def _admitted(url: str, name: str) -> None:
     async with aclosing(await open_run_store(url)) as runs:
-        assert (await runs.admit(HERE, Entry(name, "message", {}), "alpha")).is_new
+        assert (await runs.admit(HERE, InboxEntry(name, "message", {}), "alpha")).is_new
 
 
 def test_of_a_server_whose_memory_is_full_the_conversations_can_be_looked_at_and_pruned(redis):

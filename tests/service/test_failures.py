@@ -4,14 +4,10 @@ import asyncio
 
 import pytest
 
-from orchestrator_interactive.interactions.errors import (
-    ConversationFinished,
-    StoreError,
-    Unreadable,
-    WriteConflict,
-)
-from orchestrator_interactive.kernel import errors
-from service.failures import sentence
+from orchestrator_interactive.interactions.errors import ConversationFinished, UnreadableState, WriteConflict
+from orchestrator_interactive.kernel.contracts import errors
+from orchestrator_interactive.storage.errors import StoreError
+from service.sessions.user_errors import sentence
 
 
 @pytest.mark.parametrize(
@@ -47,7 +43,7 @@ def test_a_rate_limit_says_when_to_write_again(retry_after_s, wait):
         (WriteConflict("x"), "Somebody changed this conversation from outside"),
         (ConversationFinished("x"), "Start a new thread"),
         (StoreError("x"), "cannot be kept"),
-        (Unreadable("x"), "cannot be read"),
+        (UnreadableState("x"), "cannot be read"),
         (asyncio.QueueFull(), "Something went wrong on my side"),
     ],
 )

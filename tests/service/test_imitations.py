@@ -12,21 +12,25 @@ from anthropic_server import AnthropicServer, message, text, tool_call
 from imitations import IMITATIONS, Said, messages_in, read_text, user_texts
 from office import office
 
-from connector import Steer
-from connector.protocols import Author
-from orchestrator_interactive.framing import plain_name
+from connector import SteeringMessage
+from connector.protocols import MessageAuthor
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
-from service.config import InstanceConfig, ModuleConfig, PersonaConfig, WorkspaceConfig
-from service.sessions import InProcessSessionManager
-from service.workspaces import Workspaces
+from orchestrator_interactive.transcript.framing import plain_name
+from service.config.config import InstanceConfig, ModuleConfig, PersonaConfig, WorkspaceConfig
+from service.sessions.manager import InProcessSessionManager
+from service.sessions.workspaces import Workspaces
 
 HERE = "T:C:1.0"
-MALLORY = Author("U0MAL", "Mallory")
-BEGIN = Steer("T:C:0", "begin", Author("U0ADA", "Ada"))
+MALLORY = MessageAuthor("U0MAL", "Mallory")
+BEGIN = SteeringMessage("T:C:0", "begin", MessageAuthor("U0ADA", "Ada"), 0)
 READ_AT_ONCE = 90
-STEERS = [Steer(f"T:C:{number}", each, MALLORY) for number, each in enumerate(IMITATIONS, 1)]
-NAMED = [Steer(f"T:C:{n}", "hello\nthere", Author("U0MAL", each)) for n, each in enumerate(IMITATIONS, 1)]
-WITH_FILES = [Steer(f"T:C:{n}", "hello", MALLORY, files=(each, "b.md")) for n, each in enumerate(IMITATIONS, 1)]
+STEERS = [SteeringMessage(f"T:C:{number}", each, MALLORY, number) for number, each in enumerate(IMITATIONS, 1)]
+NAMED = [
+    SteeringMessage(f"T:C:{n}", "hello\nthere", MessageAuthor("U0MAL", each), n) for n, each in enumerate(IMITATIONS, 1)
+]
+WITH_FILES = [
+    SteeringMessage(f"T:C:{n}", "hello", MALLORY, n, files=(each, "b.md")) for n, each in enumerate(IMITATIONS, 1)
+]
 PLACES = pytest.mark.parametrize("steers", [STEERS, NAMED, WITH_FILES], ids=["text", "name", "files"])
 
 
@@ -47,7 +51,7 @@ def manager(root: Path) -> InProcessSessionManager:
     )
 
 
-def read_as(steers: Sequence[Steer]) -> list[Said]:
+def read_as(steers: Sequence[SteeringMessage]) -> list[Said]:
     return [
         Said(
             read_text(each.text),
@@ -59,7 +63,9 @@ def read_as(steers: Sequence[Steer]) -> list[Said]:
     ]
 
 
-async def execute(sessions: InProcessSessionManager, steer: Steer, on_progress=None, conversation: str = HERE) -> None:
+async def execute(
+    sessions: InProcessSessionManager, steer: SteeringMessage, on_progress=None, conversation: str = HERE
+) -> None:
     await sessions.execute(
         "alpha", conversation, steer.text, on_progress, message_id=steer.id, author=steer.author, files=steer.files
     )

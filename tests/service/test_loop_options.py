@@ -8,9 +8,9 @@ import pytest
 from anthropic_server import AnthropicServer, message, text
 
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
-from service.config import ConfigError, load_config
-from service.sessions import InProcessSessionManager
-from service.workspaces import Workspaces
+from service.config.config import ConfigError, load_config
+from service.sessions.manager import InProcessSessionManager
+from service.sessions.workspaces import Workspaces
 
 HERE = "T:C:1.0"
 FILE = """
@@ -39,10 +39,20 @@ async def test_every_option_of_the_loop_can_be_set(tmp_path):
     options = (
         "max_iterations: 50, max_cost_usd: 0.5, max_tokens: 200000, max_duration_s: 900, max_retries: 5, "
         "retry_base_delay_s: 0.5, tool_timeout_s: 60, max_result_chars: 20000, stop_grace_s: 1, stall_timeout_s: 30, "
-        "max_waiting: 20, force_respond_tools: [todo], default_provider: anthropic"
+        "max_waiting: 20, force_respond_tools: [todo], default_provider: anthropic, extended_thinking: true"
     )
     async with manager(tmp_path, options):
         pass
+
+
+@pytest.mark.parametrize(("options", "kind"), [("", "disabled"), ("extended_thinking: true", "adaptive")])
+async def test_extended_thinking_reaches_the_provider(tmp_path, monkeypatch, options, kind):
+    async with AnthropicServer() as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.base_url)
+        server.reply(text("fine"))
+        async with manager(tmp_path, options) as sessions:
+            await sessions.execute("alpha", HERE, "hello")
+        assert server.bodies[0]["thinking"]["type"] == kind
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from kept_conversations import run
 from pydantic import BaseModel, ConfigDict, Field
 
-from connector.manifest import manifest
-from connector.needs import BOT_EVENTS, BOT_SCOPES
+from connector.setup.manifest import manifest
+from connector.setup.scopes import BOT_EVENTS, BOT_SCOPES
 
 URL = "https://agents.example.com/slack/events"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from anthropic_server import AnthropicServer, Gate, text
 from stage import Stage
 
-from connector.needs import BOT_EVENTS, BOT_SCOPES
+from connector.setup.scopes import BOT_EVENTS, BOT_SCOPES
 from local_slack import LocalSlack
 
 REQUIRED = {need.name for need in BOT_SCOPES if need.is_required}

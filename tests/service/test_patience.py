@@ -10,11 +10,11 @@ from structlog.testing import capture_logs
 from virtual_time import in_virtual_time
 
 from orchestrator_interactive.interactions import InteractionStack
-from orchestrator_interactive.interactions.errors import StoreAway, StoreError
 from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.interactions.states import UserMessageState
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
-from service.store.patience import Patience, PatientStore
+from orchestrator_interactive.storage.errors import StoreAway, StoreError
+from service.store.retry import RetryingStore, StoreRetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -43,7 +43,7 @@ def told(lines: list[dict[str, Any]]) -> list[str]:
 
 @in_virtual_time
 async def test_an_answer_is_waited_for_however_long_the_store_is_away():
-    server, patience = Server(), Patience()
+    server, patience = Server(), StoreRetryPolicy()
     server.comes_back_in(3600)
     assert await patience.through(server.ask) == len(server.asked)
     waits = [later - one for one, later in zip(server.asked, server.asked[1:], strict=False)]
@@ -54,7 +54,7 @@ async def test_an_answer_is_waited_for_however_long_the_store_is_away():
 
 @in_virtual_time
 async def test_an_outage_is_told_once_for_all_who_wait_then_every_ten_seconds_and_when_it_is_over():
-    server, patience = Server(), Patience()
+    server, patience = Server(), StoreRetryPolicy()
     server.comes_back_in(25)
     with capture_logs() as lines:
         await asyncio.gather(*(patience.through(server.ask) for _ in range(100)))
@@ -67,7 +67,7 @@ async def test_an_outage_is_told_once_for_all_who_wait_then_every_ten_seconds_an
 
 @in_virtual_time
 async def test_however_many_wait_few_of_them_ask_and_when_it_is_back_all_are_soon_answered():
-    server, patience = Server(), Patience()
+    server, patience = Server(), StoreRetryPolicy()
     server.comes_back_in(60)
     await asyncio.gather(*(patience.through(server.ask) for _ in range(10_000)))
     began, last = server.asked[0], server.asked[-1]
@@ -78,7 +78,7 @@ async def test_however_many_wait_few_of_them_ask_and_when_it_is_back_all_are_soo
 
 @in_virtual_time
 async def test_each_of_those_who_wait_has_its_turn_while_another_server_stays_away():
-    away, back, patience = Server(), Server(), Patience()
+    away, back, patience = Server(), Server(), StoreRetryPolicy()
     back.comes_back_in(5)
     waiting = [asyncio.create_task(patience.through(away.ask)) for _ in range(100)]
     assert await asyncio.wait_for(patience.through(back.ask), 20)
@@ -89,7 +89,7 @@ async def test_each_of_those_who_wait_has_its_turn_while_another_server_stays_aw
 
 @in_virtual_time
 async def test_each_outage_is_told_anew():
-    server, patience = Server(), Patience()
+    server, patience = Server(), StoreRetryPolicy()
     with capture_logs() as lines:
         for _ in range(2):
             server.is_there = False
@@ -100,7 +100,7 @@ async def test_each_outage_is_told_anew():
 
 @in_virtual_time
 async def test_of_several_servers_one_that_answers_does_not_end_the_outage_of_another_one():
-    away, there, patience = Server(), Server(), Patience()
+    away, there, patience = Server(), Server(), StoreRetryPolicy()
     there.is_there = True
     away.comes_back_in(5)
     with capture_logs() as lines:
@@ -115,7 +115,7 @@ async def test_of_several_servers_one_that_answers_does_not_end_the_outage_of_an
 
 @in_virtual_time
 async def test_who_waits_can_be_cancelled_and_the_next_answer_ends_the_outage():
-    server, patience = Server(), Patience()
+    server, patience = Server(), StoreRetryPolicy()
     with capture_logs() as lines:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(2):
@@ -128,7 +128,7 @@ async def test_who_waits_can_be_cancelled_and_the_next_answer_ends_the_outage():
 
 @in_virtual_time
 async def test_after_an_outage_it_settles_for_a_while():
-    server, patience = Server(), Patience()
+    server, patience = Server(), StoreRetryPolicy()
     assert patience.unsettled_s(10) == 0
     server.comes_back_in(1)
     await patience.through(server.ask)
@@ -145,7 +145,7 @@ async def test_what_waiting_does_not_help_with_is_told_at_once():
         raise StoreError("The password is wrong.")
 
     with capture_logs() as lines, pytest.raises(StoreError, match="password"):
-        await Patience().through(refused)
+        await StoreRetryPolicy().through(refused)
     assert told(lines) == []
 
 
@@ -180,7 +180,7 @@ class Away(MemoryStore):
 @in_virtual_time
 async def test_every_method_of_a_log_store_waits():
     away = Away()
-    store = PatientStore(away, Patience())
+    store = RetryingStore(away, StoreRetryPolicy())
     key = Key("T:C:1.0", "alpha")
     stack = InteractionStack(store, key.conversation_id, key.agent_id)
     await stack.fence(3)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 from redis_server import redis_server
 
-from connector.protocols import Changes, Entry, LeaseLost
-from orchestrator_interactive.interactions.errors import StoreAway
-from service.runs import Runs
+from connector.protocols import InboxEntry, LeaseLost, StateChanges
+from orchestrator_interactive.storage.errors import StoreAway
+from service.runs.runs import StoredRuns
 from service.store import open_run_store
-from service.store.patience import Patience
+from service.store.retry import StoreRetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -27,7 +27,7 @@ HERE, THERE = "T:C:1.0", "T:C:2.0"
 class Process:
     """A process that notes which conversations it is to look after."""
 
-    def __init__(self, runs: Runs) -> None:
+    def __init__(self, runs: StoredRuns) -> None:
         self.runs = runs
         self.news: list[str] = []
         self._changed = asyncio.Event()
@@ -79,13 +79,13 @@ async def process(store, url) -> AsyncIterator[Callable[..., AbstractAsyncContex
             own = store
             if url.startswith("redis:"):
                 own = await stack.enter_async_context(aclosing(await open_run_store(url)))
-            yield Process(await stack.enter_async_context(Runs(own, next(names), lease_s)))
+            yield Process(await stack.enter_async_context(StoredRuns(own, next(names), lease_s)))
 
     return process
 
 
-def message(number: int) -> Entry:
-    return Entry(f"T:C:{number}", "message", {"text": f"message {number}"})
+def message(number: int) -> InboxEntry:
+    return InboxEntry(f"T:C:{number}", "message", {"text": f"message {number}"})
 
 
 async def test_what_is_written_side_by_side_is_kept_in_its_order(process):
@@ -141,7 +141,7 @@ async def test_a_conversation_is_owned_by_one_process_and_for_as_long_as_it_like
     async with process(lease_s=0.5) as one, process(lease_s=0.5) as two:
         lease = await one.owns()
         losing = asyncio.create_task(lease.lost())
-        await lease.write(Changes(run={"id": "r"}))
+        await lease.write(StateChanges(run={"id": "r"}))
         for _ in range(8):
             assert await two.runs.claim(HERE) is None
             await asyncio.sleep(0.2)  # as time goes by
@@ -159,7 +159,7 @@ async def test_what_is_given_up_is_given_up_unless_there_is_news(process):
         assert not await lease.release(seen)
         (newer,) = await lease.fetch(seen)
         assert await two.runs.claim(HERE) is None
-        await lease.write(Changes(closed={seen: "", newer.seq: "withdrawn"}))
+        await lease.write(StateChanges(closed={seen: "", newer.seq: "withdrawn"}))
         assert await lease.release(newer.seq)
         other = await two.owns()
         assert other.claim.entries == ()
@@ -170,7 +170,7 @@ async def test_what_is_handed_over_goes_on_in_another_process_as_it_was(process)
     async with process() as one, process() as two:
         await one.runs.admit(HERE, message(1))
         lease = await one.owns()
-        await lease.write(Changes(run={"id": "r"}, posts={"1": {"text": "one"}}))
+        await lease.write(StateChanges(run={"id": "r"}, posts={"1": {"text": "one"}}))
         two.news.clear()
         await lease.hand_over()
         await two.told(within_s=2.5)
@@ -182,18 +182,18 @@ async def test_what_a_process_still_owns_at_its_end_is_handed_over(process):
     async with process() as two:
         async with process() as one:
             lease = await one.owns()
-            await lease.write(Changes(run={"id": "r"}))
+            await lease.write(StateChanges(run={"id": "r"}))
         async with asyncio.timeout(1):
             await lease.lost()
         await two.told(within_s=2.5)
         assert (await two.owns()).claim.run == {"id": "r"}
     with pytest.raises(LeaseLost):
-        await lease.write(Changes(run={}))
+        await lease.write(StateChanges(run={}))
 
 
 async def test_what_a_process_that_is_gone_had_goes_on_when_its_lease_has_run_out(process, store):
     gone = await store.claim(HERE, "gone", 2)
-    await store.write(HERE, gone.token, Changes(run={"id": "r"}))
+    await store.write(HERE, gone.token, StateChanges(run={"id": "r"}))
     async with process() as one:
         assert await one.runs.claim(HERE) is None
         lease = await one.owns()
@@ -209,11 +209,11 @@ async def test_a_lease_that_somebody_else_took_is_lost_and_says_so(process, stor
         again = await one.owns()  # nobody else may come between
         async with asyncio.timeout(1):
             await lease.lost()
-        for step in (lease.fetch(0), lease.write(Changes(run={})), lease.release(0), lease.hand_over()):
+        for step in (lease.fetch(0), lease.write(StateChanges(run={})), lease.release(0), lease.hand_over()):
             with pytest.raises(LeaseLost):
                 await step
         assert await two.runs.claim(HERE) is None
-        await again.write(Changes(run={}))
+        await again.write(StateChanges(run={}))
 
 
 async def test_a_lease_that_is_being_handed_over_is_not_confirmed_any_more(process):
@@ -233,7 +233,7 @@ async def test_many_conversations_that_nobody_owns_are_all_told_of_soon(process,
     places = [f"T:C:{number}.5" for number in range(120)]
     for place in places:
         claim = await store.claim(place, "gone", 10)
-        await store.write(place, claim.token, Changes(run={"id": place}))
+        await store.write(place, claim.token, StateChanges(run={"id": place}))
         await store.hand_over(place, claim.token)
     async with process() as one:
         claims: list[asyncio.Task] = []
@@ -248,16 +248,16 @@ async def test_while_very_many_are_owned_here_no_more_are_looked_for(store):
     places = [f"T:C:{number}.5" for number in range(5)]
     for place in places:
         claim = await store.claim(place, "gone", 10)
-        await store.write(place, claim.token, Changes(run={"id": place}))
+        await store.write(place, claim.token, StateChanges(run={"id": place}))
         await store.hand_over(place, claim.token)
-    async with Runs(store, "here", 10, most_owned=3) as runs:
+    async with StoredRuns(store, "here", 10, most_owned=3) as runs:
         one = Process(runs)
         leases = [await runs.claim(place) for place in places[:3]]
         await asyncio.sleep(0.3)  # it looks at once, perhaps before they are claimed
         one.news.clear()
         await asyncio.sleep(1.3)  # it looks again
         assert one.news == []
-        await leases[0].write(Changes(run={}))
+        await leases[0].write(StateChanges(run={}))
         await leases[0].release(0)
         await one.told(places[3])
         assert places[4] not in one.news
@@ -265,13 +265,13 @@ async def test_while_very_many_are_owned_here_no_more_are_looked_for(store):
 
 async def test_while_a_part_of_the_store_is_away_what_a_dead_process_had_goes_on_a_lease_later(store):
     gone = await store.claim(HERE, "gone", 0.05)
-    await store.write(HERE, gone.token, Changes(run={"id": "r"}))
-    patience = Patience()
+    await store.write(HERE, gone.token, StateChanges(run={"id": "r"}))
+    patience = StoreRetryPolicy()
 
     async def never() -> None:
         raise StoreAway
 
-    async with Runs(store, "here", 0.3, patience) as runs:
+    async with StoredRuns(store, "here", 0.3, patience) as runs:
         runs.watch("T", lambda _: None)
         waiting = asyncio.create_task(patience.through(never))
         await asyncio.sleep(0)
@@ -289,7 +289,7 @@ async def test_while_a_part_of_the_store_is_away_what_a_dead_process_had_goes_on
 async def test_writes_come_to_be_in_the_order_in_which_they_are_written(process):
     async with process() as one:
         lease = await one.owns()
-        await asyncio.gather(*(lease.write(Changes(run={"step": n})) for n in range(30)))
+        await asyncio.gather(*(lease.write(StateChanges(run={"step": n})) for n in range(30)))
         await lease.hand_over()
         assert (await one.owns()).claim.run == {"step": 29}
 
@@ -308,12 +308,12 @@ async def test_a_conversation_of_a_workspace_that_nobody_here_watches_waits_unto
     foreign = [f"T2:C:{number}.5" for number in range(120)]
     for place in [*foreign, HERE]:
         claim = await store.claim(place, "gone", 10)
-        await store.write(place, claim.token, Changes(run={"id": place}))
+        await store.write(place, claim.token, StateChanges(run={"id": place}))
         await store.hand_over(place, claim.token)
     before = [await store.known(place) for place in foreign]
     async with process() as one:
         await one.told(HERE)
-        assert await one.runs.admit(foreign[0], Entry("m", "message", {}))
+        assert await one.runs.admit(foreign[0], InboxEntry("m", "message", {}))
         assert await one.runs.claim(foreign[0]) is None
         assert set(one.news) == {HERE}
         assert [await store.known(place) for place in foreign[1:]] == before[1:]

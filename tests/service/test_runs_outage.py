@@ -13,9 +13,9 @@ import pytest
 from redis_server import redis_server
 from structlog.testing import capture_logs
 
-from connector.protocols import Changes, Entry
-from orchestrator_interactive.interactions.errors import StoreAway
-from service.runs import Runs
+from connector.protocols import InboxEntry, StateChanges
+from orchestrator_interactive.storage.errors import StoreAway
+from service.runs.runs import StoredRuns
 from service.store import open_run_store
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ HERE = "T:C:1.0"
 OWNER = """
 import asyncio, sys
 from connector.protocols import Changes, LeaseLost
-from service.runs import Runs
+from service.runs.runs import Runs
 from service.store import open_run_store
 
 async def main(url, place):
@@ -55,11 +55,11 @@ def redis() -> Iterator[RedisServer]:
 
 
 @asynccontextmanager
-async def process(server: RedisServer, owner: str, lease_s: float = 10) -> AsyncIterator[tuple[Runs, list[str]]]:
+async def process(server: RedisServer, owner: str, lease_s: float = 10) -> AsyncIterator[tuple[StoredRuns, list[str]]]:
     """A process, and the conversations that it was told to look after."""
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(aclosing(await open_run_store(server.url)))
-        runs = await stack.enter_async_context(Runs(store, owner, lease_s))
+        runs = await stack.enter_async_context(StoredRuns(store, owner, lease_s))
         news: list[str] = []
         runs.watch("T", news.append)
         yield runs, news
@@ -90,15 +90,15 @@ async def _says(process: asyncio.subprocess.Process) -> str:
     return line.decode().strip()
 
 
-async def _claimed(runs: Runs):
+async def _claimed(runs: StoredRuns):
     async with asyncio.timeout(15):
         while (lease := await runs.claim(HERE)) is None:  # noqa: ASYNC110 - nobody tells when a lease runs out
             await asyncio.sleep(0.02)
     return lease
 
 
-def message(number: int) -> Entry:
-    return Entry(f"T:C:{number}", "message", {"text": f"message {number}"})
+def message(number: int) -> InboxEntry:
+    return InboxEntry(f"T:C:{number}", "message", {"text": f"message {number}"})
 
 
 def told(lines: list[dict]) -> list[str]:
@@ -133,7 +133,7 @@ async def test_while_the_store_is_away_everything_waits_and_then_goes_on_as_if_n
             redis.kill()
             waiting = [
                 asyncio.create_task(runs.admit(HERE, message(1), "alpha")),
-                asyncio.create_task(lease.write(Changes(run={"id": "r"}))),
+                asyncio.create_task(lease.write(StateChanges(run={"id": "r"}))),
                 asyncio.create_task(runs.claim("T:C:2.0")),
             ]
             done, _ = await asyncio.wait(waiting, timeout=2.5)  # longer than a lease
@@ -170,14 +170,14 @@ async def test_after_an_outage_the_owner_keeps_its_conversation_though_its_lease
     async with process(redis, "here", lease_s=1) as (one, _), process(redis, "there", lease_s=1) as (two, _):
         lease = await _claimed(one)
         losing = asyncio.create_task(lease.lost())
-        await lease.write(Changes(run={"id": "r"}))
+        await lease.write(StateChanges(run={"id": "r"}))
         redis.kill()
         claiming = asyncio.create_task(two.claim(HERE))
         await asyncio.sleep(1.5)  # longer than the lease
         redis.start()
         async with asyncio.timeout(10):
             assert await claiming is None
-        await lease.write(Changes(run={"id": "r", "step": 2}))
+        await lease.write(StateChanges(run={"id": "r", "step": 2}))
         assert not losing.done()
         losing.cancel()
 

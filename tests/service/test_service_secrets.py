@@ -14,11 +14,11 @@ from service_process import run_command
 
 from local_slack import Breaks, DropsBefore, Refuses
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
-from service.config import Environment, InstanceConfig, ModuleConfig, PersonaConfig, WorkspaceConfig, load_config
-from service.known_secrets import secrets
-from service.logs import hide_secrets
-from service.sessions import InProcessSessionManager
-from service.workspaces import Workspaces
+from service.config.config import Environment, InstanceConfig, ModuleConfig, PersonaConfig, WorkspaceConfig, load_config
+from service.config.secrets import secrets
+from service.logging import hide_secrets
+from service.sessions.manager import InProcessSessionManager
+from service.sessions.workspaces import Workspaces
 
 LEAKY = Path(__file__).parents[1] / "support" / "leaky_tool.py"
 SECRET = "sk-ant-api03-abcdefghijklmnop"
@@ -114,8 +114,8 @@ def test_a_known_secret_is_hidden_in_every_form_that_logs_give_it(form):
 @pytest.mark.parametrize("form", ["human", "json"])
 async def test_the_traceback_of_a_crash_shows_no_secret(form):
     program = (
-        "from service.config import LogConfig\n"
-        "from service.logs import configure_logging\n"
+        "from service.config.config import LogConfig\n"
+        "from service.logging import configure_logging\n"
         f"configure_logging(LogConfig(format={form!r}), ('not to be read',))\n"
         f"raise RuntimeError('\\n{SECRET} not to be read')\n"
     )

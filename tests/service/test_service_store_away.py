@@ -16,10 +16,10 @@ from service_process import run_command
 from structlog.testing import capture_logs
 
 from orchestrator_interactive.interactions.stores import open_store
-from service.config import InstanceConfig, PersonaConfig, WorkspaceConfig
-from service.sessions import InProcessSessionManager
-from service.store.patience import Patience, PatientStore
-from service.workspaces import Workspaces
+from service.config.config import InstanceConfig, PersonaConfig, WorkspaceConfig
+from service.sessions.manager import InProcessSessionManager
+from service.sessions.workspaces import Workspaces
+from service.store.retry import RetryingStore, StoreRetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -59,7 +59,7 @@ def env(model: AnthropicServer, redis: RedisServer) -> dict[str, str]:
 async def manager(server: RedisServer, root) -> AsyncIterator[InProcessSessionManager]:
     instance = InstanceConfig(persona=PersonaConfig(name="Alpha", emoji=":owl:"))
     async with aclosing(await open_store(server.url)) as store:
-        patient, workspaces = PatientStore(store, Patience()), Workspaces(WorkspaceConfig(root=root))
+        patient, workspaces = RetryingStore(store, StoreRetryPolicy()), Workspaces(WorkspaceConfig(root=root))
         async with InProcessSessionManager({"alpha": instance}, "provider-anthropic", workspaces, patient) as sessions:
             yield sessions
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator_interactive.kernel import AmplifierSession
-from service.config import ConfigError, load_config
-from service.plan import mount_plan
+from service.config.config import ConfigError, load_config
+from service.sessions.mount_plan import mount_plan
 
 FILE = "instances: {{a: {{persona: {{name: A, emoji: ':owl:'}}, session: {{{limits}}}}}}}"
 

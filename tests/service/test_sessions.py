@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from anthropic_server import AnthropicServer, Gate, message, text
 
-from connector import Refused, RunFailed, Steer
-from connector.protocols import Author, QueueFull
+from connector import Refused, RunFailed, SteeringMessage
+from connector.protocols import MessageAuthor, QueueFull
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
-from service.config import ConfigError, InstanceConfig, ModuleConfig, PersonaConfig, WorkspaceConfig
-from service.sessions import InProcessSessionManager
-from service.workspaces import Workspaces
+from service.config.config import ConfigError, InstanceConfig, ModuleConfig, PersonaConfig, WorkspaceConfig
+from service.sessions.manager import InProcessSessionManager
+from service.sessions.workspaces import Workspaces
 
 HERE = "T:C:1.0"
 ALPHA = InstanceConfig(persona=PersonaConfig(name="Alpha", emoji=":owl:"))
@@ -98,7 +98,7 @@ async def test_a_stop_at_whatever_instant_of_a_run_does_nothing_to_the_next_one(
 
 async def test_a_run_gives_up_what_it_has_not_read_and_the_next_one_may_be_given_it(model, tmp_path):
     ends, gate, again = Ends(), Gate(), Gate()
-    steer = Steer("T:C:2.0", "and that", Author("U0ANA", "Ana"))
+    steer = SteeringMessage("T:C:2.0", "and that", MessageAuthor("U0ANA", "Ana"), written_s=2.0)
     async with manager(tmp_path) as sessions:
         model.reply(gate, text("too late"))
         first = asyncio.create_task(sessions.execute("alpha", HERE, "hello", ends.hear))
@@ -125,7 +125,9 @@ async def test_a_steer_that_waits_can_be_edited_and_taken_back(model, tmp_path):
         run = asyncio.create_task(sessions.execute("alpha", HERE, "hello"))
         await gate.reached.wait()
         for number, words in enumerate(("first", "second", "third")):
-            assert sessions.inject("alpha", HERE, Steer(f"T:C:{number}", words, Author("U0ANA", "Ana")))
+            assert sessions.inject(
+                "alpha", HERE, SteeringMessage(f"T:C:{number}", words, MessageAuthor("U0ANA", "Ana"), written_s=number)
+            )
         assert sessions.edit("alpha", HERE, "T:C:0", "changed")
         with pytest.raises(Refused, match="needs some text"):
             sessions.edit("alpha", HERE, "T:C:2", " ")
@@ -138,15 +140,35 @@ async def test_a_steer_that_waits_can_be_edited_and_taken_back(model, tmp_path):
     assert [word in said for word in ("first", "changed", "second", "third")] == [False, True, False, True]
 
 
+async def test_steers_are_read_in_the_order_in_which_they_were_written(model, tmp_path):
+    gate = Gate()
+    async with manager(tmp_path) as sessions:
+        model.reply(gate, text("fine"))
+        run = asyncio.create_task(sessions.execute("alpha", HERE, "hello"))
+        await gate.reached.wait()
+        for word, written_s in (("later", 3.0), ("earlier", 2.0)):
+            assert sessions.inject(
+                "alpha", HERE, SteeringMessage(f"T:C:{written_s}", word, MessageAuthor("U0ANA"), written_s)
+            )
+        gate.open()
+        await run
+    said = str(model.bodies[-1]["messages"])
+    assert said.index("earlier") < said.index("later")
+
+
 async def test_a_message_too_many_can_go_in_once_the_loop_has_read_what_came_before(model, tmp_path):
     gate = Gate()
     async with manager(tmp_path, max_waiting=1) as sessions:
         model.reply(gate, text("fine"))
         run = asyncio.create_task(sessions.execute("alpha", HERE, "hello"))
         await gate.reached.wait()
-        assert sessions.inject("alpha", HERE, Steer("T:C:2.0", "one", Author("U0ANA", "Ana")))
+        assert sessions.inject(
+            "alpha", HERE, SteeringMessage("T:C:2.0", "one", MessageAuthor("U0ANA", "Ana"), written_s=2.0)
+        )
         with pytest.raises(QueueFull):
-            sessions.inject("alpha", HERE, Steer("T:C:3.0", "one too many", Author("U0ANA", "Ana")))
+            sessions.inject(
+                "alpha", HERE, SteeringMessage("T:C:3.0", "one too many", MessageAuthor("U0ANA", "Ana"), written_s=3.0)
+            )
         gate.open()
         await run
 
@@ -162,7 +184,7 @@ async def test_a_stop_without_a_run_does_nothing_to_the_next_one(model, tmp_path
 
 
 async def test_a_steer_before_the_first_run_and_after_a_run_is_not_taken(model, tmp_path):
-    steer = Steer("T:C:2.0", "and that", Author("U0ANA"))
+    steer = SteeringMessage("T:C:2.0", "and that", MessageAuthor("U0ANA"), written_s=2.0)
     async with manager(tmp_path) as sessions:
         assert not sessions.inject("alpha", HERE, steer)
         await sessions.execute("alpha", HERE, "hello")

@@ -10,11 +10,11 @@ import pytest
 from anthropic_server import AnthropicServer, Gate, message, text, tool_call
 from tool_gate import GATED_TOOL, ToolGate
 
-from connector.protocols import Author, LeaseLost, RunFailed, Steer
+from connector.protocols import LeaseLost, MessageAuthor, RunFailed, SteeringMessage
 from orchestrator_interactive.interactions.stores import open_store
-from service.config import InstanceConfig, ModuleConfig, PersonaConfig, WorkspaceConfig
-from service.sessions import InProcessSessionManager
-from service.workspaces import Workspaces
+from service.config.config import InstanceConfig, ModuleConfig, PersonaConfig, WorkspaceConfig
+from service.sessions.manager import InProcessSessionManager
+from service.sessions.workspaces import Workspaces
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -123,7 +123,9 @@ async def test_a_suspended_run_goes_on_in_another_process_with_its_answer_once(m
     async with started() as one:
         run = asyncio.create_task(one.execute("alpha", HERE, "one", heard.hear, message_id=FIRST, fence=1))
         await gate.reached.wait()
-        assert one.inject("alpha", HERE, Steer(SECOND, "and that", Author("U0ANA", "Ana")))
+        assert one.inject(
+            "alpha", HERE, SteeringMessage(SECOND, "and that", MessageAuthor("U0ANA", "Ana"), written_s=2.0)
+        )
         assert one.suspend("alpha", HERE)
         await run
         assert not one.suspend("alpha", HERE)
@@ -199,7 +201,9 @@ async def test_a_run_that_is_stopped_while_it_is_taken_up_tells_what_it_had_said
     async with started() as one:
         run = asyncio.create_task(one.execute("alpha", HERE, "one", message_id=FIRST, fence=1))
         await first.reached.wait()
-        assert one.inject("alpha", HERE, Steer(SECOND, "and that", Author("U0ANA", "Ana")))
+        assert one.inject(
+            "alpha", HERE, SteeringMessage(SECOND, "and that", MessageAuthor("U0ANA", "Ana"), written_s=2.0)
+        )
         first.open()
         await second.reached.wait()
         one.suspend("alpha", HERE)
@@ -244,7 +248,9 @@ async def test_what_is_delivered_is_what_the_log_has_in_a_row(model, started):
     async with started() as one:
         run = asyncio.create_task(one.execute("alpha", HERE, "one", message_id=FIRST, fence=1))
         await gate.reached.wait()
-        assert one.inject("alpha", HERE, Steer(SECOND, "and that", Author("U0ANA", "Ana")))
+        assert one.inject(
+            "alpha", HERE, SteeringMessage(SECOND, "and that", MessageAuthor("U0ANA", "Ana"), written_s=2.0)
+        )
         assert await one.delivered("alpha", HERE, [FIRST, SECOND, "T:C:3.0"]) == {FIRST}, "while it is on"
         gate.open()
         await again.reached.wait()

@@ -10,16 +10,16 @@ import pytest
 from anthropic_server import AnthropicServer, Gate, message, text, thinking, tool_call
 from redis_server import redis_server
 
-from connector import RunFailed, Steer
-from connector.protocols import Author
+from connector import RunFailed, SteeringMessage
+from connector.protocols import MessageAuthor
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.interactions.states import FinishedState, UserMessageState
 from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
-from service.config import ConfigError, InstanceConfig, ModuleConfig, PersonaConfig, WorkspaceConfig
-from service.sessions import InProcessSessionManager
-from service.workspaces import Workspaces
+from service.config.config import ConfigError, InstanceConfig, ModuleConfig, PersonaConfig, WorkspaceConfig
+from service.sessions.manager import InProcessSessionManager
+from service.sessions.workspaces import Workspaces
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -149,7 +149,9 @@ async def test_a_conversation_that_somebody_changed_during_a_run_says_so_and_goe
         model.reply(gate, text("two it is"))
         task = asyncio.create_task(sessions.execute("alpha", HERE, "two"))
         await gate.reached.wait()
-        assert sessions.inject("alpha", HERE, Steer("T:C:2.0", "and that", Author("U0ANA", "Ana")))
+        assert sessions.inject(
+            "alpha", HERE, SteeringMessage("T:C:2.0", "and that", MessageAuthor("U0ANA", "Ana"), written_s=2.0)
+        )
         await InteractionStack(store, HERE, "alpha").rewind(1)
         gate.open()
         with pytest.raises(RunFailed, match="Somebody changed this conversation from outside, so I stopped"):

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from anthropic_server import AnthropicServer, Gate, message, text, thinking, tool_call
 
-from connector import Steer
-from connector.protocols import Author
+from connector import SteeringMessage
+from connector.protocols import MessageAuthor
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
-from service.config import InstanceConfig, ModuleConfig, PersonaConfig, WorkspaceConfig
-from service.sessions import InProcessSessionManager
-from service.workspaces import Workspaces
+from service.config.config import InstanceConfig, ModuleConfig, PersonaConfig, WorkspaceConfig
+from service.sessions.manager import InProcessSessionManager
+from service.sessions.workspaces import Workspaces
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -84,7 +84,9 @@ async def test_a_run_with_thinking_tools_side_by_side_and_people_who_write_meanw
     async with manager(store) as sessions:
         run = asyncio.create_task(sessions.execute("alpha", HERE, "the task"))
         await half.reached.wait()
-        assert sessions.inject("alpha", HERE, Steer("T:C:2.0", "and that", Author("U0ANA", "Ana")))
+        assert sessions.inject(
+            "alpha", HERE, SteeringMessage("T:C:2.0", "and that", MessageAuthor("U0ANA", "Ana"), written_s=2.0)
+        )
         half.open()
         assert await run == "Done."
         model.reply(tool_call("list_files"))

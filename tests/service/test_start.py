@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from service.cli import main
+from service.cli.main import main
 
 COMMANDS = ("conversations", "doctor", "manifest", "module", "run")
 # Each takes longer to load than what most commands do.
@@ -16,7 +16,7 @@ LATER = {"anthropic", "jinja2", "redis"}
 
 def loaded_by(code):
     """The modules that are there when this has run."""
-    code = f"import sys; from service.cli import main; {code}; print('\\n', *sys.modules)"
+    code = f"import sys; from service.cli.main import main; {code}; print('\\n', *sys.modules)"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
     return set(ended.stdout.splitlines()[-1].split())
 

@@ -13,10 +13,10 @@ from damage import HERE, kept
 from kept_conversations import run
 from redis_server import redis_server
 
-from connector.protocols import Changes, Entry
-from orchestrator_interactive.interactions.errors import StoreError
+from connector.protocols import InboxEntry, StateChanges
 from orchestrator_interactive.interactions.stores import open_store
-from service.runs import Runs
+from orchestrator_interactive.storage.errors import StoreError
+from service.runs.runs import StoredRuns
 from service.store import open_run_store
 
 if TYPE_CHECKING:
@@ -38,10 +38,10 @@ async def serve(url: str) -> None:
     async with (
         aclosing(await open_run_store(url)) as store,
         aclosing(await open_store(url)) as logs,
-        Runs(store, "owner", 5.0) as runs,
+        StoredRuns(store, "owner", 5.0) as runs,
     ):
         runs.watch("T", lambda _: None)
-        entry = Entry("new", "message", {})
+        entry = InboxEntry("new", "message", {})
         for step in (lambda: runs.claim(HERE), lambda: runs.admit("T:C:2.0", entry, "alpha"), store.tidy, logs.tidy):
             with suppress(StoreError):
                 await step()
@@ -147,7 +147,7 @@ def test_a_conversation_that_cannot_be_read_keeps_no_other_one_from_being_looked
         async with aclosing(await open_run_store(redis.url)) as runs:
             for number in (1, 2):
                 claim = await runs.claim(f"T:C:{number}.0", "owner", 1000)
-                await runs.write(f"T:C:{number}.0", claim.token, Changes(run={"id": "r"}))
+                await runs.write(f"T:C:{number}.0", claim.token, StateChanges(run={"id": "r"}))
                 await runs.hand_over(f"T:C:{number}.0", claim.token)
             redis.ask("DEL", "runs:{T:C:1.0}")
             redis.ask("SET", "runs:{T:C:1.0}", "text")

@@ -11,9 +11,9 @@ from redis_server import redis_server
 from service_process import run_command
 
 from orchestrator_interactive.interactions.stores import open_store
-from service.config import ConfigError, Environment, load_config
-from service.known_secrets import secrets
-from service.logs import hide_secrets
+from service.config.config import ConfigError, Environment, load_config
+from service.config.secrets import secrets
+from service.logging import hide_secrets
 
 TOKENS = {"SLACK_APP_TOKEN": "xapp-a", "SLACK_BOT_TOKEN": "xoxb-b"}
 PERSONA = "persona: {name: A, emoji: ':owl:'}"

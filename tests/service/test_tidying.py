@@ -7,8 +7,8 @@ import asyncio
 from structlog.testing import capture_logs
 from virtual_time import in_virtual_time
 
-from orchestrator_interactive.interactions.errors import StoreAway
-from service.tidying import tidying
+from orchestrator_interactive.storage.errors import StoreAway
+from service.runs.expiry import tidying
 
 
 class Store:

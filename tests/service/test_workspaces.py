@@ -15,10 +15,10 @@ from structlog.testing import capture_logs
 
 from connector import RunFailed
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
-from service.config import ConfigError, InstanceConfig, ModuleConfig, PersonaConfig, WorkspaceConfig, load_config
-from service.disk_space import watching_disks
-from service.sessions import InProcessSessionManager
-from service.workspaces import Workspaces
+from service.config.config import ConfigError, InstanceConfig, ModuleConfig, PersonaConfig, WorkspaceConfig, load_config
+from service.sessions.manager import InProcessSessionManager
+from service.sessions.workspaces import Workspaces
+from service.store.disk_space import watching_disks
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

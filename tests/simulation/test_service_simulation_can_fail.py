@@ -8,7 +8,7 @@ import pytest
 from simulated.whole import Parts, broken, tried
 from simulated.whole.judge import HOLDS_UP as TROUBLES
 
-from connector.desk import Desk
+from connector.runs.background_tasks import BackgroundTasks
 
 
 def _with(*features: str) -> frozenset[str]:
@@ -35,7 +35,7 @@ CASES = {
     ),
     "a message that waits for no older one": (
         Parts(
-            desk=partial(Desk, older_first_s=0.0),
+            desk=partial(BackgroundTasks, older_first_s=0.0),
             features=_with("threads of others", "late events", "slow Slack", "failing Slack"),
             without=_with("kills", "pauses", "two conversations"),
         ),
@@ -129,7 +129,7 @@ CASES = {
         "is the last that was accepted",
     ),
     "calls of a dead process that nobody waits for": (
-        Parts(desk=partial(Desk, calls_late_s=0.0), features=_with("kills", "orphans", "slow Slack")),
+        Parts(desk=partial(BackgroundTasks, calls_late_s=0.0), features=_with("kills", "orphans", "slow Slack")),
         "is left",
     ),
     "a second stop that is no other than the first": (

@@ -15,13 +15,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis_server import redis_server
 
-from connector.outbound.budget import OwnBudget
-from connector.outbound.limits import limits_of
-from connector.outbound.scheduler import Scheduler, Turn
 from connector.protocols import Limit
-from orchestrator_interactive.interactions.stores.redis_client import RedisClient, Script
+from connector.slack_api.rate_budget import LocalRateBudget
+from connector.slack_api.rate_limiter import CallSlot, RateLimiter
+from connector.slack_api.tiers import limits_of
+from orchestrator_interactive.storage.redis import RedisClient, RedisScript
 from service.store import open_budget
-from service.store.redis_budget import RedisBudget
+from service.store.redis.rate_budget import RedisBudget
 
 BUCKET = "T0TEAM:chat.update"
 LIMIT = Limit(burst=10, per_s=0.5)
@@ -66,7 +66,7 @@ class _Client:
         assert text != script.text
         whole_s, rest_s = divmod(self.clock.now_s, 1)
         self.keys += keys
-        return await self.client.run(Script(text), keys, [*arguments, int(whole_s), int(rest_s * 1e6)])
+        return await self.client.run(RedisScript(text), keys, [*arguments, int(whole_s), int(rest_s * 1e6)])
 
     async def aclose(self):
         await self.client.aclose()
@@ -81,7 +81,7 @@ def run(test, clock, loop=_Loop):
 def opened(request):
     """Opens budgets that are one."""
     url = None if request.param == "own" else request.getfixturevalue(f"{request.param}_url")
-    own = OwnBudget()
+    own = LocalRateBudget()
 
     @asynccontextmanager
     async def budget(clock):
@@ -181,7 +181,7 @@ quick = settings(
 @given(limits, st.lists(steps, min_size=20, max_size=80))
 def test_two_clients_are_granted_what_one_process_is_and_in_no_minute_more_than_the_limit(redis_url, limit, script):
     async def test():
-        own, granted = OwnBudget(), []
+        own, granted = LocalRateBudget(), []
         clients = [RedisBudget(_Client(await RedisClient.open(redis_url), clock)) for _ in range(2)]
         for step in script:
             match step:
@@ -256,14 +256,14 @@ async def test_a_pause_in_one_workspace_holds_up_no_call_of_another(redis_url, m
     async with (
         aclosing(await open_budget(redis_url)) as first,
         aclosing(await open_budget(redis_url)) as second,
-        Scheduler("T1", first) as paused,
-        Scheduler("T2", second) as other,
+        RateLimiter("T1", first) as paused,
+        RateLimiter("T2", second) as other,
     ):
         await paused.pause(method, "C1", 60)
-        waiting = asyncio.create_task(paused.wait(method, "C1", Turn()))
+        waiting = asyncio.create_task(paused.wait(method, "C1", CallSlot()))
         async with asyncio.timeout(5):
             for _ in range(3):
-                await other.wait(method, "C1", Turn())
+                await other.wait(method, "C1", CallSlot())
         assert not waiting.done()
         waiting.cancel()
 

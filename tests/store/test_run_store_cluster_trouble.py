@@ -10,11 +10,11 @@ import pytest
 from redis_cluster import redis_cluster
 from run_store_cases import LONG_S, C, admitted, entry, names_of, within
 
-from connector.protocols import Changes
-from orchestrator_interactive.interactions.errors import StoreAway, StoreError
+from connector.protocols import StateChanges
+from orchestrator_interactive.storage.errors import StoreAway, StoreError
 from service.store import open_run_store
-from service.store.patience import Patience
-from service.store.redis_index import keys
+from service.store.redis.index import keys
+from service.store.retry import StoreRetryPolicy
 
 NAMES = [f"c{number}" for number in range(12)]
 
@@ -53,14 +53,14 @@ async def test_a_node_that_is_killed_and_comes_back_has_lost_nothing_that_was_ad
             while not all(await asyncio.gather(*[admit(name, "last") for name in NAMES if "last" not in kept[name]])):
                 pass
         for name in NAMES:
-            await store.write(name, claims[name].token, Changes(run={"id": name}))
+            await store.write(name, claims[name].token, StateChanges(run={"id": name}))
             assert set(names_of(await store.fetch(name, claims[name].token, 0))) >= set(kept[name])
         assert len({len(names) for names in kept.values()}) > 1
         await store.aclose()
 
 
 async def test_a_conversation_that_moves_to_another_node_while_it_is_used_loses_nothing(cluster, cluster_url):
-    store, patience, there = await open_run_store(cluster_url), Patience(), asyncio.Event()
+    store, patience, there = await open_run_store(cluster_url), StoreRetryPolicy(), asyncio.Event()
     claim = await store.claim(C, "a", LONG_S)
     admitted: list[int] = []
 
@@ -69,7 +69,7 @@ async def test_a_conversation_that_moves_to_another_node_while_it_is_used_loses_
             each = entry(number)
             if (await patience.through(lambda each=each: store.admit(C, each, "owl"))).is_new:
                 admitted.append(number)
-            changes = Changes(run={"id": number}, closed={number - 5: ""})
+            changes = StateChanges(run={"id": number}, closed={number - 5: ""})
             await patience.through(lambda changes=changes: store.write(C, claim.token, changes))
             there.set()
 

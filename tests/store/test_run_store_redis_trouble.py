@@ -11,10 +11,10 @@ from redis_server import redis_server
 from run_store_cases import LONG_S, OVER_S, T1, C, D, admitted, entry, is_lost, names_of, until_due, within
 from structlog.testing import capture_logs
 
-from connector.protocols import Changes
-from orchestrator_interactive.interactions.errors import StoreAway, StoreError
-from service.store import open_run_store, redis_index_scripts, visit_run_store
-from service.store import redis_scripts as scripts
+from connector.protocols import StateChanges
+from orchestrator_interactive.storage.errors import StoreAway, StoreError
+from service.store import open_run_store, visit_run_store
+from service.store.redis import index_scripts, scripts
 
 STATE = f"runs:{{{C}}}"
 DUE = f"runs:{{index}}:due:{T1}"
@@ -38,7 +38,7 @@ async def lossy(redis, redis_url):
         claim = await store.claim(D, "a", LONG_S)
         await store.renew(D, claim.token, LONG_S)
         await store.fetch(D, claim.token, 0)
-        await store.write(D, claim.token, Changes(closed={1: ""}))
+        await store.write(D, claim.token, StateChanges(closed={1: ""}))
         await store.release(D, claim.token, 0)
         await store.forget(D)
         yield store, proxy
@@ -51,7 +51,7 @@ def _lose(proxy, script, times=1, meanwhile=None):
 @pytest.mark.parametrize("times", [1, 2])
 async def test_a_step_whose_reply_was_lost_gives_what_it_gave(lossy, times):
     store, proxy = lossy
-    for script in (redis_index_scripts.ENTER, scripts.ADMIT):
+    for script in (index_scripts.ENTER, scripts.ADMIT):
         _lose(proxy, script, times)
         assert (await store.admit(C, entry(script.sha), "owl")).is_new
     _lose(proxy, scripts.CLAIM, times)
@@ -62,7 +62,7 @@ async def test_a_step_whose_reply_was_lost_gives_what_it_gave(lossy, times):
     _lose(proxy, scripts.FETCH, times)
     assert len(await store.fetch(C, claim.token, 1)) == 1
     _lose(proxy, scripts.WRITE, times)
-    await store.write(C, claim.token, Changes(closed={1: "", 2: ""}))
+    await store.write(C, claim.token, StateChanges(closed={1: "", 2: ""}))
     _lose(proxy, scripts.RELEASE, times)
     assert await store.release(C, claim.token, 0)
     _lose(proxy, scripts.FORGET, times)
@@ -110,7 +110,7 @@ async def test_giving_back_whose_reply_was_lost_has_given_back_whoever_came_mean
 async def test_a_write_that_was_long_on_its_way_and_overtaken_does_nothing(redis, redis_url):
     async with _opened(redis_url) as store:
         claim = await store.claim(C, "a", LONG_S)
-        await store.write(C, claim.token, Changes(run={"id": "new"}))
+        await store.write(C, claim.token, StateChanges(run={"id": "new"}))
         process, step = redis.ask("HMGET", STATE, "process", "step")
         places = [STATE, *(f"{STATE}:{part}" for part in ("inbox", "ids", "order"))]
         late = ["0", "9", process, str(int(step) - 1), str(claim.token), "9", '{"id":"old"}', "", "0", "0"]
@@ -148,14 +148,14 @@ async def test_a_store_that_is_away_says_so_and_leases_and_runs_are_there_when_i
         async with _opened(server.url) as store:
             await admitted(store, C, 1)
             claim = await store.claim(C, "a", LONG_S)
-            await store.write(C, claim.token, Changes(run={"id": 1}, posts={"1": "x"}))
+            await store.write(C, claim.token, StateChanges(run={"id": 1}, posts={"1": "x"}))
             server.kill()
             steps = (
                 store.admit(C, entry(2), None),
                 store.claim(C, "a", 1),
                 store.renew(C, claim.token, 1),
                 store.fetch(C, claim.token, 0),
-                store.write(C, claim.token, Changes(held=1)),
+                store.write(C, claim.token, StateChanges(held=1)),
                 store.release(C, claim.token, 1),
                 store.hand_over(C, claim.token),
                 *(store.due(T1, 9), store.woken("a"), store.agent_of(C), store.conversations()),
@@ -200,7 +200,7 @@ async def test_all_keys_of_a_conversation_lie_together(redis, redis_url):
     async with _opened(redis_url) as store:
         await admitted(store, "a}{b", 1)
         claim = await store.claim("a}{b", "owner {x}", LONG_S)
-        await store.write("a}{b", claim.token, Changes(closed={1: ""}))
+        await store.write("a}{b", claim.token, StateChanges(closed={1: ""}))
         await admitted(store, "a}{b", 2)
         tags = {name[name.index(b"{") : name.index(b"}") + 1] for name in redis.ask("KEYS", "runs:{*")}
         assert tags == {b"{a%7D%7Bb}", b"{index}"}
@@ -227,9 +227,9 @@ async def test_ids_are_known_for_a_week_after_the_last_change_and_longer_where_s
     async with _opened(redis_url) as store:
         await admitted(store, C, 1, 2)
         claim = await store.claim(C, "a", LONG_S)
-        await store.write(C, claim.token, Changes(closed={1: ""}))
+        await store.write(C, claim.token, StateChanges(closed={1: ""}))
         assert [redis.ask("TTL", f"{STATE}:{part}") for part in ("inbox", "ids", "order")] == [-1, -1, -1]
-        await store.write(C, claim.token, Changes(closed={2: ""}))
+        await store.write(C, claim.token, StateChanges(closed={2: ""}))
         assert [redis.ask("TTL", f"{STATE}:{part}") for part in ("ids", "order")] == [7 * 86400, 7 * 86400]
         assert redis.ask("TTL", STATE) == -1
         await admitted(store, C, 3)
@@ -290,7 +290,7 @@ async def test_a_visitor_reads_and_forgets_and_is_not_told_of_durability(redis_u
         await admitted(store, C, 1)
         claim = await store.claim(C, "a", LONG_S)
         assert (await visitor.known(C)).owner == "a"
-        await store.write(C, claim.token, Changes(closed={1: ""}))
+        await store.write(C, claim.token, StateChanges(closed={1: ""}))
         await store.release(C, claim.token, 0)
         assert await visitor.forget(C)
     await visitor.aclose()
@@ -315,7 +315,7 @@ async def test_a_clock_that_was_set_back_keeps_no_lease_longer_than_it_is_and_no
         await admitted(store, C, 1)
         await admitted(store, D, 1)
         claim = await store.claim(C, "a", 0.3)
-        await store.write(C, claim.token, Changes(run={"id": 1}))
+        await store.write(C, claim.token, StateChanges(run={"id": 1}))
         later(C, "until", "due")
         later(D, "due")
         assert D in await store.due(T1, 9)

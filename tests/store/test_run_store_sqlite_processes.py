@@ -11,14 +11,15 @@ from contextlib import asynccontextmanager, closing
 import pytest
 from run_store_cases import LONG_S, T1, C, D, admitted, entry, is_lost, names_of
 
-from connector.protocols import Changes
+from connector.protocols import StateChanges
 from orchestrator_interactive.interactions import InteractionStack
-from orchestrator_interactive.interactions.errors import StoreError
 from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.interactions.states import UserMessageState
 from orchestrator_interactive.interactions.stores import open_store
-from service.store import open_run_store, sqlite_known, visit_run_store
-from service.store.written import KEPT_ENTRIES
+from orchestrator_interactive.storage.errors import StoreError
+from service.store import open_run_store, visit_run_store
+from service.store.serialization import KEPT_ENTRIES
+from service.store.sqlite import records as sqlite_known
 
 _SERVICE = """
 import asyncio, sys
@@ -80,7 +81,7 @@ async def test_the_next_process_goes_on_at_once(sqlite_url):
     await admitted(store, C, 1)
     await admitted(store, D, 1)
     claim = await store.claim(C, "a", LONG_S)
-    await store.write(C, claim.token, Changes(run={"id": 1}))
+    await store.write(C, claim.token, StateChanges(run={"id": 1}))
     assert await store.due(T1, 9) == []
     await store.aclose()
     store = await open_run_store(sqlite_url)
@@ -156,7 +157,7 @@ async def test_the_newest_ten_thousand_entries_are_known_again(sqlite_url):
     store = await open_run_store(sqlite_url)
     claim = await store.claim(C, "a", LONG_S)
     await admitted(store, C, *range(1, 10_011))
-    await store.write(C, claim.token, Changes(closed=dict.fromkeys(range(2, 10_010), "")))
+    await store.write(C, claim.token, StateChanges(closed=dict.fromkeys(range(2, 10_010), "")))
     assert not (await store.admit(C, entry(1), None)).is_new  # it waits
     assert not (await store.admit(C, entry(11), None)).is_new
     assert (await store.admit(C, entry(10), None)).is_new
@@ -168,7 +169,7 @@ async def test_ids_are_forgotten_a_week_after_the_last_change(tmp_path, sqlite_u
     for conversation_id in (C, D):
         await admitted(store, conversation_id, 1, 2)
         claim = await store.claim(conversation_id, "a", LONG_S)
-        await store.write(conversation_id, claim.token, Changes(closed={1: ""}))
+        await store.write(conversation_id, claim.token, StateChanges(closed={1: ""}))
     await store.aclose()
     with closing(sqlite3.connect(tmp_path / "logs.db")) as file, file:
         file.execute("UPDATE run_conversations SET changed = changed - 7.1 * 86400 WHERE conversation = ?", (C,))
@@ -228,7 +229,7 @@ async def test_tidying_forgets_ids_and_the_next_service_the_fences_of_logs_that_
     store, logs = await open_run_store(sqlite_url), await open_store(sqlite_url)
     await admitted(store, C, 1, 2)
     claim = await store.claim(C, "a", LONG_S)
-    await store.write(C, claim.token, Changes(closed={1: ""}))
+    await store.write(C, claim.token, StateChanges(closed={1: ""}))
     for conversation_id in (C, D):
         await logs.fence(Key(conversation_id, "alpha"), claim.token)
     await InteractionStack(logs, C, "alpha").push(UserMessageState("hello"))
@@ -248,7 +249,7 @@ async def test_damaged_entries_keep_nobody_from_claiming_their_conversations(tmp
     for number in range(51):
         claim = await store.claim(f"T1:c{number}", "a", LONG_S)
         await admitted(store, f"T1:c{number}", 1)
-        await store.write(f"T1:c{number}", claim.token, Changes(run={"id": 1}, posts={"1": "x", "2": "y"}))
+        await store.write(f"T1:c{number}", claim.token, StateChanges(run={"id": 1}, posts={"1": "x", "2": "y"}))
         await store.hand_over(f"T1:c{number}", claim.token)
     with closing(sqlite3.connect(tmp_path / "logs.db", isolation_level=None)) as file:
         file.execute("UPDATE run_entries SET data = '{{' WHERE conversation <= 50")

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from connector.protocols import Changes, Entry, LeaseLost
+from connector.protocols import InboxEntry, LeaseLost, StateChanges
 from service.store import open_run_store
 
 NAMES = st.sampled_from(["c", "d"])
@@ -42,12 +42,12 @@ class Conversation:
     run: dict | None = None
     posts: dict = field(default_factory=dict)
     held: int = 0
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[InboxEntry] = field(default_factory=list)
     ends: dict[int, str] = field(default_factory=dict)
     at_once: bool = False
 
     @property
-    def waiting(self) -> tuple[Entry, ...]:
+    def waiting(self) -> tuple[InboxEntry, ...]:
         return tuple(each for each in self.entries if each.seq not in self.ends)
 
     @property
@@ -57,7 +57,7 @@ class Conversation:
     def owned_by(self, token: int) -> bool:
         return self.owner is not None and bool(self.tokens) and token == self.tokens[-1]
 
-    def change(self, changes: Changes) -> None:
+    def change(self, changes: StateChanges) -> None:
         self.posts |= changes.posts
         if changes.run is not None:
             self.run = dict(changes.run) or None
@@ -67,7 +67,7 @@ class Conversation:
         for seq, data in changes.replaced.items():
             if seq in waiting:
                 old = self.entries[seq - 1]
-                self.entries[seq - 1] = Entry(old.id, old.kind, data, seq)
+                self.entries[seq - 1] = InboxEntry(old.id, old.kind, data, seq)
         self.ends |= {seq: end for seq, end in changes.closed.items() if seq in waiting}
 
 
@@ -113,14 +113,14 @@ class RunsOfTwoConversations(RuleBasedStateMachine):
 
     @rule(name=NAMES, place=PLACES, kind=st.sampled_from(["message", "edit", "stop"]), word=WORDS, agent=OWNERS)
     def admit(self, name, place, kind, word, agent):
-        entry, there = Entry(f"m{place}", kind, {"text": word}), self.of(name)
+        entry, there = InboxEntry(f"m{place}", kind, {"text": word}), self.of(name)
         admission = self.run(self.store.admit(self.full(name), entry, agent))
         is_new = all(each.id != entry.id for each in there.entries)
         assert (admission.is_new, admission.owner) == (is_new, there.owner if there.is_valid else None)
         if is_new:
             there.at_once = there.at_once and there.has_something_to_do
             there.is_there = True
-            there.entries.append(Entry(entry.id, kind, entry.data, len(there.entries) + 1))
+            there.entries.append(InboxEntry(entry.id, kind, entry.data, len(there.entries) + 1))
             there.agent = agent
 
     @rule(name=NAMES, owner=OWNERS, lease_s=LEASES)
@@ -154,7 +154,7 @@ class RunsOfTwoConversations(RuleBasedStateMachine):
         name=NAMES,
         age=AGES,
         changes=st.builds(
-            Changes,
+            StateChanges,
             run=st.sampled_from([None, None, {}, {"id": 1}, {"id": "ü\n", "by": None}]),
             posts=st.dictionaries(st.sampled_from(["1", "2", "stop\n="]), CONTENTS, max_size=2),
             held=st.none() | PLACES,

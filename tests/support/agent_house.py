@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from agents import ScriptedProvider
 
-from orchestrator_interactive.interactions import Entry, InteractionStack
+from orchestrator_interactive.interactions import InteractionStack, StackEntry
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from orchestrator_interactive.registries import AgentRegistry, AgentRepository, LLMAgents, ToolRegistry, ask_agent
-from orchestrator_interactive.schemas import LLMAgentConfig
+from orchestrator_interactive.registries.schemas import LLMAgentConfig
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +40,7 @@ class AgentHouse:
         agent = await self.registry.get_agent(agent_id)
         return await agent.run(message, conversation_id)
 
-    async def log(self, agent_id: str, conversation_id: str = "talk") -> list[Entry]:
+    async def log(self, agent_id: str, conversation_id: str = "talk") -> list[StackEntry]:
         """What stands in an agent's log of a conversation."""
         stack = InteractionStack(self.store, conversation_id, agent_id)
         return [entry async for entry in stack.iter_last_n(await stack.length())]

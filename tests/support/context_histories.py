@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from context_rows import calls, from_hook, late, notice, pending, result, said, steer, thinking, user
 from hypothesis import strategies as st
 
-from orchestrator_interactive.injection import NOTICE_PREFIX, PREFIX
+from orchestrator_interactive.loop.injection_queue import NOTICE_PREFIX, PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable

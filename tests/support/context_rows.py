@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from orchestrator_interactive.injection import Injection, injection_row, notice_row
 from orchestrator_interactive.kernel import AmplifierSession, ModuleCoordinator
-from orchestrator_interactive.kernel.messages import ChatRequest, Message
-from orchestrator_interactive.kernel.request_check import problems_of
+from orchestrator_interactive.kernel.contracts.messages import ChatRequest, Message
+from orchestrator_interactive.kernel.contracts.request_validation import problems_of
+from orchestrator_interactive.loop.injection_queue import Injection, injection_row, notice_row
 from orchestrator_interactive.modules import context_simple
-from orchestrator_interactive.tokens import estimate
+from orchestrator_interactive.transcript.tokens import estimate
 
 Row = dict[str, Any]
 

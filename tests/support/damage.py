@@ -5,12 +5,12 @@ from __future__ import annotations
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from connector.protocols import Changes, Entry
+from connector.protocols import InboxEntry, StateChanges
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.states import AssistantMessageState
 from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.modules.context_stack.rows import states_of
-from orchestrator_interactive.rows import user_row
+from orchestrator_interactive.transcript.rows import user_row
 from service.store import open_run_store
 
 if TYPE_CHECKING:
@@ -27,11 +27,13 @@ async def kept(url: str) -> None:
     async with aclosing(await open_run_store(url)) as runs, aclosing(await open_store(url)) as logs:
         stack = InteractionStack(logs, HERE, "alpha")
         for number in range(1, 7):
-            await runs.admit(HERE, Entry(f"m{number}", "message", {"text": "hello"}), "alpha")
+            await runs.admit(HERE, InboxEntry(f"m{number}", "message", {"text": "hello"}), "alpha")
         claim = await runs.claim(HERE, "owner", 1000)
         for number in range(1, 4):
             await stack.push(*states_of(user_row("hello", f"m{number}"), {}), AssistantMessageState("fine"))
-        changes = Changes(run={"id": "r"}, posts={"1": {"text": "fine"}}, closed={1: "", 2: "", 3: "", 4: "refused"})
+        changes = StateChanges(
+            run={"id": "r"}, posts={"1": {"text": "fine"}}, closed={1: "", 2: "", 3: "", 4: "refused"}
+        )
         await runs.write(HERE, claim.token, changes)
         await runs.hand_over(HERE, claim.token)
 

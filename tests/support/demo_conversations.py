@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.injection import Injection, injection_row
-from orchestrator_interactive.kernel.messages import Message, TextBlock, ToolCallBlock
+from orchestrator_interactive.kernel.contracts.messages import Message, TextBlock, ToolCallBlock
+from orchestrator_interactive.loop.injection_queue import Injection, injection_row
 from orchestrator_interactive.modules.provider_demo import plan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orchestrator_interactive.kernel.messages import ContentBlock
+    from orchestrator_interactive.kernel.contracts.messages import ContentBlock
 
     Row = dict[str, Any]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from orchestrator_interactive.kernel.location import locate
-from orchestrator_interactive.kernel.validation import Finding, Report, Subject
-from orchestrator_interactive.kernel.validation.examination import Order, examine
+from orchestrator_interactive.kernel.loading.location import locate
+from orchestrator_interactive.validation import Report, ValidatedModule, ValidationFinding
+from orchestrator_interactive.validation.validator import Order, examine
 
 if TYPE_CHECKING:
-    from orchestrator_interactive.kernel.validation import ModuleType
-    from orchestrator_interactive.kernel.validation.running import Rule, Step
+    from orchestrator_interactive.validation import ModuleType
+    from orchestrator_interactive.validation.runner import ValidationRule, ValidationStep
 
 EXAMPLES = Path(__file__).parent.parent / "validation" / "examples"
 
@@ -24,7 +24,7 @@ class Broken(NamedTuple):
 
     old: str
     new: str
-    rules: tuple[Rule[Any], ...]
+    rules: tuple[ValidationRule[Any], ...]
     said: str
     limit_s: float = 5.0
 
@@ -42,13 +42,13 @@ class Examiner(NamedTuple):
         limit_s: float = 5.0,
         given: dict[str, Any] | None = None,
     ) -> Report:
-        findings: list[Finding] = []
-        subjects: list[Subject] = []
+        findings: list[ValidationFinding] = []
+        subjects: list[ValidatedModule] = []
 
-        def tell(message: Step | Finding | Subject) -> None:
-            if isinstance(message, Finding):
+        def tell(message: ValidationStep | ValidationFinding | ValidatedModule) -> None:
+            if isinstance(message, ValidationFinding):
                 findings.append(message)
-            elif isinstance(message, Subject):
+            elif isinstance(message, ValidatedModule):
                 subjects.append(message)
 
         home = self.folder / "home"

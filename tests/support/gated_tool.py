@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel import ToolResult
-from orchestrator_interactive.kernel.report import report
+from orchestrator_interactive.kernel.tool_progress import report_progress
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel import ModuleCoordinator
@@ -25,7 +25,7 @@ class GatedTool:
         return "Running the tests"
 
     async def execute(self, _input: dict[str, Any]) -> ToolResult:
-        report("12 of 40 passed")
+        report_progress("12 of 40 passed")
         await pass_gate(self._port)
         return ToolResult(output="all passed")
 

@@ -12,8 +12,8 @@ from connector.protocols import QueueFull
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from connector import Steer
-    from connector.protocols import Author, ProgressCallback
+    from connector import SteeringMessage
+    from connector.protocols import MessageAuthor, ProgressCallback
 
 
 @dataclass
@@ -30,12 +30,12 @@ class HeldRun:
     prompt: str
     on_progress: ProgressCallback
     read: set[str] = field(default_factory=set)
-    author: Author | None = None
+    author: MessageAuthor | None = None
     files: tuple[str, ...] = ()
     fence: int | None = None
     resumed: bool = False
     suspended: bool = False
-    steers: list[Steer] = field(default_factory=list)
+    steers: list[SteeringMessage] = field(default_factory=list)
     stops: list[bool] = field(default_factory=list)
     listening: bool = True
     full: bool = False
@@ -118,7 +118,7 @@ class HeldSessions:
         on_progress: ProgressCallback | None = None,
         *,
         message_id: str | None = None,
-        author: Author | None = None,
+        author: MessageAuthor | None = None,
         files: tuple[str, ...] = (),
         fence: int | None = None,
     ) -> str:
@@ -187,7 +187,7 @@ class HeldSessions:
             raise self.forgetful
         return frozenset(self._read.get((instance_name, conversation_id), set()) & set(ids))
 
-    def inject(self, instance_name: str, conversation_id: str, steer: Steer) -> bool:
+    def inject(self, instance_name: str, conversation_id: str, steer: SteeringMessage) -> bool:
         run = self._active.get((instance_name, conversation_id))
         if run is None or not run.listening:
             return False

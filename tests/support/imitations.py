@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.framing import LATE_PREFIX, NOTICE_PREFIX, PREFIX
-from orchestrator_interactive.kernel.models import sendable
+from orchestrator_interactive.kernel.contracts.models import sendable
+from orchestrator_interactive.transcript.framing import LATE_PREFIX, NOTICE_PREFIX, PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -16,7 +16,7 @@ from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.interactions.states import AssistantMessageState, UserMessageState
 from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.interactions.stores.base import Change
-from service.cli import main
+from service.cli.main import main
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from agents import Recorder, ScriptedTool, Shelf, faults, soon
 
-from orchestrator_interactive import Injection, RunFinished, results
+from orchestrator_interactive import Injection, RunFinished
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from orchestrator_interactive.kernel import AmplifierSession, ModelInfo, ProviderInfo, ResponseStream
+from orchestrator_interactive.kernel.contracts.request_validation import check
 from orchestrator_interactive.kernel.hooks import HookRegistry
-from orchestrator_interactive.kernel.request_check import check
+from orchestrator_interactive.loop import tool_results
+from orchestrator_interactive.loop.resume import standing_of
 from orchestrator_interactive.modules import context_stack
 from orchestrator_interactive.modules.context_stack import StackContext, StackOptions
-from orchestrator_interactive.rows import delivered_in, is_of_hook
-from orchestrator_interactive.standing import standing_of
+from orchestrator_interactive.transcript.rows import delivered_in, is_of_hook
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from orchestrator_interactive.interactions.records import Key
     from orchestrator_interactive.interactions.stores.base import Change
-    from orchestrator_interactive.kernel.messages import ChatRequest, ChatResponse, ToolCall
+    from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse, ToolCall
 
     Row = dict[str, Any]
 
@@ -221,15 +222,17 @@ def ends_in(rows: Iterable[Row]) -> dict[str, str]:
             ends[row["tool_call_id"]] = row["content"]
         elif "results" in row.get("metadata", {}):
             ends |= dict(_LATE.findall(row["content"]))
-    return {call_id: said for call_id, said in ends.items() if said != results.STILL_RUNNING}
+    return {call_id: said for call_id, said in ends.items() if said != tool_results.STILL_RUNNING}
 
 
 def outcome_of(call_id: str, said: str, tools: Mapping[str, str]) -> str:
     """What people are to be told of a call, of whose end this is said."""
     match said.removeprefix("failed: "):
-        case "done" | results.UNCHECKED:
+        case "done" | tool_results.UNCHECKED:
             return "finished"
-        case str(why) if "outcome is unknown" in why and (tools[call_id] != HARMLESS or why == results.PROCESS_ENDED):
+        case str(why) if "outcome is unknown" in why and (
+            tools[call_id] != HARMLESS or why == tool_results.PROCESS_ENDED
+        ):
             return "unknown"
     return "cancelled"
 
@@ -245,7 +248,7 @@ def all_is_told(rows: list[Row], process: Process) -> None:
     tools, said = tools_in(rows), ends_in(rows)
     told = {each["id"]: each["outcome"] for each in process.end["tools"] if each["id"] in tools}
     assert told == {call_id: outcome_of(call_id, why, tools) for call_id, why in said.items()}
-    lost = [call_id for call_id, why in said.items() if why.endswith(results.PROCESS_ENDED)]
+    lost = [call_id for call_id, why in said.items() if why.endswith(tool_results.PROCESS_ENDED)]
     for resumed in process.progress.of("resumed"):
         assert sorted(each["id"] for each in resumed["tools"]) == sorted(lost)
         assert resumed["unknown"] == [

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel import ToolResult
-from orchestrator_interactive.kernel.report import report
+from orchestrator_interactive.kernel.tool_progress import report_progress
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel import ModuleCoordinator
@@ -21,7 +21,7 @@ class LeakyTool:
         return "Asking with our-own-password"
 
     async def execute(self, given: dict[str, Any]) -> ToolResult:
-        report("sent our-own-password")
+        report_progress("sent our-own-password")
         await asyncio.sleep(0)
         if given["how"] == "raise":
             raise RuntimeError("401 for our-own-password, xoxb-of-somebody")

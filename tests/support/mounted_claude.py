@@ -6,18 +6,18 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.kernel.events import PROVIDER_RETRY
-from orchestrator_interactive.kernel.messages import ChatRequest, ChatResponse, Message
-from orchestrator_interactive.kernel.models import HookResult
+from orchestrator_interactive.kernel.contracts.events import PROVIDER_RETRY
+from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse, Message
+from orchestrator_interactive.kernel.contracts.models import HookResult
+from orchestrator_interactive.kernel.contracts.stream import ResponseStream
 from orchestrator_interactive.kernel.session import AmplifierSession
-from orchestrator_interactive.kernel.stream import ResponseStream
 from orchestrator_interactive.modules.provider_anthropic import mount
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from orchestrator_interactive.kernel.contracts.messages import ContentBlock
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
-    from orchestrator_interactive.kernel.messages import ContentBlock
     from orchestrator_interactive.modules.provider_anthropic import AnthropicProvider
 
 KEY = "sk-ant-secret"

@@ -11,7 +11,7 @@ from service_inside import serving_inside
 from tool_gate import GATED_TOOL, ToolGate
 
 from local_slack import LocalSlack
-from service.config import InstanceConfig, ModuleConfig, PersonaConfig, ServiceConfig, WorkspaceConfig
+from service.config.config import InstanceConfig, ModuleConfig, PersonaConfig, ServiceConfig, WorkspaceConfig
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping

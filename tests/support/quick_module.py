@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel import HookResult
-from orchestrator_interactive.kernel.testing import MockProvider
+from orchestrator_interactive.testing import MockProvider
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel import ModuleCoordinator
-    from orchestrator_interactive.kernel.messages import ChatRequest, ChatResponse
+    from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse
 
 QUICK_MODULE = Path(__file__)
 

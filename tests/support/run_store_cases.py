@@ -6,8 +6,8 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from connector.protocols import Changes, Entry, LeaseLost
-from service.store.written import GRACE_S, LONGEST_REST_S
+from connector.protocols import InboxEntry, LeaseLost, StateChanges
+from service.store.serialization import GRACE_S, LONGEST_REST_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -31,8 +31,8 @@ def _case(case: Case) -> Case:
     return case
 
 
-def entry(name: object, kind: Kind = "message", **data: object) -> Entry:
-    return Entry(f"m{name}", kind, data or {"text": f"{name}"})
+def entry(name: object, kind: Kind = "message", **data: object) -> InboxEntry:
+    return InboxEntry(f"m{name}", kind, data or {"text": f"{name}"})
 
 
 async def admitted(store: RunStore, conversation_id: str, *names: object) -> None:
@@ -40,7 +40,7 @@ async def admitted(store: RunStore, conversation_id: str, *names: object) -> Non
         assert (await store.admit(conversation_id, entry(name), "owl")).is_new
 
 
-def names_of(entries: tuple[Entry, ...]) -> list[str]:
+def names_of(entries: tuple[InboxEntry, ...]) -> list[str]:
     return [each.id.removeprefix("m") for each in entries]
 
 
@@ -92,7 +92,7 @@ async def an_entry_that_is_known_changes_nothing(store: RunStore) -> None:
     again = await store.admit(C, entry(1, "edit", text="second"), "fox")
     assert (again.is_new, again.owner) == (False, "a")
     assert await store.fetch(C, claim.token, 0) == claim.entries
-    await store.write(C, claim.token, Changes(closed={1: "refused"}))
+    await store.write(C, claim.token, StateChanges(closed={1: "refused"}))
     assert not (await store.admit(C, entry(1), "fox")).is_new
     known = await store.known(C)
     assert (known.agent, known.waiting, known.ends, list(known.order)) == ("owl", (), {"m1": "refused"}, ["m1"])
@@ -122,7 +122,7 @@ async def of_fifty_who_claim_at_once_one_owns_the_conversation(store: RunStore) 
     claims = await asyncio.gather(*[store.claim(C, f"owner {number}", LONG_S) for number in range(50)])
     (won,) = [number for number, claim in enumerate(claims) if claim is not None]
     assert (await store.admit(C, entry(2), None)).owner == f"owner {won}"
-    await store.write(C, claims[won].token, Changes(closed={1: ""}))
+    await store.write(C, claims[won].token, StateChanges(closed={1: ""}))
 
 
 @_case
@@ -130,10 +130,10 @@ async def fifty_conversations_are_used_at_once(store: RunStore) -> None:
     async def use(number: int) -> None:
         await admitted(store, f"c{number}", 1, 2)
         claim = await store.claim(f"c{number}", "a", LONG_S)
-        await store.write(f"c{number}", claim.token, Changes(run={"id": number}, closed={1: ""}))
+        await store.write(f"c{number}", claim.token, StateChanges(run={"id": number}, closed={1: ""}))
         await store.renew(f"c{number}", claim.token, LONG_S)
         assert not await store.release(f"c{number}", claim.token, 1)
-        await store.write(f"c{number}", claim.token, Changes(run={}, closed={2: "withdrawn"}))
+        await store.write(f"c{number}", claim.token, StateChanges(run={}, closed={2: "withdrawn"}))
         assert await store.release(f"c{number}", claim.token, 1)
 
     await asyncio.gather(*map(use, range(50)))
@@ -175,7 +175,7 @@ async def who_has_lost_the_lease_does_nothing_any_more(store: RunStore) -> None:
     await admitted(store, C, 1, 2)
     old = await store.claim(C, "a", OVER_S)
     new = await store.claim(C, "b", LONG_S)
-    changes = Changes(run={"id": "a"}, posts={"1": "text"}, held=2, replaced={1: {}}, closed={2: "done"})
+    changes = StateChanges(run={"id": "a"}, posts={"1": "text"}, held=2, replaced={1: {}}, closed={2: "done"})
     for late in (
         store.renew(C, old.token, LONG_S),
         store.fetch(C, old.token, 0),
@@ -195,7 +195,7 @@ async def a_lease_that_has_run_out_is_its_owners_until_somebody_claims_it(store:
     await admitted(store, C, 1)
     claim = await store.claim(C, "a", OVER_S)
     assert (await store.admit(C, entry(2), None)).owner is None
-    await store.write(C, claim.token, Changes(run={"id": "a"}))
+    await store.write(C, claim.token, StateChanges(run={"id": "a"}))
     assert names_of(await store.fetch(C, claim.token, 1)) == ["2"]
     assert await store.renew(C, claim.token, LONG_S) == 2
     assert await store.claim(C, "b", LONG_S) is None
@@ -226,7 +226,7 @@ async def renewing_tells_the_last_place_whatever_has_become_of_it(store: RunStor
     claim = await store.claim(C, "a", LONG_S)
     assert await store.renew(C, claim.token, LONG_S) == 0
     await admitted(store, C, 1, 2, 3)
-    await store.write(C, claim.token, Changes(closed={3: "done", 1: ""}))
+    await store.write(C, claim.token, StateChanges(closed={3: "done", 1: ""}))
     assert await store.renew(C, claim.token, LONG_S) == 3
 
 
@@ -234,7 +234,7 @@ async def renewing_tells_the_last_place_whatever_has_become_of_it(store: RunStor
 async def fetching_gives_what_waits_behind_a_place(store: RunStore) -> None:
     claim = await store.claim(C, "a", LONG_S)
     await admitted(store, C, *range(1, 13))
-    await store.write(C, claim.token, Changes(closed={5: "", 11: "withdrawn"}))
+    await store.write(C, claim.token, StateChanges(closed={5: "", 11: "withdrawn"}))
     assert names_of(await store.fetch(C, claim.token, 3)) == ["4", "6", "7", "8", "9", "10", "12"]
     assert await store.fetch(C, claim.token, 12) == ()
 
@@ -245,9 +245,9 @@ async def what_an_owner_wrote_its_successor_reads(store: RunStore) -> None:
     claim = await store.claim(C, "a", OVER_S)
     run = {"id": "r1", "by": None, "deep": [{"x": 1.5}, "ü\n🙂", True]}
     posts = {"1": {"text": "one"}, "2": "", "stop": ["two"]}
-    changes = Changes(run=run, posts=posts, held=2, replaced={3: {"text": "new"}}, closed={1: "", 4: "refused"})
+    changes = StateChanges(run=run, posts=posts, held=2, replaced={3: {"text": "new"}}, closed={1: "", 4: "refused"})
     await store.write(C, claim.token, changes)
-    await store.write(C, claim.token, Changes(posts={"1": ""}))
+    await store.write(C, claim.token, StateChanges(posts={"1": ""}))
     after = await store.claim(C, "b", LONG_S)
     assert (after.run, after.posts, after.held) == (run, {**posts, "1": ""}, 2)
     assert [(each.id, each.kind, each.data, each.seq) for each in after.entries] == [
@@ -264,8 +264,8 @@ async def what_an_owner_wrote_its_successor_reads(store: RunStore) -> None:
 async def what_is_closed_or_not_there_is_left_as_it_is(store: RunStore) -> None:
     await admitted(store, C, 1, 2)
     claim = await store.claim(C, "a", LONG_S)
-    await store.write(C, claim.token, Changes(closed={1: "withdrawn"}))
-    await store.write(C, claim.token, Changes(replaced={1: {"text": "late"}, 7: {}}, closed={1: "", 8: "done"}))
+    await store.write(C, claim.token, StateChanges(closed={1: "withdrawn"}))
+    await store.write(C, claim.token, StateChanges(replaced={1: {"text": "late"}, 7: {}}, closed={1: "", 8: "done"}))
     known = await store.known(C)
     assert (names_of(known.waiting), known.ends, list(known.order)) == (["2"], {"m1": "withdrawn"}, ["m1", "m2"])
     assert (await store.admit(C, entry(3), None)).is_new
@@ -276,15 +276,15 @@ async def what_is_closed_or_not_there_is_left_as_it_is(store: RunStore) -> None:
 async def with_its_run_the_posts_are_forgotten_and_nothing_else(store: RunStore) -> None:
     await admitted(store, C, 1)
     claim = await store.claim(C, "a", LONG_S)
-    await store.write(C, claim.token, Changes(run={"id": 1}, posts={"1": "x"}, held=1))
-    await store.write(C, claim.token, Changes(run={"id": 2}))
+    await store.write(C, claim.token, StateChanges(run={"id": 1}, posts={"1": "x"}, held=1))
+    await store.write(C, claim.token, StateChanges(run={"id": 2}))
     assert (await store.claim(C, "a", LONG_S)).posts == {"1": "x"}
     claim = await store.claim(C, "a", LONG_S)
-    await store.write(C, claim.token, Changes(run={"left": ["x"]}))
+    await store.write(C, claim.token, StateChanges(run={"left": ["x"]}))
     claim = await store.claim(C, "a", LONG_S)
     assert (claim.run, claim.posts) == ({"left": ["x"]}, {})
-    await store.write(C, claim.token, Changes(run={"id": 3}, posts={"1": "y"}))
-    await store.write(C, claim.token, Changes(run={}))
+    await store.write(C, claim.token, StateChanges(run={"id": 3}, posts={"1": "y"}))
+    await store.write(C, claim.token, StateChanges(run={}))
     claim = await store.claim(C, "a", LONG_S)
     assert (claim.run, claim.posts, claim.held, names_of(claim.entries)) == (None, {}, 1, ["1"])
     known = await store.known(C)
@@ -298,7 +298,7 @@ async def a_lease_is_not_given_back_while_something_waits_behind_what_was_seen(s
     assert not await store.release(C, claim.token, 1)
     assert await store.claim(C, "b", LONG_S) is None
     assert await store.renew(C, claim.token, LONG_S) == 2
-    await store.write(C, claim.token, Changes(closed={2: "withdrawn"}))
+    await store.write(C, claim.token, StateChanges(closed={2: "withdrawn"}))
     assert await store.release(C, claim.token, 1)
     known = await store.known(C)
     assert (known.owner, names_of(known.waiting)) == (None, ["1"])
@@ -312,7 +312,7 @@ async def a_lease_that_was_given_back_does_not_come_to_life_again(store: RunStor
         for late in (
             store.renew(C, claim.token, LONG_S),
             store.fetch(C, claim.token, 0),
-            store.write(C, claim.token, Changes(run={"id": 1})),
+            store.write(C, claim.token, StateChanges(run={"id": 1})),
         ):
             assert await is_lost(late)
         assert (await store.admit(C, entry(claim.token), None)).owner is None
@@ -338,7 +338,7 @@ async def what_was_handed_over_is_due_at_once(store: RunStore) -> None:
         await admitted(store, conversation_id, name)
         claim = await store.claim(conversation_id, "a", LONG_S)
         assert await store.due(T1, 9) == []
-        await store.write(conversation_id, claim.token, Changes(run={"id": name}, closed={1: ""}))
+        await store.write(conversation_id, claim.token, StateChanges(run={"id": name}, closed={1: ""}))
         await store.hand_over(conversation_id, claim.token)
         assert conversation_id in await store.due(T1, 9)
         await store.claim(conversation_id, "b", LONG_S)
@@ -361,13 +361,13 @@ async def what_was_handed_over_to_rest_is_due_when_it_has_rested(store: RunStore
 async def without_anything_to_do_nothing_is_due(store: RunStore) -> None:
     await admitted(store, C, 1, 2)
     claim = await store.claim(C, "a", LONG_S)
-    await store.write(C, claim.token, Changes(run={"id": 1}))
-    await store.write(C, claim.token, Changes(run={}, held=1, closed={2: "done"}))
+    await store.write(C, claim.token, StateChanges(run={"id": 1}))
+    await store.write(C, claim.token, StateChanges(run={}, held=1, closed={2: "done"}))
     await store.hand_over(C, claim.token)
     assert await store.due(T1, 9) == []
     claim = await store.claim(C, "a", OVER_S)
     assert await store.due(T1, 9) == []
-    await store.write(C, claim.token, Changes(held=0))
+    await store.write(C, claim.token, StateChanges(held=0))
     await store.hand_over(C, claim.token)
     assert await store.due(T1, 9) == [C]
 
@@ -378,7 +378,7 @@ async def whoever_admits_has_a_moment_to_claim(store: RunStore) -> None:
     await store.admit(C, entry(1), None)
     await store.admit(C, entry(2, "edit"), None)
     claim = await store.claim(C, "a", LONG_S)
-    await store.write(C, claim.token, Changes(held=2))
+    await store.write(C, claim.token, StateChanges(held=2))
     assert await store.release(C, claim.token, 2)
     await admitted(store, D, 1)
     assert await store.due(T1, 9) == []
@@ -409,7 +409,9 @@ async def many_are_due_at_once(store: RunStore) -> None:
     async def leave(name: str) -> None:
         await admitted(store, name, 1)
         claim = await store.claim(name, "a", OVER_S)
-        await store.write(name, claim.token, Changes(run={"id": 1}) if name < "T1:c2" else Changes(closed={1: ""}))
+        await store.write(
+            name, claim.token, StateChanges(run={"id": 1}) if name < "T1:c2" else StateChanges(closed={1: ""})
+        )
 
     names = {f"T1:c{number}" for number in range(1, 251)}
     await asyncio.gather(*map(leave, names))
@@ -422,7 +424,7 @@ async def many_are_due_at_once(store: RunStore) -> None:
 async def what_is_due_is_asked_for_by_workspace(store: RunStore) -> None:
     async def leave(name: str) -> None:
         claim = await store.claim(name, "a", LONG_S)
-        await store.write(name, claim.token, Changes(run={"id": 1}))
+        await store.write(name, claim.token, StateChanges(run={"id": 1}))
         await store.hand_over(name, claim.token)
 
     foreign = {f"T2:C{number}:1.0" for number in range(250)}
@@ -488,12 +490,12 @@ async def only_what_is_over_is_forgotten(store: RunStore) -> None:
     await admitted(store, C, 1, 2)
     assert not await store.forget(C)
     claim = await store.claim(C, "a", LONG_S)
-    await store.write(C, claim.token, Changes(run={"id": 1}, posts={"1": "x"}, held=2, closed={1: ""}))
+    await store.write(C, claim.token, StateChanges(run={"id": 1}, posts={"1": "x"}, held=2, closed={1: ""}))
     assert not await store.forget(C)
     await store.renew(C, claim.token, OVER_S)
     assert not await store.forget(C)
     await store.renew(C, claim.token, LONG_S)
-    await store.write(C, claim.token, Changes(run={}))
+    await store.write(C, claim.token, StateChanges(run={}))
     assert not await store.forget(C)
     assert await store.release(C, claim.token, 2)
     assert await store.conversations() == [C]
@@ -514,13 +516,13 @@ async def names_and_texts_may_hold_anything(store: RunStore) -> None:
     data = {"text": "\ud800 \x00\n\"'\\ ü🙂", "=": ["=", {"\n": None}], "": 1.5}
     for name in names:
         for place, each in enumerate(names):
-            assert (await store.admit(name, Entry(each, "message", data), each)).is_new, place
+            assert (await store.admit(name, InboxEntry(each, "message", data), each)).is_new, place
         claim = await store.claim(name, name, LONG_S)
         assert [each.id for each in claim.entries] == names
         assert all(each.data == data for each in claim.entries)
         closed = dict.fromkeys(range(1, len(names)), "withdrawn")
         await store.write(
-            name, claim.token, Changes(posts={name: data}, replaced={len(names): {name: name}}, closed=closed)
+            name, claim.token, StateChanges(posts={name: data}, replaced={len(names): {name: name}}, closed=closed)
         )
         known = await store.known(name)
         assert (known.ends, list(known.order)) == (dict.fromkeys(names[:-1], "withdrawn"), names)
@@ -533,13 +535,13 @@ async def names_and_texts_may_hold_anything(store: RunStore) -> None:
 async def what_a_cancelled_owner_wrote_is_settled_by_the_next_answer(store: RunStore) -> None:
     claim = await store.claim(C, "a", LONG_S)
     for number in range(1, 31):
-        writing = asyncio.create_task(store.write(C, claim.token, Changes(held=number)))
+        writing = asyncio.create_task(store.write(C, claim.token, StateChanges(held=number)))
         for _ in range(number % 12):
             await asyncio.sleep(0)
         writing.cancel()
         await asyncio.wait([writing])
         await store.renew(C, claim.token, LONG_S)
         assert (await store.known(C)).held in (number, number - 1)
-        await store.write(C, claim.token, Changes(held=number))
+        await store.write(C, claim.token, StateChanges(held=number))
         assert (await store.known(C)).held == number
     assert await store.release(C, claim.token, 0)

@@ -8,10 +8,10 @@ from context_rows import result, said, thinking, user
 
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
+from orchestrator_interactive.kernel.contracts.messages import ThinkingBlock, ToolCallBlock
 from orchestrator_interactive.kernel.hooks import HookRegistry
-from orchestrator_interactive.kernel.messages import ThinkingBlock, ToolCallBlock
 from orchestrator_interactive.modules.context_stack import StackContext, StackOptions
-from orchestrator_interactive.rows import assistant_row, wire_call
+from orchestrator_interactive.transcript.rows import assistant_row, wire_call
 
 if TYPE_CHECKING:
     from orchestrator_interactive.modules.context_simple import SimpleContext

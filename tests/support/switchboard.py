@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from local_slack import LocalSlack
-    from local_slack.delivery import Delivery
-    from local_slack.socket_mode import Connection
+    from local_slack.delivery.delivery import Delivery
+    from local_slack.delivery.socket_mode import Connection
 
 # A kind of event, and the ts at which it happened.
 Event = tuple[str, str]

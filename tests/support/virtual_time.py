@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from orchestrator_interactive.kernel import ResponseStream
-    from orchestrator_interactive.kernel.messages import ChatRequest, ChatResponse
+    from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse
 
     Step = Callable[[ChatRequest, ResponseStream], Awaitable[ChatResponse]]
 

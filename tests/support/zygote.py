@@ -18,7 +18,7 @@ import sys
 from importlib import import_module
 from typing import Any, NoReturn
 
-from service.cli import main
+from service.cli.main import main
 
 # Commands load them when they come to need them.
 _LOADED_LATER = (
@@ -28,8 +28,8 @@ _LOADED_LATER = (
     "orchestrator_interactive.modules.provider_demo",
     "orchestrator_interactive.modules.tool_filesystem",
     "orchestrator_interactive.modules.tool_todo",
-    "service.store.redis",
-    "service.store.sqlite",
+    "service.store.redis.store",
+    "service.store.sqlite.store",
 )
 _LONGEST_ORDER = 1_000_000
 

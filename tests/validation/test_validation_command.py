@@ -7,7 +7,7 @@ from click.testing import CliRunner
 from example_modules import EXAMPLES
 from service_process import run_command
 
-from service.cli import main
+from service.cli.main import main
 
 TOOL = str(EXAMPLES / "tool_words.py")
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from example_modules import Broken
 
-from orchestrator_interactive.kernel.validation.context import compaction, rules
+from orchestrator_interactive.validation.context import compaction, rules
 
 _ADD = "        self.messages.append(message)\n"
 _FITS = "        if sum(map(tokens, self.messages)) <= budget:\n            return list(self.messages)\n"

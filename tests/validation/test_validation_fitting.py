@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from orchestrator_interactive.kernel.validation.tool.fitting import Unfit, fitting
+from orchestrator_interactive.validation.tool.input_generation import Unfit, fitting
 
 
 def made(about, **beside):

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from example_modules import Broken
 
-from orchestrator_interactive.kernel.validation.hook import rules
+from orchestrator_interactive.validation.hook import rules
 
 _FIRST = '    given = data.get("tool_input")\n    path = given.get("path") if isinstance(given, dict) else None\n'
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator_interactive.kernel.errors import ModuleLoadError, ModuleNotFoundError  # noqa: A004 - the contract's name
-from orchestrator_interactive.kernel.importing import import_module, import_mount
-from orchestrator_interactive.kernel.location import locate
+from orchestrator_interactive.kernel.contracts.errors import ModuleLoadError, ModuleNotFoundError  # noqa: A004 - the contract's name
+from orchestrator_interactive.kernel.loading.importing import import_module, import_mount
+from orchestrator_interactive.kernel.loading.location import locate
 
 _MOUNT = "async def mount(coordinator, config): ...\n"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import orchestrator_interactive
-from orchestrator_interactive.kernel.validation import validate
+from orchestrator_interactive.validation import validate
 
 OURS = Path(orchestrator_interactive.__file__).parent
 FOREIGN = Path(__file__).parent / "foreign"

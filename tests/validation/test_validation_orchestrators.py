@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from example_modules import Broken
 
-from orchestrator_interactive.kernel.validation.orchestrator import events, hooks, rows, rules
+from orchestrator_interactive.validation.orchestrator import events, hooks, rows, rules
 
 _START = '            await hooks.emit("execution:start", {"prompt": prompt})\n'
 _END = '            await hooks.emit("execution:end", {"response": text, "status": ended})\n'

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator_interactive.kernel.validation import rendered, validate
+from orchestrator_interactive.validation import rendered, validate
 
 _EXECUTE = "    async def execute(self, input):  # noqa: A002 - the name is the contract's\n"
 _ENDED = "The validation has ended there."

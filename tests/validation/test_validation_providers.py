@@ -5,8 +5,8 @@ import json
 import pytest
 from example_modules import Broken
 
-from orchestrator_interactive.kernel.validation.provider import rules, wire
-from orchestrator_interactive.kernel.validation.provider.service_answers import TEXT, service_answer
+from orchestrator_interactive.validation.provider import rules, wire
+from orchestrator_interactive.validation.provider.service_answers import TEXT, service_answer
 
 _INFO = 'return ProviderInfo(id="web", display_name="Web", defaults=defaults)'
 _RAISED = (

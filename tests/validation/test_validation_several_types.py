@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from orchestrator_interactive.kernel.validation import rendered, validate
+from orchestrator_interactive.validation import rendered, validate
 
 if TYPE_CHECKING:
     from pathlib import Path

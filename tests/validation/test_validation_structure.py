@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from example_modules import Broken
 
-from orchestrator_interactive.kernel.validation import members, structure
+from orchestrator_interactive.validation import protocol_check, structure
 
 _MOUNT = "async def mount(coordinator, config):\n"
 _READY = "async def on_session_ready(coordinator):\n"
@@ -199,7 +199,7 @@ async def test_the_type_is_found_out_whatever_the_module_is_called(examiner, exa
 async def test_a_module_that_mounts_two_things_is_what_it_is_called(examiner):
     register = "    coordinator.hooks.register('tool:pre', ready, priority=50, name='words')\n    return None\n"
     handler = (
-        "async def ready(event, data):\n    from orchestrator_interactive.kernel.models import HookResult\n\n"
+        "async def ready(event, data):\n    from orchestrator_interactive.kernel.contracts.models import HookResult\n\n"
         "    return HookResult()\n\n\n"
     )
     path = examiner.changed("tool_words", (_MOUNT, handler + _MOUNT), ("    return clean_up\n", register))
@@ -254,7 +254,7 @@ async def test_a_module_that_mounts_two_things_is_what_it_is_called_even_if_that
 async def test_a_member_of_the_protocol_that_is_not_as_it_should_be_is_named(examiner, example, change, problem):
     report = await examiner.examine(examiner.changed(example, change))
     [finding] = report.of("failed")
-    assert finding.check == members.implements(report.subject.module_type).check
+    assert finding.check == protocol_check.implements(report.subject.module_type).check
     assert problem in finding.problem
 
 

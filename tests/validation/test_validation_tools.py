@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from example_modules import Broken
 
-from orchestrator_interactive.kernel.validation.tool import rules, schemas
+from orchestrator_interactive.validation.tool import rules, schemas
 
 _EXECUTE = """        text = input.get("text")
         if not isinstance(text, str):

@@ -18,8 +18,8 @@ from service_process import Serving
 from stage import Stage
 from tool_gate import GATED_TOOL, ToolGate
 
-from service.cli import main
-from service.config import load_config
+from service.cli.main import main
+from service.config.config import load_config
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -11,22 +11,24 @@ from replicas import Replica, Replicas
 from scene import scene
 from service_process import run_command
 
-from connector.inbox import Inbound
-from connector.messages import Message
-from connector.protocols import Entry
+from connector.events import SlackMessage
+from connector.protocols import InboxEntry
+from connector.records.inbox import PendingMessage
 from local_slack import LocalSlack
 from service.store import visit_run_store
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from local_slack.team import InstalledTeam
+    from local_slack.installation.team import InstalledTeam
 
 
-def unaddressed(team: InstalledTeam, ts: str) -> Inbound:
+def unaddressed(team: InstalledTeam, ts: str) -> PendingMessage:
     """Return a message as a replica writes it to the inbox, so that another replica finds it as due."""
-    message = Message(team.team_id, team.channel("general").id, ts, None, team.person("ana").id, "hi", (), direct=False)
-    return Inbound(message, "alpha", "hi", message.id)
+    message = SlackMessage(
+        team.team_id, team.channel("general").id, ts, None, team.person("ana").id, "hi", (), direct=False
+    )
+    return PendingMessage(message, "alpha", "hi", message.id)
 
 
 async def test_a_run_of_a_killed_service_waits_untouched_for_a_service_of_its_workspace(tmp_path: Path):
@@ -63,7 +65,7 @@ async def test_a_run_of_a_killed_service_waits_untouched_for_a_service_of_its_wo
             inbound = unaddressed(second, await ana.say("general", "hi"))
             other_model.reply(text("Hello."))
             await store.admit(
-                inbound.message.place.conversation_id, Entry(inbound.id, "message", inbound.written()), "alpha"
+                inbound.message.place.conversation_id, InboxEntry(inbound.id, "message", inbound.written()), "alpha"
             )
             thread = (second.channel("general").id, inbound.message.ts)
             await other_slack.until(lambda _: any(m.text == "Hello." for m in second.workspace.thread(*thread)), 30)

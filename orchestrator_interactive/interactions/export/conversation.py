@@ -17,7 +17,7 @@ from orchestrator_interactive.interactions.artifacts import (
     owners,
     read_state,
 )
-from orchestrator_interactive.interactions.errors import Unreadable
+from orchestrator_interactive.interactions.errors import UnreadableState
 from orchestrator_interactive.interactions.export.plain_text import lines
 from orchestrator_interactive.interactions.export.transcript import transcript
 from orchestrator_interactive.interactions.serializers import read_data
@@ -141,7 +141,7 @@ def _artifact(key: Key, branch: str, node: Node) -> dict[str, Any]:
     envelope = node.envelope
     try:
         data = read_data(envelope)
-    except Unreadable:
+    except UnreadableState:
         data = None
     told = {"ref": node.ref(key), "branch": branch, "index": node.index, "episode": node.episode, "ts": envelope["ts"]}
     told |= {"kind": envelope["t"], "v": envelope["v"], "data": data, "problem": problem}

@@ -6,48 +6,48 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from orchestrator_interactive.interactions.openai_format import image_url
+from orchestrator_interactive.interactions.rendering.openai_format import image_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ExportPart:
     """A piece of what was said. `text` of an image is its URL; a note stands for what has no text."""
 
     kind: Literal["text", "code", "thinking", "image", "note"]
     text: str
 
 
-def parts_of(content: Any) -> Iterator[Part]:
+def parts_of(content: Any) -> Iterator[ExportPart]:
     if isinstance(content, str) and content.strip("\n"):
-        yield Part("text", content.strip("\n"))
+        yield ExportPart("text", content.strip("\n"))
     for block in content if isinstance(content, list) else ():
         match block:
             case {"type": "text", "text": str(text)}:
                 if text.strip("\n"):
-                    yield Part("text", text.strip("\n"))
+                    yield ExportPart("text", text.strip("\n"))
             case {"type": "thinking", "thinking": str(text)}:
-                yield Part("thinking", text)
+                yield ExportPart("thinking", text)
             case {"type": "redacted_thinking"}:
-                yield Part("note", "Thinking that the provider keeps to itself.")
+                yield ExportPart("note", "Thinking that the provider keeps to itself.")
             case {"type": "image", "source": source} if url := image_url(source):
-                yield Part("image", url)
+                yield ExportPart("image", url)
             case {"type": "tool_call"}:
                 continue
             case _:
-                yield Part("code", as_json(block))
+                yield ExportPart("code", as_json(block))
 
 
-def result_parts(result: Any) -> Iterator[Part]:
+def result_parts(result: Any) -> Iterator[ExportPart]:
     if isinstance(result, str):
-        yield Part("code", result)
+        yield ExportPart("code", result)
     elif isinstance(result, list) and result and all(isinstance(each, dict) and "type" in each for each in result):
         for part in parts_of(result):
-            yield Part("code", part.text) if part.kind == "text" else part
+            yield ExportPart("code", part.text) if part.kind == "text" else part
     else:
-        yield Part("code", as_json(result))
+        yield ExportPart("code", as_json(result))
 
 
 def as_json(value: Any) -> str:

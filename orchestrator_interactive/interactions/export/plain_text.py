@@ -5,12 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orchestrator_interactive.interactions.export.readable import cut, day_and_time, time_of_day, visible
-from orchestrator_interactive.interactions.export.transcript import Asked, Brought, Mark, Said, Section
+from orchestrator_interactive.interactions.export.transcript import (
+    Brought,
+    ExportedQuestion,
+    ExportedText,
+    ExportMark,
+    Section,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from orchestrator_interactive.interactions.export.parts import Part
+    from orchestrator_interactive.interactions.export.parts import ExportPart
     from orchestrator_interactive.interactions.export.transcript import Item
 
 _MOST_CHARS, _MOST_CHARS_OF_A_LINE = 4_000, 300
@@ -23,14 +29,14 @@ def lines(item: Item) -> Iterator[str]:
         case Section():
             yield ""
             yield f"── Task {item.episode} ── {day_and_time(item.ts)} ──"
-        case Said():
+        case ExportedText():
             yield _head(item, item.name, item.remarks)
             yield from _body(item.parts)
-        case Asked():
+        case ExportedQuestion():
             whom = f"Asks {item.name}" if item.whom == "agent" else f"Calls {item.name}"
             yield _head(item, f"{whom} {_in_a_line(item.given)}")
             yield from _result(item.result)
-        case Mark():
+        case ExportMark():
             until = f" until {day_and_time(item.until)}" if item.until else ""
             text = f"Damaged: {item.text}" if item.kind == "damaged" else item.text
             yield _head(item, f"[{text}{until}]")
@@ -45,13 +51,13 @@ def _result(result: Brought | None) -> Iterator[str]:
     yield from _body(result.parts)
 
 
-def _head(item: Said | Asked | Mark | Brought, what: str, remarks: Iterable[str] = ()) -> str:
+def _head(item: ExportedText | ExportedQuestion | ExportMark | Brought, what: str, remarks: Iterable[str] = ()) -> str:
     beside = "; ".join(remarks)
     line = f"{what} ({beside})" if beside else what
     return f"{item.index:>6}  {time_of_day(item.ts)}  {_in_a_line(line)}"
 
 
-def _body(parts: Iterable[Part]) -> Iterator[str]:
+def _body(parts: Iterable[ExportPart]) -> Iterator[str]:
     for part in parts:
         match part.kind:
             case "image":

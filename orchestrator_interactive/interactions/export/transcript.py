@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import structlog
 
 from orchestrator_interactive.interactions.artifacts import read_state
-from orchestrator_interactive.interactions.export.parts import Part, as_json, parts_of, result_parts
-from orchestrator_interactive.interactions.openai_format import Call, declared_calls
+from orchestrator_interactive.interactions.export.parts import ExportPart, as_json, parts_of, result_parts
+from orchestrator_interactive.interactions.rendering.openai_format import RenderedCall, declared_calls
 from orchestrator_interactive.interactions.states import (
     AgentCallState,
     AgentResultState,
@@ -44,7 +44,7 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ExportedText:
     """Something that somebody said.
 
     Args:
@@ -57,7 +57,7 @@ class Said:
     ts: float
     who: Literal["person", "agent", "note"]
     name: str
-    parts: tuple[Part, ...]
+    parts: tuple[ExportPart, ...]
     remarks: tuple[str, ...] = ()
 
 
@@ -68,12 +68,12 @@ class Brought:
     index: int
     ts: float
     outcome: Literal["done", "failed", "at work"]
-    parts: tuple[Part, ...]
+    parts: tuple[ExportPart, ...]
     remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ExportedQuestion:
     """A call of a tool, or of another agent.
 
     Args:
@@ -94,18 +94,18 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class ExportMark:
     """Something that is told in a line; `until` is a deadline in seconds since the epoch."""
 
     index: int
     ts: float
     kind: Literal["waiting", "finished", "damaged", "other"]
     text: str
-    parts: tuple[Part, ...] = ()
+    parts: tuple[ExportPart, ...] = ()
     until: float | None = None
 
 
-Item = Section | Said | Asked | Mark
+Item = Section | ExportedText | ExportedQuestion | ExportMark
 
 
 async def transcript(nodes: AsyncIterator[Node]) -> AsyncIterator[Item]:
@@ -134,7 +134,7 @@ class _Held:
     def __init__(self) -> None:
         self.items: list[Item] = []
         self.waits_for: dict[str, int] = {}  # the ids of calls, and where these stand among the items
-        self._declared: dict[str, tuple[Node, Call]] = {}
+        self._declared: dict[str, tuple[Node, RenderedCall]] = {}
 
     def let_go(self) -> list[Item]:
         items, self.items, self.waits_for = self.items, [], {}
@@ -153,18 +153,18 @@ class _Held:
                 self._declared = {call.id: (node, call) for call in declared_calls(content, beside)}
             case ToolCallState():
                 self._declared.pop(state.id, None)
-                self._ask(_asked(node, Call(state.id, state.function_name, as_json(state.arguments))))
+                self._ask(_asked(node, RenderedCall(state.id, state.function_name, as_json(state.arguments))))
             case AgentCallState():
-                call = Call(state.correlation_id, state.agent_id, state.message)
+                call = RenderedCall(state.correlation_id, state.agent_id, state.message)
                 self._ask(replace(_asked(node, call), whom="agent"))
             case ToolResultState(tool_call_id=call_id) | AgentResultState(correlation_id=call_id):
                 self._answer(node, state, call_id)
             case None:
-                self.items.append(Mark(node.index, node.envelope["ts"], "damaged", problem or ""))
+                self.items.append(ExportMark(node.index, node.envelope["ts"], "damaged", problem or ""))
             case _:
                 self.items += _said(node, state)
 
-    def _ask(self, asked: Asked) -> None:
+    def _ask(self, asked: ExportedQuestion) -> None:
         self.waits_for[asked.call_id] = len(self.items)
         self.items.append(asked)
 
@@ -174,16 +174,18 @@ class _Held:
         place = self.waits_for.pop(call_id, None)
         asked = None if place is None else self.items[place]
         brought = _brought(node, state)
-        if place is not None and isinstance(asked, Asked):
+        if place is not None and isinstance(asked, ExportedQuestion):
             self.items[place] = replace(asked, result=brought)
         else:
             name = getattr(state, "tool_name", None) or "another agent"
             remarks = (f"of the call {call_id}", *brought.remarks)
-            self.items.append(Said(brought.index, brought.ts, "note", f"Result of {name}", brought.parts, remarks))
+            self.items.append(
+                ExportedText(brought.index, brought.ts, "note", f"Result of {name}", brought.parts, remarks)
+            )
 
 
-def _asked(node: Node, call: Call) -> Asked:
-    return Asked(node.index, node.envelope["ts"], "tool", call.name, call.id, call.arguments)
+def _asked(node: Node, call: RenderedCall) -> ExportedQuestion:
+    return ExportedQuestion(node.index, node.envelope["ts"], "tool", call.name, call.id, call.arguments)
 
 
 def _brought(node: Node, state: ToolResultState | AgentResultState) -> Brought:
@@ -206,21 +208,21 @@ def _said(node: Node, state: BaseState) -> Iterator[Item]:
     match state:
         case UserMessageState(text=content):
             who, name, remarks = _speaker(node, _meta(state))
-            yield Said(index, ts, who, name, tuple(parts_of(content)), (*remarks, *_told(state)))
+            yield ExportedText(index, ts, who, name, tuple(parts_of(content)), (*remarks, *_told(state)))
         case UserResponseState(text=content):
-            yield Said(index, ts, "person", "Person", tuple(parts_of(content)), ("in response", *_told(state)))
+            yield ExportedText(index, ts, "person", "Person", tuple(parts_of(content)), ("in response", *_told(state)))
         case AssistantMessageState(content=content, is_reflection=judges):
             parts, remarks = tuple(parts_of(content)), tuple(_told(state))
             if judges:
-                yield Said(index, ts, "note", "Judgement", parts, remarks)
+                yield ExportedText(index, ts, "note", "Judgement", parts, remarks)
             else:
-                yield Said(index, ts, "agent", "Agent", parts, remarks)
+                yield ExportedText(index, ts, "agent", "Agent", parts, remarks)
         case WaitingState():
             whom = {"llm": "the model", "user_input": "a person", "agent": "another agent"}.get(state.kind, "a tool")
             which = f" ({state.correlation_id})" if state.correlation_id else ""
-            yield Mark(index, ts, "waiting", f"Waiting for {whom}{which}", until=state.deadline)
+            yield ExportMark(index, ts, "waiting", f"Waiting for {whom}{which}", until=state.deadline)
         case FinishedState():
-            yield Mark(index, ts, "finished", "Finished")
+            yield ExportMark(index, ts, "finished", "Finished")
         case _:
             yield _custom(node, state)
 
@@ -230,11 +232,11 @@ def _custom(node: Node, state: BaseState) -> Item:
     message = _told_by(state, "message")
     if isinstance(message, dict):
         name = f"{str(message.get('role')).capitalize()} message"
-        return Said(index, ts, "note", name, tuple(parts_of(message.get("content"))))
+        return ExportedText(index, ts, "note", name, tuple(parts_of(message.get("content"))))
     note = _told_by(state, "note")
     if isinstance(note, str):
-        return Mark(index, ts, "other", note)
-    return Mark(index, ts, "other", node.envelope["t"], (Part("code", as_json(state.data())),))
+        return ExportMark(index, ts, "other", note)
+    return ExportMark(index, ts, "other", node.envelope["t"], (ExportPart("code", as_json(state.data())),))
 
 
 def _told_by(state: BaseState, method: str) -> Any:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator_interactive.interactions.errors import StoreError
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from orchestrator_interactive.interactions.stores.sqlite import SqliteStore
+from orchestrator_interactive.storage.errors import StoreError
 
 if TYPE_CHECKING:
     from orchestrator_interactive.interactions.stores.base import LogStore

@@ -18,8 +18,8 @@ from orchestrator_interactive.interactions.stores.base import (
     refuse_broken_text,
     refuse_orphan,
 )
-from orchestrator_interactive.interactions.stores.redis_client import RedisClient
 from orchestrator_interactive.outside_json import parse_json
+from orchestrator_interactive.storage.redis import RedisClient
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

@@ -5,13 +5,13 @@ A script that was sent again after a lost connection finds what it did the first
 
 from __future__ import annotations
 
-from orchestrator_interactive.interactions.stores.redis_client import Script
+from orchestrator_interactive.storage.redis import RedisScript
 
 # KEYS: the log. ARGV: the version that it has; the id of this change; end; written; tree, blank: as before; for how
 # many seconds the log is kept, 0: for ever; the token of whoever writes, blank: not asked; the number of states, then
 # field and value of each; segment, start and stop of each cut. Gives 1, or 0 where the log has another version, or -1
 # where its fence is higher.
-COMMIT = Script("""
+COMMIT = RedisScript("""
 local found = redis.call('HMGET', KEYS[1], 'version', 'ids', 'fence')
 local ids = found[2] or ''
 if (found[1] or '0') ~= ARGV[1] or tonumber(found[3] or '0') > (tonumber(ARGV[7]) or math.huge) then
@@ -46,7 +46,7 @@ return 1
 
 # KEYS: the log. ARGV: the token; for how many seconds the fence of a log that is not there is kept. Gives 2, 1 where
 # there is no log yet, or 0 where its fence is higher.
-FENCE = Script("""
+FENCE = RedisScript("""
 local found = redis.call('HMGET', KEYS[1], 'fence', 'version')
 if tonumber(found[1] or '0') > tonumber(ARGV[1]) then
     return 0
@@ -61,7 +61,7 @@ return 2
 
 # KEYS: the log; where the id of its removal is kept for a minute. ARGV: the version that the log has; the id; for how
 # many seconds its fence is kept. Gives 1, or 0 where the log has another version.
-REMOVE = Script("""
+REMOVE = RedisScript("""
 local found = redis.call('HMGET', KEYS[1], 'version', 'fence')
 if (found[1] or '0') ~= ARGV[1] then
     return redis.call('GET', KEYS[2]) == ARGV[2] and 1 or 0
@@ -76,7 +76,7 @@ return 1
 """)
 
 # KEYS: the index. ARGV: key and time of each entry that is to go, unless it was renewed.
-TIDY = Script("""
+TIDY = RedisScript("""
 for i = 1, #ARGV, 2 do
     if tonumber(redis.call('ZSCORE', KEYS[1], ARGV[i]) or '') == tonumber(ARGV[i + 1]) then
         redis.call('ZREM', KEYS[1], ARGV[i])

@@ -15,7 +15,7 @@ from orchestrator_interactive.interactions.stores.base import (
     refuse_broken_text,
     refuse_orphan,
 )
-from orchestrator_interactive.interactions.stores.sqlite_database import Database, writing
+from orchestrator_interactive.storage.sqlite import Database, writing
 
 if TYPE_CHECKING:
     import sqlite3

@@ -11,7 +11,7 @@ from orchestrator_interactive.interactions.records import damaged, node_of
 from orchestrator_interactive.interactions.stores.base import Log
 
 if TYPE_CHECKING:
-    from orchestrator_interactive.interactions.records import Envelope, Key, Node
+    from orchestrator_interactive.interactions.records import Key, Node, StateEnvelope
 
 # A damaged length would have readers count for ever; no conversation has so many states.
 _MOST_STATES = 10_000_000
@@ -19,7 +19,7 @@ _MOST_STATES = 10_000_000
 _SEGMENT = (str | None, int | None, int, int, int | float, int | float, str)
 
 
-def node(segment: int, index: int, envelope: Envelope, told: Any) -> Node:
+def node(segment: int, index: int, envelope: StateEnvelope, told: Any) -> Node:
     """The node of a row, `told` being what stood beside its envelope; a damaged one where a part of it is."""
     if _is_envelope(envelope) and _is_about(told, index):
         return node_of(segment, index, envelope, told)
@@ -44,7 +44,7 @@ def log(key: Key, version: Any, end: Any, written: Any, tree: Any) -> Log:
     )
 
 
-def _is_envelope(envelope: Envelope) -> bool:
+def _is_envelope(envelope: StateEnvelope) -> bool:
     return (
         type(envelope["v"]) is int
         and isinstance(envelope["t"], str)

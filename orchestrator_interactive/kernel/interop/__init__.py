@@ -5,12 +5,12 @@ all that a module of ours needs to work in either. Nothing here imports amplifie
 nothing of it can have come our way.
 """
 
-from orchestrator_interactive.kernel.interop.abroad import at_home, bilingual, own_provider, own_tool
-from orchestrator_interactive.kernel.interop.conversion import own, own_error, own_errors
-from orchestrator_interactive.kernel.interop.guests import GuestProvider, own_hooks
+from orchestrator_interactive.kernel.contracts.conversion import own, own_error, own_errors
+from orchestrator_interactive.kernel.interop.adapters import at_home, bilingual, own_provider, own_tool
+from orchestrator_interactive.kernel.interop.foreign import ForeignProvider, own_hooks
 
 __all__ = [
-    "GuestProvider",
+    "ForeignProvider",
     "at_home",
     "bilingual",
     "own",

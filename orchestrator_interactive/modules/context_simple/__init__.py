@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.kernel import events
+from orchestrator_interactive.config import read
+from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.interop import at_home
 from orchestrator_interactive.modules.context_simple.context import ContextOptions, SimpleContext
-from orchestrator_interactive.options import read
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any, Literal
 import structlog
 from pydantic import Field
 
-from orchestrator_interactive.kernel import events
-from orchestrator_interactive.modules.context_simple.history import History, copied
+from orchestrator_interactive.config import Options
+from orchestrator_interactive.kernel.contracts import events
+from orchestrator_interactive.loop.usage import spent_on
+from orchestrator_interactive.modules.context_simple.history import MessageHistory, copied
 from orchestrator_interactive.modules.context_simple.summarising import Summariser
-from orchestrator_interactive.modules.context_simple.views import Draft, Summary, read, whole_view, written
-from orchestrator_interactive.options import Options
-from orchestrator_interactive.usage import spent_on
+from orchestrator_interactive.modules.context_simple.views import ContextSummary, Draft, read, whole_view, written
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from orchestrator_interactive.kernel.contracts.messages import ChatRequest
     from orchestrator_interactive.kernel.hooks import HookRegistry
-    from orchestrator_interactive.kernel.messages import ChatRequest
-    from orchestrator_interactive.modules.context_simple.views import View
+    from orchestrator_interactive.modules.context_simple.views import ContextView
 
     Row = dict[str, Any]
 
@@ -64,10 +64,10 @@ class SimpleContext:
         self._everything = whole_view([{"role": "system", "content": prompt}] if prompt else [])
         self._summariser = Summariser(options.summary_timeout_s)
         self._compacting = asyncio.Lock()
-        self._history = History([])
-        self._view: View = self._everything
+        self._history = MessageHistory([])
+        self._view: ContextView = self._everything
         self._views = 0
-        self._summary: Summary | None = None
+        self._summary: ContextSummary | None = None
 
     async def add_message(self, message: Row) -> None:
         """Append a row.
@@ -102,7 +102,7 @@ class SimpleContext:
 
     async def set_messages(self, messages: Iterable[Row]) -> None:
         """Replace the history, to resume a session."""
-        self._history, self._summary = History(messages), None
+        self._history, self._summary = MessageHistory(messages), None
         self._show(self._everything)
 
     async def clear(self) -> None:
@@ -130,7 +130,7 @@ class SimpleContext:
         except (LookupError, TypeError):
             log.exception("context.view_unreadable")
 
-    def _show(self, view: View) -> None:
+    def _show(self, view: ContextView) -> None:
         if view is not self._view:
             self._view, self._views = view, self._views + 1
 
@@ -141,7 +141,7 @@ class SimpleContext:
         window, output = defaults.get("context_window"), defaults.get("max_output_tokens")
         return window - output - _SAFETY_MARGIN_TOKENS if window and output else self._options.max_tokens
 
-    async def _smaller_view(self, limit: float, provider: Any | None) -> View:
+    async def _smaller_view(self, limit: float, provider: Any | None) -> ContextView:
         async with self._compacting:
             history, before = self._history, self._view
             if before.tokens(history) <= limit:  # another request has seen to it
@@ -155,7 +155,7 @@ class SimpleContext:
     def _most_for_a_summary(self) -> int:
         return self._options.summary_max_tokens if self._options.strategy == "summary" else 0
 
-    async def _compact(self, draft: Draft, provider: Any | None, request: ChatRequest | None) -> View:
+    async def _compact(self, draft: Draft, provider: Any | None, request: ChatRequest | None) -> ContextView:
         """Make the view of the draft the current one, and tell of it: whatever happens, both events come."""
         told: dict[str, Any] = {"strategy": "drop" if request is None else "summary"}
         summary, view = self._summary, draft.view()

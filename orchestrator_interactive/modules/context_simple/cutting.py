@@ -14,12 +14,12 @@ from orchestrator_interactive.modules.context_simple.history import (
     is_said,
     is_system,
 )
-from orchestrator_interactive.rows import call_ids, is_prompt, metadata_of
+from orchestrator_interactive.transcript.rows import call_ids, is_prompt, metadata_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from orchestrator_interactive.modules.context_simple.history import History
+    from orchestrator_interactive.modules.context_simple.history import MessageHistory
 
     Row = dict[str, Any]
 
@@ -28,7 +28,7 @@ _ASIDE = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class Truncation:
     """The rows to show of the first `end` rows of a history, by their index."""
 
     shown: tuple[int, ...]
@@ -70,7 +70,7 @@ class _Candidates:
         indices: where these rows stand in it.
     """
 
-    def __init__(self, history: History, indices: Sequence[int]) -> None:
+    def __init__(self, history: MessageHistory, indices: Sequence[int]) -> None:
         self.indices = indices
         self._history = history.rows
         self.rows = [history.rows[i] for i in indices]
@@ -79,10 +79,10 @@ class _Candidates:
         self.places = _places(self.rows, self.calls)
         self.end = len(self.rows)
 
-    def cut(self, kept: Iterable[int], place: int) -> Cut:
+    def cut(self, kept: Iterable[int], place: int) -> Truncation:
         """Show these rows, and everything from a place on."""
         shown = [*sorted(i for i in kept if i < place), *range(place, self.end)]
-        return Cut(tuple(self.indices[i] for i in shown), self.indices[-1] + 1)
+        return Truncation(tuple(self.indices[i] for i in shown), self.indices[-1] + 1)
 
     def is_answered(self, place: int) -> bool:
         """Whether the model went to work on a row, before the next of these rows."""
@@ -95,14 +95,14 @@ class _Candidates:
         return self.places[after - 1] if after else 0, self.places[after] if after < len(self.places) else self.end
 
 
-def cut_for(history: History, indices: Sequence[int], room: float) -> Cut:
+def cut_for(history: MessageHistory, indices: Sequence[int], room: float) -> Truncation:
     """The cut that shows the most of these rows within `room` tokens; where none fits, the one that shows least.
 
     Every cut shows the system rows, what people want in the current task, and the last step as long as the model has
     not answered it. A call whose results come late is shown as long as these are, if both do not take too much.
     """
     if not indices:
-        return Cut((), 0)
+        return Truncation((), 0)
     rows = _Candidates(history, indices)
     needed, begin = _needed(rows)
     wished = _wished(rows, begin, room * _ASIDE)
@@ -127,7 +127,7 @@ def _places(rows: Sequence[Row], calls: Sequence[list[str]]) -> list[int]:
     return places[::-1]
 
 
-def _first_fitting(rows: _Candidates, room: float, lasting: set[int], steps: Sequence[_Step]) -> Cut | None:
+def _first_fitting(rows: _Candidates, room: float, lasting: set[int], steps: Sequence[_Step]) -> Truncation | None:
     after = [0, *accumulate(reversed(rows.sizes))][::-1]
     before = [0, *accumulate(size if i in lasting else 0 for i, size in enumerate(rows.sizes))]
     for place in rows.places:

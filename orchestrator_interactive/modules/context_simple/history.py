@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.modules.context_simple.packing import packed, unpacked
 from orchestrator_interactive.outside_json import MAX_ROW_NESTING, bounded
-from orchestrator_interactive.rows import metadata_of
-from orchestrator_interactive.tokens import estimate
+from orchestrator_interactive.transcript.rows import metadata_of
+from orchestrator_interactive.transcript.tokens import estimate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     Row = dict[str, Any]
 
 
-class History:
+class MessageHistory:
     """Rows that are only ever added to. `sizes` are their tokens, each counted once, and `tokens` is the sum."""
 
     def __init__(self, rows: Iterable[Row]) -> None:

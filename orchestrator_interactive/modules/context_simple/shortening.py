@@ -6,13 +6,13 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.modules.context_simple.history import is_result, is_said
-from orchestrator_interactive.rows import MARK_END, abridged, is_prompt, metadata_of
-from orchestrator_interactive.tokens import BYTES_PER_TOKEN, estimate
+from orchestrator_interactive.transcript.rows import MARK_END, abridged, is_prompt, metadata_of
+from orchestrator_interactive.transcript.tokens import BYTES_PER_TOKEN, estimate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orchestrator_interactive.modules.context_simple.history import History
+    from orchestrator_interactive.modules.context_simple.history import MessageHistory
 
     Row = dict[str, Any]
 
@@ -23,7 +23,7 @@ _USER_CHARS = 400
 _MARK_TOKENS = 20
 
 
-def shortened_rows(history: History, shown: Sequence[int], excess: float) -> dict[int, Row]:
+def shortened_rows(history: MessageHistory, shown: Sequence[int], excess: float) -> dict[int, Row]:
     """Shortened forms of the rows that are `shown`, so that together they are smaller by `excess` tokens.
 
     Results go first, the oldest first, down to what can be read and then to a mark in their place; then what people

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from orchestrator_interactive.framing import indented
-from orchestrator_interactive.kernel.borders import contained
+from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse, Message, Usage
+from orchestrator_interactive.kernel.contracts.models import sendable
+from orchestrator_interactive.kernel.error_boundary import contained
 from orchestrator_interactive.kernel.interop import own_provider
-from orchestrator_interactive.kernel.messages import ChatRequest, ChatResponse, Message, Usage
-from orchestrator_interactive.kernel.models import sendable
+from orchestrator_interactive.loop.tasks import CancellableTask
 from orchestrator_interactive.modules.context_simple.shortening import shortened
 from orchestrator_interactive.modules.context_simple.telling import told
-from orchestrator_interactive.tokens import estimate
-from orchestrator_interactive.work import Work
+from orchestrator_interactive.transcript.framing import indented
+from orchestrator_interactive.transcript.tokens import estimate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,7 +60,7 @@ class Summariser:
 
     async def ask(self, provider: Any, request: ChatRequest) -> tuple[str, Usage | None]:
         """The summary, blank where there is none, and what the call used up."""
-        work = Work(_asked(provider, request.model_copy(update={"timeout": self._timeout_s})))
+        work = CancellableTask(_asked(provider, request.model_copy(update={"timeout": self._timeout_s})))
         limit = asyncio.get_running_loop().call_later(self._timeout_s, work.cut)
         try:
             await work.end()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.kernel.models import sendable
+from orchestrator_interactive.kernel.contracts.models import sendable
 from orchestrator_interactive.modules.context_simple.history import is_of_a_hook, is_system
 from orchestrator_interactive.modules.context_simple.shortening import plain_text, shortened
-from orchestrator_interactive.rows import is_prompt, metadata_of
-from orchestrator_interactive.tokens import BYTES_PER_TOKEN
+from orchestrator_interactive.transcript.rows import is_prompt, metadata_of
+from orchestrator_interactive.transcript.tokens import BYTES_PER_TOKEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.framing import LEFT_OUT_PREFIX, SUMMARY_PREFIX, indented
 from orchestrator_interactive.modules.context_simple.cutting import cut_for
 from orchestrator_interactive.modules.context_simple.history import is_of_a_hook, is_system
 from orchestrator_interactive.modules.context_simple.shortening import shortened, shortened_rows
 from orchestrator_interactive.modules.context_simple.summarising import summary_request
-from orchestrator_interactive.rows import LEFT_OUT
-from orchestrator_interactive.tokens import estimate
+from orchestrator_interactive.transcript.framing import LEFT_OUT_PREFIX, SUMMARY_PREFIX, indented
+from orchestrator_interactive.transcript.rows import LEFT_OUT
+from orchestrator_interactive.transcript.tokens import estimate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from orchestrator_interactive.kernel.messages import ChatRequest
-    from orchestrator_interactive.modules.context_simple.cutting import Cut
-    from orchestrator_interactive.modules.context_simple.history import History
+    from orchestrator_interactive.kernel.contracts.messages import ChatRequest
+    from orchestrator_interactive.modules.context_simple.cutting import Truncation
+    from orchestrator_interactive.modules.context_simple.history import MessageHistory
 
     Row = dict[str, Any]
 
@@ -29,7 +29,7 @@ _NOTE_TOKENS = 50
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ContextView:
     """A `beginning` as it was made, then every row of the history from `since` on.
 
     The beginning stays the same, byte for byte, while the conversation goes on.
@@ -49,46 +49,48 @@ class View:
     since: int
     saved: int
 
-    def rows(self, history: History) -> list[Row]:
+    def rows(self, history: MessageHistory) -> list[Row]:
         """The rows, in a fresh list."""
         rows = history.rows
         shown = rows[self.since :]
         shown[:0] = [rows[row] if isinstance(row, int) else row for row in self.beginning]
         return shown
 
-    def indices(self, history: History) -> list[int]:
+    def indices(self, history: MessageHistory) -> list[int]:
         """The indices of all rows of the history that it shows."""
         return [*self.shown, *range(self.since, len(history.rows))]
 
-    def tokens(self, history: History) -> int:
+    def tokens(self, history: MessageHistory) -> int:
         return history.tokens - self.saved
 
-    def size(self, history: History) -> dict[str, int]:
+    def size(self, history: MessageHistory) -> dict[str, int]:
         """What the events of a compaction tell of it."""
         messages = len(self.beginning) + len(history.rows) - self.since
         return {"message_count": messages, "token_count": self.tokens(history)}
 
 
-def whole_view(preface: Sequence[Row]) -> View:
-    return View(tuple(preface), tuple(preface), (), 0, -sum(map(estimate, preface)))
+def whole_view(preface: Sequence[Row]) -> ContextView:
+    return ContextView(tuple(preface), tuple(preface), (), 0, -sum(map(estimate, preface)))
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class ContextSummary:
     """What the model said of the rows before `until`."""
 
     text: str
     until: int
 
 
-def written(view: View, summary: Summary | None) -> dict[str, Any]:
+def written(view: ContextView, summary: ContextSummary | None) -> dict[str, Any]:
     """A view, as JSON knows it."""
     rows = list(view.beginning[len(view.preface) :])
     told = {"text": summary.text, "until": summary.until} if summary else None
     return {"rows": rows, "shown": list(view.shown), "since": view.since, "summary": told}
 
 
-def read(told: dict[str, Any], history: History, preface: Sequence[Row]) -> tuple[View, Summary | None]:
+def read(
+    told: dict[str, Any], history: MessageHistory, preface: Sequence[Row]
+) -> tuple[ContextView, ContextSummary | None]:
     """The view that was `written` of the beginning of this history.
 
     Raises:
@@ -96,8 +98,8 @@ def read(told: dict[str, Any], history: History, preface: Sequence[Row]) -> tupl
     """
     rows = [*preface, *told["rows"]]
     saved = sum(history.sizes[: told["since"]]) - _tokens(rows, history)
-    summary = Summary(**told["summary"]) if told["summary"] else None
-    return View(tuple(preface), tuple(rows), tuple(told["shown"]), told["since"], saved), summary
+    summary = ContextSummary(**told["summary"]) if told["summary"] else None
+    return ContextView(tuple(preface), tuple(rows), tuple(told["shown"]), told["since"], saved), summary
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,16 +115,18 @@ class Draft:
         most: how long a summary may be, in tokens; 0: none is wanted.
     """
 
-    history: History
-    before: View
+    history: MessageHistory
+    before: ContextView
     limit: float
-    cut: Cut
+    cut: Truncation
     short: dict[int, Row]
-    summary: Summary | None
+    summary: ContextSummary | None
     most: int
 
     @classmethod
-    def of(cls, history: History, before: View, limit: float, summary: Summary | None, most: int) -> Draft:
+    def of(
+        cls, history: MessageHistory, before: ContextView, limit: float, summary: ContextSummary | None, most: int
+    ) -> Draft:
         """The draft for a limit; `most` is for a summary, which gets less where there is little room."""
         target = limit * _COMPACT_TO
         most = min(most, int(target * _MOST_OF_A_VIEW))
@@ -134,12 +138,12 @@ class Draft:
         short = {} if fits else shortened_rows(history, cut.shown, tokens - (target - beside))
         return cls(history, before, limit, cut, short, summary, most)
 
-    def view(self) -> View:
+    def view(self) -> ContextView:
         return self._view(self.summary)
 
-    def with_summary(self, text: str) -> tuple[Summary, View]:
+    def with_summary(self, text: str) -> tuple[ContextSummary, ContextView]:
         """The new summary, which tells of everything that is left out, and the view with it."""
-        summary = Summary(text, self.cut.whole_from)
+        summary = ContextSummary(text, self.cut.whole_from)
         return summary, self._view(summary)
 
     def summary_request(self) -> ChatRequest | None:
@@ -152,7 +156,7 @@ class Draft:
         rows = [row for row in self.history.rows[since:until] if not is_system(row) or is_of_a_hook(row)]
         return summary_request(rows, earlier, self.limit, self.most)
 
-    def _view(self, summary: Summary | None) -> View:
+    def _view(self, summary: ContextSummary | None) -> ContextView:
         history, preface, shown = self.history, self.before.preface, self.cut.shown
         rows: list[Row | int] = [*preface, *(self.short.get(i, i) for i in shown)]
         note = _note(self.cut, summary, self.most)
@@ -161,14 +165,14 @@ class Draft:
             whole = (history.rows[row] if isinstance(row, int) else row for row in rows)
             rows.insert(next((i for i, row in enumerate(whole) if not is_system(row)), len(rows)), note)
         saved = sum(history.sizes[: self.cut.end]) - _tokens(rows, history)
-        return View(preface, tuple(rows), shown, self.cut.end, saved)
+        return ContextView(preface, tuple(rows), shown, self.cut.end, saved)
 
 
-def _tokens(rows: Iterable[Row | int], history: History) -> int:
+def _tokens(rows: Iterable[Row | int], history: MessageHistory) -> int:
     return sum(history.sizes[row] if isinstance(row, int) else estimate(row) for row in rows)
 
 
-def _note(cut: Cut, summary: Summary | None, most_tokens: int) -> Row | None:
+def _note(cut: Truncation, summary: ContextSummary | None, most_tokens: int) -> Row | None:
     """The user row in the place of what a cut leaves out: its summary, and how much that does not tell of."""
     left_out = cut.left_out()
     if not left_out:

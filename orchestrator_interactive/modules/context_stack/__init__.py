@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from orchestrator_interactive.config import read
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.stores import open_store
-from orchestrator_interactive.kernel import events
+from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.interop import at_home
 from orchestrator_interactive.modules.context_stack.context import StackContext, StackOptions
-from orchestrator_interactive.options import read
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -15,8 +15,8 @@ from orchestrator_interactive.interactions.errors import (
     InvalidTransition,
     WriteConflict,
 )
-from orchestrator_interactive.interactions.render import render_for_llm
-from orchestrator_interactive.interactions.render_policies import UnknownPolicy, policy_named
+from orchestrator_interactive.interactions.rendering.policies import UnknownPolicy, policy_named
+from orchestrator_interactive.interactions.rendering.render import render_for_llm
 from orchestrator_interactive.kernel.hooks import CONTINUE
 from orchestrator_interactive.modules.context_simple import ContextOptions, SimpleContext
 from orchestrator_interactive.modules.context_stack.rows import (
@@ -29,14 +29,15 @@ from orchestrator_interactive.modules.context_stack.rows import (
 )
 from orchestrator_interactive.modules.context_stack.states import RowState, ViewState
 from orchestrator_interactive.outside_json import MAX_ROW_NESTING, bounded
-from orchestrator_interactive.rows import is_prompt
+from orchestrator_interactive.storage.errors import StoreError
+from orchestrator_interactive.transcript.rows import is_prompt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from orchestrator_interactive.interactions import InteractionStack
+    from orchestrator_interactive.kernel.contracts.models import HookResult
     from orchestrator_interactive.kernel.hooks import HookRegistry
-    from orchestrator_interactive.kernel.models import HookResult
 
     Row = dict[str, Any]
 
@@ -219,7 +220,7 @@ class StackContext:
                 self._kept_view = view
             except Fenced:
                 raise
-            except InteractionError as e:  # what matters of it, the next row will say
+            except (InteractionError, StoreError) as e:  # what matters of it, the next row will say
                 log.warning("context.view_not_kept", error=str(e))
 
     async def _read(self) -> None:

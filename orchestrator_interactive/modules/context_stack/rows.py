@@ -17,7 +17,7 @@ from orchestrator_interactive.interactions.states import (
     UserResponseState,
 )
 from orchestrator_interactive.modules.context_stack.states import RowState
-from orchestrator_interactive.rows import is_prompt, wire_call
+from orchestrator_interactive.transcript.rows import is_prompt, wire_call
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from orchestrator_interactive.kernel.events import PROVIDER_RETRY
+from orchestrator_interactive.kernel.contracts.events import PROVIDER_RETRY
 from orchestrator_interactive.kernel.interop import at_home
 from orchestrator_interactive.modules.provider_anthropic.clients import CLIENTS
 from orchestrator_interactive.modules.provider_anthropic.config import AnthropicConfig

@@ -24,7 +24,7 @@ class _Shared:
 
 
 @dataclass(slots=True)
-class Lease:
+class ClientLease:
     """A use of a shared client; `release` may be called more than once."""
 
     client: AsyncAnthropic
@@ -53,14 +53,14 @@ class ClientPool:
     def __init__(self) -> None:
         self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Address, _Shared]] = WeakKeyDictionary()
 
-    def lease(self, api_key: str, base_url: str) -> Lease:
+    def lease(self, api_key: str, base_url: str) -> ClientLease:
         clients = self._by_loop.setdefault(asyncio.get_running_loop(), {})
         address = (api_key, base_url)
         if address not in clients:
             clients[address] = _Shared(_client(api_key, base_url))
         shared = clients[address]
         shared.users += 1
-        return Lease(shared.client, clients, address)
+        return ClientLease(shared.client, clients, address)
 
 
 def _client(api_key: str, base_url: str) -> AsyncAnthropic:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 DEFAULT_MODEL = "claude-sonnet-5"
 DEFAULT_BASE_URL = "https://api.anthropic.com"
 LEAST_THINKING_TOKENS = 1024
+# Of a call with `extended_thinking`, if the configuration sets no budget.
+DEFAULT_THINKING_TOKENS = 10_000
 
 
 class AnthropicConfig(BaseModel):
@@ -60,6 +62,11 @@ class AnthropicConfig(BaseModel):
         except ValidationError as e:
             wrong = "; ".join(f"{'.'.join(map(str, error['loc']))}: {error['msg']}" for error in e.errors())
             raise ValueError(f"The configuration of provider-anthropic is wrong: {wrong}.") from e
+
+    def with_thinking(self) -> Self:
+        """Return this configuration with a thinking budget: its own, or the default."""
+        tokens = self.thinking_budget_tokens or DEFAULT_THINKING_TOKENS
+        return self.model_copy(update={"thinking_budget_tokens": tokens})
 
     @field_validator("api_key")
     @classmethod

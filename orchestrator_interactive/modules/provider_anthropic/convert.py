@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.kernel.errors import InvalidRequestError
+from orchestrator_interactive.kernel.contracts.errors import InvalidRequestError
 from orchestrator_interactive.modules.provider_anthropic.messages import system_blocks, wire_messages
 from orchestrator_interactive.modules.provider_anthropic.model_rules import effort_for, thinking_for
 from orchestrator_interactive.modules.provider_anthropic.naming import wire_name
 
 if TYPE_CHECKING:
-    from orchestrator_interactive.kernel.messages import ChatRequest, ToolSpec
+    from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ToolSpec
     from orchestrator_interactive.modules.provider_anthropic.config import AnthropicConfig
 
 _CACHE = {"type": "ephemeral"}

@@ -12,7 +12,7 @@ import aiohttp
 import anthropic
 import httpx2
 
-from orchestrator_interactive.kernel.errors import (
+from orchestrator_interactive.kernel.contracts.errors import (
     AuthenticationError,
     ContentFilterError,
     ContextLengthError,

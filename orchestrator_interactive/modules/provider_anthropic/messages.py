@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import PydanticSerializationError, to_json
 
-from orchestrator_interactive.kernel.arguments import arguments_of
-from orchestrator_interactive.kernel.messages import (
+from orchestrator_interactive.kernel.contracts.arguments import arguments_of
+from orchestrator_interactive.kernel.contracts.messages import (
     ImageBlock,
     Message,
     RedactedThinkingBlock,
@@ -18,13 +18,13 @@ from orchestrator_interactive.kernel.messages import (
     ToolCallBlock,
     ToolResultBlock,
 )
-from orchestrator_interactive.kernel.models import ToolResult, sendable
+from orchestrator_interactive.kernel.contracts.models import ToolResult, sendable
 from orchestrator_interactive.modules.provider_anthropic.naming import wire_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from orchestrator_interactive.kernel.messages import ContentBlock
+    from orchestrator_interactive.kernel.contracts.messages import ContentBlock
 
     WireBlock = dict[str, Any]
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from httpx2 import Timeout
 
-from orchestrator_interactive.kernel.errors import LLMError, LLMTimeoutError
-from orchestrator_interactive.kernel.events import PROVIDER_RETRY
+from orchestrator_interactive.kernel.contracts.errors import LLMError, LLMTimeoutError
+from orchestrator_interactive.kernel.contracts.events import PROVIDER_RETRY
+from orchestrator_interactive.kernel.contracts.messages import ToolCall, ToolCallBlock
+from orchestrator_interactive.kernel.contracts.models import ModelInfo, ProviderInfo
 from orchestrator_interactive.kernel.interop import bilingual
-from orchestrator_interactive.kernel.messages import ToolCall, ToolCallBlock
-from orchestrator_interactive.kernel.models import ModelInfo, ProviderInfo
 from orchestrator_interactive.modules.provider_anthropic.convert import wire_request
 from orchestrator_interactive.modules.provider_anthropic.errors import FAILURES, broken_off, kernel_error
-from orchestrator_interactive.modules.provider_anthropic.streaming import Answer
+from orchestrator_interactive.modules.provider_anthropic.streaming import StreamedAnswer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
     from anthropic.types import ModelInfo as ApiModel
 
+    from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse
+    from orchestrator_interactive.kernel.contracts.stream import ResponseStream
     from orchestrator_interactive.kernel.hooks import HookRegistry
-    from orchestrator_interactive.kernel.messages import ChatRequest, ChatResponse
-    from orchestrator_interactive.kernel.stream import ResponseStream
     from orchestrator_interactive.modules.provider_anthropic.config import AnthropicConfig
     from orchestrator_interactive.modules.provider_anthropic.convert import WireRequest
 
@@ -83,13 +83,16 @@ class AnthropicProvider:
     async def complete(self, request: ChatRequest, **kwargs: Any) -> ChatResponse:
         """Ask Claude; `stream=` takes a `ResponseStream` that is fed while the answer arrives.
 
+        `extended_thinking=True` turns thinking on for this call if the configuration does not.
+
         With a `stream`, a failed call raises at once: whoever fed people with what had come decides about asking again.
         Without one, it is repeated here as long as that may help. `request.timeout` bounds the whole, retries included.
 
         Raises:
             LLMError: one of the kernel's family; it says whether, and when, the same request may succeed.
         """
-        wire = wire_request(request, self._config)
+        config = self._config.with_thinking() if kwargs.get("extended_thinking") else self._config
+        wire = wire_request(request, config)
         stream: ResponseStream | None = kwargs.get("stream")
         async with _deadline(request.timeout, wire.model):
             return await (self._with_retries(wire) if stream is None else self._ask(wire, stream))
@@ -113,7 +116,7 @@ class AnthropicProvider:
         raise AssertionError  # pragma: no cover - count() has no end
 
     async def _ask(self, wire: WireRequest, stream: ResponseStream | None) -> ChatResponse:
-        answer = Answer(wire, stream, self._config.prices if wire.model == self._config.model else None)
+        answer = StreamedAnswer(wire, stream, self._config.prices if wire.model == self._config.model else None)
         timeout = Timeout(self._config.timeout_s, connect=_CONNECT_TIMEOUT_S)
         try:
             async with asyncio.timeout(None) as tail:

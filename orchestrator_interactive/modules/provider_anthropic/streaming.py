@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.kernel.arguments import arguments_of, problem_of
-from orchestrator_interactive.kernel.errors import LLMError
-from orchestrator_interactive.kernel.messages import (
+from orchestrator_interactive.kernel.contracts.arguments import arguments_of, problem_of
+from orchestrator_interactive.kernel.contracts.errors import LLMError
+from orchestrator_interactive.kernel.contracts.messages import (
     ChatResponse,
     RedactedThinkingBlock,
     TextBlock,
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from anthropic.types import RawMessageStreamEvent as Event
     from anthropic.types import Usage as StartUsage
 
-    from orchestrator_interactive.kernel.messages import ContentBlock, Usage
-    from orchestrator_interactive.kernel.stream import ResponseStream
+    from orchestrator_interactive.kernel.contracts.messages import ContentBlock, Usage
+    from orchestrator_interactive.kernel.contracts.stream import ResponseStream
     from orchestrator_interactive.modules.provider_anthropic.convert import WireRequest
     from orchestrator_interactive.modules.provider_anthropic.prices import Prices
 
@@ -42,7 +42,7 @@ class _OpenBlock:
         self.signature = ""
 
 
-class Answer:
+class StreamedAnswer:
     """Collects one answer and hands its parts on as they are complete.
 
     Events and blocks of a kind that is not known here are passed over: the API adds kinds without a new version.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.kernel.messages import Usage
+from orchestrator_interactive.kernel.contracts.messages import Usage
 from orchestrator_interactive.modules.provider_anthropic.prices import Prices, Tokens, public_prices
 
 if TYPE_CHECKING:

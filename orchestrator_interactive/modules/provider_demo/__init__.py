@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from orchestrator_interactive.config import read
 from orchestrator_interactive.kernel.interop import at_home
 from orchestrator_interactive.modules.provider_demo.plan import plan
 from orchestrator_interactive.modules.provider_demo.provider import DemoOptions, DemoProvider
-from orchestrator_interactive.options import read
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator

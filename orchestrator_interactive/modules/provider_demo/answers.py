@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from orchestrator_interactive.modules.provider_demo.conversation import Task
     from orchestrator_interactive.modules.provider_demo.rows import Used, Wrote
-    from orchestrator_interactive.modules.provider_demo.subject import Subject
+    from orchestrator_interactive.modules.provider_demo.subject import DemoSubject
 
 _ABOUT_ME = (
     "I am the **offline demo** of this agent: no language model stands behind me, only word rules. The tools I use, "
@@ -37,7 +37,7 @@ _ABOUT_ME = (
 )
 
 
-def answer(subject: Subject, tool_names: Collection[str]) -> str:
+def answer(subject: DemoSubject, tool_names: Collection[str]) -> str:
     """The final text of a task: what was searched for in between, what was asked, what went wrong, what was written."""
     parts = [
         *(search_results(subject, query) for query in subject.queries),
@@ -49,7 +49,7 @@ def answer(subject: Subject, tool_names: Collection[str]) -> str:
     return _joined(parts)
 
 
-def while_waiting(subject: Subject) -> str:
+def while_waiting(subject: DemoSubject) -> str:
     """What is said while tools are still at work: which, and what came of messages in between. See LEADS."""
     awaited = " and ".join(named(use) for use in subject.task.pending)
     queries = dict.fromkeys(wish.query for _, wish in subject.wishes if isinstance(wish, intents.Search))
@@ -67,7 +67,7 @@ def _joined(parts: Iterable[str]) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def _to_the_prompt(subject: Subject, tool_names: Collection[str]) -> str:
+def _to_the_prompt(subject: DemoSubject, tool_names: Collection[str]) -> str:
     task = subject.task
     text = ""
     match subject.intent:
@@ -86,7 +86,7 @@ def _to_the_prompt(subject: Subject, tool_names: Collection[str]) -> str:
     return text
 
 
-def _in_words(subject: Subject, intent: intents.Intent) -> str:
+def _in_words(subject: DemoSubject, intent: intents.Intent) -> str:
     match intent:
         case intents.Introduce():
             return _ABOUT_ME
@@ -97,7 +97,7 @@ def _in_words(subject: Subject, intent: intents.Intent) -> str:
             return f"Your name is **{known}**; you told me." if known else "You have not told me. Write “my name is …”."
         case intents.Wait():
             return "That was it: I am done waiting. Anything you wrote meanwhile has reached me."
-        case intents.Answer():
+        case intents.DemoAnswer():
             return "All right, I leave it at that."
         case _:
             return _chat(subject)
@@ -124,7 +124,7 @@ def _todo(task: Task, todo: intents.Todo) -> str:
     return f"I have no to-do list to keep in this turn.{f' It would be:{chr(10)}{own}' if own else ''}"
 
 
-def _chat(subject: Subject) -> str:
+def _chat(subject: DemoSubject) -> str:
     texts = subject.task.user_texts
     name = _known_name(subject.task)
     parts = [f"{f'{name}, you' if name else 'You'} wrote: “{_short(subject.task.prompt)}”."]
@@ -142,7 +142,7 @@ def _known_name(task: Task) -> str | None:
     return next((intent.name for intent in wanted if isinstance(intent, intents.Meet)), None)
 
 
-def _in_between(subject: Subject) -> str:
+def _in_between(subject: DemoSubject) -> str:
     if not subject.wishes:
         return ""
     lines = [
@@ -152,7 +152,7 @@ def _in_between(subject: Subject) -> str:
     return "\n".join(("**While I was working you also wrote:**", *lines))
 
 
-def _done_about(subject: Subject, wrote: Wrote, wish: intents.Intent) -> str:
+def _done_about(subject: DemoSubject, wrote: Wrote, wish: intents.Intent) -> str:
     if subject.is_steered and wrote is subject.wishes[0][0] and not isinstance(wish, intents.Search):
         return "that is what this answers."
     match wish:
@@ -160,13 +160,13 @@ def _done_about(subject: Subject, wrote: Wrote, wish: intents.Intent) -> str:
             return _about_search(subject.task, query)
         case intents.Read() | intents.Write():
             return _about_files(subject, wish)
-        case intents.Answer():
+        case intents.DemoAnswer():
             return "I stopped there and answered with what I had."
         case _:
             return "I have read it. It asks for nothing that a demo can do, so I only take note of it."
 
 
-def _about_files(subject: Subject, wish: intents.Read | intents.Write) -> str:
+def _about_files(subject: DemoSubject, wish: intents.Read | intents.Write) -> str:
     if isinstance(wish, intents.Write):
         done = any(use.name == "write_file" and use.succeeded for use in subject.task.used)
         return f"I wrote `{wish.path}`." if done else "I could not write it."
@@ -188,7 +188,7 @@ def _about_search(task: Task, query: str) -> str:
     return "I searched for it, and found nothing."
 
 
-def _outlook(subject: Subject) -> str:
+def _outlook(subject: DemoSubject) -> str:
     match subject.intent:
         case intents.Review() if files := subject.files():
             return f"Next I could save this (“save it into `review.md`”), or go deeper: “what's in `{files[0].path}`?”"

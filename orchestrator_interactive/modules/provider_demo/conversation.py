@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.modules.provider_demo.rows import (
     PAUSE,
-    Asked,
     CameLate,
+    DemoQuestion,
+    DemoText,
     Event,
-    Said,
     Used,
     Wrote,
     events_in,
@@ -20,7 +20,7 @@ from orchestrator_interactive.modules.provider_demo.rows import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from orchestrator_interactive.kernel.messages import Message
+    from orchestrator_interactive.kernel.contracts.messages import Message
 
 _CONTINUE = re.compile(
     r"\W*(?:please\s+)?(?:continue|go on|carry on|keep going|resume)\b\W*(?:please)?\W*", re.IGNORECASE
@@ -56,19 +56,19 @@ class Task:
     @property
     def cut_pauses(self) -> list[str]:
         """What was said of the pauses that somebody cut."""
-        said = [step.text for step in self.steps if isinstance(step, Said) and not step.is_answer]
+        said = [step.text for step in self.steps if isinstance(step, DemoText) and not step.is_answer]
         return [text for text in said if text.startswith(PAUSE) or PAUSE.startswith(text)]
 
     @property
     def user_texts(self) -> list[str]:
         """All that the user has written, oldest first, the task included."""
         everything = (*self.before, *self.steps)
-        texts = [event.text for event in everything if isinstance(event, Asked | Wrote)]
+        texts = [event.text for event in everything if isinstance(event, DemoQuestion | Wrote)]
         return texts if any(text == self.prompt for text in texts) else [*texts, self.prompt]
 
     @property
     def last_answer(self) -> str:
-        answers = [event.text for event in self.before if _is_answer(event) and isinstance(event, Said)]
+        answers = [event.text for event in self.before if _is_answer(event) and isinstance(event, DemoText)]
         return answers[-1] if answers else ""
 
     def result(self, name: str, given: dict[str, Any]) -> Used | None:
@@ -79,7 +79,7 @@ class Task:
 def task_of(messages: Iterable[Message]) -> Task:
     """The task that a conversation is at."""
     events = events_in(messages)
-    asked = [i for i, event in enumerate(events) if isinstance(event, Asked)]
+    asked = [i for i, event in enumerate(events) if isinstance(event, DemoQuestion)]
     start = asked.pop() if asked else -1
     after = start + 1
     while asked and _CONTINUE.fullmatch(_text_at(events, start)):
@@ -102,8 +102,8 @@ def task_of(messages: Iterable[Message]) -> Task:
 
 def _text_at(events: Sequence[Event], index: int) -> str:
     event = events[index] if index >= 0 else None
-    return event.text if isinstance(event, Asked | Wrote) else ""
+    return event.text if isinstance(event, DemoQuestion | Wrote) else ""
 
 
 def _is_answer(event: Event) -> bool:
-    return isinstance(event, Said) and event.is_answer
+    return isinstance(event, DemoText) and event.is_answer

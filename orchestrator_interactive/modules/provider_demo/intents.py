@@ -63,7 +63,7 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class DemoAnswer:
     """The user has waited long enough."""
 
 
@@ -72,7 +72,7 @@ class Chat:
     pass
 
 
-Intent = Introduce | Meet | AskName | Write | Search | Read | Review | Todo | Wait | Answer | Chat
+Intent = Introduce | Meet | AskName | Write | Search | Read | Review | Todo | Wait | DemoAnswer | Chat
 
 # Bounded, and tried at the beginning of a word only: a long message may not take long.
 _PATH = r"(?<![\w./-])[./]{0,6}\w[\w./-]{0,200}\.(?:md|txt|csv|json|ya?ml|toml|py|js|html|rst|ini|cfg|log)\b"
@@ -146,7 +146,7 @@ def intent_of(text: str) -> Intent:
 def wish_of(text: str) -> Intent:
     """What a message wants that came while the agent was at work; `Chat` where it is only to be noted."""
     if _STOP.search(text):
-        return Answer()
+        return DemoAnswer()
     if found := _write(text) or _read(text) or _search(text):
         return found
     also = next((match for pattern in _ALSO if (match := pattern.search(_straight(text)))), None)

@@ -6,11 +6,11 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.kernel.messages import TextBlock, ToolCallBlock
+from orchestrator_interactive.kernel.contracts.messages import TextBlock, ToolCallBlock
 from orchestrator_interactive.modules.provider_demo import intents
 from orchestrator_interactive.modules.provider_demo.answers import afterwards, answer, while_waiting
 from orchestrator_interactive.modules.provider_demo.conversation import task_of
-from orchestrator_interactive.modules.provider_demo.rows import PAUSE, Said
+from orchestrator_interactive.modules.provider_demo.rows import PAUSE, DemoText
 from orchestrator_interactive.modules.provider_demo.subject import (
     hits,
     listed_files,
@@ -22,9 +22,9 @@ from orchestrator_interactive.modules.provider_demo.subject import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from orchestrator_interactive.kernel.messages import ContentBlock, Message
+    from orchestrator_interactive.kernel.contracts.messages import ContentBlock, Message
     from orchestrator_interactive.modules.provider_demo.conversation import Task
-    from orchestrator_interactive.modules.provider_demo.subject import Subject
+    from orchestrator_interactive.modules.provider_demo.subject import DemoSubject
 
     Call = tuple[str, dict[str, Any]]
 
@@ -39,7 +39,7 @@ _LONG_ANSWER = (
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class DemoStep:
     """One answer of the model. Its first paragraph takes `wait_s` seconds where the user asked for time.
 
     `refusal` is the explanation of one whose `finish_reason` is `"refusal"`.
@@ -56,27 +56,27 @@ def plan(messages: Sequence[Message], tool_names: Collection[str]) -> list[Conte
     return next_step(messages, tool_names).blocks
 
 
-def next_step(messages: Sequence[Message], tool_names: Collection[str]) -> Step:
+def next_step(messages: Sequence[Message], tool_names: Collection[str]) -> DemoStep:
     """The next answer: tool calls as long as there is something to find out or to do, then text."""
     task = task_of(messages)
     if played := _played(task):
         return played
     if task.afterwards:
-        return Step([TextBlock(text=afterwards(task.afterwards))])
+        return DemoStep([TextBlock(text=afterwards(task.afterwards))])
     subject = subject_of(task)
     if calls := _next_calls(subject, tool_names):
         lead = _lead(subject, calls)
         first = _last_call_number(messages) + 1
         blocks: list[ContentBlock] = [TextBlock(text=lead)] if lead else []
         blocks += [ToolCallBlock(id=f"demo-{n}", name=call[0], input=call[1]) for n, call in enumerate(calls, first)]
-        return Step(blocks, finish_reason="tool_use")
+        return DemoStep(blocks, finish_reason="tool_use")
     if task.pending and not subject.is_to_answer_now:
-        return Step([TextBlock(text=while_waiting(subject))])
+        return DemoStep([TextBlock(text=while_waiting(subject))])
     pause, wait_s = _pause(subject)
-    return Step([TextBlock(text=pause + answer(subject, tool_names))], wait_s)
+    return DemoStep([TextBlock(text=pause + answer(subject, tool_names))], wait_s)
 
 
-def _pause(subject: Subject) -> tuple[str, float]:
+def _pause(subject: DemoSubject) -> tuple[str, float]:
     """What is said during the pause that the user asked for, and how long it takes; one that was cut goes on."""
     if subject.is_to_answer_now:
         return "", 0.0
@@ -88,21 +88,21 @@ def _pause(subject: Subject) -> tuple[str, float]:
     return (f"{PAUSE}{left_s:.0f} seconds are still left.\n\n", left_s) if left_s >= 2 else ("", 0.0)
 
 
-def _played(task: Task) -> Step | None:
+def _played(task: Task) -> DemoStep | None:
     """An answer that ends as the prompt wants it to, so that people see what comes of it."""
     match "" if task.wrote else task.prompt.strip():
         case "demo: refuse":
-            return Step([], finish_reason="refusal", refusal="The demo refuses because you asked for it.")
+            return DemoStep([], finish_reason="refusal", refusal="The demo refuses because you asked for it.")
         case "demo: cut":
-            said = sum(len(step.text.split()) for step in task.steps if isinstance(step, Said))
+            said = sum(len(step.text.split()) for step in task.steps if isinstance(step, DemoText))
             words = _LONG_ANSWER.split()[said:]
             piece, is_cut = words[:_MOST_WORDS], len(words) > _MOST_WORDS
             text = " ".join(piece) + (" " if is_cut else "")
-            return Step([TextBlock(text=text)], finish_reason="max_tokens" if is_cut else "end_turn")
+            return DemoStep([TextBlock(text=text)], finish_reason="max_tokens" if is_cut else "end_turn")
     return None
 
 
-def _next_calls(subject: Subject, tool_names: Collection[str]) -> list[Call]:
+def _next_calls(subject: DemoSubject, tool_names: Collection[str]) -> list[Call]:
     """What was written in between comes first; after it, unless that was a wish for an answer, the task itself."""
     task = subject.task
     wishes = [wish for _, wish in subject.wishes if not isinstance(wish, intents.Review)]
@@ -175,7 +175,7 @@ def _item(text: str, status: str = "pending") -> dict[str, str]:
     return {"text": text, "status": status}
 
 
-def _lead(subject: Subject, calls: Sequence[Call]) -> str:
+def _lead(subject: DemoSubject, calls: Sequence[Call]) -> str:
     """What is said along with the first calls, and with those that a message in between has caused. See LEADS."""
     if subject.wishes and not subject.is_steered and calls[0][0] != "list_files":
         queries = [f"“{given['query']}”" for name, given in calls if name == "search_files"]

@@ -9,20 +9,24 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from orchestrator_interactive.kernel.errors import AuthenticationError, ProviderUnavailableError, RateLimitError
+from orchestrator_interactive.config import Options
+from orchestrator_interactive.kernel.contracts.errors import (
+    AuthenticationError,
+    ProviderUnavailableError,
+    RateLimitError,
+)
+from orchestrator_interactive.kernel.contracts.messages import ChatResponse, TextBlock, ToolCall, ToolCallBlock, Usage
+from orchestrator_interactive.kernel.contracts.models import ModelInfo, ProviderInfo
 from orchestrator_interactive.kernel.interop import bilingual
-from orchestrator_interactive.kernel.messages import ChatResponse, TextBlock, ToolCall, ToolCallBlock, Usage
-from orchestrator_interactive.kernel.models import ModelInfo, ProviderInfo
 from orchestrator_interactive.modules.provider_demo.conversation import task_of
 from orchestrator_interactive.modules.provider_demo.plan import next_step
-from orchestrator_interactive.options import Options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orchestrator_interactive.kernel.messages import ChatRequest, ContentBlock
-    from orchestrator_interactive.kernel.stream import ResponseStream
-    from orchestrator_interactive.modules.provider_demo.plan import Step
+    from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ContentBlock
+    from orchestrator_interactive.kernel.contracts.stream import ResponseStream
+    from orchestrator_interactive.modules.provider_demo.plan import DemoStep
 
 MODEL = "demo-1"
 _CONTEXT_WINDOW = 200_000
@@ -92,7 +96,7 @@ class DemoProvider:
             return response.tool_calls
         return _tool_calls(response.content)
 
-    async def _deliver(self, step: Step, stream: ResponseStream | None) -> None:
+    async def _deliver(self, step: DemoStep, stream: ResponseStream | None) -> None:
         await self._pause(self._options.think_s)
         for block in step.blocks:
             if isinstance(block, TextBlock):

@@ -11,13 +11,13 @@ from orchestrator_interactive.modules.provider_demo.suggestions import suggestio
 if TYPE_CHECKING:
     from orchestrator_interactive.modules.provider_demo.findings import FileFindings
     from orchestrator_interactive.modules.provider_demo.rows import Used
-    from orchestrator_interactive.modules.provider_demo.subject import Subject
+    from orchestrator_interactive.modules.provider_demo.subject import DemoSubject
 
 _MOST_HITS = 10
 _EXCERPT_LINES = 15
 
 
-def review(subject: Subject, *, may_look: bool) -> str:
+def review(subject: DemoSubject, *, may_look: bool) -> str:
     """What was found in the files, and what follows from it."""
     files = subject.files()
     if not files:
@@ -35,7 +35,7 @@ def review(subject: Subject, *, may_look: bool) -> str:
     return "\n\n".join(parts)
 
 
-def search_results(subject: Subject, query: str) -> str:
+def search_results(subject: DemoSubject, query: str) -> str:
     """What a search found, in Markdown; empty where it failed, which is reported elsewhere."""
     task = subject.task
     found, word = hits(task, query), query
@@ -53,7 +53,7 @@ def search_results(subject: Subject, query: str) -> str:
     return "" if result.failed else f"**“{query}”**: I found nothing in the files."
 
 
-def excerpt(subject: Subject, path: str) -> str:
+def excerpt(subject: DemoSubject, path: str) -> str:
     """What a file is, and how it begins."""
     text = subject.text_of(path)
     if text is None and any(use.input.get("path") == path for use in subject.task.pending):
@@ -67,7 +67,7 @@ def excerpt(subject: Subject, path: str) -> str:
     return f"{_file_line(study(path, text)).removeprefix('- ')}\n```\n{body}\n```{more}"
 
 
-def failures(subject: Subject) -> str:
+def failures(subject: DemoSubject) -> str:
     """What did not work, and what the tool said about it."""
     if not subject.failures:
         return ""
@@ -89,7 +89,7 @@ def sentence(text: str) -> str:
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
-def _nothing_read(subject: Subject, *, may_look: bool) -> str:
+def _nothing_read(subject: DemoSubject, *, may_look: bool) -> str:
     if not subject.has_used("list_files"):
         why = "I was asked to answer at once" if may_look else "in this turn I have no tool to look with"
         return f"I have not seen any files: {why}."

@@ -6,15 +6,15 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.framing import LATE_PREFIX, NOTICE_PREFIX, PREFIX
-from orchestrator_interactive.kernel.messages import TextBlock, ToolCallBlock, ToolResultBlock
+from orchestrator_interactive.kernel.contracts.messages import TextBlock, ToolCallBlock, ToolResultBlock
+from orchestrator_interactive.loop.tool_results import STILL_RUNNING
 from orchestrator_interactive.outside_json import parse_json
-from orchestrator_interactive.results import STILL_RUNNING
+from orchestrator_interactive.transcript.framing import LATE_PREFIX, NOTICE_PREFIX, PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from orchestrator_interactive.kernel.messages import Message
+    from orchestrator_interactive.kernel.contracts.messages import Message
 
 # Every text that goes along with tool calls, or is said while they are at work, begins like one of these, and no answer
 # does. When a turn is cut, its calls are lost and its text stays: that text is no answer.
@@ -29,7 +29,7 @@ _LATE = re.compile(r"call (\S+), ([^:]+): ?(failed: )?(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class DemoQuestion:
     """A prompt of the user."""
 
     text: str
@@ -48,7 +48,7 @@ class Wrote:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class DemoText:
     text: str
     is_answer: bool
 
@@ -75,7 +75,7 @@ class CameLate:
     uses: tuple[Used, ...]
 
 
-Event = Asked | Wrote | Said | Used | CameLate
+Event = DemoQuestion | Wrote | DemoText | Used | CameLate
 
 
 def events_in(messages: Iterable[Message]) -> list[Event]:
@@ -116,11 +116,11 @@ class _Reader:
                 text = named[2].replace("\n  ", "\n")
             text = _MENTIONS.sub("", text).strip()
             if text and not text.startswith(NOTICE_PREFIX):
-                self.events.append(Asked(text))
+                self.events.append(DemoQuestion(text))
 
     def _wrote(self, wrote: list[Wrote]) -> None:
         last = self.events[-1] if self.events else None
-        if isinstance(last, Said) and any(each.is_urgent for each in wrote):
+        if isinstance(last, DemoText) and any(each.is_urgent for each in wrote):
             self.events[-1] = replace(last, is_answer=False)  # the message cut it
         self.events += wrote
 
@@ -137,7 +137,7 @@ class _Reader:
         text, calls = text_of(message.content).strip(), _calls(message)
         if text:
             is_lead = bool(calls) or text.startswith(LEADS) or _is_only_a_pause(text)
-            self.events.append(Said(text, is_answer=not is_lead))
+            self.events.append(DemoText(text, is_answer=not is_lead))
         for call_id, use in calls:
             self._open_calls[call_id] = len(self.events)
             self.events.append(use)

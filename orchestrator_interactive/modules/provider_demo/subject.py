@@ -29,7 +29,7 @@ class Hit(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class DemoSubject:
     """A task, understood. `wishes` are the messages that came in between, each with what it wants."""
 
     task: Task
@@ -45,7 +45,7 @@ class Subject:
 
     @property
     def is_to_answer_now(self) -> bool:
-        return any(isinstance(wish, intents.Answer) for _, wish in self.wishes)
+        return any(isinstance(wish, intents.DemoAnswer) for _, wish in self.wishes)
 
     @property
     def failures(self) -> list[Used]:
@@ -66,14 +66,14 @@ class Subject:
         return [use for use in self.task.used if use.name == name and use.succeeded]
 
 
-def subject_of(task: Task) -> Subject:
+def subject_of(task: Task) -> DemoSubject:
     """Understand a task."""
     is_steered = bool(task.wrote) and task.wrote[0].text == task.prompt
     intent = intents.steered_intent_of(task.prompt) if is_steered else intents.intent_of(task.prompt)
     wishes = [(wrote, _possible(intents.wish_of(wrote.text), is_steered=is_steered)) for wrote in task.wrote]
     if is_steered:
         wishes[0] = (wishes[0][0], intent)
-    return Subject(task, intent, tuple(wishes), is_steered)
+    return DemoSubject(task, intent, tuple(wishes), is_steered)
 
 
 def search_call(query: str) -> tuple[str, dict[str, Any]]:

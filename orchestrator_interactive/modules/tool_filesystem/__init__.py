@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
+from orchestrator_interactive.config import Options, read
 from orchestrator_interactive.kernel.blocking import run_blocking
 from orchestrator_interactive.kernel.interop import at_home
-from orchestrator_interactive.large_results import MOST_CHARS
+from orchestrator_interactive.loop.large_results import MOST_CHARS
 from orchestrator_interactive.modules.tool_filesystem.quota import MB, Limits
 from orchestrator_interactive.modules.tool_filesystem.tools import ALL_TOOLS
-from orchestrator_interactive.modules.tool_filesystem.workspace import Workspace, WorkspaceError
-from orchestrator_interactive.options import Options, read
+from orchestrator_interactive.modules.tool_filesystem.workspace import WorkspaceError, WorkspaceFolder
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
@@ -65,7 +65,7 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> None:
     coordinator = at_home(coordinator)
     options = read(FilesystemOptions, config, "tool-filesystem")
     root = options.root or Path(coordinator.get_capability("session.working_dir") or ".")
-    workspace = Workspace(root, options.limits())
+    workspace = WorkspaceFolder(root, options.limits())
 
     async def save(name: str, text: str) -> str:
         return await run_blocking(workspace.root, _save, workspace, name, text)
@@ -76,7 +76,7 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> None:
         await coordinator.mount("tools", tool, name=tool.name)
 
 
-def _save(workspace: Workspace, name: str, text: str) -> str:
+def _save(workspace: WorkspaceFolder, name: str, text: str) -> str:
     path = f"results/{_UNSAFE.sub('-', name)[:_MOST_OF_A_NAME]}-{secrets.token_hex(4)}.txt"
     try:
         workspace.write(path, _with_short_lines(text).encode(errors="replace"), append=False, max_bytes=4 * MOST_CHARS)

@@ -12,14 +12,14 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.kernel import report
+from orchestrator_interactive.kernel import report_progress
 from orchestrator_interactive.kernel.blocking import FairPool
 from orchestrator_interactive.modules.tool_filesystem import search_process
 from orchestrator_interactive.modules.tool_filesystem.workspace import WorkspaceError
 
 if TYPE_CHECKING:
     from orchestrator_interactive.modules.tool_filesystem.search_process import Found, Job
-    from orchestrator_interactive.modules.tool_filesystem.workspace import Workspace
+    from orchestrator_interactive.modules.tool_filesystem.workspace import WorkspaceFolder
 
 TIME_LIMIT_S = 3.0
 # Additional time of a process: to end the file at which the time is up; and to begin, on a busy machine.
@@ -75,7 +75,7 @@ class _Process:
                 case {"begun": True}:
                     deadline = time.monotonic() + job["time_limit_s"] + _SPARE_S
                 case {"report": text}:
-                    report(text)
+                    report_progress(text)
                 case _:
                     return reply
 
@@ -105,7 +105,7 @@ _POOL = FairPool("search", _MOST_PROCESSES, _MOST_OF_A_WORKSPACE, at_rest=_end_p
 class _Search:
     """One request on its way. `kill` may come from another thread at any time."""
 
-    def __init__(self, workspace: Workspace, path: str, job: dict[str, Any]) -> None:
+    def __init__(self, workspace: WorkspaceFolder, path: str, job: dict[str, Any]) -> None:
         self._workspace = workspace
         self._path = path
         self._job = job
@@ -161,7 +161,7 @@ class _Search:
                 self._process.kill()
 
 
-async def scan(workspace: Workspace, path: str, **job: Any) -> Found:
+async def scan(workspace: WorkspaceFolder, path: str, **job: Any) -> Found:
     """Let a process look at the files at or under a path; see `search_process.Job` for the other arguments.
 
     Raises:

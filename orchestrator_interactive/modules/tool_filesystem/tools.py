@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from pydantic import Field
 
+from orchestrator_interactive.config import Options, read, schema
 from orchestrator_interactive.kernel.blocking import run_blocking
-from orchestrator_interactive.kernel.models import ToolResult
+from orchestrator_interactive.kernel.contracts.models import ToolResult
 from orchestrator_interactive.modules.tool_filesystem.reading import excerpt
 from orchestrator_interactive.modules.tool_filesystem.search import TIME_LIMIT_S, scan
 from orchestrator_interactive.modules.tool_filesystem.search_process import MOST_FOLDERS, MOST_PATH_BYTES
 from orchestrator_interactive.modules.tool_filesystem.workspace import WorkspaceError
-from orchestrator_interactive.options import Options, read, schema
 
 if TYPE_CHECKING:
     from orchestrator_interactive.modules.tool_filesystem.search_process import Found
-    from orchestrator_interactive.modules.tool_filesystem.workspace import Workspace
+    from orchestrator_interactive.modules.tool_filesystem.workspace import WorkspaceFolder
 
 MAX_WRITTEN_BYTES = 1_000_000
 _MAX_LABEL = 48
@@ -34,7 +34,7 @@ class FileTool(ABC, Generic[Input]):
     side_effect_free: ClassVar[bool] = True
     input_kind: type[Input]
 
-    def __init__(self, workspace: Workspace, max_read_bytes: int, max_results: int) -> None:
+    def __init__(self, workspace: WorkspaceFolder, max_read_bytes: int, max_results: int) -> None:
         self._workspace = workspace
         self._max_read_bytes = max_read_bytes
         self._max_results = max_results

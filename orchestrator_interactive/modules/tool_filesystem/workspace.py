@@ -40,7 +40,7 @@ class WorkspaceError(Exception):
     """Something cannot be done with a file; the message says what to do instead."""
 
 
-class Workspace:
+class WorkspaceFolder:
     """The files under one root folder, which is created where it is missing.
 
     Its methods block: call them in a thread.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive import Author, Injection
-from orchestrator_interactive.injection import PREFIX
+from orchestrator_interactive.loop.injection_queue import PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

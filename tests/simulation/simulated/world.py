@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from orchestrator_interactive.kernel import ModuleCoordinator, ModuleLoader
-    from orchestrator_interactive.kernel.interfaces import ContextManager
+    from orchestrator_interactive.kernel.contracts.protocols import ContextManager
 
     from .posts import Post
     from .scene import Scene

@@ -11,7 +11,7 @@ from orchestrator_interactive.kernel import (
     ProviderInfo,
     ResponseStream,
 )
-from orchestrator_interactive.kernel.messages import (
+from orchestrator_interactive.kernel.contracts.messages import (
     ChatRequest,
     ChatResponse,
     ContentBlock,
@@ -20,7 +20,7 @@ from orchestrator_interactive.kernel.messages import (
     ToolCallBlock,
     Usage,
 )
-from orchestrator_interactive.kernel.request_check import check
+from orchestrator_interactive.kernel.contracts.request_validation import check
 
 from .waiting import Milestones, deaf_to_the_loop
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.kernel.messages import (
-    ChatRequest,
-    ChatResponse,
-)
+from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable

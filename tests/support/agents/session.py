@@ -10,10 +10,7 @@ from orchestrator_interactive.kernel import (
     AmplifierSession,
     HookResult,
 )
-from orchestrator_interactive.kernel.messages import (
-    ChatRequest,
-    ChatResponse,
-)
+from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse
 
 from .provider import ScriptedProvider
 from .rows import told
@@ -25,7 +22,7 @@ if TYPE_CHECKING:
 
     from orchestrator_interactive import Injection, Receipt
     from orchestrator_interactive.kernel import CancellationToken, HookRegistry, ModuleCoordinator, ResponseStream
-    from orchestrator_interactive.kernel.interfaces import ApprovalSystem, DisplaySystem, Tool
+    from orchestrator_interactive.kernel.contracts.protocols import ApprovalSystem, DisplaySystem, Tool
 
     Row = dict[str, Any]
     Step = Callable[[ChatRequest, ResponseStream], Awaitable[ChatResponse]]

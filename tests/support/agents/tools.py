@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING, Any
 from orchestrator_interactive.kernel import (
     ToolResult,
 )
-from orchestrator_interactive.kernel.messages import (
-    ChatRequest,
-    ChatResponse,
-)
+from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse
 
 from .waiting import Milestones, deaf_to_the_loop
 

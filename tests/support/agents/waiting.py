@@ -6,10 +6,7 @@ import asyncio
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from orchestrator_interactive.kernel.messages import (
-    ChatRequest,
-    ChatResponse,
-)
+from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -10,10 +10,7 @@ from orchestrator_interactive.kernel import (
     HookResult,
     ModuleLoader,
 )
-from orchestrator_interactive.kernel.messages import (
-    ChatRequest,
-    ChatResponse,
-)
+from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse
 from orchestrator_interactive.modules import context_simple
 
 from .waiting import Milestones

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from crowd.model import MARK, TAG
-from local_slack.changes import Changed, Deleted, Posted, Reacted
+from local_slack.workspace.changes import Changed, Deleted, Posted, Reacted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from switchboard import Event
 
     from local_slack import LocalSlack, Message
-    from local_slack.changes import Change
+    from local_slack.workspace.changes import Change
 
 HOURGLASS = "hourglass_flowing_sand"
 STATUS = ":status"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from crowd.model import MARK
 from crowd.told import told
-from service.conservation import check
+from service.doctor.delivery_audit import check
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from crowd.model import TAG
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.modules.context_stack.rows import row_of
-from orchestrator_interactive.rows import call_ids, delivered_in, is_prompt, metadata_of, text_of
+from orchestrator_interactive.transcript.rows import call_ids, delivered_in, is_prompt, metadata_of, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from orchestrator_interactive.interactions.stores.base import LogStore
-    from service.store.base import Known, RunStore
+    from service.store.base import ConversationRecord, RunStore
 
 AGENT = "alpha"
 _ALL = 1_000_000
@@ -24,7 +24,7 @@ _ALL = 1_000_000
 class Told:
     """A conversation as its inbox and its log have it."""
 
-    known: Known
+    known: ConversationRecord
     rows: Sequence[dict[str, Any]]
 
     @property

@@ -18,18 +18,18 @@ from redis_server import redis_server
 from structlog.processors import format_exc_info
 from structlog.testing import capture_logs
 
-from connector import HttpDoor, Instance, Persona, SlackAccess, SocketDoor, connected
+from connector import HttpTransport, Instance, Persona, SlackCredentials, SocketTransport, connected
 from fuzzing.events import EventFuzzer
 from local_slack import LocalSlack, RetrySchedule
-from local_slack.delivery import Envelope
-from local_slack.signature import Signer
+from local_slack.delivery.delivery import Envelope
+from local_slack.delivery.signature import Signer
 from orchestrator_interactive.interactions.stores import open_store
-from service.config import InstanceConfig, ModuleConfig, PersonaConfig, WorkspaceConfig
-from service.conservation import check
-from service.runs import Runs
-from service.sessions import InProcessSessionManager
+from service.config.config import InstanceConfig, ModuleConfig, PersonaConfig, WorkspaceConfig
+from service.doctor.delivery_audit import check
+from service.runs.runs import StoredRuns
+from service.sessions.manager import InProcessSessionManager
+from service.sessions.workspaces import Workspaces
 from service.store import open_run_store
-from service.workspaces import Workspaces
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -98,12 +98,12 @@ class Trial:
             store = await stack.enter_async_context(aclosing(await open_run_store(url)))
             slack = await stack.enter_async_context(LocalSlack(limits=None, retries=RETRIES))
             port = free_port()
-            door = HttpDoor(slack.signing_secret, "127.0.0.1", port)
+            door = HttpTransport(slack.signing_secret, "127.0.0.1", port)
             logging.getLogger("connector.bolt").setLevel(logging.CRITICAL)  # it prints each event that it does not know
             log = stack.enter_context(capture_logs([format_exc_info]))
             roots = [(channel, await slack.as_person("ben").say(channel, "hi")) for channel in CHANNELS * (_ROOTS // 2)]
-            access = SlackAccess(
-                slack.bot_token, slack.api_url, door if self.transport == "http" else SocketDoor(slack.app_token)
+            access = SlackCredentials(
+                slack.bot_token, slack.api_url, door if self.transport == "http" else SocketTransport(slack.app_token)
             )
             await stack.enter_async_context(_service(access, logs, store, folder))
             if self.transport == "http":
@@ -215,11 +215,11 @@ async def _all_answer(slack: LocalSlack, roots: list[tuple[str, str]], findings:
 
 
 @asynccontextmanager
-async def _service(access: SlackAccess, logs: LogStore, store: RunStore, folder: Path) -> AsyncIterator[None]:
+async def _service(access: SlackCredentials, logs: LogStore, store: RunStore, folder: Path) -> AsyncIterator[None]:
     instances = [Instance("alpha", Persona("Alpha", ":owl:"))]
     workspaces = Workspaces(WorkspaceConfig(root=folder / "files"))
     async with (
-        Runs(store, uuid4().hex, 10) as runs,
+        StoredRuns(store, uuid4().hex, 10) as runs,
         InProcessSessionManager({"alpha": _INSTANCE}, "provider-demo", workspaces, logs, 60) as sessions,
         connected(access, instances, sessions, runs, shutdown_grace_s=5, rate_scale=10_000),
     ):

@@ -1,6 +1,6 @@
 """A hook that guards a folder, and that remarks on failures."""
 
-from orchestrator_interactive.kernel.models import HookResult
+from orchestrator_interactive.kernel.contracts.models import HookResult
 
 
 async def guard(event, data):

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from orchestrator_interactive.kernel.messages import ChatRequest, Message, ToolSpec
-from orchestrator_interactive.kernel.models import ToolResult
+from orchestrator_interactive.kernel.contracts.messages import ChatRequest, Message, ToolSpec
+from orchestrator_interactive.kernel.contracts.models import ToolResult
 
 MOST_TURNS = 25
 

@@ -1,7 +1,7 @@
 """A provider without a service: it says what it was told."""
 
-from orchestrator_interactive.kernel.messages import ChatResponse, TextBlock, ToolCall, ToolCallBlock, Usage
-from orchestrator_interactive.kernel.models import ModelInfo, ProviderInfo
+from orchestrator_interactive.kernel.contracts.messages import ChatResponse, TextBlock, ToolCall, ToolCallBlock, Usage
+from orchestrator_interactive.kernel.contracts.models import ModelInfo, ProviderInfo
 
 
 class EchoProvider:

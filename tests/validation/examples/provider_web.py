@@ -4,8 +4,8 @@ import asyncio
 
 import aiohttp
 
-from orchestrator_interactive.kernel.errors import InvalidRequestError, ProviderUnavailableError
-from orchestrator_interactive.kernel.messages import (
+from orchestrator_interactive.kernel.contracts.errors import InvalidRequestError, ProviderUnavailableError
+from orchestrator_interactive.kernel.contracts.messages import (
     ChatResponse,
     TextBlock,
     ThinkingBlock,
@@ -13,7 +13,7 @@ from orchestrator_interactive.kernel.messages import (
     ToolCallBlock,
     Usage,
 )
-from orchestrator_interactive.kernel.models import ModelInfo, ProviderInfo
+from orchestrator_interactive.kernel.contracts.models import ModelInfo, ProviderInfo
 
 
 def wire(block):

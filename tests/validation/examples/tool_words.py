@@ -1,6 +1,6 @@
 """A tool that counts words."""
 
-from orchestrator_interactive.kernel.models import ToolResult
+from orchestrator_interactive.kernel.contracts.models import ToolResult
 
 
 class CountWords:

@@ -1,13 +1,13 @@
-"""`tool-workdays`: counts working days, which models do badly."""
+"""`tool-workdays`: adds working days to a date."""
 
 from datetime import date, timedelta
 from typing import Any
 
 from pydantic import Field
 
+from orchestrator_interactive.config import Options, read, schema
 from orchestrator_interactive.kernel import ModuleCoordinator, ToolResult
 from orchestrator_interactive.kernel.interop import at_home
-from orchestrator_interactive.options import Options, read, schema
 
 
 class WorkdaysOptions(Options):
@@ -16,12 +16,12 @@ class WorkdaysOptions(Options):
 
 class WorkdaysInput(Options):
     start: date = Field(description="The day to count from, as YYYY-MM-DD.")
-    days: int = Field(ge=1, le=1000, description="How many working days later.")
+    days: int = Field(ge=1, le=1000, description="The number of working days to add.")
 
 
 class WorkdaysTool:
     name = "working_days"
-    description = "Say which date is some working days after another. Weekends and the company's holidays do not count."
+    description = "Add working days to a date. Weekends and company holidays do not count."
     input_schema = schema(WorkdaysInput)
     side_effect_free = True
 
@@ -33,12 +33,12 @@ class WorkdaysTool:
 
     async def execute(self, input: dict[str, Any]) -> ToolResult:
         try:
-            wanted = read(WorkdaysInput, input, self.name)
-            day, left = wanted.start, wanted.days
-            while left:
+            arguments = read(WorkdaysInput, input, self.name)
+            day, remaining = arguments.start, arguments.days
+            while remaining:
                 day += timedelta(days=1)
-                if day.weekday() < 5 and day not in self._holidays:  # Monday is 0
-                    left -= 1
+                if day.weekday() < 5 and day not in self._holidays:  # Monday is 0, Friday is 4
+                    remaining -= 1
         except (ValueError, OverflowError) as e:
             return ToolResult(success=False, error={"message": str(e)})
         return ToolResult(output=f"{day:%A}, {day}")

@@ -2,8 +2,8 @@ import pytest
 from amplifier_module_tool_workdays import mount
 
 from orchestrator_interactive.kernel import AmplifierSession
-from orchestrator_interactive.kernel.messages import ToolCall
-from orchestrator_interactive.kernel.testing import MockProvider, TestCoordinator
+from orchestrator_interactive.kernel.contracts.messages import ToolCall
+from orchestrator_interactive.testing import MockProvider, TestCoordinator
 
 CHRISTMAS = {"holidays": ["2026-12-25"]}
 

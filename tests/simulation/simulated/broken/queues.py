@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import orchestrator_interactive
-from orchestrator_interactive.injection import InjectionQueue
+from orchestrator_interactive.loop.injection_queue import InjectionQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,9 +32,8 @@ class QueueNewestFirst(InjectionQueue):
 
 
 class QueueThatDoubles(InjectionQueue):
-    def offer(self, injection: Injection) -> None:
-        super().offer(injection)
-        super().offer(injection)
+    def drain(self) -> tuple[Injection, ...]:
+        return tuple(each for each in super().drain() for _ in range(2))
 
 
 class QueueWithoutHaste(InjectionQueue):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.kernel.errors import ApprovalTimeoutError
+from orchestrator_interactive.kernel.contracts.errors import ApprovalTimeoutError
 from simulated.scene import Mishap
 
 if TYPE_CHECKING:

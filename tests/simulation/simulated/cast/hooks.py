@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel import HookResult, ToolResult
-from orchestrator_interactive.kernel.events import ALL_EVENTS
-from orchestrator_interactive.kernel.messages import TextBlock, ToolCallBlock
+from orchestrator_interactive.kernel.contracts.events import ALL_EVENTS
+from orchestrator_interactive.kernel.contracts.messages import TextBlock, ToolCallBlock
 from simulated.judge.requests import PASSING
 from simulated.scene import Mishap
 

@@ -6,15 +6,15 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.kernel import errors
-from orchestrator_interactive.kernel.messages import TextBlock, ThinkingBlock, ToolCallBlock
-from orchestrator_interactive.results import STILL_RUNNING
+from orchestrator_interactive.kernel.contracts import errors
+from orchestrator_interactive.kernel.contracts.messages import TextBlock, ThinkingBlock, ToolCallBlock
+from orchestrator_interactive.loop.tool_results import STILL_RUNNING
 from simulated.scene import Mishap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from orchestrator_interactive.kernel.messages import ChatRequest
+    from orchestrator_interactive.kernel.contracts.messages import ChatRequest
     from simulated.scene import Scene
 
 

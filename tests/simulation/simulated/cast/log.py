@@ -9,7 +9,7 @@ from simulated.posts import named
 from simulated.scene import Mishap
 
 if TYPE_CHECKING:
-    from orchestrator_interactive.kernel.interfaces import ContextManager
+    from orchestrator_interactive.kernel.contracts.protocols import ContextManager
     from simulated.judge import Judges
     from simulated.scene import Scene
 

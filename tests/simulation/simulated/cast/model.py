@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel import ModelInfo, ProviderInfo, ResponseStream
-from orchestrator_interactive.kernel.messages import ChatResponse, TextBlock, ToolCall, ToolCallBlock, Usage
+from orchestrator_interactive.kernel.contracts.messages import ChatResponse, TextBlock, ToolCall, ToolCallBlock, Usage
 from simulated.scene import Mishap
 
 from .improvising import Alive, Block, End, Fail, Improviser, Piece, Step, Wait
@@ -15,7 +15,7 @@ from .improvising import Alive, Block, End, Fail, Improviser, Piece, Step, Wait
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orchestrator_interactive.kernel.messages import ChatRequest
+    from orchestrator_interactive.kernel.contracts.messages import ChatRequest
     from simulated.judge import Judges
     from simulated.scene import Scene
 

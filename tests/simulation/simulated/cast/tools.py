@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel import ToolResult
-from orchestrator_interactive.kernel.messages import TextBlock
-from orchestrator_interactive.kernel.report import report
+from orchestrator_interactive.kernel.contracts.messages import TextBlock
+from orchestrator_interactive.kernel.tool_progress import report_progress
 from simulated.judge import Use
 from simulated.judge.results import mark_of
 from simulated.scene import Mishap
@@ -73,7 +73,7 @@ class Tool:
     def say(self, text: str) -> None:
         """Say how far it is, as some tools do."""
         if self.scene.happens("talkative tools", 0.7):
-            report(text)
+            report_progress(text)
 
     def _use(self, mark: str) -> Use:
         timeout_s = getattr(self, "timeout_s", self.judges.terms.tool_timeout_s)

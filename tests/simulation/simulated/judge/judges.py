@@ -25,7 +25,7 @@ from .uses import Uses
 
 if TYPE_CHECKING:
     from orchestrator_interactive import Receipt
-    from orchestrator_interactive.kernel.messages import ChatRequest
+    from orchestrator_interactive.kernel.contracts.messages import ChatRequest
     from simulated.posts import Post
     from simulated.scene import Scene
 

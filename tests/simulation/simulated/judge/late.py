@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.results import LATE_PREFIX, STILL_RUNNING
+from orchestrator_interactive.loop.tool_results import LATE_PREFIX, STILL_RUNNING
 from simulated.posts import text_of
 
 if TYPE_CHECKING:

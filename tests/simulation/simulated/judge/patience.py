@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from orchestrator_interactive.kernel.errors import (
+from orchestrator_interactive.kernel.contracts.errors import (
     ContentFilterError,
     ContextLengthError,
     InvalidRequestError,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from orchestrator_interactive.results import LATE_PREFIX
+from orchestrator_interactive.loop.tool_results import LATE_PREFIX
 from simulated.posts import marks, text_of
 
 if TYPE_CHECKING:
-    from orchestrator_interactive.kernel.messages import ChatRequest
+    from orchestrator_interactive.kernel.contracts.messages import ChatRequest
     from simulated.posts import Post
     from simulated.scene import Scene
 

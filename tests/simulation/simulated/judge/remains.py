@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.kernel.errors import LLMError
+from orchestrator_interactive.kernel.contracts.errors import LLMError
 from simulated.engine import standing
 from simulated.scene import Mishap
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.kernel.request_check import problems_of
+from orchestrator_interactive.kernel.contracts.request_validation import problems_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from orchestrator_interactive.kernel.messages import ChatRequest
+    from orchestrator_interactive.kernel.contracts.messages import ChatRequest
     from simulated.scene import Scene
 
     Row = dict[str, Any]

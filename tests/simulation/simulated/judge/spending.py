@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from orchestrator_interactive.kernel.messages import Usage
+    from orchestrator_interactive.kernel.contracts.messages import Usage
     from simulated.scene import Scene
 
     from .runs import RunRecord

@@ -11,16 +11,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel import ModelInfo, ProviderInfo, ResponseStream, ToolResult
-from orchestrator_interactive.kernel.errors import InvalidRequestError, ProviderUnavailableError
-from orchestrator_interactive.kernel.messages import ChatResponse, TextBlock, ToolCall, ToolCallBlock
-from orchestrator_interactive.kernel.request_check import problems_of
+from orchestrator_interactive.kernel.contracts.errors import InvalidRequestError, ProviderUnavailableError
+from orchestrator_interactive.kernel.contracts.messages import ChatResponse, TextBlock, ToolCall, ToolCallBlock
+from orchestrator_interactive.kernel.contracts.request_validation import problems_of
 from simulated.engine import LIFE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from orchestrator_interactive.kernel import ModuleCoordinator
-    from orchestrator_interactive.kernel.messages import ChatRequest
+    from orchestrator_interactive.kernel.contracts.messages import ChatRequest
     from simulated.scene import Scene
 
     from .witness import Witness

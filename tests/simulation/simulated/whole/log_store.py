@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from orchestrator_interactive.interactions.errors import Fenced, StoreAway
+from orchestrator_interactive.interactions.errors import Fenced
+from orchestrator_interactive.storage.errors import StoreAway
 
 from .network import Unreachable
 

@@ -6,9 +6,9 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from connector.protocols import Changes, Entry, LeaseLost
-from service.runs import Runs
-from service.store.patience import Patience
+from connector.protocols import InboxEntry, LeaseLost, StateChanges
+from service.runs.runs import StoredRuns
+from service.store.retry import StoreRetryPolicy
 
 if TYPE_CHECKING:
     from .ground import Ground
@@ -44,18 +44,18 @@ class Neighbour:
     async def _serve(self, process: int) -> None:
         ground = self._ground
         store, _ = await ground.stores.doors(process)
-        async with Runs(store, f"process {process}", ground.lease_s, Patience()) as runs:
+        async with StoredRuns(store, f"process {process}", ground.lease_s, StoreRetryPolicy()) as runs:
 
             def look_after(conversation_id: str) -> None:
                 ground.scene.spawn(self._work(process, runs, conversation_id), conversation_id, process)
 
             runs.watch(TEAM, look_after)
             for number in range(_CONVERSATIONS):
-                entry = Entry(f"{TEAM}:C1:{number}.0", "message", {})
+                entry = InboxEntry(f"{TEAM}:C1:{number}.0", "message", {})
                 await runs.admit(f"{TEAM}:C1:{number}.0", entry, "alpha")
             await asyncio.Event().wait()
 
-    async def _work(self, process: int, runs: Runs, conversation_id: str) -> None:
+    async def _work(self, process: int, runs: StoredRuns, conversation_id: str) -> None:
         """Begin a run and never end it, or end the one that the process before this one has begun."""
         if conversation_id in self._owned:
             return
@@ -65,9 +65,9 @@ class Neighbour:
             if lease is None:
                 self._owned.discard(conversation_id)
             elif process == FIRST:
-                await lease.write(Changes(run={"id": conversation_id}))
+                await lease.write(StateChanges(run={"id": conversation_id}))
             else:
                 self._ground.scene.count(f"run of another workspace {'waited' if lease.claim.run else 'never begun'}")
                 closed = {entry.seq: "done" for entry in lease.claim.entries}
-                await lease.write(Changes(run={}, closed=closed))
+                await lease.write(StateChanges(run={}, closed=closed))
                 await lease.release(max(closed, default=0))

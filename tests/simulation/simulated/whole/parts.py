@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from connector.desk import Desk
-from connector.outbound.wire import Wire
+from connector.runs.background_tasks import BackgroundTasks
+from connector.slack_api.client import SlackClient
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
-from service.runs import Runs
+from service.runs.runs import StoredRuns
 
 from .agent import Tool
 from .run_table import RunTable
@@ -38,10 +38,10 @@ class Parts:
     stores: Callable[[Scene, Parts, Witness], Stores] = NetworkStores
     table: type[RunTable] = RunTable
     logs: type[MemoryStore] = MemoryStore
-    wire: type[Wire] = Wire
-    desk: Callable[[Wire], Desk] = Desk
+    wire: type[SlackClient] = SlackClient
+    desk: Callable[[SlackClient], BackgroundTasks] = BackgroundTasks
     sessions: type[Sessions] = Sessions
-    runs: type[Runs] = Runs
+    runs: type[StoredRuns] = StoredRuns
     tool: type[Tool] = Tool
     slots: type[Slots] = Slots
     is_hasty: bool = False

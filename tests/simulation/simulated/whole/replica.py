@@ -7,17 +7,17 @@ import contextvars
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from connector.conversations import Conversations
-from connector.desk import Workplace
+from connector.conversations.worker_pool import WorkerPool
 from connector.inbound.admission import Admitter
-from connector.inbound.dispatch import dispatch
+from connector.inbound.dispatcher import dispatch
 from connector.inbound.intake import Intake
-from connector.inbound.routing import Router
-from connector.outbound.scheduler import Scheduler
 from connector.protocols import Instance, Persona
-from connector.run_slots import RunLimits
-from service.config import InstanceConfig, ModuleConfig, PersonaConfig
-from service.store.patience import Patience, PatientStore
+from connector.routing import Router
+from connector.runs.background_tasks import WorkspaceContext
+from connector.runs.run_slots import RunLimits
+from connector.slack_api.rate_limiter import RateLimiter
+from service.config.config import InstanceConfig, ModuleConfig, PersonaConfig
+from service.store.retry import RetryingStore, StoreRetryPolicy
 from simulated.engine import LIFE
 
 from .agent import CAST
@@ -25,7 +25,7 @@ from .slack import BOT, TEAM
 from .web import Web
 
 if TYPE_CHECKING:
-    from service.workspaces import Workspaces
+    from service.sessions.workspaces import Workspaces
 
     from .ground import Ground
 
@@ -109,7 +109,7 @@ class Replica:
     async def _serve(self) -> None:
         ground, parts, scene = self._ground, self._ground.parts, self._ground.scene
         run_store, log_store = await ground.stores.doors(self.number)
-        patience = Patience()
+        patience = StoreRetryPolicy()
         scale = _LITTLE_ROOM if scene.happens("little room", 1) else 1.0
         client = cast("Any", Web(scene, ground.slack, self.number))
         instances = _WITH_A_SHORT_QUEUE if scene.happens("short queue", 1) else _INSTANCES
@@ -121,13 +121,13 @@ class Replica:
                 instances,
                 "staged",
                 cast("Workspaces", _Nowhere()),
-                PatientStore(log_store, patience),
+                RetryingStore(log_store, patience),
                 ground.idle_evict_s,
             ) as sessions,
-            Scheduler(TEAM, scale=scale) as scheduler,
+            RateLimiter(TEAM, scale=scale) as scheduler,
             parts.desk(parts.wire(client, scheduler)) as desk,
-            Conversations(
-                workplace := Workplace(
+            WorkerPool(
+                workplace := WorkspaceContext(
                     sessions, desk, router, (admitter := Admitter(desk, router, runs, BOT)).catch_up, self.slots
                 ),
                 runs,

@@ -6,15 +6,15 @@ import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from connector.protocols import LeaseLost
-from orchestrator_interactive.interactions.errors import StoreAway
+from orchestrator_interactive.storage.errors import StoreAway
 
 from .network import Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from connector.protocols import Changes, Claim, Entry
-    from service.store.base import Admission, Known
+    from connector.protocols import Claim, InboxEntry, StateChanges
+    from service.store.base import Admission, ConversationRecord
 
     from .network import Server
     from .run_table import RunTable
@@ -35,7 +35,7 @@ class SimulatedRunStore:
         self._witness = witness
         self._process = process
 
-    async def admit(self, conversation_id: str, entry: Entry, agent: str | None) -> Admission:
+    async def admit(self, conversation_id: str, entry: InboxEntry, agent: str | None) -> Admission:
         return await self._ask("admit", self._admit, conversation_id, entry, agent)
 
     async def claim(self, conversation_id: str, owner: str, lease_s: float) -> Claim | None:
@@ -44,10 +44,10 @@ class SimulatedRunStore:
     async def renew(self, conversation_id: str, token: int, lease_s: float) -> int:
         return await self._ask("renew", self._table.renew, conversation_id, token, lease_s)
 
-    async def fetch(self, conversation_id: str, token: int, after: int) -> tuple[Entry, ...]:
+    async def fetch(self, conversation_id: str, token: int, after: int) -> tuple[InboxEntry, ...]:
         return await self._ask("fetch", self._table.fetch, conversation_id, token, after)
 
-    async def write(self, conversation_id: str, token: int, changes: Changes) -> None:
+    async def write(self, conversation_id: str, token: int, changes: StateChanges) -> None:
         await self._ask("write", self._write, conversation_id, token, changes)
 
     async def release(self, conversation_id: str, token: int, seen: int) -> bool:
@@ -76,7 +76,7 @@ class SimulatedRunStore:
     async def conversations(self) -> list[str]:
         return await self._ask("conversations", lambda: list(self._table.conversations))
 
-    async def known(self, conversation_id: str) -> Known | None:
+    async def known(self, conversation_id: str) -> ConversationRecord | None:
         return await self._ask("known", self._table.known, conversation_id)
 
     async def strays(self) -> list[str]:
@@ -94,7 +94,7 @@ class SimulatedRunStore:
     async def aclose(self) -> None:
         """Nothing to let go of."""
 
-    def _admit(self, conversation_id: str, entry: Entry, agent: str | None) -> Admission:
+    def _admit(self, conversation_id: str, entry: InboxEntry, agent: str | None) -> Admission:
         admission = self._table.admit(conversation_id, entry, agent)
         if admission.is_new:
             self._witness.admitted(conversation_id, entry, len(self._table.conversations[conversation_id].order))
@@ -106,7 +106,7 @@ class SimulatedRunStore:
             self._witness.claimed(conversation_id, self._process, claim)
         return claim
 
-    def _write(self, conversation_id: str, token: int, changes: Changes) -> None:
+    def _write(self, conversation_id: str, token: int, changes: StateChanges) -> None:
         try:
             self._table.write(conversation_id, token, changes)
         except LeaseLost:

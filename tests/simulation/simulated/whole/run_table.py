@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from connector.protocols import Claim, LeaseLost
-from service.store.base import Admission, Count, Known, workspace_of
+from service.store.base import Admission, ConversationRecord, Count, workspace_of
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Mapping
 
-    from connector.protocols import Changes, Entry
+    from connector.protocols import InboxEntry, StateChanges
 
 _CLAIM_WITHIN_S = 2.0
 
@@ -32,7 +32,7 @@ class Conversation:
     run: Mapping[str, Any] | None = None
     posts: dict[str, Any] = field(default_factory=dict)
     held: int = 0
-    waiting: dict[int, Entry] = field(default_factory=dict)
+    waiting: dict[int, InboxEntry] = field(default_factory=dict)
     ends: dict[str, str] = field(default_factory=dict)
     order: list[str] = field(default_factory=list)
 
@@ -55,7 +55,7 @@ class RunTable:
         """Whose lease is valid."""
         return conversation.owner if self._now() < conversation.expires_s else None
 
-    def admit(self, conversation_id: str, entry: Entry, agent: str | None) -> Admission:
+    def admit(self, conversation_id: str, entry: InboxEntry, agent: str | None) -> Admission:
         found = self.conversations.setdefault(conversation_id, Conversation())
         owner = self.owner_of(found)
         if entry.id in found.ends or any(entry.id == each.id for each in found.waiting.values()):
@@ -83,11 +83,11 @@ class RunTable:
         found.due_s = found.expires_s = self._now() + lease_s
         return len(found.order)
 
-    def fetch(self, conversation_id: str, token: int, after: int) -> tuple[Entry, ...]:
+    def fetch(self, conversation_id: str, token: int, after: int) -> tuple[InboxEntry, ...]:
         found = self._owned(conversation_id, token)
         return tuple(entry for seq, entry in found.waiting.items() if seq > after)
 
-    def write(self, conversation_id: str, token: int, changes: Changes) -> None:
+    def write(self, conversation_id: str, token: int, changes: StateChanges) -> None:
         found = self._owned(conversation_id, token)
         found.posts |= changes.posts
         if changes.run is not None:
@@ -139,11 +139,11 @@ class RunTable:
         """Those who listen hear of nothing that has happened so far."""
         self._news.clear()
 
-    def known(self, conversation_id: str) -> Known | None:
+    def known(self, conversation_id: str) -> ConversationRecord | None:
         found = self.conversations.get(conversation_id)
         if found is None:
             return None
-        return Known(
+        return ConversationRecord(
             agent=found.agent,
             owner=found.owner,
             is_owned=self.owner_of(found) is not None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from service.sessions import InProcessSessionManager
+from service.sessions.manager import InProcessSessionManager
 
 if TYPE_CHECKING:
     from simulated.scene import Scene

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from connector.run_slots import RunLimits, RunSlots, Ticket
+from connector.runs.run_slots import RunLimits, RunSlot, RunSlots
 
 if TYPE_CHECKING:
-    from connector.messages import Message
+    from connector.events import SlackMessage
     from simulated.scene import Scene
 
 
@@ -17,10 +17,10 @@ class Slots(RunSlots):
 
     def __init__(self, scene: Scene, limits: RunLimits, most_shown_per_person: int) -> None:
         super().__init__(limits, most_shown_per_person)
-        self.tickets: dict[str, Ticket] = {}
+        self.tickets: dict[str, RunSlot] = {}
         self._scene = scene
 
-    def enter(self, conversation_id: str, message: Message, *, is_resumed: bool = False) -> Ticket:
+    def enter(self, conversation_id: str, message: SlackMessage, *, is_resumed: bool = False) -> RunSlot:
         is_new = conversation_id not in self.tickets
         ticket = self.tickets[conversation_id] = super().enter(conversation_id, message, is_resumed=is_resumed)
         if is_new and not ticket.is_granted:

@@ -11,20 +11,21 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from orchestrator_interactive.interactions.errors import StoreAway
-from orchestrator_interactive.interactions.stores import sqlite_file
 from orchestrator_interactive.interactions.stores.sqlite import SqliteStore
-from orchestrator_interactive.interactions.stores.sqlite_database import Database
-from service.store import sqlite_known, sqlite_schema
-from service.store.sqlite import SqliteRunStore
+from orchestrator_interactive.storage import sqlite_file
+from orchestrator_interactive.storage.errors import StoreAway
+from orchestrator_interactive.storage.sqlite import Database
+from service.store.sqlite import records as sqlite_known
+from service.store.sqlite import schema
+from service.store.sqlite.store import SqliteRunStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from connector.protocols import Changes, Claim, Entry
+    from connector.protocols import Claim, InboxEntry, StateChanges
     from orchestrator_interactive.interactions.records import Key
     from orchestrator_interactive.interactions.stores.base import Change, LogStore
-    from service.store.base import Admission, Known, RunStore
+    from service.store.base import Admission, ConversationRecord, RunStore
     from simulated.scene import Scene
 
     from .parts import Parts
@@ -100,7 +101,7 @@ class SqliteStores:
             if self._lock is None:
                 database = self._database()
                 with suppress(StoreAway):
-                    await database.run(sqlite_schema.let_go, self._clock())
+                    await database.run(schema.let_go, self._clock())
                     return database
             await asyncio.sleep(0.2)
 
@@ -117,7 +118,7 @@ class SqliteStores:
             self._lock.rollback()
             self._lock = None
 
-    async def known(self) -> dict[str, Known]:
+    async def known(self) -> dict[str, ConversationRecord]:
         names, now = sqlite_known.conversations(self._looking), self._clock()
         found = {name: sqlite_known.known(self._looking, now, name) for name in names}
         return {name: known for name, known in found.items() if known is not None}
@@ -134,7 +135,7 @@ class SqliteStores:
         return Database(self._path, thread, self._opened(), writer)
 
     def _opened(self) -> sqlite3.Connection:
-        connection = sqlite_file.opened(self._path, sqlite_schema.prepare)
+        connection = sqlite_file.opened(self._path, schema.prepare)
         connection.execute("PRAGMA busy_timeout = 0")  # a wait for somebody's lock would take real time
         self._connections.append(connection)
         return connection
@@ -149,7 +150,7 @@ class WitnessedRunStore(SqliteRunStore):
     def seen_by(self, witness: Witness, process: int, looking: sqlite3.Connection) -> None:
         self._witness, self._process, self._looking = witness, process, looking
 
-    async def admit(self, conversation_id: str, entry: Entry, agent: str | None) -> Admission:
+    async def admit(self, conversation_id: str, entry: InboxEntry, agent: str | None) -> Admission:
         admission = await super().admit(conversation_id, entry, agent)
         if admission.is_new:
             known = sqlite_known.known(self._looking, self._clock(), conversation_id)
@@ -162,7 +163,7 @@ class WitnessedRunStore(SqliteRunStore):
             self._witness.claimed(conversation_id, self._process, claim)
         return claim
 
-    async def write(self, conversation_id: str, token: int, changes: Changes) -> None:
+    async def write(self, conversation_id: str, token: int, changes: StateChanges) -> None:
         await super().write(conversation_id, token, changes)
         known = sqlite_known.known(self._looking, self._clock(), conversation_id)
         waiting = [entry.seq for entry in known.waiting] if known else []

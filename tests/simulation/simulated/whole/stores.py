@@ -10,7 +10,7 @@ from .run_store import SimulatedRunStore
 
 if TYPE_CHECKING:
     from orchestrator_interactive.interactions.stores.base import LogStore
-    from service.store.base import Known, RunStore
+    from service.store.base import ConversationRecord, RunStore
     from simulated.scene import Scene
 
     from .parts import Parts
@@ -38,7 +38,7 @@ class Stores(Protocol):
 
     def come_back(self) -> None: ...
 
-    async def known(self) -> dict[str, Known]:
+    async def known(self) -> dict[str, ConversationRecord]:
         """All that is known of all conversations."""
         ...
 
@@ -72,7 +72,7 @@ class NetworkStores:
     def come_back(self) -> None:
         self._server.is_away = False
 
-    async def known(self) -> dict[str, Known]:
+    async def known(self) -> dict[str, ConversationRecord]:
         names = list(self._table.conversations)
         return {name: known for name in names if (known := self._table.known(name)) is not None}
 

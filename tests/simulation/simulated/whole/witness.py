@@ -14,7 +14,7 @@ from .neighbour import serves
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from connector.protocols import Changes, Claim, Entry
+    from connector.protocols import Claim, InboxEntry, StateChanges
     from orchestrator_interactive.interactions.records import Key
     from orchestrator_interactive.interactions.stores.base import Change
     from simulated.scene import Scene
@@ -109,7 +109,7 @@ class Witness:
         self.idle_stops: set[str] = set()
         self._scene = scene
 
-    def admitted(self, conversation_id: str, entry: Entry, seq: int) -> None:
+    def admitted(self, conversation_id: str, entry: InboxEntry, seq: int) -> None:
         """`seq` is its place in the order of acceptance."""
         scene = self._scene
         scene.count(f"accepted: {entry.kind}")
@@ -145,7 +145,7 @@ class Witness:
         self._at(conversation_id).owner = None
         self._scene.tell("store", f"has {conversation_id} back from {process}")
 
-    def wrote(self, conversation_id: str, process: int, changes: Changes, waiting: Collection[int]) -> None:
+    def wrote(self, conversation_id: str, process: int, changes: StateChanges, waiting: Collection[int]) -> None:
         """`waiting` are the places of what waits in the inbox."""
         scene, standing = self._scene, self._at(conversation_id)
         standing.waiting = set(waiting)
@@ -213,13 +213,13 @@ class Witness:
         self.delivered |= {each for node in change.nodes for each in _DELIVERED.findall(str(node.envelope["data"]))}
         self._scene.tell("log", f"has from {process}: {kinds or 'branches'}")
 
-    def _met_by(self, standing: Standing, changes: Changes) -> set[int]:
+    def _met_by(self, standing: Standing, changes: StateChanges) -> set[int]:
         """The places of stops that have met something: nothing older that stands before them begins a run by itself."""
         is_stopped = changes.run is not None and changes.run.get("stopped_by") is not None
         has_met = is_stopped or changes.held is not None or "withdrawn" in changes.closed.values()
         return standing.stops.keys() & changes.closed.keys() if has_met else set()
 
-    def _hurry(self, run: RunSeen, standing: Standing, changes: Changes) -> None:
+    def _hurry(self, run: RunSeen, standing: Standing, changes: StateChanges) -> None:
         """Take note of a second stop."""
         is_again = run.stopped_s is not None and run.stopped_s < self._scene.now()
         if is_again and standing.stops.keys() & changes.closed.keys():
@@ -262,7 +262,7 @@ def _named(run: Mapping[str, Any]) -> str:
     return f"the run of {run['first']['id']}{stopped}" if "first" in run else "traces of a run"
 
 
-def _changes(changes: Changes) -> str:
+def _changes(changes: StateChanges) -> str:
     parts = []
     if changes.run is not None:
         parts.append(_named(changes.run) if changes.run else "no run")
@@ -277,11 +277,11 @@ def _changes(changes: Changes) -> str:
 class Nobody(Witness):
     """Sees nothing: for a store that keeps other things than the service's."""
 
-    def admitted(self, conversation_id: str, entry: Entry, seq: int) -> None:
+    def admitted(self, conversation_id: str, entry: InboxEntry, seq: int) -> None:
         pass
 
     def claimed(self, conversation_id: str, process: int, claim: Claim) -> None:
         pass
 
-    def wrote(self, conversation_id: str, process: int, changes: Changes, waiting: Collection[int]) -> None:
+    def wrote(self, conversation_id: str, process: int, changes: StateChanges, waiting: Collection[int]) -> None:
         pass

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from connector.outbound.history import History
-from connector.outbound.wire import Wire
-from orchestrator_interactive.kernel import HookResult, events
-from service.runs import Runs
+from connector.slack_api.client import SlackClient
+from connector.slack_api.history import ThreadHistory
+from orchestrator_interactive.kernel import HookResult
+from orchestrator_interactive.kernel.contracts import events
+from service.runs.runs import StoredRuns
 from simulated.whole.agent import Cast, Tool
 from simulated.whole.neighbour import TEAM as OTHER_TEAM
 from simulated.whole.sessions import Sessions
@@ -17,29 +18,33 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from types import TracebackType
 
-    from connector.messages import Place
-    from connector.outbound.content import Content
-    from connector.outbound.scheduler import Turn
-    from connector.protocols import Persona, Steer
+    from connector.events import ThreadAddress
+    from connector.formatting.content import Content
+    from connector.protocols import Persona, SteeringMessage
+    from connector.slack_api.rate_limiter import CallSlot
     from orchestrator_interactive.interactions.records import Key
     from orchestrator_interactive.kernel import AmplifierSession
-    from orchestrator_interactive.kernel.messages import ChatRequest, ChatResponse
+    from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse
 
 
-class _Blind(History):
-    async def messages(self, place: Place, turn: Turn | None = None, oldest: str = "") -> AsyncIterator[dict[str, Any]]:
+class _Blind(ThreadHistory):
+    async def messages(
+        self, place: ThreadAddress, turn: CallSlot | None = None, oldest: str = ""
+    ) -> AsyncIterator[dict[str, Any]]:
         async for message in super().messages(place, turn, oldest):
             yield {**message, "metadata": None}
 
 
-class _ShortSighted(History):
-    async def messages(self, place: Place, turn: Turn | None = None, oldest: str = "") -> AsyncIterator[dict[str, Any]]:
+class _ShortSighted(ThreadHistory):
+    async def messages(
+        self, place: ThreadAddress, turn: CallSlot | None = None, oldest: str = ""
+    ) -> AsyncIterator[dict[str, Any]]:
         async for message in super().messages(place, turn, oldest):
             if not oldest:
                 yield message
 
 
-class DoesNotCatchUp(Wire):
+class DoesNotCatchUp(SlackClient):
     """Never finds the messages after the mention that called an agent into a thread."""
 
     def __init__(self, *given: Any) -> None:
@@ -47,7 +52,7 @@ class DoesNotCatchUp(Wire):
         self.history = _ShortSighted(self)
 
 
-class DoesNotLookUp(Wire):
+class DoesNotLookUp(SlackClient):
     """Never finds a post of its own in a thread."""
 
     def __init__(self, *given: Any) -> None:
@@ -55,7 +60,7 @@ class DoesNotLookUp(Wire):
         self.history = _Blind(self)
 
 
-class ServesEveryWorkspace(Runs):
+class ServesEveryWorkspace(StoredRuns):
     """Looks after the conversations of a workspace that it is not connected to."""
 
     def watch(self, workspace: str, look_after: Callable[[str], None]) -> None:
@@ -63,21 +68,21 @@ class ServesEveryWorkspace(Runs):
             super().watch(each, look_after)
 
 
-class LeavesStatuses(Wire):
+class LeavesStatuses(SlackClient):
     """Deletes nothing."""
 
     async def delete(self, channel: str, ts: str, run: str = "") -> None:
         """It stays."""
 
 
-class LeavesMarks(Wire):
+class LeavesMarks(SlackClient):
     """Takes no reaction away."""
 
     async def unreact(self, channel: str, ts: str, name: str) -> None:
         """It stays."""
 
 
-class ReadsInSecret(Wire):
+class ReadsInSecret(SlackClient):
     """Shows nobody that a message was read."""
 
     async def react(self, channel: str, ts: str, name: str, *more: Any) -> None:
@@ -85,20 +90,20 @@ class ReadsInSecret(Wire):
             await super().react(channel, ts, name, *more)
 
 
-class PostsNothing(Wire):
+class PostsNothing(SlackClient):
     """Takes texts for posted."""
 
     async def post(
-        self, place: Place, content: Content, key: str, persona: Persona | None = None, **options: Any
+        self, place: ThreadAddress, content: Content, key: str, persona: Persona | None = None, **options: Any
     ) -> str:
         return "1.0" if persona else await super().post(place, content, key, persona, **options)
 
 
-class PostsTheNewestFirst(Wire):
+class PostsTheNewestFirst(SlackClient):
     """Lets a text wait until another one has been posted."""
 
     async def post(
-        self, place: Place, content: Content, key: str, persona: Persona | None = None, **options: Any
+        self, place: ThreadAddress, content: Content, key: str, persona: Persona | None = None, **options: Any
     ) -> str:
         if persona is not None and ":1:" in key:
             key = f"{key}!"
@@ -106,7 +111,7 @@ class PostsTheNewestFirst(Wire):
             return "1.0"
         return await super().post(place, content, key, persona, **options)
 
-    def _post_later(self, place: Place, content: Content, key: str, persona: Persona) -> None:
+    def _post_later(self, place: ThreadAddress, content: Content, key: str, persona: Persona) -> None:
         self._later = asyncio.ensure_future(super().post(place, content, key, persona))
 
 
@@ -136,9 +141,9 @@ class SwapsSteers(Sessions):
 
     def __init__(self, *given: Any, **more: Any) -> None:
         super().__init__(*given, **more)
-        self._held: dict[str, Steer] = {}
+        self._held: dict[str, SteeringMessage] = {}
 
-    def inject(self, instance_name: str, conversation_id: str, steer: Steer) -> bool:
+    def inject(self, instance_name: str, conversation_id: str, steer: SteeringMessage) -> bool:
         if (held := self._held.pop(conversation_id, None)) is None:
             self._held[conversation_id] = steer
             return True

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from connector.protocols import Changes
+from connector.protocols import StateChanges
 from simulated.whole.run_table import Conversation, RunTable
 
 if TYPE_CHECKING:
-    from connector.protocols import Claim, Entry
+    from connector.protocols import Claim, InboxEntry
     from service.store.base import Admission
 
 
 class LosesEntries(RunTable):
     """Forgets every third message that it has accepted."""
 
-    def admit(self, conversation_id: str, entry: Entry, agent: str | None) -> Admission:
+    def admit(self, conversation_id: str, entry: InboxEntry, agent: str | None) -> Admission:
         admission = super().admit(conversation_id, entry, agent)
         found = self.conversations[conversation_id]
         if admission.is_new and entry.kind == "message" and len(found.order) % 3 == 0:
@@ -27,7 +27,7 @@ class LosesEntries(RunTable):
 class ForgetsIdentities(RunTable):
     """Takes what comes again for something new."""
 
-    def admit(self, conversation_id: str, entry: Entry, agent: str | None) -> Admission:
+    def admit(self, conversation_id: str, entry: InboxEntry, agent: str | None) -> Admission:
         found = self.conversations.setdefault(conversation_id, Conversation())
         found.ends.pop(entry.id, None)
         return super().admit(conversation_id, entry, agent)
@@ -36,7 +36,7 @@ class ForgetsIdentities(RunTable):
 class LosesEdits(RunTable):
     """Takes an edit for done without having told of it."""
 
-    def fetch(self, conversation_id: str, token: int, after: int) -> tuple[Entry, ...]:
+    def fetch(self, conversation_id: str, token: int, after: int) -> tuple[InboxEntry, ...]:
         found = self._owned(conversation_id, token)
         edits = [seq for seq, entry in found.waiting.items() if entry.kind == "edit" and seq > found.held]
         for seq in edits:
@@ -47,10 +47,10 @@ class LosesEdits(RunTable):
 class LosesStops(RunTable):
     """Takes a stop for done without having told of it."""
 
-    def fetch(self, conversation_id: str, token: int, after: int) -> tuple[Entry, ...]:
+    def fetch(self, conversation_id: str, token: int, after: int) -> tuple[InboxEntry, ...]:
         entries = super().fetch(conversation_id, token, after)
         self.write(
-            conversation_id, token, Changes(closed={each.seq: "done" for each in entries if each.kind == "stop"})
+            conversation_id, token, StateChanges(closed={each.seq: "done" for each in entries if each.kind == "stop"})
         )
         return tuple(each for each in entries if each.kind != "stop")
 
@@ -134,7 +134,7 @@ class GivesAwayLeases(RunTable):
 class StopsAnybody(RunTable):
     """Forgets which run a stop was meant for."""
 
-    def admit(self, conversation_id: str, entry: Entry, agent: str | None) -> Admission:
+    def admit(self, conversation_id: str, entry: InboxEntry, agent: str | None) -> Admission:
         if entry.kind == "stop":
             data = {name: value for name, value in entry.data.items() if name not in ("ts", "run")}
             entry = replace(entry, data=data)
@@ -144,7 +144,7 @@ class StopsAnybody(RunTable):
 class RefusesSome(RunTable):
     """Takes messages for refused that were delivered."""
 
-    def write(self, conversation_id: str, token: int, changes: Changes) -> None:
+    def write(self, conversation_id: str, token: int, changes: StateChanges) -> None:
         closed = {seq: end or "refused" for seq, end in changes.closed.items()}
         super().write(conversation_id, token, replace(changes, closed=closed))
 
@@ -152,7 +152,7 @@ class RefusesSome(RunTable):
 class ForgetsWhatIsLeft(RunTable):
     """Keeps nothing of what is still to be taken away, or to be said, when a run is over."""
 
-    def write(self, conversation_id: str, token: int, changes: Changes) -> None:
+    def write(self, conversation_id: str, token: int, changes: StateChanges) -> None:
         is_over = changes.run is not None and "id" not in changes.run
         super().write(conversation_id, token, replace(changes, run={}) if is_over else changes)
 
@@ -160,7 +160,7 @@ class ForgetsWhatIsLeft(RunTable):
 class ForgetsEnds(RunTable):
     """Does not keep that a run is over."""
 
-    def write(self, conversation_id: str, token: int, changes: Changes) -> None:
+    def write(self, conversation_id: str, token: int, changes: StateChanges) -> None:
         run = {name: value for name, value in (changes.run or {}).items() if name not in ("failed", "is_over")}
         super().write(conversation_id, token, replace(changes, run=run) if run else changes)
 
@@ -168,7 +168,7 @@ class ForgetsEnds(RunTable):
 class ForgetsToHold(RunTable):
     """Does not keep what a stop holds back."""
 
-    def write(self, conversation_id: str, token: int, changes: Changes) -> None:
+    def write(self, conversation_id: str, token: int, changes: StateChanges) -> None:
         is_of_a_stop = any(end == "done" for end in changes.closed.values())
         super().write(conversation_id, token, replace(changes, held=None) if is_of_a_stop else changes)
 
@@ -176,7 +176,7 @@ class ForgetsToHold(RunTable):
 class StopsWhatIsHeld(RunTable):
     """Takes a message that was held back for what a stop means."""
 
-    def write(self, conversation_id: str, token: int, changes: Changes) -> None:
+    def write(self, conversation_id: str, token: int, changes: StateChanges) -> None:
         run = self.conversations[conversation_id].run or {}
         first = run.get("first", {}).get("seq", 0)
         if run.get("stopped_by") is not None and changes.forgets_posts and first not in changes.closed:
@@ -187,7 +187,7 @@ class StopsWhatIsHeld(RunTable):
 class StopsAtAnyTime(RunTable):
     """Forgets when a stop was written."""
 
-    def admit(self, conversation_id: str, entry: Entry, agent: str | None) -> Admission:
+    def admit(self, conversation_id: str, entry: InboxEntry, agent: str | None) -> Admission:
         if entry.kind == "stop":
             entry = replace(entry, data={**entry.data, "at": "9999999999.000000"})
         return super().admit(conversation_id, entry, agent)

@@ -6,23 +6,23 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from connector.outbound.history import History
-from connector.outbound.wire import Wire
+from connector.slack_api.client import SlackClient
+from connector.slack_api.history import ThreadHistory
 
 if TYPE_CHECKING:
-    from connector.messages import Place
-    from connector.outbound.content import Content
+    from connector.events import ThreadAddress
+    from connector.formatting.content import Content
     from connector.protocols import Persona
 
 
-class _Leaving(Wire):
+class _Leaving(SlackClient):
     """Leaves out of the service's own sentences what `words` match; one of which nothing is left is not posted."""
 
     words = ""
     instead = ""
 
     async def post(
-        self, place: Place, content: Content, key: str, persona: Persona | None = None, **options: Any
+        self, place: ThreadAddress, content: Content, key: str, persona: Persona | None = None, **options: Any
     ) -> str:
         text = content.text if persona else re.sub(self.words, self.instead, content.text)
         if not text.strip():
@@ -72,31 +72,31 @@ class AnswersNoStop(_Leaving):
     words = "^Nothing is running here[.]"
 
 
-class StopsBeginningsInSilence(Wire):
+class StopsBeginningsInSilence(SlackClient):
     """Tells nobody that no run begins with a message."""
 
     async def post(
-        self, place: Place, content: Content, key: str, persona: Persona | None = None, **options: Any
+        self, place: ThreadAddress, content: Content, key: str, persona: Persona | None = None, **options: Any
     ) -> str:
         is_of_no_run = key.startswith(place.team) and content.text.startswith("🛑")
         return "1.0" if is_of_no_run else await super().post(place, content, key, persona, **options)
 
 
-class AsksNobody(Wire):
+class AsksNobody(SlackClient):
     """Posts for a process that may not own the conversation any more."""
 
     async def post(
-        self, place: Place, content: Content, key: str, persona: Persona | None = None, **options: Any
+        self, place: ThreadAddress, content: Content, key: str, persona: Persona | None = None, **options: Any
     ) -> str:
         return await super().post(place, content, key, persona, **{**options, "confirm": None})
 
 
-class _Unseeing(History):
+class _Unseeing(ThreadHistory):
     async def message(self, *_: Any, **__: Any) -> dict[str, Any] | None:
         return None
 
 
-class HasNeverSeenAMessage(Wire):
+class HasNeverSeenAMessage(SlackClient):
     """Does not know how a message reads."""
 
     def __init__(self, *given: Any) -> None:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.modules.context_stack.rows import row_of
-from orchestrator_interactive.rows import delivered_in
+from orchestrator_interactive.transcript.rows import delivered_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from orchestrator_interactive.interactions.stores.base import LogStore
-    from service.store.base import Known
+    from service.store.base import ConversationRecord
     from simulated.whole.people import Reacted, Written
     from simulated.whole.slack import SlackMessage
 
@@ -41,7 +41,7 @@ class Evidence:
     """
 
     id: str
-    known: Known
+    known: ConversationRecord
     rows: dict[str, list[dict[str, Any]]]
     written: list[Written]
     reactions: list[Reacted]

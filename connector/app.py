@@ -1,0 +1,152 @@
+"""The connection to one Slack workspace: a door on the way in, the Web API on the way out."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+import aiohttp
+import structlog
+from slack_sdk.web.async_client import AsyncWebClient
+
+from connector.conversations.worker_pool import WorkerPool
+from connector.inbound.addresses import Addresses
+from connector.inbound.admission import Admitter
+from connector.inbound.http_server import HttpServer
+from connector.inbound.intake import Intake
+from connector.inbound.reception import EventDecoder
+from connector.inbound.socket_mode import SocketMode
+from connector.protocols import SlackOptions
+from connector.routing import Router
+from connector.runs.background_tasks import CALLS_LATE_S, BackgroundTasks, WorkspaceContext
+from connector.runs.run_slots import RunSlots
+from connector.setup.credentials import ConnectionRefused, HttpTransport, SocketTransport
+from connector.setup.preflight import first_address, preflight
+from connector.slack_api.client import SlackClient
+from connector.slack_api.rate_limiter import RateLimiter
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+    from contextlib import AbstractAsyncContextManager
+    from typing import Any
+
+    from connector.inbound.access_policy import AccessRules
+    from connector.inbound.reception import Receive
+    from connector.protocols import Instance, RateBudget, RunService, SessionManager
+    from connector.runs.run_slots import RunLimits
+    from connector.setup.credentials import SlackCredentials
+    from connector.slack_api.errors import SlackCallFailed
+
+    OpenClient = Callable[[str | None], AsyncWebClient]
+    OpenDoor = Callable[[Receive], AbstractAsyncContextManager[Any]]
+
+log = structlog.get_logger(__name__)
+
+# So many of Slack's events are at work at once; others wait on their way to us.
+_AT_ONCE = 100
+
+
+@asynccontextmanager
+async def connected(  # noqa: PLR0913 - what it joins
+    access: SlackCredentials,
+    instances: Sequence[Instance],
+    sessions: SessionManager,
+    runs: RunService,
+    *,
+    shutdown_grace_s: float = 10.0,
+    policy: AccessRules | None = None,
+    budget: RateBudget | None = None,
+    rate_scale: float = 1.0,
+    calls_late_s: float = CALLS_LATE_S,
+    limits: RunLimits | None = None,
+    options: SlackOptions = SlackOptions(),  # noqa: B008 - it is frozen
+    tools_grace_s: float | None = None,
+) -> AsyncIterator[None]:
+    """Answer people in the workspace for as long as the context lasts.
+
+    At its end nothing more is taken in, and runs that are on are handed over within `shutdown_grace_s`. `policy` says
+    who may use the bot, and where. `budget` is what is left of the calls that Slack allows, where others use it, too;
+    `rate_scale` a factor on Slack's limits. `calls_late_s` is how long after a process was killed its calls may still
+    reach Slack. `limits` bound the runs that are at work at once. Running tools may continue for `tools_grace_s` of
+    `shutdown_grace_s`; by default all but the last two seconds.
+
+    Raises:
+        ConnectionRefused: at entry, when a token is wrong or Slack is out of reach; later, when Slack does not let us
+            do anything any more.
+    """
+    # Without a limit of ours, one call that is never answered could hold everything for minutes. How many there are is
+    # the scheduler's business: one that waited for a connection would leave long after it was confirmed.
+    timeout, connector = aiohttp.ClientTimeout(total=CALLS_LATE_S), aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(timeout=timeout, connector=connector) as http:
+        # The SDK's own retries would send a post twice after a dropped connection.
+        open_client = partial(AsyncWebClient, base_url=access.api_url, session=http, retry_handlers=[])
+        client = open_client(access.bot_token)
+        async with RateLimiter("") as scheduler:
+            identity = await preflight(access.api_url, SlackClient(client, scheduler))
+        router = Router(instances, runs, identity.team, identity.user)
+        async with RateLimiter(identity.team, budget, rate_scale) as scheduler:
+            wire, open_door = SlackClient(client, scheduler), await _door(access, http, open_client, scheduler)
+            async with _open(wire), BackgroundTasks(wire, calls_late_s, options=options) as desk:
+                admitter = Admitter(desk, router, runs, identity.user, policy, enterprise=identity.enterprise)
+                workplace = WorkspaceContext(sessions, desk, router, admitter.catch_up, RunSlots(limits))
+                async with WorkerPool(workplace, runs, shutdown_grace_s, tools_grace_s) as conversations:
+                    intake = Intake(workplace, runs, conversations, admitter, identity.user)
+                    reception = EventDecoder(open_client(None), access.bot_token, identity, intake)
+                    async with open_door(reception.receive):
+                        log.info("slack.connected", team=identity.team, bot_user=identity.user)
+                        try:
+                            yield
+                        finally:
+                            conversations.suspend()
+
+
+async def _door(
+    access: SlackCredentials, http: aiohttp.ClientSession, open_client: OpenClient, scheduler: RateLimiter
+) -> OpenDoor:
+    """The door, tried as far as that can be done while it is closed.
+
+    Raises:
+        ConnectionRefused: the app's token is wrong, or Slack is out of reach.
+    """
+    slots = asyncio.Semaphore(_AT_ONCE)
+    match access.door:
+        case HttpTransport() as door:
+            return lambda receive: HttpServer(door, receive, slots)
+        case SocketTransport(app_token):
+            app_client = open_client(app_token)
+            wire = SlackClient(app_client, scheduler)
+            addresses = Addresses(wire, await first_address(access.api_url, wire))
+            return lambda receive: SocketMode(http, addresses.next, receive, slots, proxy=app_client.proxy)
+
+
+@asynccontextmanager
+async def _open(wire: SlackClient) -> AsyncIterator[None]:
+    """Let the body run for as long as Slack lets us do anything.
+
+    Raises:
+        ConnectionRefused: it does not any more.
+    """
+    body = asyncio.current_task()
+    refused: list[SlackCallFailed] = []
+
+    async def watch() -> None:
+        refused.append(await wire.closed())
+        if body is not None:
+            body.cancel()
+
+    watching = asyncio.create_task(watch())
+    try:
+        yield
+    except asyncio.CancelledError:
+        if not refused or body is None or body.uncancel():
+            raise
+    finally:
+        watching.cancel()
+    if refused:
+        log.critical("slack.closed", error=str(refused[0]))
+        raise ConnectionRefused(
+            f"Slack does not let us do anything any more ({refused[0]}). Look at the app's tokens and scopes, and "
+            "start the service again: what was on goes on."
+        )

@@ -1,0 +1,111 @@
+"""What calls of a process that is dead do after another one has taken its work up: found, and undone."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from connector.records.run_artifacts import RunArtifacts
+from connector.runs.background_tasks import HOURGLASS
+from connector.runs.status.message import STATUS_KEY, take_away
+from connector.slack_api import uploads
+from connector.slack_api.best_effort import best_effort
+from connector.slack_api.errors import NO_THREAD, SlackCallFailed
+from connector.slack_api.history import key_of
+from connector.slack_api.rate_limiter import CallSlot, Priority
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+    from connector.events import ThreadAddress
+    from connector.records.pending_cleanup import Notice
+    from connector.runs.background_tasks import BackgroundTasks
+
+    Message = dict[str, Any]
+
+
+class LateCallCleanup:
+    """Looks through a conversation once more when the calls of those who owned it before are certainly over.
+
+    A status of a run that is over goes; of what was posted twice, the earliest stays: all who sweep agree.
+    """
+
+    def __init__(self, desk: BackgroundTasks) -> None:
+        """Begin to wait for the calls of those who owned the conversation until now."""
+        self._desk = desk
+        self._not_before_s = asyncio.get_running_loop().time() + desk.calls_late_s
+        self._waiting: list[RunArtifacts | Notice] = []
+        self._one_at_a_time = asyncio.Lock()
+
+    async def over(self, left: RunArtifacts | Notice) -> None:
+        """Return when nothing comes any more of what this has left; those who wait together share one look."""
+        self._waiting.append(left)
+        await self._desk.rest(self._not_before_s)
+        async with self._one_at_a_time:
+            if left in self._waiting:
+                together, self._waiting = self._waiting, []
+                await best_effort(self._sweep(_place_of(together), together))
+
+    async def _sweep(self, place: ThreadAddress, together: Sequence[RunArtifacts | Notice]) -> None:
+        insisting = self._desk.wire.insisting
+        messages = await insisting(partial(self._messages, place))
+        for undo in self._undoing(place, together, messages):
+            await best_effort(insisting(undo))
+        if (told := self._desk.native.show_again(place)) is not None:
+            await asyncio.wait((told,))
+
+    async def _messages(self, place: ThreadAddress) -> list[Message]:
+        """What stands there; where a thread's root is gone, in its channel: there Slack has put what came later."""
+        history, turn = self._desk.wire.history, CallSlot(Priority.SWEEP, place.conversation_id)
+        try:
+            return [message async for message in history.messages(place, turn)]
+        except SlackCallFailed as e:
+            if e.error != NO_THREAD:
+                raise
+        return [message async for message in history.messages(replace(place, thread_ts=None), turn)]
+
+    def _undoing(
+        self, place: ThreadAddress, together: Iterable[RunArtifacts | Notice], messages: Sequence[Message]
+    ) -> Iterable[Callable[[], Awaitable[None]]]:
+        """What takes away each thing that is too much."""
+        wire = self._desk.wire
+        for left in together:
+            posts = [each for each in messages if left.has_posted(key_of(each))]
+            for each in posts:
+                if STATUS_KEY in key_of(each):
+                    yield partial(take_away, wire, place.channel, each["ts"])
+                elif _is_astray(each, place) or any(_is_again(each, other) for other in posts):
+                    yield partial(wire.delete, place.channel, each["ts"])
+            for file_id in uploads.shared_again(messages, _shared_by(posts)):
+                yield partial(uploads.delete, wire, file_id)
+            if isinstance(left, RunArtifacts) and _may_be_marked(left, messages):
+                yield partial(self._desk.unmark, left)
+
+
+def _place_of(together: Sequence[RunArtifacts | Notice]) -> ThreadAddress:
+    """Where to look: all have left something in one place, but traces of an older version do not name its thread."""
+    places = [each.place for each in together]
+    return next((each for each in places if each.thread_ts is not None), places[0])
+
+
+def _shared_by(posts: Iterable[Message]) -> set[str]:
+    """What the files are called that come with these posts: each has the key of its post without the number in it."""
+    return {uploads.file_name(key_of(each).rpartition(":")[0]) for each in posts}
+
+
+def _is_astray(post: Message, place: ThreadAddress) -> bool:
+    return place.thread_ts is not None and "thread_ts" not in post
+
+
+def _is_again(post: Message, other: Message) -> bool:
+    return key_of(post) == key_of(other) and float(post["ts"]) > float(other["ts"])
+
+
+def _may_be_marked(traces: RunArtifacts, messages: Iterable[Message]) -> bool:
+    """Whether there may be an hourglass on a run's first message: where that is not among these, nobody knows."""
+    first = next((each for each in messages if each["ts"] == traces.first_ts), None)
+    if first is None:
+        return traces.is_marked
+    return any(each.get("name") == HOURGLASS for each in first.get("reactions") or ())

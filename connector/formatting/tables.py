@@ -1,0 +1,135 @@
+"""Tables: in columns where they fit into a line of people's screens, else one list for each row."""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import TYPE_CHECKING
+
+from markdown_it.rules_block.table import escapedSplit, getLine
+from markdown_it.rules_block.table import table as table_rule
+
+from connector.formatting.inline import BOLD, inline, words
+from connector.formatting.links import escape
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from markdown_it.rules_block import StateBlock
+    from markdown_it.token import Token
+
+# What Slack's window shows of a code block without breaking its lines.
+_WIDEST = 80
+_GAP = "  "
+# The parser adds the cells that short rows lack, so that a few characters make many. Where the tables of a text have
+# more than this, the remaining tables are plain text.
+_MOST_CELLS = 3_000
+_CELLS = "cells"
+
+
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    inside: Sequence[Token]
+    align: str
+
+    @property
+    def text(self) -> str:
+        return " ".join(words(self.inside).split())
+
+    @property
+    def is_linked(self) -> bool:
+        return any(token.type in ("link_open", "image") for token in self.inside)
+
+    def padded(self, columns: int) -> str:
+        room = columns - width(self.text)
+        before = {"right": room, "center": room // 2}.get(self.align, 0)
+        return f"{' ' * before}{self.text}{' ' * (room - before)}"
+
+
+def whole_table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """The parser's rule for tables; it leaves out what a row has more than there are columns: the last one has it."""
+    first = len(state.tokens)
+    if not table_rule(state, start, end, silent=True):
+        return False
+    cells = state.env.get(_CELLS, 0) + _cells_from(state, start, end)
+    if silent or cells > _MOST_CELLS:
+        return bool(cells <= _MOST_CELLS)
+    state.env[_CELLS] = cells
+    table_rule(state, start, end, silent=False)
+    line = columns = 0
+    last: Token | None = None
+    for token in state.tokens[first:]:
+        if token.type == "tr_open" and token.map:
+            line, columns = token.map[0], 0
+        elif token.type == "inline":
+            last, columns = token, columns + 1
+        elif token.type == "tr_close" and last is not None:
+            last.content = " | ".join([last.content, *_cells(getLine(state, line))[columns:]])
+    return True
+
+
+def _cells_from(state: StateBlock, start: int, end: int) -> int:
+    """The cells of a table that begins in this line, at most: each row gets as many as the head has."""
+    row = next((row for row in range(start, end) if state.isEmpty(row)), end)
+    return (row - start) * (getLine(state, start).count("|") + 1)
+
+
+def _cells(line: str) -> list[str]:
+    cells = [cell.strip() for cell in escapedSplit(line.strip())]
+    return cells[not cells[0] : len(cells) - (len(cells) > 1 and not cells[-1])]
+
+
+def table(tokens: Sequence[Token]) -> tuple[str, bool]:
+    """A table for Slack, and whether that is code, to be shown with letters of one width.
+
+    Links do not lead anywhere from there: a table that has some becomes lists, like one that is too wide.
+    """
+    rows = _rows(tokens)
+    widths = [max(width(cell.text) for cell in column if cell) for column in zip_longest(*rows)]
+    is_wide = sum(widths) + len(_GAP) * (len(widths) - 1) > _WIDEST
+    if is_wide or any(cell.is_linked for row in rows for cell in row):
+        return _records(rows), False
+    lines = [_GAP.join(cell.padded(columns) for cell, columns in zip(row, widths, strict=False)) for row in rows]
+    lines.insert(1, _GAP.join("-" * columns for columns in widths))
+    return escape("\n".join(line.rstrip() for line in lines)), True
+
+
+def width(text: str) -> int:
+    """How many columns a text takes where all letters are of one width."""
+    return sum(_columns(character) for character in text)
+
+
+def _columns(character: str) -> int:
+    if unicodedata.combining(character) or unicodedata.category(character) in ("Cf", "Me", "Mn"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in ("W", "F") else 1
+
+
+def _rows(tokens: Sequence[Token]) -> list[list[_Cell]]:
+    rows: list[list[_Cell]] = []
+    align = ""
+    for token in tokens:
+        if token.type == "tr_open":
+            rows.append([])
+        elif token.type in ("th_open", "td_open"):
+            align = str(token.attrs.get("style", "")).removeprefix("text-align:")
+        elif token.type == "inline":
+            rows[-1].append(_Cell(token.children or [], align))
+    return rows
+
+
+def _records(rows: list[list[_Cell]]) -> str:
+    """A paragraph for each row, which says what its cells are."""
+    headings, *records = rows
+    return "\n\n".join(_record(headings, cells) for cells in records) or _record(headings, [])
+
+
+def _record(headings: list[_Cell], cells: list[_Cell]) -> str:
+    lines: list[str] = []
+    for heading, cell in zip_longest(headings, cells):
+        marks = () if lines else (BOLD,)
+        parts = [inline(each.inside, marks) for each in (heading, cell) if each]
+        line = ": ".join(part for part in parts if part)
+        lines.append(line if marks or not line else f"• {line}")
+    return "\n".join(line for line in lines if line)

@@ -1,0 +1,243 @@
+"""Events over HTTP: Slack's requests, looked at with care before anything is believed of them."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import time
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import parse_qs
+
+import structlog
+from aiohttp import web
+
+from connector.inbound.http_connections import HttpConnection, HttpConnections, first_line
+from connector.inbound.outside_json import parse_json
+from connector.inbound.reception import DONE, NOT_NOW, Reply
+from connector.inbound.signature import BY_SETTING, flaw_of
+from connector.setup.credentials import ConnectionRefused
+from connector.setup.scopes import PATH
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from types import TracebackType
+
+    from connector.inbound.reception import Receive
+    from connector.setup.credentials import HttpTransport
+
+    Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+log = structlog.get_logger(__name__)
+
+_LARGEST_BYTES = 1024 * 1024
+# Slack waits for three seconds; what is on its way to us and back has the rest.
+_ANSWER_WITHIN_S = 2.5
+_CLOSE_WITHIN_S = 0.5
+# A body that was too slow is not waited for.
+_LINGERS_S = 1.0
+# Of connections that are open at a time; most systems let a process have 1,024 files.
+_MOST_CONNECTIONS = 400
+# From the beginning of a connection to the end of the headers of its first request, and from each answer to the end of
+# the next headers: longer than proxies keep a connection.
+_HEADERS_WITHIN_S = 10.0
+_IDLE_S = 75.0
+_FORM = "application/x-www-form-urlencoded"
+
+
+class Malformed(Exception):  # noqa: N818 - what was sent
+    """The body cannot be read."""
+
+
+class HttpServer:
+    """Takes Slack's requests for as long as the context lasts.
+
+    What is not kept in time is answered with 503, and goes on all the same: it was in time in its conversation, and
+    what Slack sends again is known by then.
+
+    Args:
+        receive: what is done with a body.
+        slots: as many as may be received at once; others wait.
+    """
+
+    def __init__(  # noqa: PLR0913 - its bounds have defaults
+        self,
+        door: HttpTransport,
+        receive: Receive,
+        slots: asyncio.Semaphore,
+        *,
+        answer_within_s: float = _ANSWER_WITHIN_S,
+        headers_within_s: float = _HEADERS_WITHIN_S,
+        most_connections: int = _MOST_CONNECTIONS,
+        now_s: Callable[[], float] = time.time,
+    ) -> None:
+        self.port = door.port
+        self._door = door
+        self._receive = receive
+        self._slots = slots
+        self._answer_within_s = answer_within_s
+        self._now_s = now_s
+        self._at_work: set[asyncio.Future[Reply]] = set()
+        self._connections = HttpConnections(most_connections, headers_within_s)
+        self._runner = web.AppRunner(self._app(), shutdown_timeout=_CLOSE_WITHIN_S)
+        self._listener: asyncio.Server | None = None
+
+    async def __aenter__(self) -> Self:
+        """Return when it listens.
+
+        Raises:
+            ConnectionRefused: it cannot.
+        """
+        await self._runner.setup()
+        listening = asyncio.get_running_loop().create_server(self._protocol, self._door.host, self._door.port)
+        try:
+            self._listener = await listening
+        except OSError as e:
+            await self._runner.cleanup()
+            raise ConnectionRefused(_refusal(self._door, e)) from e
+        self.port = self._listener.sockets[0].getsockname()[1]
+        log.info("http.listens", host=self._door.host, port=self.port, path=PATH)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Let what is at work come to its end, for a moment: what has no answer comes again, elsewhere."""
+        if self._listener is not None:
+            self._listener.close()
+        await self._runner.cleanup()
+        for task in self._at_work:
+            task.cancel()
+        await asyncio.gather(*self._at_work, return_exceptions=True)
+
+    def _protocol(self) -> HttpConnection:
+        server = self._runner.server
+        assert server is not None  # noqa: S101 - it was set up
+        return HttpConnection(
+            server,
+            self._connections,
+            loop=asyncio.get_running_loop(),
+            access_log=None,
+            auto_decompress=False,
+            keepalive_timeout=_IDLE_S,
+            lingering_time=_LINGERS_S,
+        )
+
+    def _app(self) -> web.Application:
+        app = web.Application(client_max_size=_LARGEST_BYTES, middlewares=[self._admit])
+        app.router.add_post(PATH, self._on_request)
+        app.router.add_get("/healthz", self._on_health)
+        return app
+
+    @web.middleware
+    async def _admit(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        # Slack sends none. Unpacking an unverified body costs far more CPU than sending it.
+        if encoding := request.headers.get("Content-Encoding"):
+            log.info("http.encoded", encoding=first_line(encoding), remote=request.remote)
+            return web.Response(status=415, text="A body with a Content-Encoding is not read.\n")
+        self._connections.heard(request.protocol)
+        return await handler(request)
+
+    async def _on_request(self, request: web.Request) -> web.Response:
+        raw: bytes | None = None
+        try:
+            async with asyncio.timeout(self._answer_within_s):
+                raw = await _body_bytes(request)
+                if (flaw := self._flaw_of(request, raw)) is not None:
+                    level = logging.WARNING if flaw in BY_SETTING else logging.INFO
+                    log.log(level, "http.refused", why=flaw, remote=request.remote)
+                    return web.Response(status=401, text="This request is not signed by Slack for this app.\n")
+                with self._connections.at_work(request.protocol):
+                    reply = await self._answer(body_of(raw, request.content_type))
+        except (web.RequestPayloadError, ConnectionError) as e:
+            return _unread(request, 400, first_line(str(e)))
+        except Malformed as e:
+            log.info("http.malformed", why=str(e), remote=request.remote)
+            return web.Response(status=400, text=f"{e}\n")
+        except TimeoutError:
+            if raw is None:
+                return _unread(request, 408, "The body did not arrive in time.")
+            log.warning("http.not_in_time", retry=request.headers.get("X-Slack-Retry-Num"))
+            reply = NOT_NOW
+        return _response(reply)
+
+    async def _on_health(self, _request: web.Request) -> web.Response:
+        return web.Response(text=f"ok\n{self._door.health()}")
+
+    def _flaw_of(self, request: web.Request, raw: bytes) -> str | None:
+        timestamp = request.headers.get("X-Slack-Request-Timestamp")
+        signature = request.headers.get("X-Slack-Signature")
+        return flaw_of(self._door.signing_secret, timestamp, signature, raw, self._now_s())
+
+    async def _answer(self, body: dict[str, Any]) -> Reply:
+        if body.get("type") == "url_verification":
+            return Reply(200, {"challenge": str(body.get("challenge", ""))})
+        if "ssl_check" in body:
+            return DONE
+        await self._slots.acquire()
+        working = asyncio.ensure_future(self._receive(body))
+        self._at_work.add(working)
+        working.add_done_callback(self._at_work.discard)
+        working.add_done_callback(lambda _: self._slots.release())
+        return await asyncio.shield(working)
+
+
+async def _body_bytes(request: web.Request) -> bytes:
+    """Return the body.
+
+    Raises:
+        ConnectionError, web.RequestPayloadError, TimeoutError: not all of it came.
+    """
+    try:
+        return await request.read()
+    except RuntimeError as e:  # of aiohttp, where the connection was closed before
+        raise ConnectionError(str(e)) from e
+
+
+def _unread(request: web.Request, status: int, why: str) -> web.Response:
+    log.info("http.garbage", why=why, remote=request.remote)
+    response = web.Response(status=status)
+    response.force_close()
+    return response
+
+
+def body_of(raw: bytes, content_type: str) -> dict[str, Any]:
+    """What stands in a request: an event in JSON, a click in a form's field in JSON, or a command in a form.
+
+    Raises:
+        Malformed: nothing that Slack sends.
+    """
+    try:
+        text = raw.decode()
+        body = _form(text) if content_type == _FORM else parse_json(text)
+    except ValueError as e:
+        raise Malformed("The body cannot be read.") from e
+    if not isinstance(body, dict):
+        raise Malformed("The body is no object.")
+    return body
+
+
+def _form(text: str) -> Any:
+    fields = parse_qs(text, keep_blank_values=True, strict_parsing=True, errors="strict")
+    if "payload" in fields:
+        return parse_json(fields["payload"][-1])
+    if not fields:
+        raise Malformed("The form is empty.")
+    return {name: values[-1] for name, values in fields.items()}
+
+
+def _response(reply: Reply) -> web.Response:
+    if reply.payload is None:
+        return web.Response(status=reply.status)
+    return web.json_response(reply.payload, status=reply.status)
+
+
+def _refusal(door: HttpTransport, error: OSError) -> str:
+    where = f"{door.host} port {door.port}"
+    match error.errno:
+        case errno.EADDRINUSE:
+            return f"Nothing can listen on {where}: another program does. End that one, or choose another port."
+        case errno.EACCES | errno.EPERM:
+            return f"This user may not listen on {where}: choose a port above 1023."
+        case _:
+            return f"Nothing can listen on {where} ({error.strerror or error}). Check the address."

@@ -1,0 +1,1 @@
+"""Durable records: inbox entries, runs, and pending cleanup."""

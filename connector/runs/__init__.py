@@ -1,0 +1,1 @@
+"""One run in Slack: its messages, its posts, and its background tasks."""

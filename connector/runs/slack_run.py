@@ -1,0 +1,337 @@
+"""One run as Slack sees it: the messages it reads, and the traces it leaves."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from connector import texts
+from connector.protocols import LeaseLost, Refused, RunFailed, StateChanges
+from connector.records.run_summary import ResumeSummary, RunSummary
+from connector.runs.post import noted, said
+from connector.runs.start_mode import Finished, New, Resumed, StartMode, Unrecoverable
+from connector.runs.steering import Steering
+from connector.runs.view import RunView
+
+if TYPE_CHECKING:
+    from connector.events import StopRequest, ThreadAddress
+    from connector.protocols import ConversationLease
+    from connector.records.inbox import Inbox, PendingMessage
+    from connector.records.run_record import RunRecord
+    from connector.runs.background_tasks import WorkspaceContext
+    from connector.runs.post import Post
+    from connector.runs.run_slots import RunSlot
+
+log = structlog.get_logger(__name__)
+
+
+class SlackRun:
+    """A run from its first message to its last word."""
+
+    def __init__(
+        self,
+        record: RunRecord,
+        lease: ConversationLease,
+        inbox: Inbox,
+        workplace: WorkspaceContext,
+        beginning: StartMode = New(),  # noqa: B008 - it is frozen
+    ) -> None:
+        self.record = record
+        self.instance = workplace.router.instance(record.first.instance)
+        self.place: ThreadAddress = record.first.message.place
+        self.view = RunView(workplace.desk, lease, record, self.instance.persona, self)
+        self.ending: RunSummary | None = None
+        self._lease = lease
+        self._inbox = inbox
+        self._sessions = workplace.sessions
+        self._desk = workplace.desk
+        self._slots = workplace.slots
+        # The place in the queue for slots; a run that another process had begun asks for one itself.
+        self.ticket: RunSlot | None = None
+        self._key = (self.instance.name, self.place.conversation_id)
+        self._steers = Steering(self._key, inbox, workplace, self.view)
+        self._beginning = beginning
+        self.read = set(beginning.read) if isinstance(beginning, Resumed | Finished) else set()
+        self._has_begun = self.first.id in self.read
+        # Whether its loop has ended; what it said may still be on its way.
+        self.is_over = isinstance(beginning, Finished)
+        self.was_suspended = False
+        self._parts = 0
+        self._was_read = self._is_suspending = self._is_cut = False
+        if record.stops:
+            self.view.stop()
+
+    @property
+    def first(self) -> PendingMessage:
+        return self.record.first
+
+    def add(self, inbound: PendingMessage) -> None:
+        """Take note of a message that waits for this run, or for the one after it."""
+        self._steers.add(inbound)
+
+    def hand_in(self) -> None:
+        """Give the loop what has become ready."""
+        self._steers.hand_in()
+
+    @property
+    def can_be_stopped(self) -> bool:
+        """Whether a stop changes anything: the run, or what follows it by itself."""
+        return not self.is_over or self.record.stops > 0 or self._inbox.starts_a_run
+
+    def is_meant(self, stop: StopRequest) -> bool:
+        """Whether a stop means this run: it is not older, and names none, its status, or what it began with."""
+        if float(stop.at) < float(self.record.newest_ts):
+            return False
+        if stop.run is not None:
+            return stop.run == self.record.id
+        return stop.ts is None or stop.ts == self.first.message.ts or self.view.is_status(stop.ts)
+
+    def stop(self, user: str) -> None:
+        """Stop gracefully; asked again, immediately."""
+        if self.is_over:
+            return
+        by = self.record.stopped_by or user
+        self.record = replace(self.record, stopped_by=by, stops=self.record.stops + 1)
+        self.view.stop()
+        # Where the session has not begun yet, it hears of it when it does, or does not begin: see `_execute`.
+        self._stop_loop()
+
+    def suspend(self) -> None:
+        """End at the next boundary, for another process to go on."""
+        if not self._is_suspending:
+            self._is_suspending = True
+            self._steers.close()
+            self._sessions.suspend(*self._key)
+            self._check_slot()
+
+    def cut(self) -> None:
+        """End at once what did not come to a boundary in time."""
+        self._is_cut = True
+        self._stop_loop()
+
+    def edit(self, inbound: PendingMessage) -> bool:
+        """Put a message in the place of the one with its id. False: the model has that already."""
+        if inbound.id == self.first.id:
+            if self._has_begun:
+                return False
+            self.record = replace(self.record, first=inbound)
+            return True
+        try:
+            return self._sessions.edit(*self._key, inbound.id, self._desk.names.identified(inbound.prompt))
+        except Refused:
+            return False
+
+    def withdraw(self, inbound: PendingMessage) -> bool:
+        """Take back what the loop was given. False: the model has it already."""
+        return self._sessions.withdraw(*self._key, inbound.id)
+
+    async def keep_status(self, ts: str) -> None:
+        """Remember which message is the status."""
+        self.record = replace(self.record, status_ts=ts)
+        await self._lease.write(StateChanges(run=self.record.written()))
+
+    def on_closed(self, error: str) -> None:
+        """Slack does not let us write here (any more): nobody would read what the run says, so it ends."""
+        log.error("conversation.closed", conversation=self.place.conversation_id, error=error)
+        self.cut()
+
+    async def go(self) -> None:
+        """Run to the end, telling the thread how it ended; where the process is to end, as far as that.
+
+        Raises:
+            LeaseLost: another process owns the conversation.
+        """
+        if not self.record.is_taken_up:
+            await self._lease.write(StateChanges(run=self.record.written()))
+        async with self.view.posting():
+            if not isinstance(self._beginning, Finished):
+                async with self.view.shown():
+                    await self._run()
+                    await self.view.posted()
+
+    async def _run(self) -> None:
+        try:
+            await self._tell(await self._execute())
+        except RunFailed as e:
+            await self._tell_failure(str(e))
+        except LeaseLost:
+            raise
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            log.exception("run.cancelled_inside", conversation=self.place.conversation_id)
+            await self._tell_failure(texts.UNEXPECTED)
+        except Exception:  # a Slack handler's border: whatever happens, the thread hears of it
+            log.exception("run.crashed", conversation=self.place.conversation_id)
+            await self._tell_failure(texts.UNEXPECTED)
+
+    async def _execute(self) -> str:
+        await self._desk.names.learn((self.first.message.user,), self.first.mentioned)
+        try:
+            await self._wait_for_slot()
+            match self._beginning:
+                case Unrecoverable(why):
+                    raise why
+                case _ if self._is_suspending:
+                    return ""
+                case Resumed():
+                    fence = self._lease.claim.token
+                    return await self._sessions.resume(*self._key, self._on_progress, fence=fence)
+                case _ if self._is_stopped:
+                    self.ending = RunSummary("cancelled")
+                    return ""
+                case _:
+                    return await self._begin()
+        finally:
+            self.is_over = True
+            self._steers.close()
+
+    async def _begin(self) -> str:
+        self._has_begun = True
+        names, message = self._desk.names, self.first.message
+        return await self._sessions.execute(
+            *self._key,
+            names.identified(self.first.prompt),
+            self._on_progress,
+            message_id=self.first.id,
+            author=names.author(message.user),
+            files=message.files,
+            fence=self._lease.claim.token,
+        )
+
+    async def _wait_for_slot(self) -> None:
+        """Return when the run has its slot, or needs none because it does not begin."""
+        if isinstance(self._beginning, Unrecoverable):
+            return
+        if self.ticket is None:
+            self.ticket = self._slots.enter(self.place.conversation_id, self.first.message, is_resumed=True)
+        ticket = self.ticket
+        if ticket.is_granted:
+            return
+        log.info("run.waiting", conversation=self.place.conversation_id, place=self._slots.place(ticket))
+        while not (ticket.is_granted or self._is_stopped or self._is_suspending):
+            runs, bound = self._slots.obstacle(ticket)
+            self.view.hear("waiting", {"place": self._slots.place(ticket), "runs": runs, "bound": bound})
+            await ticket.changed.wait()
+            ticket.changed.clear()
+        if not ticket.is_granted:
+            self._slots.leave(self.place.conversation_id)
+        self.view.hear("waited", {})
+
+    def _check_slot(self) -> None:
+        """Have a run that waits for its slot look whether it is still to begin."""
+        if self.ticket is not None:
+            self.ticket.changed.set()
+
+    @property
+    def _is_stopped(self) -> bool:
+        return self.record.stops > 0 or self.view.is_closed
+
+    def _stop_loop(self) -> None:
+        self._steers.close()
+        self._check_slot()
+        is_immediate = self.record.stops > 1 or self._is_cut or self.view.is_closed
+        self._sessions.stop(*self._key, immediate=is_immediate)
+
+    @property
+    def _goes_on_elsewhere(self) -> bool:
+        """Whether it has ended only because this process does."""
+        if not self._is_suspending:
+            return False
+        was_cut = self._is_cut and not self._is_stopped
+        return (
+            self.ending is None or self.ending.status == "suspended" or (was_cut and self.ending.status == "cancelled")
+        )
+
+    async def _tell(self, answer: str) -> None:
+        if self._goes_on_elsewhere:
+            self.was_suspended = True
+            self.view.suspend()
+            return
+        ending = self.ending = self.ending or RunSummary("success")
+        cut = ending.status == "cancelled"
+        text = said(
+            self._part(ending.part or self._parts + 1), f"{answer.strip()} …" if cut and answer.strip() else answer
+        )
+        if cut:
+            notice = texts.stopped(await self._name_of_stopper(), ending, self._name_waiting())
+        elif ending.status == "incomplete" or self.record.stops:
+            notice = texts.incomplete(ending, self._name_waiting())
+        else:
+            notice = ""
+        await self._say_last(*text, *noted("end", notice or ("" if text else texts.NO_ANSWER)))
+
+    async def _tell_failure(self, sentence: str) -> None:
+        self.ending = self.ending or RunSummary()
+        await self._say_last(*noted("end", texts.failed(sentence, self.ending, self._name_waiting())))
+
+    async def _say_last(self, *posts: Post) -> None:
+        """The run is over in the moment in which its last word is written down: whoever takes it up only posts that."""
+
+        def over() -> dict[str, Any]:
+            self.record = replace(self.record, is_over=True, named=self._inbox.named)
+            return self.record.written()
+
+        await self.view.post(*posts, run=over)
+
+    def _part(self, number: int) -> str:
+        """What a text of this number is called: each instance that has to do with the run counts its own."""
+        is_first = self.instance.name == self.first.instance
+        return str(number) if is_first else f"{number}@{self.instance.name}"
+
+    async def _name_of_stopper(self) -> str:
+        stopper = self.record.stopped_by
+        if stopper is None:
+            return "someone"
+        await self._desk.names.learn((stopper,))
+        return self._desk.names.of(stopper) or "someone"
+
+    @property
+    def comes_back(self) -> bool:
+        """Whether the message that it begins with waits again, if it was not read.
+
+        Its author was told that it will be taken along, or it says what has become of another one; a fresh message is
+        what was stopped.
+        """
+        was_held = self.record.was_waiting and not self._was_read and self.record.stopped_by is not None
+        return was_held or self.first.is_about_another
+
+    def _name_waiting(self) -> int:
+        """How many messages a stop holds back, for the next run to take along; they count as named."""
+        return self._inbox.name_held(self.read if self.comes_back else self.read | {self.first.id})
+
+    async def _listen(self) -> None:
+        """The loop reads what it is given from here on, and hears of what it could not be told before."""
+        if self._is_stopped or self._is_cut:
+            self._stop_loop()
+        if self._is_suspending:
+            self._sessions.suspend(*self._key)
+        await self._steers.open()
+
+    async def _on_progress(self, event: str, data: dict[str, Any]) -> None:
+        match event:
+            case "executing":
+                await self._listen()
+            case "thinking" if not self._was_read:
+                self._was_read = True
+                if self.record.was_waiting or self.first.is_told:
+                    self._desk.mark_read(self.first.id)
+            case "injection:applied":
+                for message_id in data.get("ids", ()):
+                    self.read.add(message_id)
+                    self._desk.mark_read(message_id)
+                self._steers.hand_in()
+            case "resumed":
+                resumption = ResumeSummary.of(data)
+                await self.view.post(*noted(f"resumed:{resumption.key}", texts.resumed(resumption.labels)))
+            case "text":
+                self._parts = data.get("part", self._parts + 1)
+                text = f"{data['text'].rstrip()} …" if data.get("cut") else data["text"]
+                await self.view.post(*said(self._part(self._parts), text))
+            case "complete":
+                self.ending = RunSummary.of(data)
+        self.view.hear(event, data)

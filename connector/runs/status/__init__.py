@@ -1,0 +1,1 @@
+"""The status message of a run."""

@@ -1,0 +1,42 @@
+"""What lets us into a workspace: its address, the bot's token, and the door through which events come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class ConnectionRefused(Exception):  # noqa: N818 - what Slack did
+    """Slack cannot be reached or does not let us in; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class SocketTransport:
+    """Socket Mode: we connect to Slack, with the app's token (`xapp-…`)."""
+
+    app_token: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class HttpTransport:
+    """Events over HTTP: Slack's requests arrive at `host` and `port`, signed with the app's signing secret.
+
+    `health` gives the lines after "ok" at `/healthz`. It is asked for each request, and must return at once.
+    """
+
+    signing_secret: str = field(repr=False)
+    host: str
+    port: int
+    health: Callable[[], str] = field(default=str, repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SlackCredentials:
+    """The way into a workspace. `api_url` ends with a slash, as in `https://slack.com/api/`."""
+
+    bot_token: str = field(repr=False)
+    api_url: str
+    door: SocketTransport | HttpTransport

@@ -1,0 +1,114 @@
+"""Slack's own picture of an agent at work, in the workspaces that have it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from connector.slack_api.errors import SlackCallFailed
+from connector.slack_api.rate_limiter import CallSlot, Priority
+
+if TYPE_CHECKING:
+    from asyncio import Task
+    from collections.abc import Awaitable, Callable, Coroutine
+
+    from connector.events import ThreadAddress
+    from connector.slack_api.client import SlackClient
+
+    Spawn = Callable[[Coroutine[Any, Any, object]], Task[None]]
+
+log = structlog.get_logger(__name__)
+
+PROCESSING, SUSPENDED, ACTIVE = "processing", "suspended", "active"
+_SET, _RENAME = "agents.sessions.setStatus", "agents.sessions.rename"
+# What one thread is refused may be given to another; these are about the workspace.
+_NOWHERE = frozenset({"feature_disabled", "missing_scope", "not_allowed_token_type", "unknown_method"})
+_TITLE_CHARS = 60
+_CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
+_ADDRESS = re.compile(r"\(?https?://(\S+?)[/?#)]\S*|https?://")
+_MARKUP = re.compile(r"(?<!\w)[*_~`>#]+(?=\w)|(?<=\w)[*_~`]+(?!\w)|^[\s>#*-]+", re.MULTILINE)
+
+
+class AgentSessions:
+    """Tells Slack of each thread whether its agent is at work. The latest wins, and is told however long Slack is away.
+
+    What a workspace has not got, or does not let us do, is noted once, and not asked for again.
+    """
+
+    def __init__(self, wire: SlackClient, spawn: Spawn) -> None:
+        """`spawn` begins a task of which somebody else takes care."""
+        self._wire = wire
+        self._spawn = spawn
+        self._wanted: dict[ThreadAddress, str] = {}
+        self._telling: dict[ThreadAddress, Task[None]] = {}
+        self._at_work: set[ThreadAddress] = set()
+        self._missing: set[str] = set()
+
+    def show(self, place: ThreadAddress, status: str, title: str = "") -> Task[None] | None:
+        """Have a thread shown as processing, suspended or active; and under a title, if one is given.
+
+        Returns what ends once Slack has been told; `None` where there is nothing to tell.
+        """
+        if _SET in self._missing or place.thread_ts is None:
+            return None
+        self._wanted[place] = status
+        (self._at_work.add if status == PROCESSING else self._at_work.discard)(place)
+        if place not in self._telling:
+            self._telling[place] = self._spawn(self._tell(place, title))
+        elif title:
+            self._spawn(self._rename(place, title))
+        return self._telling[place]
+
+    def show_again(self, place: ThreadAddress) -> Task[None] | None:
+        """Say once more whether there is an agent at work in a thread: another process may have said so late."""
+        return self.show(place, PROCESSING if place in self._at_work else ACTIVE)
+
+    async def _tell(self, place: ThreadAddress, title: str) -> None:
+        """Tell what is wanted of a thread until that is what was told."""
+        told = ""
+
+        def status() -> dict[str, str]:
+            nonlocal told
+            told = self._wanted[place]
+            return {"status": told}
+
+        try:
+            while self._wanted[place] != told and _SET not in self._missing:
+                await self._noted(self._wire.insisting(lambda: self._call(_SET, place, status)))
+                if title and _SET not in self._missing:  # there is a session to be named, and nothing waits for that
+                    self._spawn(self._rename(place, title))
+                    title = ""
+        finally:
+            del self._wanted[place], self._telling[place]
+
+    async def _rename(self, place: ThreadAddress, title: str) -> None:
+        if _RENAME not in self._missing:
+            await self._noted(self._call(_RENAME, place, lambda: {"title": title}))
+
+    async def _call(self, method: str, place: ThreadAddress, arguments: Callable[[], dict[str, str]]) -> None:
+        where = {"channel_id": place.channel, "thread_ts": place.thread_ts}
+        turn = CallSlot(Priority.MARK, place.conversation_id)
+        await self._wire.call(method, lambda: {**where, **arguments()}, turn)
+
+    async def _noted(self, call: Awaitable[None]) -> None:
+        """Await a call; what a workspace has not got is noted."""
+        try:
+            await call
+        except SlackCallFailed as e:
+            if e.error in _NOWHERE:
+                self._missing.add(e.method)
+                log.info("native.not_available", method=e.method, error=e.error)
+            else:
+                log.warning("slack.call_failed", error=str(e))
+
+
+def title_of(prompt: str) -> str:
+    """What a conversation that begins with this is called: its first words, on one line, without markup."""
+    plain = _MARKUP.sub("", _ADDRESS.sub(r"\1", _CODE.sub(" ", prompt)))
+    line = " ".join((plain if plain.strip() else prompt.replace("`", "")).split())
+    if len(line) <= _TITLE_CHARS:
+        return line
+    whole_words = line[:_TITLE_CHARS].rsplit(" ", 1)[0] if " " in line[:_TITLE_CHARS] else line[: _TITLE_CHARS - 1]
+    return f"{whole_words.rstrip(' ,.;:')}…"

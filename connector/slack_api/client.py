@@ -1,0 +1,295 @@
+"""Calls to Slack's Web API: each in its turn, made again where that may help, and a post never twice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import aiohttp
+import structlog
+from slack_sdk.errors import SlackApiError
+
+from connector.slack_api.errors import LIMITED, NO_ANSWER, NO_THREAD, RetryDecision, SlackCallFailed, failure
+from connector.slack_api.history import POST_EVENT, ThreadHistory
+from connector.slack_api.rate_limiter import CallSlot, Priority
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from slack_sdk.web.async_client import AsyncWebClient
+
+    from connector.events import ThreadAddress
+    from connector.formatting.content import Content
+    from connector.protocols import Persona
+    from connector.slack_api.rate_limiter import RateLimiter
+
+    Arguments = dict[str, Any]
+    Look = Callable[[], Awaitable[dict[str, Any] | None]]
+    Confirm = Callable[[], Awaitable[None]]
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+_ATTEMPTS = 4
+_BACKOFF_S = 0.5
+# Slack says how long to wait, so a rate limit is no failed attempt; but nobody waits for ever.
+_RATE_LIMITS = 30
+_PAUSE_AFTER_LIMIT_S = 1.0
+# Between two rounds of attempts, where a call must be made some time: it doubles from the first to the second.
+_PAUSE_S = (2.0, 30.0)
+_UNSENDABLE = "unsendable"
+_PERSONA = ("username", "icon_emoji")
+_CUSTOMIZE = "chat:write.customize"
+
+
+@dataclass(frozen=True, slots=True)
+class PendingCalls:
+    """What is asked around a call: `look` finds out whether it has happened, and `confirm` whether to send it.
+
+    One without `look` may happen twice. One that is `in_doubt` may have happened already.
+    """
+
+    look: Look | None = None
+    in_doubt: bool = False
+    confirm: Confirm | None = None
+
+
+class SlackClient:
+    """The bot's voice in one workspace.
+
+    What is safe to repeat is repeated after a passing failure. A post is not: after a doubtful failure the thread is
+    searched for it first, by the key in its metadata.
+
+    Args:
+        client: what speaks to Slack, without retries of its own.
+        scheduler: who says when.
+    """
+
+    def __init__(self, client: AsyncWebClient, scheduler: RateLimiter) -> None:
+        self._client = client
+        self._scheduler = scheduler
+        self.history = ThreadHistory(self)
+        self._is_nameless = False
+        self._closed_by: asyncio.Future[SlackCallFailed] = asyncio.get_running_loop().create_future()
+
+    async def closed(self) -> SlackCallFailed:
+        """Why we may do nothing in this workspace any more, once that is so."""
+        return await asyncio.shield(self._closed_by)
+
+    async def post(  # noqa: PLR0913 - what a post consists of
+        self,
+        place: ThreadAddress,
+        content: Content,
+        key: str,
+        persona: Persona | None = None,
+        *,
+        turn: CallSlot | None = None,
+        in_doubt: bool = False,
+        confirm: Confirm | None = None,
+    ) -> str:
+        """Post a message exactly once and return its ts.
+
+        `key` tells it from every other post. One that is `in_doubt` may have been posted already: it is looked for.
+        `confirm` is awaited right before each time that it is sent, and what it raises keeps it from that.
+        """
+        turn = turn or CallSlot(run=place.conversation_id)
+        arguments: Arguments = {
+            "channel": place.channel,
+            **content.arguments(),
+            "unfurl_links": False,
+            "unfurl_media": False,
+            "metadata": json.dumps({"event_type": POST_EVENT, "event_payload": {"key": key}}),
+        }
+        if place.thread_ts is not None:
+            arguments["thread_ts"] = place.thread_ts
+        if persona is not None:
+            arguments |= {"username": persona.name, "icon_emoji": persona.emoji}
+        once = PendingCalls(lambda: self._find(place, key), in_doubt, confirm)
+        response = await self.call("chat.postMessage", arguments, turn, once=once)
+        ts = str(response["ts"])
+        # Where the thread's root is gone, Slack posts to the channel instead: that is undone.
+        if place.thread_ts is not None and "thread_ts" not in response.get("message", {}):
+            await self.delete(place.channel, ts)
+            raise SlackCallFailed("chat.postMessage", NO_THREAD)
+        return ts
+
+    async def _find(self, place: ThreadAddress, key: str) -> dict[str, Any] | None:
+        """What Slack has answered to a doubtful post, if it is there."""
+        try:
+            found = await self.history.find(place, key)
+        except SlackCallFailed as e:
+            if e.error == NO_THREAD:
+                await self._take_out_of_channel(place, key)
+            raise
+        return None if found is None else {"ts": found["ts"], "message": found}
+
+    async def _take_out_of_channel(self, place: ThreadAddress, key: str) -> None:
+        """Where the thread's root is gone, Slack posts to the channel instead: that is undone."""
+        stray = await self.history.find(replace(place, thread_ts=None), key)
+        if stray is not None:
+            await self.delete(place.channel, stray["ts"])
+
+    @staticmethod
+    async def insisting(call: Callable[[], Awaitable[T]]) -> T:
+        """What a call gives, made again for as long as Slack is away.
+
+        Where the workspace is closed to us the process is about to end: the call is for whoever comes after it.
+
+        Raises:
+            SlackCallFailed: Slack refused.
+        """
+        pause_s = _PAUSE_S[0]
+        while True:
+            try:
+                return await call()
+            except SlackCallFailed as e:
+                if e.verdict not in (RetryDecision.PASSING, RetryDecision.WORKSPACE_CLOSED):
+                    raise
+                log.warning("slack.away", error=str(e), again_in_s=pause_s)
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _PAUSE_S[1])
+
+    async def update(self, channel: str, ts: str, compose: Callable[[], Content], turn: CallSlot) -> None:
+        """Edit a message. What it says is composed when its turn has come: the latest wins."""
+        await self.call(
+            "chat.update",
+            # Without `blocks`, those that it had would stay.
+            lambda: {"channel": channel, "ts": ts, "blocks": "[]", **compose().arguments(), "parse": "none"},
+            replace(turn, urgency=Priority.STATUS),
+        )
+
+    async def upload(self, address: str, content: bytes) -> None:
+        """Send a file to the address that Slack has given for it. Nobody sees it before it is shared.
+
+        Raises:
+            SlackCallFailed: it did not get there.
+        """
+        session = self._client.session
+        if session is None:
+            raise SlackCallFailed("upload", "no_session")
+        try:
+            async with session.post(address, data=content, allow_redirects=False) as response:
+                status = response.status
+        except (aiohttp.ClientError, TimeoutError, OSError) as e:
+            raise SlackCallFailed("upload", NO_ANSWER) from e
+        if status != HTTPStatus.OK:
+            raise SlackCallFailed("upload", NO_ANSWER if status >= HTTPStatus.INTERNAL_SERVER_ERROR else str(status))
+
+    async def delete(self, channel: str, ts: str, run: str = "") -> None:
+        """Delete a message of ours, if it is there; `run` as in `CallSlot`."""
+        arguments = {"channel": channel, "ts": ts}
+        await self.call("chat.delete", arguments, CallSlot(Priority.STATUS, run), done=("message_not_found",))
+
+    async def react(self, channel: str, ts: str, name: str, turn: CallSlot, confirm: Confirm | None = None) -> None:
+        """Put an emoji on a message; `confirm` as in `post`."""
+        arguments = {"channel": channel, "timestamp": ts, "name": name}
+        done = ("already_reacted", "message_not_found")
+        turn = replace(turn, urgency=Priority.MARK)
+        await self.call("reactions.add", arguments, turn, done=done, once=PendingCalls(confirm=confirm))
+
+    async def unreact(self, channel: str, ts: str, name: str) -> None:
+        arguments = {"channel": channel, "timestamp": ts, "name": name}
+        done = ("no_reaction", "message_not_found")
+        await self.call("reactions.remove", arguments, CallSlot(Priority.MARK), done=done)
+
+    async def call(
+        self,
+        method: str,
+        arguments: Arguments | Callable[[], Arguments],
+        turn: CallSlot,
+        done: tuple[str, ...] = (),
+        once: PendingCalls | None = None,
+    ) -> dict[str, Any]:
+        """Call a method when its turn has come, again after a failure that may pass.
+
+        `done` are the errors that say that there is nothing left to do. Without `once` the call is one that may happen
+        twice.
+
+        Raises:
+            SlackCallFailed: Slack refused, or did not answer several times.
+            NotNeeded: it was not wanted any more when its turn had come.
+        """
+        failed = limited = 0
+        once = once or PendingCalls()
+        while True:
+            try:
+                return await self._attempt(method, arguments, turn, once, send=failed < _ATTEMPTS)
+            except SlackCallFailed as e:
+                if e.error in done:
+                    return {}
+                once = replace(once, in_doubt=once.in_doubt or e.error != LIMITED)
+                limited, failed = (limited + 1, failed) if e.error == LIMITED else (limited, failed + 1)
+                # One round more than there are attempts: the last one may have happened, too.
+                last = _ATTEMPTS + (1 if once.look is not None else 0)
+                if not e.is_passing or failed >= last or limited > _RATE_LIMITS:
+                    self._note(e)
+                    raise
+                log.info("slack.retry", method=method, error=e.error, retry_after_s=e.retry_after_s)
+                if e.error != LIMITED:
+                    await asyncio.sleep(_BACKOFF_S * 2 ** (failed - 1))
+
+    async def _attempt(
+        self,
+        method: str,
+        arguments: Arguments | Callable[[], Arguments],
+        turn: CallSlot,
+        once: PendingCalls,
+        *,
+        send: bool,
+    ) -> dict[str, Any]:
+        """Look whether it has happened, where that is in doubt; else do it, if it may still be tried."""
+        if once.look is not None and once.in_doubt and (there := await once.look()):
+            return there
+        if not send:
+            raise SlackCallFailed(method, NO_ANSWER)
+        channel = "" if callable(arguments) else str(arguments.get("channel", ""))
+        await self._scheduler.wait(method, channel, turn)
+        if once.confirm is not None:
+            await once.confirm()
+        turn.need.check()
+        try:
+            return await self._named(method, arguments() if callable(arguments) else arguments)
+        except SlackCallFailed as e:
+            if e.error == LIMITED:
+                pause_s = _PAUSE_AFTER_LIMIT_S if e.retry_after_s is None else e.retry_after_s
+                await self._scheduler.pause(method, channel, pause_s)
+            raise
+
+    async def _named(self, method: str, arguments: Arguments) -> dict[str, Any]:
+        """Call it once; where we may not post under another name, under our own."""
+        plain = {name: value for name, value in arguments.items() if name not in _PERSONA}
+        if self._is_nameless or plain == arguments:
+            return await self._once(method, plain)
+        try:
+            return await self._once(method, arguments)
+        except SlackCallFailed as e:
+            if e.error != "missing_scope" or e.needed not in ("", _CUSTOMIZE):
+                raise
+        answer = await self._once(method, plain)
+        self._is_nameless = True
+        log.warning("slack.no_personas", needed=_CUSTOMIZE)
+        return answer
+
+    def _note(self, failed: SlackCallFailed) -> None:
+        if failed.verdict is RetryDecision.WORKSPACE_CLOSED and not self._closed_by.done():
+            self._closed_by.set_result(failed)
+
+    async def _once(self, method: str, arguments: Arguments) -> dict[str, Any]:
+        try:
+            response = await self._client.api_call(method, data=arguments)
+        except SlackApiError as e:
+            raise failure(method, e) from e
+        except (aiohttp.ClientError, TimeoutError, OSError) as e:
+            raise SlackCallFailed(method, NO_ANSWER) from e
+        except UnicodeEncodeError as e:  # before anything was sent
+            raise SlackCallFailed(method, _UNSENDABLE) from e
+        except (AttributeError, TypeError, ValueError) as e:
+            # How the SDK fails on an answer that is not Slack's: a gateway's page, or half a body.
+            raise SlackCallFailed(method, NO_ANSWER) from e
+        if not isinstance(response.data, dict):
+            raise SlackCallFailed(method, NO_ANSWER)
+        return response.data

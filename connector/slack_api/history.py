@@ -1,0 +1,91 @@
+"""What stands in a thread or a channel: messages, and which posts of ours are among them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from connector.slack_api.rate_limiter import CallSlot
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from connector.events import ThreadAddress
+    from connector.slack_api.client import SlackClient
+
+    Message = dict[str, Any]
+
+_PAGE = 200
+POST_EVENT = "amplifier_post"
+
+
+class ThreadHistory:
+    """Reads what Slack has. Everything here raises SlackCallFailed where Slack does not tell."""
+
+    def __init__(self, wire: SlackClient) -> None:
+        self._wire = wire
+
+    async def messages(
+        self, place: ThreadAddress, turn: CallSlot | None = None, oldest: str = ""
+    ) -> AsyncIterator[Message]:
+        """The messages of a thread, oldest first; of a channel, the latest ones, newest first.
+
+        Messages of a thread that are older than `oldest` may be missing.
+        """
+        turn = turn or CallSlot(run=place.conversation_id)
+        arguments: dict[str, Any] = {"channel": place.channel, "include_all_metadata": True, "limit": _PAGE}
+        if oldest:
+            arguments["oldest"] = oldest
+        method = "conversations.history"
+        if place.thread_ts is not None:
+            method, arguments["ts"] = "conversations.replies", place.thread_ts
+        while True:
+            page = await self._wire.call(method, arguments, turn)
+            for message in page["messages"]:
+                yield message
+            arguments["cursor"] = (page.get("response_metadata") or {}).get("next_cursor")
+            if not arguments["cursor"] or place.thread_ts is None:
+                return
+
+    async def message(self, channel: str, ts: str, turn: CallSlot | None = None) -> Message | None:
+        """A message, with its metadata; `None` where it is gone."""
+        arguments = {"channel": channel, "ts": ts, "include_all_metadata": True, "limit": 1}
+        page = await self._wire.call("conversations.replies", arguments, turn or CallSlot(), done=("thread_not_found",))
+        return next((each for each in page.get("messages", ()) if each.get("ts") == ts), None)
+
+    async def find(self, place: ThreadAddress, key: str) -> Message | None:
+        """A post of ours in its thread (or channel), by its key."""
+        async for message in self.messages(place):
+            if key_of(message) == key:
+                return message
+        return None
+
+
+class FoundPost:
+    """The posts of ours that stood somewhere when a run was taken up: one look for all who ask."""
+
+    def __init__(self, history: ThreadHistory, place: ThreadAddress) -> None:
+        self._history = history
+        self._place = place
+        self._found: dict[str, str] | None = None
+        self._one_at_a_time = asyncio.Lock()
+
+    async def find(self, key: str, turn: CallSlot | None = None) -> str | None:
+        """The ts of a post, by its key; the first who asks looks, in this turn.
+
+        Raises:
+            SlackCallFailed: Slack does not tell.
+            NotNeeded: the turn is not wanted any more.
+        """
+        async with self._one_at_a_time:
+            if self._found is None:
+                messages = self._history.messages(self._place, turn)
+                self._found = {key_of(each): str(each["ts"]) async for each in messages if key_of(each)}
+        return self._found.get(key)
+
+
+def key_of(message: Message) -> str:
+    """The key of a post of ours; blank for other messages."""
+    metadata = message.get("metadata") or {}
+    is_ours = metadata.get("event_type") == POST_EVENT
+    return str(metadata.get("event_payload", {}).get("key", "")) if is_ours else ""

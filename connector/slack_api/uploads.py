@@ -1,0 +1,189 @@
+"""A very long answer as a file in its thread."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from hashlib import sha256
+from itertools import accumulate
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from markdown_it import MarkdownIt
+
+from connector.formatting.inline import words
+from connector.formatting.links import LONGEST, escape, whole
+from connector.formatting.markdown import markdown_to_slack
+from connector.formatting.splitting import pieces
+from connector.formatting.text_utils import one_line
+from connector.slack_api.client import PendingCalls
+from connector.slack_api.errors import NO_THREAD, SlackCallFailed
+from connector.slack_api.rate_limiter import CallSlot
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Set as AbstractSet
+
+    from markdown_it.token import Token
+
+    from connector.events import ThreadAddress
+    from connector.slack_api.client import SlackClient
+
+    Confirm = Callable[[], Awaitable[None]]
+
+_GET_URL, _COMPLETE, _DELETE = "files.getUploadURLExternal", "files.completeUploadExternal", "files.delete"
+# More than a link takes, so that none is cut.
+_BEGINNING_CHARS = LONGEST + 100
+# So much of an answer is looked at for its beginning, and for the names of its parts.
+_CONVERTED_CHARS = 2 * _BEGINNING_CHARS
+_OUTLINED_CHARS = 100_000
+_OUTLINED_LINES = 2000
+_TITLED_CHARS = 10_000
+_HEADINGS = 20
+_HEADING_CHARS = 100
+_PARSED_CHARS = 1000
+_KEY_CHARS = 12
+_NAME = re.compile(rf"answer-[0-9a-f]{{{_KEY_CHARS}}}\.md")
+_parser = MarkdownIt("commonmark", {"html": False})
+# Only the outer blocks of long texts are parsed: their content takes most of the time.
+_outliner = MarkdownIt("commonmark", {"html": False, "maxNesting": 4})
+_outliner.core.ruler.disable("inline")
+
+
+def summary_of(markdown: str) -> tuple[str, ...]:
+    """What stands in the thread in a long answer's place: its beginning, the names of its parts, where the rest is."""
+    tokens = _outliner.parse("\n".join(markdown[:_OUTLINED_CHARS].split("\n", _OUTLINED_LINES)[:_OUTLINED_LINES]))
+    end = _end_of_beginning(markdown, tokens)
+    beginning = "\n".join(markdown.splitlines()[:end])
+    first, *more = pieces(markdown_to_slack(beginning[:_CONVERTED_CHARS]), _BEGINNING_CHARS) or [""]
+    is_cut = bool(more) or len(beginning) > _CONVERTED_CHARS
+    headings = _headings(tokens, end)
+    outline = [f"• {escape(_plain(each))}" for each in headings[:_HEADINGS]]
+    if len(headings) > _HEADINGS:
+        outline.append(f"… and {len(headings) - _HEADINGS} more")
+    length = f"{len(markdown.split()):,} words"
+    where = f"📎 The whole answer ({length}) is in the file in this thread: it is too long for messages."
+    parts = (f"{first} …" if is_cut else first, "\n".join(outline), where)
+    return tuple(pieces("\n\n".join(part for part in parts if part)))
+
+
+def file_name(key: str) -> str:
+    """The name that tells the file of this post from every other file."""
+    return f"answer-{sha256(key.encode()).hexdigest()[:_KEY_CHARS]}.md"
+
+
+async def share(  # noqa: PLR0913 - what sharing consists of
+    wire: SlackClient, place: ThreadAddress, key: str, content: str, *, in_doubt: bool, confirm: Confirm
+) -> None:
+    """Put a Markdown file into a conversation, exactly once.
+
+    One that is `in_doubt` may be there already: it is looked for, by its name. `confirm` as in `SlackClient.post`.
+
+    Raises:
+        SlackCallFailed: Slack did not take it, or the thread is gone.
+    """
+    content = whole(content)
+    name = file_name(key)
+
+    async def look() -> dict[str, Any] | None:
+        return next(iter(await _shared(wire, place, name)), None)
+
+    if in_doubt and await look() is not None:
+        return
+    await _need_thread(wire, place, name)
+    turn = CallSlot(run=place.conversation_id)
+    data = content.encode()
+    begun = await wire.call(_GET_URL, {"filename": name, "length": len(data)}, turn)
+    await wire.upload(begun["upload_url"], data)
+    arguments = {"files": json.dumps([{"id": begun["file_id"], "title": _title(content)}])}
+    arguments |= {"channel_id": place.channel}
+    if place.thread_ts is not None:
+        arguments["thread_ts"] = place.thread_ts
+    await wire.call(_COMPLETE, arguments, turn, once=PendingCalls(look, confirm=confirm))
+    await _need_thread(wire, place, name)
+
+
+async def _need_thread(wire: SlackClient, place: ThreadAddress, name: str) -> None:
+    """Where the thread's root is gone, Slack shares in the channel instead: nothing of it stays there.
+
+    Raises:
+        SlackCallFailed: it is gone.
+    """
+    if place.thread_ts is None or await wire.history.message(place.channel, place.thread_ts) is not None:
+        return
+    for file in await _shared(wire, replace(place, thread_ts=None), name):
+        await delete(wire, file["id"])
+    raise SlackCallFailed(_COMPLETE, NO_THREAD)
+
+
+async def _shared(wire: SlackClient, place: ThreadAddress, name: str) -> list[dict[str, Any]]:
+    """The files with this name that are in a conversation."""
+    return [file async for message in wire.history.messages(place) for file in _files_of(message, name)]
+
+
+def shared_again(messages: Iterable[dict[str, Any]], names: AbstractSet[str]) -> list[str]:
+    """The ids of files with these names that were uploaded more than once: of each name, all but the earliest.
+
+    A file that people share again is the same one still; what they upload under such a name is theirs.
+    """
+    shared = [(float(each["ts"]), str(file["id"]), file) for each in messages for file in _files_of(each)]
+    uploads: dict[str, list[dict[str, Any]]] = {}
+    for _, file_id, file in sorted(shared, key=itemgetter(0, 1)):
+        same = uploads.setdefault(file["name"], [])
+        if file_id not in (str(each["id"]) for each in same):
+            same.append(file)
+    return [
+        str(file["id"])
+        for name in sorted(names & uploads.keys())
+        for file in uploads[name][1:]
+        if file.get("user") == uploads[name][0].get("user")
+    ]
+
+
+def _files_of(message: dict[str, Any], name: str = "") -> list[dict[str, Any]]:
+    """The files of a message that have this name, or one of ours; of one that was deleted a tombstone stays."""
+    files = [each for each in message.get("files") or () if each.get("mode") != "tombstone"]
+    return [each for each in files if (each.get("name") == name if name else _NAME.fullmatch(each.get("name") or ""))]
+
+
+async def delete(wire: SlackClient, file_id: str) -> None:
+    """Delete a file of ours, if it is there."""
+    await wire.call(_DELETE, {"file": file_id}, CallSlot(), done=("file_not_found", "file_deleted"))
+
+
+def _end_of_beginning(markdown: str, tokens: Sequence[Token]) -> int:
+    """The line after the first paragraphs, up to the first heading under them."""
+    ends = list(accumulate(map(len, markdown.splitlines()), initial=0))
+    end = 0
+    for token in tokens:
+        if token.level or token.map is None:
+            continue
+        is_next_part = token.type == "heading_open" and end > 0
+        if is_next_part or ends[min(end, len(ends) - 1)] > _BEGINNING_CHARS:
+            break
+        end = token.map[1]
+    return end
+
+
+def _headings(tokens: Sequence[Token], after: int = 0) -> list[str]:
+    """What the parts from this line on are called, and their parts, but not the parts of those."""
+    found = [
+        (token.tag, tokens[place + 1].content)
+        for place, token in enumerate(tokens)
+        if token.type == "heading_open" and token.map is not None and token.map[0] >= after
+    ]
+    ranks = sorted({tag for tag, _ in found})
+    return [text for tag, text in found if tag in ranks[:2] and text.strip()]
+
+
+def _plain(heading: str) -> str:
+    """A heading's words, without their markup, on one line."""
+    (line,) = _parser.parseInline(heading[:_PARSED_CHARS])
+    return one_line(words(line.children or ()), _HEADING_CHARS)
+
+
+def _title(markdown: str) -> str:
+    """What the file is called for people."""
+    headings = _headings(_outliner.parse(markdown[:_TITLED_CHARS]))
+    return (_plain(headings[0]) if headings else "") or "The whole answer"

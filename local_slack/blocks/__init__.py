@@ -1,0 +1,1 @@
+"""Block Kit: schemas and validation."""

@@ -1,0 +1,207 @@
+"""The workspace's values as Slack writes them in JSON."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from local_slack.workspace.people import Bot, Person
+
+if TYPE_CHECKING:
+    from local_slack.workspace.files import File
+    from local_slack.workspace.messages import Channel, Message
+    from local_slack.workspace.people import Member, Team
+
+Json = dict[str, Any]
+
+VERIFICATION_TOKEN = "local-verification-token"  # noqa: S105 - everybody may know it
+
+
+def message_json(message: Message, team: Team) -> Json:
+    """Return a message as the history shows it; what is not set is left out."""
+    if message.tombstone:
+        return _tombstone_json(message)
+    out: Json = {
+        "type": "message",
+        "subtype": _subtype(message),
+        "client_msg_id": _client_msg_id(message) if not message.bot else None,
+        "user": message.user,
+        "text": message.text,
+        "ts": message.ts,
+        "team": team.id,
+        "thread_ts": message.thread_ts,
+        "parent_user_id": message.parent_user,
+        "blocks": list(message.blocks) or None,
+        "attachments": list(message.body.attachments) or None,
+        "files": [file_json(file) for file in message.files] or None,
+        "is_ephemeral": True if message.only_for else None,
+        **_author_json(message, team),
+        **_thread_json(message),
+    }
+    if message.edited:
+        out["edited"] = {"user": message.edited.user, "ts": message.edited.ts}
+    if message.reactions:
+        out["reactions"] = reactions_json(message)
+    return {key: value for key, value in out.items() if value is not None}
+
+
+def reactions_json(message: Message) -> list[Json]:
+    return [{"name": r.name, "users": list(r.users), "count": len(r.users)} for r in message.reactions]
+
+
+def channel_json(channel: Channel, member: Member) -> Json:
+    """Return a channel as ``member`` sees it; a direct message names the other one as ``user``."""
+    if channel.is_im:
+        return {
+            "id": channel.id,
+            "created": channel.created,
+            "is_im": True,
+            "is_archived": False,
+            "is_open": True,
+            "is_org_shared": False,
+            "user": other_member(channel, member.id),
+        }
+    return {
+        "id": channel.id,
+        "name": channel.name,
+        "name_normalized": channel.name,
+        "created": channel.created,
+        "is_channel": True,
+        "is_group": False,
+        "is_im": False,
+        "is_mpim": False,
+        "is_private": False,
+        "is_archived": channel.is_archived,
+        "is_general": channel.name == "general",
+        "is_member": member.id in channel.members,
+        "topic": {"value": channel.topic, "creator": "", "last_set": 0},
+        "purpose": {"value": "", "creator": "", "last_set": 0},
+        "num_members": len(channel.members),
+    }
+
+
+def other_member(channel: Channel, member_id: str) -> str:
+    return next((user for user in channel.members if user != member_id), member_id)
+
+
+def user_json(member: Member, team: Team) -> Json:
+    is_bot = isinstance(member, Bot)
+    profile = {"real_name": member.real_name, "display_name": "" if is_bot else member.real_name}
+    if isinstance(member, Bot):
+        profile |= {"bot_id": member.bot_id, "api_app_id": member.app_id}
+    return {
+        "id": member.id,
+        "team_id": team.id,
+        "name": member.name,
+        "real_name": member.real_name,
+        "color": member.color,
+        "deleted": False,
+        "is_bot": is_bot,
+        "is_app_user": False,
+        "is_restricted": isinstance(member, Person) and member.is_guest,
+        "is_ultra_restricted": False,
+        "tz": "Europe/Berlin",
+        "tz_label": "Central European Time",
+        "tz_offset": 3600,
+        "updated": 0,
+        "profile": profile,
+    }
+
+
+def bot_json(bot: Bot) -> Json:
+    return {
+        "id": bot.bot_id,
+        "app_id": bot.app_id,
+        "user_id": bot.id,
+        "name": bot.real_name,
+        "deleted": False,
+        "updated": 0,
+        "icons": {},
+    }
+
+
+def file_json(file: File) -> Json:
+    """Return a file as messages carry it; of one that is deleted, only that."""
+    if file.deleted:
+        return {"id": file.id, "mode": "tombstone"}
+    filetype, mimetype, pretty_type = file.kind
+    private = f"{file.base_url}files-pri/{file.team}-{file.id}"
+    name = quote(file.name.lower(), safe="")
+    return {
+        "id": file.id,
+        "created": file.created,
+        "timestamp": file.created,
+        "name": file.name,
+        "title": file.title,
+        "mimetype": mimetype,
+        "filetype": filetype,
+        "pretty_type": pretty_type,
+        "user": file.user,
+        "user_team": file.team,
+        "size": file.size,
+        "mode": "hosted",
+        "editable": False,
+        "is_external": False,
+        "is_public": True,
+        "file_access": "visible",
+        "url_private": f"{private}/{name}",
+        "url_private_download": f"{private}/download/{name}",
+        "permalink": f"{file.base_url}files/{file.user}/{file.id}/{name}",
+    }
+
+
+def _subtype(message: Message) -> str | None:
+    if message.only_for:
+        return "ephemeral"
+    if message.broadcast:
+        return "thread_broadcast"
+    if message.files:
+        return "file_share"
+    return "bot_message" if message.persona else None
+
+
+def _author_json(message: Message, team: Team) -> Json:
+    if not message.bot:
+        return {}
+    bot = message.bot
+    out: Json = {"bot_id": bot.bot_id, "app_id": bot.app_id}
+    persona = message.persona
+    if persona is None:
+        profile = {"id": bot.bot_id, "app_id": bot.app_id, "user_id": bot.id, "name": bot.real_name}
+        return out | {"bot_profile": {**profile, "deleted": False, "updated": 0, "team_id": team.id}}
+    if persona.username:
+        out["username"] = persona.username
+    icons = {"emoji": persona.icon_emoji, "image_48": persona.icon_url}
+    return out | {"icons": {name: icon for name, icon in icons.items() if icon}}
+
+
+def _thread_json(message: Message) -> Json:
+    if message.thread is None:
+        return {}
+    return {
+        "reply_count": message.thread.reply_count,
+        "reply_users_count": len(message.thread.reply_users),
+        "reply_users": list(message.thread.reply_users),
+        "latest_reply": message.thread.latest_reply,
+        "is_locked": False,
+        "subscribed": False,
+    }
+
+
+def _tombstone_json(message: Message) -> Json:
+    return {
+        "type": "message",
+        "subtype": "tombstone",
+        "text": message.text,
+        "user": message.user,
+        "hidden": True,
+        "ts": message.ts,
+        "thread_ts": message.ts,
+        "parent_user_id": message.parent_user,
+        **_thread_json(message),
+    }
+
+
+def _client_msg_id(message: Message) -> str:
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{message.channel}/{message.ts}"))

@@ -1,0 +1,128 @@
+"""What ``POST /faults`` asks for, checked; whoever asks wrongly reads what to send instead."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, get_args
+
+from local_slack.delivery.delivery_faults import DeliveryFault, Late, Lost, Twice
+from local_slack.delivery.faults import Breaks, DropsAfterwards, DropsBefore, Fault, RateLimits, Refuses, Slow
+from local_slack.delivery.recorder import kind_of
+from local_slack.delivery.socket_mode import DisconnectReason
+from local_slack.methods.web_api import METHOD_NAMES
+from local_slack.outside_json import parse_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+CALL_FAULTS: Mapping[str, type[Fault]] = {
+    kind_of(fault): fault for fault in (Refuses, RateLimits, Breaks, Slow, DropsBefore, DropsAfterwards)
+}
+DELIVERY_FAULTS: Mapping[str, type[DeliveryFault]] = {kind_of(fault): fault for fault in (Twice, Late, Lost)}
+
+_SOCKET_KINDS = ("disconnect", "drop", "freeze", "enable")
+_MOST_TIMES = 1_000
+_NUMBERS = {"retry_after_s": (1, 3600), "status": (400, 599), "delay_s": (0, 600), "behind": (1, 1000)}
+_WHOLE = {"retry_after_s", "status", "behind"}
+_FORMS = (
+    'send {"method": "chat.update", "kind": "refuses", "error": "internal_error", "times": 1}, '
+    '{"delivery": "twice", "times": 1} or {"socket": "drop"}'
+)
+
+
+class Wrong(ValueError):  # noqa: N818 - reads as what happened
+    """A request that cannot be done, with what to send instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForCalls:
+    """A fault for the next calls of ``method``."""
+
+    method: str
+    fault: Fault
+    times: int
+
+
+@dataclass(frozen=True, slots=True)
+class ForDeliveries:
+    """A fault for the next deliveries."""
+
+    fault: DeliveryFault
+    times: int
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """Something that happens to all connections at once."""
+
+    kind: str
+    reason: DisconnectReason = "refresh_requested"
+
+
+def read(text: bytes) -> ForCalls | ForDeliveries | Happening:
+    """Return what the body of a request asks for; raises Wrong."""
+    try:
+        body: dict[str, Any] = parse_json(text.decode())
+    except ValueError as e:
+        raise Wrong(f"the body is no JSON; {_FORMS}") from e
+    match body:
+        case {"method": method}:
+            if method not in METHOD_NAMES:
+                raise Wrong(f"there is no method {method!r} here; GET /faults lists those that are")
+            return ForCalls(method, _fault(CALL_FAULTS, "kind", body), _times(body))
+        case {"delivery": _}:
+            return ForDeliveries(_fault(DELIVERY_FAULTS, "delivery", body), _times(body))
+        case {"socket": kind}:
+            return _happening(kind, body)
+    raise Wrong(f"it says neither `method` nor `delivery` nor `socket`; {_FORMS}")
+
+
+def _fault(kinds: Mapping[str, type], name: str, body: Mapping[str, Any]) -> Any:
+    kind = body.get(name)
+    fault = kinds.get(kind) if isinstance(kind, str) else None
+    if fault is None:
+        raise Wrong(f"`{name}` must be one of {', '.join(kinds)}, not {kind!r}")
+    fields = dataclasses.fields(fault)
+    _only(body, {"method", name, "times", *(field.name for field in fields)})
+    given = {field.name: _field(field.name, body[field.name]) for field in fields if field.name in body}
+    missing = [f.name for f in fields if f.name not in given and f.default is dataclasses.MISSING]
+    if missing:
+        raise Wrong(f"`{kind}` needs `{missing[0]}` too")
+    return fault(**given)
+
+
+def _field(name: str, value: Any) -> Any:
+    if name not in _NUMBERS:
+        if isinstance(value, str) and value:
+            return value
+        raise Wrong(f"`{name}` must be a text, not {value!r}")
+    low, high = _NUMBERS[name]
+    kinds = int if name in _WHOLE else int | float
+    if isinstance(value, bool) or not isinstance(value, kinds) or not low <= value <= high:
+        raise Wrong(
+            f"`{name}` must be a {'whole ' if name in _WHOLE else ''}number from {low} to {high}, not {value!r}"
+        )
+    return value
+
+
+def _times(body: Mapping[str, Any]) -> int:
+    times = body.get("times", 1)
+    if isinstance(times, bool) or not isinstance(times, int) or not 1 <= times <= _MOST_TIMES:
+        raise Wrong(f"`times` must be a whole number from 1 to {_MOST_TIMES}, not {times!r}")
+    return times
+
+
+def _happening(kind: Any, body: Mapping[str, Any]) -> Happening:
+    if kind not in _SOCKET_KINDS:
+        raise Wrong(f"`socket` must be one of {', '.join(_SOCKET_KINDS)}, not {kind!r}")
+    _only(body, {"socket", "reason"} if kind == "disconnect" else {"socket"})
+    reason = body.get("reason", "refresh_requested")
+    if reason not in get_args(DisconnectReason):
+        raise Wrong(f"`reason` must be one of {', '.join(get_args(DisconnectReason))}, not {reason!r}")
+    return Happening(kind, reason)
+
+
+def _only(body: Mapping[str, Any], known: set[str]) -> None:
+    if unknown := sorted(set(body) - known):
+        raise Wrong(f"`{unknown[0]}` means nothing here; {_FORMS}")

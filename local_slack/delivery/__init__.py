@@ -1,0 +1,1 @@
+"""Deliver events by Socket Mode and HTTP."""

@@ -1,0 +1,223 @@
+"""Envelopes on their way to the app: who gets which, and again if nobody says that it arrived."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from local_slack.delivery.delivery_faults import DeliveryFault, DeliveryFaults, Late, Lost, Twice
+from local_slack.delivery.envelope import Envelope
+from local_slack.delivery.recorder import Recorder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Delivery", "Envelope", "Receiver", "RetrySchedule", "Way"]
+
+
+@dataclass(frozen=True, slots=True)
+class RetrySchedule:
+    """Slack waits ``ack_timeout_s`` for an ack and then delivers again after each delay in turn."""
+
+    ack_timeout_s: float = 3.0
+    delays_s: tuple[float, ...] = (0.0, 60.0, 300.0)
+
+
+class Receiver(Protocol):
+    """An open connection of the app."""
+
+    def send(self, frame: str) -> None: ...
+
+
+class Way(Protocol):
+    """Another way to the app than its connections. It calls ``acknowledge`` or ``fail`` for each envelope."""
+
+    def send(self, envelope: Envelope) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """An envelope without an ack: ``sent_at`` on the loop's clock, and the step that comes next by itself."""
+
+    envelope: Envelope
+    sent_at: float
+    next_step: asyncio.TimerHandle
+
+
+@dataclass(slots=True)
+class _Held:
+    """An envelope that is sent after ``behind`` others, or when its time is up."""
+
+    envelope: Envelope
+    behind: int
+    time_up: asyncio.TimerHandle
+
+
+class Delivery:
+    """Owns what waits for a connection and what waits for an ack. Runs in the event loop's thread."""
+
+    def __init__(
+        self,
+        schedule: RetrySchedule,
+        changed: Callable[[], None],
+        faults: DeliveryFaults | None = None,
+        record: Recorder | None = None,
+    ) -> None:
+        """Call ``changed`` after every ack, and whenever there was none."""
+        self.schedule = schedule
+        self._changed = changed
+        self._faults = DeliveryFaults() if faults is None else faults
+        self._record = Recorder() if record is None else record
+        self._receivers: deque[Receiver] = deque()
+        self._way: Way | None = None
+        self._waiting: deque[Envelope] = deque()
+        self._unacked: dict[str, _Sent] = {}
+        self._held: list[_Held] = []
+        self._answers: dict[str, asyncio.Future[str]] = {}
+
+    def attach(self, receiver: Receiver) -> None:
+        self._receivers.append(receiver)
+        self._pump()
+
+    def detach(self, receiver: Receiver) -> None:
+        if receiver in self._receivers:
+            self._receivers.remove(receiver)
+
+    def go(self, way: Way | None) -> None:
+        """Send everything from now on this way; None: over the connections."""
+        self._way = way
+        self._pump()
+
+    @property
+    def reachable(self) -> bool:
+        return self._way is not None or bool(self._receivers)
+
+    def offer(self, envelope: Envelope) -> None:
+        self._waiting.append(envelope)
+        self._pump()
+
+    async def ask(self, envelope: Envelope) -> str:
+        """Deliver what somebody waits for; returns an empty string upon the ack, else why there was none."""
+        if not self.reachable:
+            return "not_connected"
+        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._answers[envelope.id] = answer
+        try:
+            self.offer(envelope)
+            return await answer
+        finally:
+            del self._answers[envelope.id]
+
+    def acknowledge(self, envelope_id: str) -> None:
+        if sent := self._forget(envelope_id):
+            latency_ms = round((asyncio.get_running_loop().time() - sent.sent_at) * 1000, 1)
+            self._record.note("acked", envelope=envelope_id, attempt=sent.envelope.attempt, latency_ms=latency_ms)
+        elif any(envelope.id == envelope_id for envelope in self._waiting):
+            self._waiting = deque(envelope for envelope in self._waiting if envelope.id != envelope_id)
+            self._record.note("acked", envelope=envelope_id)
+        self._answered(envelope_id, "")
+        self._changed()
+
+    def fail(self, envelope: Envelope, reason: str, *, final: bool = False) -> None:
+        """Say that an envelope was not taken; it comes again by the schedule, unless this is ``final``."""
+        sent = self._unacked.get(envelope.id)
+        if sent and sent.envelope.attempt == envelope.attempt:
+            self._forget(envelope.id)
+            self._not_taken(envelope, reason, final=final)
+
+    @property
+    def outstanding(self) -> int:
+        """Return how many envelopes are not acknowledged yet, and not given up."""
+        return len(self._waiting) + len(self._unacked) + len(self._held)
+
+    def close(self) -> None:
+        for timer in (*(sent.next_step for sent in self._unacked.values()), *(held.time_up for held in self._held)):
+            timer.cancel()
+        for answer in self._answers.values():
+            answer.cancel()
+        self._unacked.clear()
+        self._waiting.clear()
+        self._held.clear()
+        self._receivers.clear()
+        self._way = None
+
+    def _pump(self) -> None:
+        while self._waiting and self.reachable:
+            envelope = self._waiting.popleft()
+            self._deliver(envelope, None if envelope.attempt else self._faults.take())
+
+    def _deliver(self, envelope: Envelope, fault: DeliveryFault | None) -> None:
+        if fault is not None:
+            self._record.fault(fault, envelope=envelope.id)
+        match fault:
+            case Lost():
+                self._await_ack(envelope)
+            case Late(behind):
+                up = asyncio.get_running_loop().call_later(self.schedule.ack_timeout_s, self._release, envelope)
+                self._held.append(_Held(envelope, behind, up))
+            case Twice():
+                self._send(envelope)
+                self._send(envelope)
+            case None:
+                self._send(envelope)
+
+    def _send(self, envelope: Envelope) -> None:
+        self._record.note("sent", envelope=envelope.id, about=envelope.about, attempt=envelope.attempt)
+        self._await_ack(envelope)
+        if self._way:
+            self._way.send(envelope)
+        else:
+            self._receivers[0].send(envelope.frame())
+            self._receivers.rotate(-1)
+        self._let_pass()
+
+    def _let_pass(self) -> None:
+        """One more was sent: what waits behind it comes nearer."""
+        for held in self._held:
+            held.behind -= 1
+        for held in [held for held in self._held if held.behind <= 0]:
+            self._release(held.envelope)
+
+    def _release(self, envelope: Envelope) -> None:
+        for held in [held for held in self._held if held.envelope.id == envelope.id]:
+            held.time_up.cancel()
+            self._held.remove(held)
+            if self.reachable:
+                self._send(envelope)
+            else:
+                self._waiting.append(envelope)
+
+    def _await_ack(self, envelope: Envelope) -> None:
+        self._forget(envelope.id)
+        loop, reason = asyncio.get_running_loop(), "http_timeout" if self._way else "timeout"
+        next_step = loop.call_later(self.schedule.ack_timeout_s, self.fail, envelope, reason)
+        self._unacked[envelope.id] = _Sent(envelope, loop.time(), next_step)
+
+    def _not_taken(self, envelope: Envelope, reason: str, *, final: bool) -> None:
+        delays_s = self.schedule.delays_s if envelope.retried and not final else ()
+        if envelope.attempt < len(delays_s):
+            self._record.note("not_acked", envelope=envelope.id, attempt=envelope.attempt, reason=reason)
+            loop, again = asyncio.get_running_loop(), envelope.again(reason)
+            next_step = loop.call_later(delays_s[envelope.attempt], self._due, again)
+            self._unacked[envelope.id] = _Sent(again, loop.time(), next_step)
+        else:
+            self._record.note("given_up", envelope=envelope.id, attempt=envelope.attempt, reason=reason)
+            self._answered(envelope.id, "no_answer" if reason.endswith("timeout") else reason)
+        self._changed()
+
+    def _due(self, envelope: Envelope) -> None:
+        self._forget(envelope.id)
+        self.offer(envelope)
+
+    def _forget(self, envelope_id: str) -> _Sent | None:
+        sent = self._unacked.pop(envelope_id, None)
+        if sent:
+            sent.next_step.cancel()
+        return sent
+
+    def _answered(self, envelope_id: str, error: str) -> None:
+        answer = self._answers.get(envelope_id)
+        if answer and not answer.done():
+            answer.set_result(error)

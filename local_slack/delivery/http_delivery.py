@@ -1,0 +1,155 @@
+"""Delivery over HTTP: signed requests to the app's request URL, as the Events API sends them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, urlencode
+
+import aiohttp
+from yarl import URL
+
+from local_slack.blocks.wire import VERIFICATION_TOKEN
+from local_slack.outside_json import parse_json
+from local_slack.workspace.errors import LocalSlackError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from local_slack.delivery.delivery import Delivery, Envelope
+    from local_slack.delivery.recorder import Recorder
+    from local_slack.delivery.signature import Signer
+
+_AGENT = "Slackbot 1.0 (+https://api.slack.com/robots)"
+_JSON = "application/json"
+_FORM = "application/x-www-form-urlencoded"
+_FOLLOWED_REDIRECTS = 2
+
+
+class NotVerified(LocalSlackError):  # noqa: N818 - reads as what happened
+    """The request URL does not echo the challenge."""
+
+
+class HttpDelivery:
+    """Send the envelopes of ``delivery`` to ``url``, many at a time; owns these requests."""
+
+    def __init__(self, url: str, delivery: Delivery, signer: Signer, record: Recorder) -> None:
+        _check(url)
+        self.url = url
+        self._delivery = delivery
+        self._signer = signer
+        self._record = record
+        self._verified = False
+        self._challenge: asyncio.Task[None] | None = None
+        self._requests: set[asyncio.Task[None]] = set()
+        timeout = aiohttp.ClientTimeout(total=delivery.schedule.ack_timeout_s)
+        self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=timeout)
+
+    def send(self, envelope: Envelope) -> None:
+        request = asyncio.create_task(self._send(envelope))
+        self._requests.add(request)
+        request.add_done_callback(self._requests.discard)
+
+    async def close(self) -> None:
+        tasks = (*self._requests, *([self._challenge] if self._challenge else []))
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._session.close()
+
+    async def verify(self) -> None:
+        """Send the challenge, unless it was echoed before or is on its way; raises NotVerified."""
+        if self._verified:
+            return
+        if self._challenge is None or self._challenge.done():
+            self._challenge = asyncio.create_task(self._send_challenge())
+        await asyncio.shield(self._challenge)
+
+    async def _send_challenge(self) -> None:
+        challenge = secrets.token_urlsafe(32)
+        payload = {"token": VERIFICATION_TOKEN, "challenge": challenge, "type": "url_verification"}
+        problem = await self._problem_with(json.dumps(payload).encode(), challenge)
+        self._record.note("url_verification", url=self.url, problem=problem or None)
+        if problem:
+            raise NotVerified(f"the request URL {self.url} is not verified: {problem}")
+        self._verified = True
+
+    async def _problem_with(self, body: bytes, challenge: str) -> str:
+        try:
+            async with self._post(body, {"Content-Type": _JSON}) as answer:
+                if answer.status != 200:
+                    return f"it answers the challenge with HTTP {answer.status}"
+                echoed = _echoed(answer.content_type, (await answer.read()).decode(errors="replace"))
+                return "" if echoed == challenge else "it does not answer with the value of `challenge`"
+        except TimeoutError:
+            return "it does not answer in time"
+        except aiohttp.ClientError as e:
+            return f"it cannot be reached ({e})"
+
+    async def _send(self, envelope: Envelope) -> None:
+        try:
+            await self.verify()
+            async with self._post(_body(envelope), _headers(envelope)) as answer:
+                await answer.read()
+        except NotVerified:
+            self._delivery.fail(envelope, "http_error")
+        except TimeoutError:
+            self._delivery.fail(envelope, "http_timeout")
+        except aiohttp.TooManyRedirects:
+            self._delivery.fail(envelope, "too_many_redirects")
+        except aiohttp.ClientConnectorError:
+            self._delivery.fail(envelope, "connection_failed")
+        except aiohttp.ClientError:
+            self._delivery.fail(envelope, "http_error")
+        else:
+            self._answered(envelope, answer)
+
+    def _answered(self, envelope: Envelope, answer: aiohttp.ClientResponse) -> None:
+        if 200 <= answer.status < 300:
+            self._delivery.acknowledge(envelope.id)
+            return
+        self._record.note("refused", envelope=envelope.id, status=answer.status)
+        reason = "http_error" if envelope.retried else f"http_{answer.status}"
+        self._delivery.fail(envelope, reason, final=answer.headers.get("X-Slack-No-Retry") == "1")
+
+    def _post(self, body: bytes, headers: Mapping[str, str]) -> aiohttp.client._RequestContextManager:
+        signed = {"User-Agent": _AGENT, "Accept": "*/*", **headers, **self._signer.headers(body)}
+        # aiohttp counts the request that is one too many.
+        return self._session.post(self.url, data=body, headers=signed, max_redirects=_FOLLOWED_REDIRECTS + 1)
+
+
+def _check(url: str) -> None:
+    try:
+        checked = URL(url)
+    except ValueError:
+        checked = URL()
+    if checked.scheme not in {"http", "https"} or not checked.host:
+        raise LocalSlackError(f"{url!r} is no request URL; give one such as http://127.0.0.1:3000/slack/events")
+
+
+def _body(envelope: Envelope) -> bytes:
+    """Return an event as JSON, anything else as a form with the JSON in ``payload``."""
+    text = json.dumps(envelope.payload)
+    return (text if envelope.type == "events_api" else urlencode({"payload": text})).encode()
+
+
+def _headers(envelope: Envelope) -> dict[str, str]:
+    headers = {"Content-Type": _JSON if envelope.type == "events_api" else _FORM}
+    if envelope.attempt:
+        headers |= {"X-Slack-Retry-Num": str(envelope.attempt), "X-Slack-Retry-Reason": envelope.reason}
+    return headers
+
+
+def _echoed(content_type: str, text: str) -> str:
+    """Read the challenge in any of the three forms that Slack takes."""
+    if content_type == _JSON:
+        try:
+            body = parse_json(text)
+        except ValueError:
+            return ""
+        return str(body.get("challenge", "")) if isinstance(body, dict) else str(body)
+    if content_type == _FORM:
+        return "".join(parse_qs(text).get("challenge", ()))
+    return text.strip()

@@ -1,0 +1,196 @@
+"""Socket Mode: the app's WebSocket connections and what goes over them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from typing import TYPE_CHECKING, Literal
+
+from aiohttp import web
+
+from local_slack.delivery.connection import HOST, Connection
+from local_slack.delivery.recorder import Recorder, shortened
+from local_slack.outside_json import parse_json
+from local_slack.workspace.errors import SlackRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from local_slack.delivery.delivery import Delivery
+    from local_slack.workspace.workspace import Workspace
+
+DisconnectReason = Literal["warning", "refresh_requested", "link_disabled", "too_many_websockets"]
+
+_MAX_CONNECTIONS = 10
+
+
+class SocketMode:
+    """Owns the tickets and the connections of the one app of all ``workspaces``; ``opened`` counts all there were.
+
+    While ``enabled`` is False, ``apps.connections.open`` is refused.
+    """
+
+    def __init__(  # noqa: PLR0913 - two of them are settings
+        self,
+        workspaces: Sequence[Workspace],
+        delivery: Delivery,
+        changed: Callable[[], None],
+        record: Recorder,
+        *,
+        ping_interval_s: float = 10.0,
+        refresh_grace_s: float = 10.0,
+    ) -> None:
+        """Call ``changed`` whenever a connection has come or gone."""
+        self.delivery = delivery
+        self.opened = 0
+        self.enabled = True
+        self._changed = changed
+        self._record = record
+        self._workspaces = workspaces
+        self._app_id = workspaces[0].directory.bot.app_id
+        self._ping_interval_s = ping_interval_s
+        self._refresh_grace_s = refresh_grace_s
+        self._tickets: set[str] = set()
+        self._connections: list[Connection] = []
+        self._over_http = False
+
+    @property
+    def connections(self) -> int:
+        return len(self._connections)
+
+    @property
+    def frozen(self) -> bool:
+        return any(connection.frozen for connection in self._connections)
+
+    def set_over_http(self, over_http: bool) -> None:
+        """Say whether requests go to the app over HTTP: then it is online without a connection."""
+        self._over_http = over_http
+        self._show_presence()
+
+    def ticket(self) -> str:
+        """Return the query of a URL that opens one connection, once."""
+        if not self.enabled:
+            raise SlackRefused("access_denied")
+        ticket = secrets.token_urlsafe(16)
+        self._tickets.add(ticket)
+        return f"ticket={ticket}&app_id={self._app_id}"
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        ticket = request.query.get("ticket", "")
+        if ticket not in self._tickets:
+            return web.Response(status=401, text="this URL was used before or never given out")
+        self._tickets.discard(ticket)
+        socket = web.WebSocketResponse(autoping=False, autoclose=False)
+        await socket.prepare(request)
+        connection = Connection(request, socket)
+        if len(self._connections) >= _MAX_CONNECTIONS:
+            self._record.note("socket_refused", reason="too_many_websockets")
+            connection.send(_disconnect_frame("too_many_websockets"))
+            connection.finish()
+            await connection.write(self._ping_interval_s)
+        else:
+            await self._serve(connection)
+        return socket
+
+    def disconnect(self, reason: DisconnectReason) -> None:
+        """Tell all connections to go, as Slack does.
+
+        A ``warning`` is only that. After ``refresh_requested`` they get no more events and are closed after a
+        grace if they have not gone by themselves; otherwise they are closed at once. ``link_disabled`` means that
+        somebody has switched Socket Mode off: until ``enable`` no new connection opens.
+        """
+        self._record.note("disconnect", reason=reason, connections=self.connections)
+        if reason == "link_disabled":
+            self.enabled = False
+            self._tickets.clear()
+        for connection in self._connections:
+            connection.send(_disconnect_frame(reason))
+            if reason == "warning":
+                continue
+            self.delivery.detach(connection)
+            if reason == "refresh_requested":
+                asyncio.get_running_loop().call_later(self._refresh_grace_s, connection.finish)
+            else:
+                connection.finish()
+
+    def enable(self) -> None:
+        """Switch Socket Mode on again, after ``link_disabled``."""
+        self.enabled = True
+
+    def drop(self) -> None:
+        """Cut all connections, as a network does: no close frame, nothing."""
+        self._record.note("drop", connections=self.connections)
+        for connection in tuple(self._connections):
+            self._gone(connection)
+            connection.abort()
+
+    def freeze(self) -> None:
+        """Make all open connections silent: they stay open, and nothing that is sent arrives, either way.
+
+        They count as connections, and events are sent into them, until the app closes them.
+        """
+        self._record.note("freeze", connections=self.connections)
+        for connection in self._connections:
+            connection.freeze()
+
+    def close(self) -> None:
+        self.delivery.close()
+        for connection in self._connections:
+            connection.finish()
+
+    async def _serve(self, connection: Connection) -> None:
+        self._connections.append(connection)
+        self.opened += 1
+        self._record.note("socket_opened", connections=self.connections)
+        connection.send(self._hello_frame())
+        self._show_presence()
+        async with asyncio.TaskGroup() as tasks:
+            writer = tasks.create_task(connection.write(self._ping_interval_s))
+            self.delivery.attach(connection)
+            try:
+                async for text in connection.texts():
+                    self._received(text, connection)
+            finally:
+                writer.cancel()
+                self._gone(connection)
+
+    def _gone(self, connection: Connection) -> None:
+        if connection in self._connections:
+            self._connections.remove(connection)
+            self.delivery.detach(connection)
+            self._record.note("socket_closed", connections=self.connections)
+            self._show_presence()
+
+    def _show_presence(self) -> None:
+        for workspace in self._workspaces:
+            workspace.set_bot_online(self._over_http or bool(self._connections))
+        self._changed()
+
+    def _received(self, text: str, connection: Connection) -> None:
+        try:
+            frame = parse_json(text)
+        except ValueError:
+            return
+        if not isinstance(frame, dict):
+            return
+        if frame.get("type") == "ping":
+            connection.send(json.dumps({**frame, "type": "pong"}))
+        elif isinstance(envelope_id := frame.get("envelope_id"), str):
+            if payload := frame.get("payload"):
+                self._record.note("response_payload", envelope=envelope_id, payload=shortened(payload))
+            self.delivery.acknowledge(envelope_id)
+
+    def _hello_frame(self) -> str:
+        return json.dumps(
+            {
+                "type": "hello",
+                "num_connections": len(self._connections),
+                "connection_info": {"app_id": self._app_id},
+                "debug_info": {"host": HOST, "build_number": 1, "approximate_connection_time": 18060},
+            }
+        )
+
+
+def _disconnect_frame(reason: DisconnectReason) -> str:
+    return json.dumps({"type": "disconnect", "reason": reason, "debug_info": {"host": HOST}})

@@ -1,0 +1,1 @@
+"""Workspaces, apps and people."""

@@ -1,0 +1,91 @@
+"""The one app of the local Slack, as its settings pages describe it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from local_slack.workspace.people import Bot
+
+# What an app of this kind can be granted; all of it by default. Without `chat:write.public` it must join first.
+EVERY_SCOPE = frozenset(
+    {
+        "app_mentions:read",
+        "assistant:write",
+        "channels:history",
+        "channels:join",
+        "channels:manage",
+        "channels:read",
+        "chat:write",
+        "chat:write.customize",
+        "commands",
+        "emoji:read",
+        "files:read",
+        "files:write",
+        "groups:history",
+        "groups:read",
+        "groups:write",
+        "im:history",
+        "im:read",
+        "im:write",
+        "mpim:history",
+        "mpim:read",
+        "mpim:write",
+        "reactions:read",
+        "reactions:write",
+        "team:read",
+        "users:read",
+        "users:read.email",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """``agent_view``: whether it is declared as an agent. ``request_url``: where events go, None for Socket Mode.
+
+    The manifest is the one that was given, else one is made that fits.
+    """
+
+    bot: Bot
+    events: frozenset[str] = frozenset()
+    scopes: frozenset[str] = EVERY_SCOPE
+    agent_view: bool = True
+    given_manifest: Mapping[str, Any] | None = None
+    request_url: Callable[[], str | None] = lambda: None
+
+    @property
+    def config_token(self) -> str:
+        """Return the token of whoever owns the app, for ``apps.manifest.export``."""
+        return f"xoxe-local-{self.bot.name}"
+
+    def manifest(self, *, messages_tab: bool) -> Mapping[str, Any]:
+        if self.given_manifest is not None:
+            return self.given_manifest
+        url = self.request_url()
+        to_url = {"request_url": url} if url else {}
+        return {
+            "display_information": {"name": self.bot.real_name},
+            "features": {
+                "app_home": {"messages_tab_enabled": messages_tab, "messages_tab_read_only_enabled": False},
+                "bot_user": {"display_name": self.bot.name, "always_online": False},
+                **({"agent_view": {"agent_description": ""}} if self.agent_view else {}),
+            },
+            "oauth_config": {"scopes": {"bot": sorted(self.scopes)}},
+            "settings": {
+                "event_subscriptions": {**to_url, "bot_events": sorted(_manifest_events(self.events))},
+                "interactivity": {"is_enabled": True, **to_url},
+                "org_deploy_enabled": False,
+                "socket_mode_enabled": url is None,
+                "token_rotation_enabled": False,
+            },
+        }
+
+
+def _manifest_events(events: frozenset[str]) -> set[str]:
+    """In a manifest, message events are named by the kind of channel."""
+    messages = {"message.channels", "message.groups", "message.im", "message.mpim"} if "message" in events else set()
+    return (set(events) - {"message"}) | messages

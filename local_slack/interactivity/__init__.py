@@ -1,0 +1,1 @@
+"""Buttons and other interactive elements."""

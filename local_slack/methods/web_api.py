@@ -1,0 +1,282 @@
+"""The Web API over HTTP: who calls, which method, what faults it meets, and Slack's way to answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from local_slack.delivery.faults import (
+    Breaks,
+    DropsAfterwards,
+    DropsBefore,
+    Fault,
+    Faults,
+    RateLimits,
+    Refuses,
+    Slow,
+    Waits,
+)
+from local_slack.methods import agents, chat, conversations, files, history, reactions, streams, users, views
+from local_slack.methods.arguments import Arguments, read_arguments
+from local_slack.methods.calls import Call, Json, Method
+from local_slack.methods.scopes import APP_TOKEN_SCOPES, MissingScope, check_scopes, needed
+from local_slack.web.file_server import FileServer
+from local_slack.workspace.errors import SlackRefused
+from local_slack.workspace.people import AppToken, BotToken, Credential, PersonToken
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from local_slack.installation.app import App
+    from local_slack.methods.rate_limits import RateLimiter
+    from local_slack.workspace.workspace import Workspace
+
+_METHODS: dict[str, Method] = {
+    **agents.METHODS,
+    **chat.METHODS,
+    **conversations.METHODS,
+    **files.METHODS,
+    **history.METHODS,
+    **reactions.METHODS,
+    **streams.METHODS,
+    **users.METHODS,
+    **views.METHODS,
+}
+_OTHER_METHODS = ("api.test", "apps.connections.open", "apps.manifest.export")
+METHOD_NAMES = tuple(sorted((*_METHODS, *_OTHER_METHODS)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """One request: what is called, and who calls; ``credential`` is None for a token that nobody has."""
+
+    method: str
+    token: str
+    credential: Credential | None
+    workspace: Workspace
+    values: Mapping[str, Any]
+    base_url: str
+
+    @property
+    def by_app(self) -> bool:
+        return isinstance(self.credential, BotToken | AppToken)
+
+
+class WebApi:
+    """Answer ``/api/METHOD`` for all workspaces. ``open_socket`` gives the URL for ``apps.connections.open``.
+
+    An announced fault comes before the limits: the call that meets it is counted and not refused.
+    """
+
+    def __init__(  # noqa: PLR0913 - the parts that meet here
+        self,
+        workspaces: Sequence[Workspace],
+        faults: Faults,
+        rate_limits: RateLimiter,
+        app: App,
+        open_socket: Callable[[], str],
+        *,
+        heard: Callable[[Json], None] | None = None,
+    ) -> None:
+        """Tell ``heard`` of every call once it is answered, without its token."""
+        self._workspaces = workspaces
+        self._faults = faults
+        self._rate_limits = rate_limits
+        self._app = app
+        self._open_socket = open_socket
+        self._heard = heard
+        self._files = FileServer(workspaces)
+
+    def routes(self) -> list[web.RouteDef]:
+        api = "/api/{method}"
+        return [web.get(api, self.handle), web.post(api, self.handle), *self._files.routes()]
+
+    async def handle(self, http: web.Request) -> web.StreamResponse:
+        begun = time.perf_counter()
+        try:
+            values = await read_arguments(http)
+        except SlackRefused as refused:
+            return web.json_response(_refusal(refused))
+        request = self._request(http, values)
+        fault = None if isinstance(request.credential, PersonToken) else self._faults.take(request.method)
+        if wait_s := self._waits_s(request, fault):
+            answer: web.StreamResponse = _rate_limited(wait_s)
+        else:
+            answer = await self._meet(fault, http, lambda: self._answer(request))
+        if self._heard:
+            self._heard({**_record(request, fault, answer), "duration_ms": _ms_since(begun)})
+        return answer
+
+    def _request(self, http: web.Request, values: Mapping[str, Any]) -> _Request:
+        token = _token(http, values) or ""
+        found = ((w, w.directory.credential(token)) for w in self._workspaces)
+        workspace, credential = next((each for each in found if each[1]), (self._workspaces[0], None))
+        base_url = f"{http.scheme}://{http.host}/"
+        return _Request(http.match_info["method"], token, credential, workspace, values, base_url)
+
+    def _waits_s(self, request: _Request, fault: Fault | None) -> int:
+        """Return how long the caller must wait; 0 where the call is within its limits."""
+        if not request.by_app:
+            return 0
+        team, channel = request.workspace.directory.team.id, _channel(request)
+        if fault is None:
+            return self._rate_limits.take(team, request.method, channel)
+        self._rate_limits.count(team, request.method, channel)
+        return 0
+
+    async def _meet(  # noqa: PLR0911 - one per kind of fault
+        self, fault: Fault | None, http: web.Request, call: Callable[[], web.Response]
+    ) -> web.StreamResponse:
+        match fault:
+            case None:
+                return call()
+            case Refuses(error):
+                return web.json_response({"ok": False, "error": error})
+            case RateLimits(retry_after_s):
+                return _rate_limited(retry_after_s)
+            case Breaks(status):
+                return web.Response(status=status, text="upstream error")
+            case Waits(until):
+                await until.wait()
+                return call()
+            case Slow(delay_s):
+                answer = call()
+                await asyncio.sleep(delay_s)
+                return answer
+            case DropsAfterwards():
+                call()
+                return _dropped(http)
+            case DropsBefore():
+                return _dropped(http)
+
+    def _answer(self, request: _Request) -> web.Response:
+        try:
+            args = Arguments(request.values)
+            body = {"ok": True, **self._result(request, args)}
+        except SlackRefused as refused:
+            body = _refusal(refused)
+        return web.json_response(body, headers=self._headers(request, args))
+
+    def _result(self, request: _Request, args: Arguments) -> Json:
+        method = request.method
+        if method == "api.test":
+            return _api_test(args)
+        if method not in METHOD_NAMES:
+            raise SlackRefused("unknown_method", method)
+        if method == "apps.manifest.export":
+            return self._manifest(request, args)
+        match _authenticated(request):
+            case AppToken() if method == "apps.connections.open":
+                return {"url": self._open_socket()}
+            case BotToken(member) if method in _METHODS:
+                check_scopes(method, args, self._app.scopes)
+                return _METHODS[method](Call(request.workspace, member, args, self._app, request.base_url))
+            case PersonToken(member) if method in _METHODS:
+                return _METHODS[method](Call(request.workspace, member, args, self._app, request.base_url))
+        raise SlackRefused("not_allowed_token_type")
+
+    def _manifest(self, request: _Request, args: Arguments) -> Json:
+        if request.token != self._app.config_token:
+            _authenticated(request)
+            raise SlackRefused("not_allowed_token_type")
+        if args.required("app_id") != self._app.bot.app_id:
+            raise SlackRefused("invalid_app_id")
+        return {"manifest": self._app.manifest(messages_tab=request.workspace.rules.messages_tab)}
+
+    def _headers(self, request: _Request, args: Arguments) -> dict[str, str]:
+        headers = {"Cache-Control": "no-store"}
+        if request.credential is not None:
+            scopes = APP_TOKEN_SCOPES if isinstance(request.credential, AppToken) else self._app.scopes
+            headers["X-OAuth-Scopes"] = ",".join(sorted(scopes))
+            headers["X-Accepted-OAuth-Scopes"] = ",".join(needed(request.method, args))
+        return headers
+
+
+def _ms_since(begun: float) -> float:
+    return round((time.perf_counter() - begun) * 1000, 1)
+
+
+def _record(request: _Request, fault: Fault | None, answer: web.StreamResponse) -> Json:
+    match request.credential:
+        case PersonToken(member) | BotToken(member):
+            by = member.id
+        case AppToken(bot):
+            by = bot.app_id
+        case None:
+            by = ""
+    dropped = isinstance(fault, DropsBefore | DropsAfterwards)
+    text = answer.text if isinstance(answer, web.Response) and answer.content_type == "application/json" else None
+    return {
+        "method": request.method,
+        "by": by,
+        "team": request.workspace.directory.team.id,
+        "arguments": {name: value for name, value in request.values.items() if name != "token"},
+        "status": None if dropped else answer.status,
+        "answer": json.loads(text) if text else None,
+        "fault": type(fault).__name__ if fault else "",
+    }
+
+
+def _authenticated(request: _Request) -> Credential:
+    if not request.token:
+        raise SlackRefused("not_authed")
+    if error := request.workspace.rules.refused_tokens.get(request.token):
+        raise SlackRefused(error)
+    if request.credential is None:
+        raise SlackRefused("invalid_auth")
+    return request.credential
+
+
+def _token(http: web.Request, values: Mapping[str, Any]) -> str | None:
+    scheme, _, token = http.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and token.strip():
+        return token.strip()
+    value = values.get("token")
+    return value if isinstance(value, str) else None
+
+
+def _channel(request: _Request) -> str:
+    """Return the id of the channel that a call is about, by whatever name it is called."""
+    name, workspace = str(request.values.get("channel") or ""), request.workspace
+    if name in workspace.directory.members:
+        both = {name, workspace.directory.bot.id}
+        return next((c.id for c in workspace.channels if c.is_im and set(c.members) == both), name)
+    try:
+        return workspace.channel(name).id
+    except SlackRefused:
+        return name
+
+
+def _api_test(args: Arguments) -> Json:
+    if error := args.text("error"):
+        raise SlackRefused(error)
+    return {"args": args.given()}
+
+
+def _refusal(refused: SlackRefused) -> Json:
+    answer: Json = {"ok": False, "error": refused.code}
+    if refused.code == "unknown_method":
+        return {**answer, "req_method": refused.messages[0]}
+    if isinstance(refused, MissingScope):
+        return {**answer, "needed": refused.needed, "provided": refused.provided}
+    if refused.code == "invalid_blocks":
+        answer["errors"] = [message.removeprefix("[ERROR] ") for message in refused.messages]
+    details = {"response_metadata": {"messages": list(refused.messages)}} if refused.messages else {}
+    return {**answer, **details}
+
+
+def _rate_limited(retry_after_s: int) -> web.Response:
+    body = {"ok": False, "error": "ratelimited"}
+    return web.json_response(body, status=429, headers={"Retry-After": str(retry_after_s)})
+
+
+def _dropped(http: web.Request) -> web.Response:
+    """Cut the connection under the answer, which is then never written."""
+    if http.transport is not None:
+        http.transport.abort()
+    return web.Response()

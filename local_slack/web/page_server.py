@@ -1,0 +1,187 @@
+"""What the web page needs beside the Web API: its files, a first picture, and live events."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from aiohttp import web
+
+from local_slack.blocks.wire import other_member
+from local_slack.delivery.events import channel_of, event_of
+from local_slack.workspace.changes import Change, Whispered
+from local_slack.workspace.people import PersonToken
+
+if TYPE_CHECKING:
+    from local_slack.blocks.wire import Json
+    from local_slack.workspace.files import File
+    from local_slack.workspace.messages import Channel
+    from local_slack.workspace.people import Person
+    from local_slack.workspace.sessions import Session
+    from local_slack.workspace.workspace import Workspace
+
+_FOLDER = Path(__file__).parents[1] / "page"
+_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY"}
+
+
+class PageServer:
+    """Serve the page of the workspaces, of which the first is the default; owns the page's open event sockets."""
+
+    def __init__(self, *workspaces: Workspace) -> None:
+        self._workspaces = {workspace.directory.team.id: workspace for workspace in workspaces}
+        self._default = workspaces[0]
+        self._sockets: set[web.WebSocketResponse] = set()
+
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            web.get("/", self.index),
+            web.get("/page/state.json", self.state),
+            web.get("/page/events", self.events),
+            web.get("/page/files/{id}", self.download),
+            web.get(r"/page/{path:[\w][\w./-]*}", self.file),
+        ]
+
+    async def index(self, _request: web.Request) -> web.StreamResponse:
+        return _file("index.html")
+
+    async def file(self, request: web.Request) -> web.StreamResponse:
+        return _file(request.match_info["path"])
+
+    async def state(self, request: web.Request) -> web.StreamResponse:
+        """Show the workspace that the query names as ``team``."""
+        workspace = self._workspaces.get(request.query.get("team", ""), self._default)
+        teams = [_team_state(each) for each in self._workspaces.values()]
+        return web.json_response(state_json(workspace) | {"teams": teams}, headers=_HEADERS)
+
+    async def download(self, request: web.Request) -> web.StreamResponse:
+        """Give a file to a person who is in a channel where it was shared; a link cannot send the header of the API."""
+        workspace, person = self._seat(request)
+        file = workspace.file(request.match_info["id"])
+        if file is None or file.content is None or not _is_shown(file, person, workspace):
+            raise web.HTTPNotFound(text="there is no such file here\n", headers=_HEADERS)
+        disposition = f"attachment; filename*=UTF-8''{quote(file.name, safe='')}"
+        headers = {**_HEADERS, "Content-Disposition": disposition, "Content-Type": file.mimetype}
+        return web.Response(body=file.content, headers=headers)
+
+    async def events(self, request: web.Request) -> web.StreamResponse:
+        workspace, person = self._seat(request)
+        socket = web.WebSocketResponse(heartbeat=30, timeout=1.0)
+        await socket.prepare(request)
+        self._sockets.add(socket)
+        try:
+            await self._stream(socket, workspace, person)
+        finally:
+            self._sockets.discard(socket)
+        return socket
+
+    async def close(self) -> None:
+        for socket in tuple(self._sockets):
+            await socket.close()
+
+    def _seat(self, request: web.Request) -> tuple[Workspace, Person]:
+        """Tell by the token in the query who asks, and in which workspace."""
+        for workspace in self._workspaces.values():
+            credential = workspace.directory.credential(request.query.get("token", ""))
+            if isinstance(credential, PersonToken):
+                return workspace, credential.member
+        raise web.HTTPUnauthorized(text="a person's token is needed\n", headers=_HEADERS)
+
+    async def _stream(self, socket: web.WebSocketResponse, workspace: Workspace, person: Person) -> None:
+        events: asyncio.Queue[Json] = asyncio.Queue()
+
+        def heard(change: Change) -> None:
+            if sees(person, change, workspace):
+                events.put_nowait(event_of(change, workspace))
+
+        events.put_nowait({"type": "hello"})
+        end = workspace.listen(heard)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                writer = tasks.create_task(_write(socket, events))
+                async for _ in socket:
+                    pass
+                writer.cancel()
+        finally:
+            end()
+
+
+def sees(person: Person, change: Change, workspace: Workspace) -> bool:
+    if isinstance(change, Whispered):
+        return change.message.only_for == person.id
+    channel = channel_of(change)
+    return channel is None or person.id in workspace.channel(channel).members
+
+
+def state_json(workspace: Workspace) -> Json:
+    directory = workspace.directory
+    people = [
+        {"id": p.id, "name": p.name, "real_name": p.real_name, "color": p.color, "token": p.token}
+        for p in directory.people
+    ]
+    bot = directory.bot
+    bot_state = {
+        "id": bot.id,
+        "bot_id": bot.bot_id,
+        "app_id": bot.app_id,
+        "name": bot.name,
+        "real_name": bot.real_name,
+        "color": bot.color,
+        "online": workspace.bot_online,
+    }
+    return {
+        "team": _team_state(workspace),
+        "people": people,
+        "bots": [bot_state],
+        "channels": [_channel_state(channel, workspace) for channel in workspace.channels],
+        "sessions": [_session_state(session) for session in workspace.sessions],
+    }
+
+
+def _team_state(workspace: Workspace) -> Json:
+    team = workspace.directory.team
+    return {"id": team.id, "name": team.name}
+
+
+def _session_state(session: Session) -> Json:
+    return {
+        "channel": session.channel,
+        "thread_ts": session.thread_ts,
+        "status": session.status,
+        "title": session.title,
+        "text": session.says,
+    }
+
+
+def _is_shown(file: File, person: Person, workspace: Workspace) -> bool:
+    seen = (channel for channel in workspace.channels if person.id in channel.members)
+    messages = (message for channel in seen for message in workspace.messages(channel.id))
+    return any(shared.id == file.id for message in messages for shared in message.files)
+
+
+def _channel_state(channel: Channel, workspace: Workspace) -> Json:
+    """``user`` of a direct message is the bot where it takes part: the first person's other one."""
+    first = next((m for m in channel.members if m != workspace.directory.bot.id), "")
+    return {
+        "id": channel.id,
+        "name": channel.name,
+        "is_im": channel.is_im,
+        "user": other_member(channel, first) if channel.is_im else None,
+        "topic": channel.topic,
+        "members": list(channel.members),
+    }
+
+
+async def _write(socket: web.WebSocketResponse, events: asyncio.Queue[Json]) -> None:
+    with contextlib.suppress(ConnectionError):
+        while True:
+            await socket.send_json(await events.get())
+
+
+def _file(path: str) -> web.StreamResponse:
+    file = (_FOLDER / path).resolve()
+    if not file.is_relative_to(_FOLDER.resolve()) or not file.is_file():
+        return web.Response(status=404, text=f"local_slack has no page file {path!r}\n", headers=_HEADERS)
+    return web.FileResponse(file, headers=_HEADERS)

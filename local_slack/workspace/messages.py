@@ -1,0 +1,136 @@
+"""The values a channel is made of. All are frozen; the workspace replaces them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from local_slack.workspace.files import File
+    from local_slack.workspace.people import Bot
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """A public channel, or a direct message (``is_im``) between its one or two members."""
+
+    id: str
+    name: str
+    members: tuple[str, ...]
+    created: int
+    is_im: bool = False
+    topic: str = ""
+    is_archived: bool = False
+
+    @property
+    def type(self) -> str:
+        return "im" if self.is_im else "channel"
+
+
+@dataclass(frozen=True, slots=True)
+class Reaction:
+    """One emoji under a message; ``users`` in the order in which they reacted."""
+
+    name: str
+    users: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Persona:
+    """Name and icon of one message, other than the bot's own (``chat:write.customize``)."""
+
+    username: str | None = None
+    icon_emoji: str | None = None
+    icon_url: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    user: str
+    ts: str
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """What a root knows of its replies; ``reply_users`` in the order of their first reply."""
+
+    reply_count: int
+    reply_users: tuple[str, ...]
+    latest_reply: str
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """What its author says in a message, and may say anew in an edit."""
+
+    text: str = ""
+    blocks: tuple[dict[str, Any], ...] = ()
+    attachments: tuple[dict[str, Any], ...] = ()
+    metadata: Mapping[str, Any] | None = None
+    files: tuple[File, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message as it stands. ``user`` is its author, also where the author is the bot.
+
+    A root that has replies carries its own ts as ``thread_ts``, as in Slack; ``is_reply`` tells them apart.
+    ``tombstone``: the author deleted this root, its replies remain. ``only_for``: ephemeral, seen by one.
+    """
+
+    channel: str
+    ts: str
+    user: str
+    body: Body
+    bot: Bot | None = None
+    persona: Persona | None = None
+    thread_ts: str | None = None
+    parent_user: str | None = None
+    broadcast: bool = False
+    thread: Thread | None = None
+    reactions: tuple[Reaction, ...] = ()
+    edited: Edit | None = None
+    tombstone: bool = False
+    only_for: str | None = None
+
+    @property
+    def text(self) -> str:
+        return self.body.text
+
+    @property
+    def blocks(self) -> tuple[dict[str, Any], ...]:
+        return self.body.blocks
+
+    @property
+    def metadata(self) -> Mapping[str, Any] | None:
+        return self.body.metadata
+
+    @property
+    def files(self) -> tuple[File, ...]:
+        return self.body.files
+
+    @property
+    def username(self) -> str | None:
+        return self.persona.username if self.persona else None
+
+    @property
+    def icon_emoji(self) -> str | None:
+        return self.persona.icon_emoji if self.persona else None
+
+    @property
+    def by_bot(self) -> bool:
+        return self.bot is not None
+
+    @property
+    def is_reply(self) -> bool:
+        return self.thread_ts is not None and self.thread_ts != self.ts
+
+    @property
+    def reply_count(self) -> int:
+        return self.thread.reply_count if self.thread else 0
+
+    def reacted(self, name: str, by: str | None = None) -> bool:
+        """Tell whether anyone, or the user with the id ``by``, has reacted with this emoji."""
+        return any(r.name == name and (by is None or by in r.users) for r in self.reactions)

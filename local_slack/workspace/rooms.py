@@ -1,0 +1,76 @@
+"""The channels of a workspace with what is in them, and what must hold before anything is changed there."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from local_slack.workspace import threads
+from local_slack.workspace.errors import SlackRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from local_slack.workspace.messages import Channel, Message
+    from local_slack.workspace.people import Member
+
+
+@dataclass(slots=True)
+class Room:
+    """A channel and its messages, oldest first; ``threads`` has the replies' ts under each root's ts.
+
+    Ephemeral messages are kept apart, for tests to see; Slack keeps none.
+    """
+
+    channel: Channel
+    messages: dict[str, Message] = field(default_factory=dict)
+    threads: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    whispers: list[Message] = field(default_factory=list)
+
+    def must_have(self, member: Member) -> None:
+        if member.id not in self.channel.members:
+            raise SlackRefused("channel_not_found" if self.channel.is_im else "not_in_channel")
+
+    def existing(self, ts: str, member: Member) -> Message:
+        """Return a message that this member may touch."""
+        self.must_have(member)
+        message = self.messages.get(ts)
+        if message is None:
+            raise SlackRefused("message_not_found")
+        return message
+
+    def root_of(self, thread_ts: str | None) -> Message | None:
+        named = self.messages.get(thread_ts) if thread_ts else None
+        return self.messages.get(named.thread_ts) if named and named.thread_ts else named
+
+    def recount(self, root_ts: str) -> Message:
+        replies = [self.messages[ts] for ts in self.threads[root_ts]]
+        root = threads.counted(self.messages[root_ts], replies)
+        self.messages[root_ts] = root
+        return root
+
+
+class Rooms:
+    """Find rooms by the name or the id of their channel."""
+
+    def __init__(self) -> None:
+        self._rooms: dict[str, Room] = {}
+
+    def __iter__(self) -> Iterator[Room]:
+        return iter(tuple(self._rooms.values()))
+
+    def add(self, channel: Channel) -> None:
+        self._rooms[channel.id] = Room(channel)
+
+    def find(self, name_or_id: str) -> Room | None:
+        if room := self._rooms.get(name_or_id):
+            return room
+        name = name_or_id.removeprefix("#")
+        return next((room for room in self._rooms.values() if name and room.channel.name == name), None)
+
+    def get(self, name_or_id: str) -> Room:
+        """Find a room; raises ``channel_not_found``."""
+        if room := self.find(name_or_id):
+            return room
+        raise SlackRefused("channel_not_found")

@@ -1,0 +1,95 @@
+"""Messages that an app writes piece by piece."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from local_slack.workspace.errors import SlackRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+Json = dict[str, Any]
+
+# Slack ends a stream after about this time, even while it is fed.
+_LIVES_S = 300.0
+
+
+@dataclass(slots=True)
+class Stream:
+    """What came so far; each task is shown once, as it stands."""
+
+    channel: str
+    ts: str
+    thread_ts: str | None
+    user: str
+    started: float
+    plan: str = ""
+    text: str = ""
+    tasks: dict[str, Json] = field(default_factory=dict)
+    blocks: list[Json] = field(default_factory=list)
+    stopped_by_user: bool = False
+    finished: bool = False
+
+    def take(self, chunks: Iterable[Json]) -> None:
+        for chunk in chunks:
+            match chunk["type"]:
+                case "markdown_text":
+                    self.text += chunk["text"]
+                case "plan_update":
+                    self.plan = chunk["title"]
+                case "task_update":
+                    self.tasks[chunk["id"]] = self.tasks.get(chunk["id"], {}) | chunk
+                case "blocks":
+                    self.blocks += chunk["blocks"]
+
+    def shown(self) -> list[Json]:
+        """Return the blocks of the message as it stands."""
+        cards = [{**task, "type": "task_card", "task_id": task["id"]} for task in self.tasks.values()]
+        tasks = [{"type": "plan", "title": self.plan, "tasks": cards}] if self.plan else cards
+        text = [{"type": "markdown", "text": self.text}] if self.text else []
+        return [*tasks, *text, *self.blocks]
+
+
+class Streams:
+    """Owns the streams of a workspace."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._streams: dict[tuple[str, str], Stream] = {}
+
+    def start(self, channel: str, ts: str, thread_ts: str | None, user: str) -> Stream:
+        stream = Stream(channel, ts, thread_ts, user, self._clock())
+        self._streams[channel, ts] = stream
+        return stream
+
+    def is_open(self, channel: str, ts: str) -> bool:
+        stream = self._streams.get((channel, ts))
+        return stream is not None and self._runs(stream)
+
+    def open_one(self, channel: str, ts: str, user: str) -> Stream:
+        """Return the stream to go on with; refuses one that has ended, and says why."""
+        stream = self._streams.get((channel, ts))
+        if stream is None or stream.finished:
+            raise SlackRefused("message_not_in_streaming_state")
+        if stream.user != user:
+            raise SlackRefused("message_not_owned_by_app")
+        if stream.stopped_by_user:
+            raise SlackRefused("stopped_by_user")
+        if not self._runs(stream):
+            raise SlackRefused("message_not_in_streaming_state")
+        return stream
+
+    def stop(self, channel: str, thread_ts: str) -> list[str]:
+        """End all streams of a thread, as its reader's Stop button does; returns their ts."""
+        ended = [
+            s for s in self._streams.values() if (s.channel, s.thread_ts) == (channel, thread_ts) and self._runs(s)
+        ]
+        for stream in ended:
+            stream.stopped_by_user = True
+        return [stream.ts for stream in ended]
+
+    def _runs(self, stream: Stream) -> bool:
+        over = stream.finished or stream.stopped_by_user
+        return not over and self._clock() - stream.started <= _LIVES_S

@@ -1,0 +1,327 @@
+"""The workspace: the one owner of all that changes. It refuses what Slack refuses, with Slack's words."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from local_slack.workspace import reactions, threads
+from local_slack.workspace.changes import (
+    BotPresence,
+    Change,
+    Changed,
+    ChannelOpened,
+    Deleted,
+    Joined,
+    Posted,
+    Reacted,
+    SessionChanged,
+    Whispered,
+)
+from local_slack.workspace.errors import SlackRefused
+from local_slack.workspace.files import File, Files
+from local_slack.workspace.messages import Body, Channel, Edit, Message, Persona
+from local_slack.workspace.people import Bot, Directory, channel_id
+from local_slack.workspace.rooms import Room, Rooms
+from local_slack.workspace.rules import Rules
+from local_slack.workspace.streams import Streams
+from local_slack.workspace.timestamps import Timestamps
+from local_slack.workspace.triggers import Triggers
+from local_slack.workspace.views import Views
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from local_slack.workspace.people import Member
+    from local_slack.workspace.sessions import Session
+
+
+class Workspace:
+    """Read it freely; change it only through its methods. Every change is told to all listeners at once."""
+
+    def __init__(
+        self,
+        directory: Directory,
+        channels: Sequence[str],
+        bot_channels: Sequence[str] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Seed the channels with all people; with the bot too, unless ``bot_channels`` leaves one out."""
+        self.directory = directory
+        self.bot_online = False
+        self.rules = Rules()
+        self.files = Files(directory.team.id, clock)
+        self.streams = Streams(clock)
+        self.triggers = Triggers(directory.team.id, clock)
+        self.views = Views()
+        self._timestamps = Timestamps(clock)
+        self._clock = clock
+        self._rooms = Rooms()
+        self._sessions: dict[tuple[str, str], Session] = {}
+        self._listeners: list[Callable[[Change], None]] = []
+        people = tuple(person.id for person in directory.people)
+        if len({channel_id(name, directory.team) for name in channels}) != len(channels):
+            raise ValueError(f"two channels give the same id: {', '.join(channels)}")
+        if unknown := set(bot_channels or ()) - set(channels):
+            raise ValueError(f"the bot cannot join what is not there: {', '.join(sorted(unknown))}")
+        for name in channels:
+            joined = bot_channels is None or name in bot_channels
+            members = (*people, directory.bot.id) if joined else people
+            self._rooms.add(Channel(channel_id(name, directory.team), name, members, int(clock())))
+
+    # Reading
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        return tuple(room.channel for room in self._rooms)
+
+    def channel(self, name_or_id: str) -> Channel:
+        """Find a channel; raises ``channel_not_found``."""
+        return self._rooms.get(name_or_id).channel
+
+    def messages(self, channel: str) -> tuple[Message, ...]:
+        """Return all messages of a channel, replies too, oldest first; none if it does not exist (yet)."""
+        room = self._rooms.find(channel)
+        return tuple(room.messages.values()) if room else ()
+
+    def thread(self, channel: str, ts: str) -> tuple[Message, ...]:
+        """Return the root ``ts`` and its replies, oldest first; empty if there is no such message."""
+        room = self._rooms.find(channel)
+        if room is None or ts not in room.messages:
+            return ()
+        return tuple(room.messages[each] for each in (ts, *room.threads.get(ts, ())))
+
+    def message(self, channel: str, ts: str) -> Message | None:
+        room = self._rooms.find(channel)
+        return room.messages.get(ts) if room else None
+
+    def whispers(self, channel: str) -> tuple[Message, ...]:
+        """Return the ephemeral messages of a channel, oldest first."""
+        room = self._rooms.find(channel)
+        return tuple(room.whispers) if room else ()
+
+    def now(self) -> float:
+        return self._clock()
+
+    def listen(self, listener: Callable[[Change], None]) -> Callable[[], None]:
+        """Call ``listener`` upon every change, in order; returns a function that ends this."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    # Messages
+
+    def post(  # noqa: PLR0913 - what one call of chat.postMessage says
+        self,
+        channel: str,
+        author: Member,
+        body: Body,
+        *,
+        thread_ts: str | None = None,
+        broadcast: bool = False,
+        persona: Persona | None = None,
+    ) -> Message:
+        """Post, and return the message. A reply to a reply goes under its root.
+
+        A ``thread_ts`` that names no message is dropped in silence and the message lands in the channel: so
+        does Slack when the root was deleted; the answer then has no ``thread_ts``.
+        """
+        room, root = self._postable(channel, author, thread_ts)
+        message = Message(
+            channel=room.channel.id,
+            ts=self._timestamps.next(),
+            user=author.id,
+            body=body,
+            bot=author if isinstance(author, Bot) else None,
+            persona=persona,
+            thread_ts=root.ts if root else None,
+            parent_user=root.user if root else None,
+            broadcast=broadcast and root is not None,
+        )
+        room.messages[message.ts] = message
+        if root:
+            room.threads[root.ts].append(message.ts)
+            root = room.recount(root.ts)
+        self._tell(Posted(message, root if message.broadcast else None))
+        return message
+
+    def whisper(  # noqa: PLR0913 - what one call of chat.postEphemeral says
+        self,
+        channel: str,
+        author: Member,
+        body: Body,
+        *,
+        to: str,
+        thread_ts: str | None = None,
+        persona: Persona | None = None,
+    ) -> Message:
+        room, _ = self._postable(channel, author, thread_ts)
+        if to not in room.channel.members:
+            raise SlackRefused("user_not_in_channel")
+        message = Message(
+            channel=room.channel.id,
+            ts=self._timestamps.next(),
+            user=author.id,
+            body=body,
+            bot=author if isinstance(author, Bot) else None,
+            persona=persona,
+            thread_ts=thread_ts,
+            only_for=to,
+        )
+        room.whispers.append(message)
+        self._tell(Whispered(message))
+        return message
+
+    def edit(self, channel: str, ts: str, author: Member, body: Body) -> Message:
+        room = self._rooms.get(channel)
+        previous = room.existing(ts, author)
+        if previous.user != author.id or previous.tombstone or previous.persona:
+            raise SlackRefused("cant_update_message")
+        self.rules.check_edit(room.channel, previous, self._clock())
+        at = self._timestamps.next()
+        message = replace(previous, body=body, edited=Edit(author.id, at))
+        room.messages[ts] = message
+        self._tell(Changed(message, previous, at))
+        return message
+
+    def delete(self, channel: str, ts: str, author: Member) -> None:
+        """Delete a message; a root with replies leaves a tombstone, which goes with its last reply."""
+        room = self._rooms.get(channel)
+        previous = room.existing(ts, author)
+        if previous.tombstone:
+            raise SlackRefused("message_not_found")
+        if previous.user != author.id:
+            raise SlackRefused("cant_delete_message")
+        if previous.thread:
+            stone = threads.tombstone(previous)
+            room.messages[ts] = stone
+            self._tell(Changed(stone, previous, self._timestamps.next()))
+            return
+        self._remove(room, previous)
+        if previous.thread_ts and previous.is_reply:
+            room.threads[previous.thread_ts].remove(previous.ts)
+            root = room.recount(previous.thread_ts)
+            if root.tombstone and root.reply_count == 0:
+                self._remove(room, root)
+
+    def react(self, channel: str, ts: str, member: Member, name: str, *, add: bool) -> None:
+        room = self._rooms.get(channel)
+        message = room.existing(ts, member)
+        if message.tombstone:
+            raise SlackRefused("message_not_found")
+        self.rules.check_reaction(room.channel, message)
+        change = reactions.added if add else reactions.removed
+        message = replace(message, reactions=change(message.reactions, name, member.id))
+        room.messages[ts] = message
+        self._tell(Reacted(message, member.id, name, self._timestamps.next(), add))
+
+    # Channels
+
+    def create(self, name: str, creator: Member) -> Channel:
+        channel = Channel(channel_id(name, self.directory.team), name, (creator.id,), int(self._clock()))
+        if self._rooms.find(channel.id):
+            raise SlackRefused("name_taken")
+        self._rooms.add(channel)
+        self._tell(ChannelOpened(channel, creator.id, self._timestamps.next()))
+        return channel
+
+    def open_im(self, opener: Member, other: Member) -> tuple[Channel, bool]:
+        """Return the direct message of the two, and whether it was there before."""
+        members = tuple(sorted({opener.id, other.id}, key=list(self.directory.members).index))
+        bot = self.directory.bot.id
+        im_id = f"D{self.directory.team.number}" + "".join(
+            member[2:] for member in members if member != bot or len(members) == 1
+        )
+        if room := self._rooms.find(im_id):
+            return room.channel, True
+        channel = Channel(im_id, "", members, int(self._clock()), is_im=True)
+        self._rooms.add(channel)
+        self._tell(ChannelOpened(channel, opener.id, self._timestamps.next()))
+        return channel, False
+
+    def join(self, channel: str, member: Member, inviter: str | None = None) -> Channel:
+        room = self._rooms.get(channel)
+        if room.channel.is_im:
+            raise SlackRefused("method_not_supported_for_channel_type")
+        if member.id not in room.channel.members:
+            room.channel = replace(room.channel, members=(*room.channel.members, member.id))
+            self._tell(Joined(room.channel, member.id, self._timestamps.next(), inviter))
+        return room.channel
+
+    def leave(self, channel: str, member: Member) -> None:
+        room = self._rooms.get(channel)
+        remaining = tuple(user for user in room.channel.members if user != member.id)
+        room.channel = replace(room.channel, members=remaining)
+
+    def archive(self, channel: str, archived: bool = True) -> Channel:
+        """Close a channel to all writing, or open it again."""
+        room = self._rooms.get(channel)
+        room.channel = replace(room.channel, is_archived=archived)
+        return room.channel
+
+    def set_bot_online(self, online: bool) -> None:
+        if online is not self.bot_online:
+            self.bot_online = online
+            self._tell(BotPresence(online))
+
+    # Files, streams and agent sessions
+
+    def fill(self, channel: str, ts: str, body: Body) -> None:
+        """Show what a stream has brought; that is no edit."""
+        room = self._rooms.get(channel)
+        previous = room.messages[ts]
+        room.messages[ts] = message = replace(previous, body=body)
+        self._tell(Changed(message, previous, self._timestamps.next()))
+
+    def file(self, file_id: str) -> File | None:
+        return self.files.get(file_id)
+
+    def check_member(self, channel: str, member: Member) -> None:
+        self._rooms.get(channel).must_have(member)
+
+    def check_post(self, channel: str, author: Member, thread_ts: str | None = None) -> None:
+        """Refuse what ``post`` would refuse."""
+        self._postable(channel, author, thread_ts)
+
+    def withdraw(self, file: File) -> None:
+        """Show in every message that this file was deleted."""
+        for room in self._rooms:
+            for previous in [m for m in room.messages.values() if any(f.id == file.id for f in m.files)]:
+                files = tuple(file if f.id == file.id else f for f in previous.files)
+                message = replace(previous, body=replace(previous.body, files=files))
+                room.messages[message.ts] = message
+                self._tell(Changed(message, previous, self._timestamps.next()))
+
+    @property
+    def sessions(self) -> tuple[Session, ...]:
+        return tuple(session.at(self._clock()) for session in self._sessions.values())
+
+    def session(self, channel: str, thread_ts: str) -> Session | None:
+        """Return what the app's agent shows in this thread, None if it never showed anything."""
+        room = self._rooms.find(channel)
+        session = self._sessions.get((room.channel.id, thread_ts)) if room else None
+        return session.at(self._clock()) if session else None
+
+    def keep_session(self, session: Session) -> None:
+        """Show this from now on in its thread."""
+        key = (session.channel, session.thread_ts)
+        if self._sessions.get(key) != session:
+            self._sessions[key] = session
+            self._tell(SessionChanged(session, self._timestamps.next()))
+
+    # Inside
+
+    def _postable(self, channel: str, author: Member, thread_ts: str | None) -> tuple[Room, Message | None]:
+        room = self._rooms.get(channel)
+        room.must_have(author)
+        root = room.root_of(thread_ts)
+        self.rules.check_post(room.channel, author, root)
+        return room, root
+
+    def _remove(self, room: Room, message: Message) -> None:
+        del room.messages[message.ts]
+        self._tell(Deleted(message, self._timestamps.next()))
+
+    def _tell(self, change: Change) -> None:
+        for listener in tuple(self._listeners):
+            listener(change)

@@ -1,0 +1,1 @@
+"""Render a conversation log as messages for a provider."""

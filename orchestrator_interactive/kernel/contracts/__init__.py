@@ -1,0 +1,1 @@
+"""Types of the module contracts: protocols, messages, events, errors."""

@@ -1,0 +1,151 @@
+"""What goes to a provider and comes back: typed blocks, messages, requests, responses.
+
+Field names are those of `amplifier_core.message_models`, so that either side's objects convert by
+`model_dump` and `model_validate`. Unknown fields are kept: a provider's own data survives the round trip.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal  # noqa: TC003 - pydantic reads the annotation at run time
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from orchestrator_interactive.kernel.contracts.arguments import arguments_of
+
+Visibility = Literal["internal", "developer", "user"]
+# Unusable arguments become {INVALID_JSON: text}; the loop then returns the error to the model as the result.
+Arguments = Annotated[dict[str, Any], BeforeValidator(arguments_of)]
+
+
+class _Wire(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+
+class TextBlock(_Wire):
+    type: Literal["text"] = "text"
+    text: str
+    visibility: Visibility | None = None
+
+
+class ThinkingBlock(_Wire):
+    """Thinking of the model. Without its `signature`, or a state in `content`, it must not be sent back."""
+
+    type: Literal["thinking"] = "thinking"
+    thinking: str
+    signature: str | None = None
+    visibility: Visibility | None = None
+    content: list[Any] | None = None
+
+
+class RedactedThinkingBlock(_Wire):
+    type: Literal["redacted_thinking"] = "redacted_thinking"
+    data: str
+    visibility: Visibility | None = None
+
+
+class ToolCallBlock(_Wire):
+    type: Literal["tool_call"] = "tool_call"
+    id: str
+    name: str
+    input: Arguments
+    visibility: Visibility | None = None
+
+
+class ToolResultBlock(_Wire):
+    type: Literal["tool_result"] = "tool_result"
+    tool_call_id: str
+    output: Any
+    visibility: Visibility | None = None
+
+
+class ImageBlock(_Wire):
+    type: Literal["image"] = "image"
+    source: dict[str, Any]
+    visibility: Visibility | None = None
+
+
+class ReasoningBlock(_Wire):
+    type: Literal["reasoning"] = "reasoning"
+    content: list[Any]
+    summary: list[Any]
+    visibility: Visibility | None = None
+
+
+ContentBlock = (
+    TextBlock | ThinkingBlock | RedactedThinkingBlock | ToolCallBlock | ToolResultBlock | ImageBlock | ReasoningBlock
+)
+ContentBlockUnion = Annotated[ContentBlock, Field(discriminator="type")]
+Role = Literal["system", "developer", "user", "assistant", "function", "tool"]
+
+
+class Message(_Wire):
+    role: Role
+    content: str | list[ContentBlockUnion]
+    name: str | None = None
+    tool_call_id: str | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class ToolSpec(_Wire):
+    """A tool as the model sees it; `parameters` is a JSON schema."""
+
+    name: str
+    parameters: dict[str, Any]
+    description: str | None = None
+
+
+class ToolCall(_Wire):
+    id: str
+    name: str
+    arguments: Arguments
+
+
+class Usage(_Wire):
+    """Tokens of one call. `None` means: the provider does not say."""
+
+    input_tokens: int
+    output_tokens: int
+    total_tokens: int
+    reasoning_tokens: int | None = None
+    cache_read_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    cost_usd: Decimal | None = None
+
+
+class ChatRequest(_Wire):
+    """One call to a model.
+
+    `tool_choice` is `"auto"`, `"none"`, `"required"` or a provider's own dict; `timeout` is in seconds.
+    """
+
+    messages: list[Message]
+    tools: list[ToolSpec] | None = None
+    response_format: Any | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    max_output_tokens: int | None = None
+    conversation_id: str | None = None
+    stream: bool | None = False
+    metadata: dict[str, Any] | None = None
+    model: str | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    stop: list[str] | None = None
+    reasoning_effort: str | None = None
+    timeout: float | None = None
+
+
+class ChatResponse(_Wire):
+    """What a model answered. `finish_reason` is the provider's own word (`end_turn`, `tool_use`, `max_tokens`, …)."""
+
+    content: list[ContentBlockUnion]
+    tool_calls: list[ToolCall] | None = None
+    usage: Usage | None = None
+    degradation: dict[str, Any] | None = None
+    finish_reason: str | None = None
+    metadata: dict[str, Any] | None = None
+
+    @property
+    def text(self) -> str:
+        """The text blocks, joined; empty when the model only called tools."""
+        return "".join(block.text for block in self.content if isinstance(block, TextBlock))

@@ -1,0 +1,1 @@
+"""Find and import modules."""

@@ -1,0 +1,1 @@
+"""The loop-interactive orchestrator."""

@@ -1,0 +1,177 @@
+"""The injection queue: messages for a running loop, and the user row that they become."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from orchestrator_interactive.transcript.framing import NOTICE_PREFIX, PREFIX, Author, listed, message_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+
+class InjectionError(Exception):
+    """A message could not be injected into the run."""
+
+
+class RunFinished(InjectionError):  # noqa: N818 - the design's word: a fact rather than a fault
+    """The run has checked the queue for the last time: the message needs a new run."""
+
+
+class InjectionQueueFull(InjectionError):  # noqa: N818 - named after asyncio.QueueFull
+    """The bound of pending messages is reached."""
+
+
+@dataclass(frozen=True, slots=True)
+class Injection:
+    """One message for a running loop.
+
+    Args:
+        text: the message; not blank.
+        id: identity of the message. The message is delivered once a committed row contains this id.
+        author: the author, if known.
+        files: names of the attached files.
+        order: sort key within a drain: the time of writing. `None`: after those that have one, in order of arrival.
+
+    Raises:
+        ValueError: blank text.
+    """
+
+    text: str
+    id: str = field(default_factory=lambda: uuid4().hex)
+    author: Author | None = None
+    files: tuple[str, ...] = ()
+    order: float | None = None
+
+    def __post_init__(self) -> None:
+        if not self.text.strip():
+            raise ValueError("A message to the agent needs some text.")
+
+    @classmethod
+    def of(cls, content: str | Injection) -> Injection:
+        return content if isinstance(content, Injection) else cls(content)
+
+    @property
+    def urgent(self) -> bool:
+        """Whether the message interrupts the model call in flight: it begins with `!`."""
+        return self.text.lstrip().startswith("!")
+
+
+class InjectionQueue:
+    """Pending injections of a conversation: a queue of ids in order of arrival, and the injections by id.
+
+    All operations are synchronous, so no other task runs between a check and its consequence. The queue outlives a run
+    and belongs to one event loop: other threads use `loop.call_soon_threadsafe(queue.offer, injection)`.
+    """
+
+    def __init__(self, bound: int = 100) -> None:
+        # The id of a withdrawn injection stays here until the next drain.
+        self._ids: asyncio.Queue[str] = asyncio.Queue()
+        self._pending: dict[str, Injection] = {}
+        self._bound = bound
+        self._watchers: list[Callable[[Injection], object]] = []
+        self.is_open = True
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    @property
+    def has_urgent(self) -> bool:
+        return any(each.urgent for each in self._pending.values())
+
+    def waiting(self) -> tuple[Injection, ...]:
+        """Return the pending injections without taking them."""
+        return tuple(self._pending.values())
+
+    def open(self) -> None:
+        """Accept injections for a new run. Those that are still pending stay."""
+        self.is_open = True
+
+    def close(self) -> None:
+        """Accept no further injections. Those that are pending stay."""
+        self.is_open = False
+
+    def offer(self, injection: Injection) -> None:
+        """Add an injection.
+
+        Raises:
+            RunFinished: the queue is closed.
+            InjectionQueueFull: the bound is reached.
+        """
+        if not self.is_open:
+            raise RunFinished("The run has finished; this message starts a new one.")
+        if len(self) >= self._bound:
+            raise InjectionQueueFull(f"{self._bound} messages are waiting already; send this one later.")
+        self._ids.put_nowait(injection.id)
+        self._set(injection)
+
+    def drain(self) -> tuple[Injection, ...]:
+        """Take all pending injections, ordered by the time of writing; those without an `order` last, by arrival."""
+        ids = [self._ids.get_nowait() for _ in range(self._ids.qsize())]
+        arrived = [self._pending.pop(each) for each in ids if each in self._pending]
+        return tuple(sorted(arrived, key=lambda each: inf if each.order is None else each.order))
+
+    def drain_or_close(self) -> tuple[Injection, ...]:
+        """Take all pending injections, or close the queue if there are none."""
+        taken = self.drain()
+        if not taken:
+            self.close()
+        return taken
+
+    def restore(self, injections: Sequence[Injection]) -> None:
+        """Put back injections that were taken and not committed; they count as the earliest arrivals."""
+        for each in (*injections, *self.drain()):
+            self._ids.put_nowait(each.id)
+            self._set(each)
+
+    def edit(self, message_id: str, text: str) -> bool:
+        """Replace the text of a pending injection; its place stays. Returns False if it is not pending.
+
+        Raises:
+            ValueError: blank text.
+        """
+        if (injection := self._pending.get(message_id)) is None:
+            return False
+        self._set(replace(injection, text=text))
+        return True
+
+    def withdraw(self, message_id: str) -> bool:
+        """Remove a pending injection. Returns False if it is not pending."""
+        return self._pending.pop(message_id, None) is not None
+
+    @contextmanager
+    def watch(self, callback: Callable[[Injection], object]) -> Iterator[None]:
+        """Call `callback`, synchronously, with each injection that is pending now, or offered or edited later."""
+        for injection in self.waiting():
+            callback(injection)
+        self._watchers.append(callback)
+        try:
+            yield
+        finally:
+            self._watchers.remove(callback)
+
+    def _set(self, injection: Injection) -> None:
+        self._pending[injection.id] = injection
+        for watcher in tuple(self._watchers):
+            watcher(injection)
+
+
+def injection_row(injections: Sequence[Injection]) -> dict[str, Any]:
+    """Return the user row for one drain. Its metadata holds the ids of the messages, which makes them delivered."""
+    lines = listed([message_text(each.text, each.author, each.files) for each in injections])
+    return {
+        "role": "user",
+        "content": f"{PREFIX}\n{lines}",
+        "metadata": {"injections": [injection.id for injection in injections]},
+    }
+
+
+def notice_row(notices: Sequence[str]) -> dict[str, Any]:
+    """Return the user row with the notices that arrived between two runs."""
+    lines = listed([message_text(notice) for notice in notices])
+    return {"role": "user", "content": f"{NOTICE_PREFIX}\n{lines}", "metadata": {"notices": len(notices)}}

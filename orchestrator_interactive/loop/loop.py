@@ -1,0 +1,302 @@
+"""The loop: drain, ask, run tools, append."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+import structlog
+
+from orchestrator_interactive.interactions.errors import Fenced
+from orchestrator_interactive.kernel.contracts import events
+from orchestrator_interactive.kernel.contracts.arguments import problem_of, writable
+from orchestrator_interactive.kernel.contracts.messages import (
+    RedactedThinkingBlock,
+    ThinkingBlock,
+    ToolCall,
+    ToolCallBlock,
+)
+from orchestrator_interactive.loop.injection_queue import injection_row
+from orchestrator_interactive.loop.model_call import INTERRUPTED, ModelCaller
+from orchestrator_interactive.loop.outcome import SUSPENDED, Incomplete, RunOutcome, lacking_row, outcome_of
+from orchestrator_interactive.loop.run import RunDenied, RunStopped, RunSuspended
+from orchestrator_interactive.loop.tool_batch import ToolBatch
+from orchestrator_interactive.loop.tool_calls import ToolExecutor
+from orchestrator_interactive.loop.tool_results import unknown_row
+from orchestrator_interactive.loop.usage import with_usage
+from orchestrator_interactive.transcript.answer_parts import cut_row
+from orchestrator_interactive.transcript.filtering import refused_row
+from orchestrator_interactive.transcript.rows import assistant_row, distinct
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from orchestrator_interactive.kernel.contracts.messages import ChatResponse, ContentBlock
+    from orchestrator_interactive.kernel.contracts.protocols import Provider
+    from orchestrator_interactive.loop.injection_queue import Injection, InjectionQueue
+    from orchestrator_interactive.loop.options import LoopOptions
+    from orchestrator_interactive.loop.receipts import Receipts
+    from orchestrator_interactive.loop.resume import ResumeState
+    from orchestrator_interactive.loop.run import Run
+    from orchestrator_interactive.loop.streaming_call import Model
+    from orchestrator_interactive.transcript.answer_parts import Cut
+
+log = structlog.get_logger(__name__)
+
+INJECTION_APPLIED = "injection:applied"
+
+Call = TypeVar("Call", ToolCall, ToolCallBlock)
+
+# The providers' words for an answer that was cut at its length limit, and for one that they broke off.
+_CUT_SHORT = ("max_tokens", "length", "model_context_window_exceeded", "pause_turn")
+_REFUSED = ("refusal", "content_filter")
+_MOST_CONTINUATIONS = 3
+# How long a run whose time is up may take over its last answer, in seconds.
+_LAST_WORD_S = 60.0
+
+
+class Loop:
+    """One run: from the prompt in the log, or from where its log stands, to the answer."""
+
+    def __init__(self, run: Run, inbox: InjectionQueue, receipts: Receipts, options: LoopOptions) -> None:
+        self._run = run
+        self._inbox = inbox
+        self._receipts = receipts
+        self._options = options
+        self._began_s = asyncio.get_running_loop().time()
+        self._continuations = 0
+        self._turns = 0
+        self._must_answer = False
+        self._answered: RunOutcome | None = None
+        self._is_out_of_time = False
+        self._reason: str | None = None
+        self.calls = ToolExecutor(run, options)
+
+    async def go(self, begin: Callable[[], Awaitable[None]], providers: Mapping[str, Provider]) -> RunOutcome:
+        """Do what precedes the loop, and the loop; settle what it leaves behind on every way out.
+
+        Raises:
+            LLMError: the model could not answer.
+        """
+        with self._run.stop.watch(self.calls.wind_up):
+            try:
+                return await self._until_time_is_up(begin, providers)
+            except RunDenied as e:
+                await self._run.show(self._run.parts.rest())
+                return RunOutcome(f"Operation denied: {self._run.without_secrets(str(e))}", "incomplete", "denied")
+            except RunSuspended:
+                return SUSPENDED
+            except RunStopped:
+                await self.calls.end()
+                if self._run.session_stop.is_cancelled:
+                    await self._run.announce(events.CANCEL_REQUESTED, {"immediate": self._run.stop.is_immediate})
+                elif self._is_out_of_time:
+                    return RunOutcome(self._run.parts.unshown, "incomplete", "max_duration_s")
+                return RunOutcome(self._run.parts.unshown, "cancelled")
+            except Fenced:
+                raise  # the run is another process's: so is what people read of it
+            except Exception:
+                await self._run.show(self._run.parts.rest())
+                raise
+            finally:
+                await self.calls.end()
+                self.calls.disarm()
+
+    async def take_up(self, standing: ResumeState) -> None:
+        """Go on where a run stands: what was told is told again, and what it had begun is settled.
+
+        Calls without a result run again where that can do no harm; of the others nobody knows what came of them. These
+        are told with all those of which earlier processes of the run have left that behind.
+        """
+        run, tools = self._run, self._run.tools
+        self._turns, self._continuations = standing.turns, standing.continuations
+        self._must_answer = not standing.last_tools.isdisjoint(self._options.force_respond_tools)
+        again, cut = standing.unanswered(tools)
+        self.calls.know([*standing.settled(tools), *cut, *standing.late(tools)])
+        lost = self.calls.lost
+        retried = [each.name for each in again if problem_of(each.call.arguments) is None]
+        names = {"unknown": [each.name for each in lost], "retried": retried}
+        await run.progress("resumed", **names, tools=[each.told() for each in lost])
+        for part in standing.told:
+            await run.show(part)
+        if run.is_suspended:
+            raise RunSuspended
+        for each in cut:
+            await run.commit(unknown_row(each.call))
+        await ToolBatch(run, self.calls).go_again(
+            [each.call for each in again], standing.last_calls - len(again), self._inbox
+        )
+        if standing.lost:
+            await run.commit(standing.lost)
+        self._answered = standing.outcome
+
+    async def _until_time_is_up(
+        self, begin: Callable[[], Awaitable[None]], providers: Mapping[str, Provider]
+    ) -> RunOutcome:
+        clock, limit_s, timers = asyncio.get_running_loop(), self._options.max_duration_s, list[asyncio.TimerHandle]()
+        if limit_s is not None:
+            timers.append(clock.call_later(limit_s, self.calls.wind_up))
+            timers.append(clock.call_later(limit_s + _LAST_WORD_S, self._run_out_of_time))
+        try:
+            await begin()
+            return await self._loop(ModelCaller(self._run, providers, self.calls, self._inbox, self._options))
+        finally:
+            for timer in timers:
+                timer.cancel()
+
+    def _run_out_of_time(self) -> None:
+        self._is_out_of_time = True
+        self._run.stop.request_graceful()
+
+    async def _loop(self, asking: ModelCaller) -> RunOutcome:
+        run = self._run
+        if self._answered is not None and await self._is_done():
+            return self._answered
+        while True:
+            run.check_end()
+            await self.calls.bring_in()
+            await self.take_in(self._inbox.drain())  # injection points 1 and, after tools, 3
+            tools_allowed = self._has_means() and not self._must_answer
+            await run.progress("thinking", iteration=run.iterations + 1)
+            answer = await asking.ask(tools_allowed=tools_allowed)
+            if answer is None:  # it is to be asked again, with what has been written meanwhile
+                continue
+            run.iterations += 1
+            may_call = tools_allowed and answer.finish_reason not in _REFUSED
+            calls = asking.model.provider.parse_tool_calls(answer) if may_call else []
+            if calls:
+                await self._run_tools(asking, answer, calls)
+                continue
+            self._must_answer = False
+            await self.calls.drop_early()
+            outcome = await self._say(answer)
+            if outcome is None:
+                continue
+            if self.calls.are_pending:
+                await self.calls.wait_for_news(self._inbox)
+            elif await self._is_done():
+                return self._told_cost(outcome)
+
+    async def _is_done(self) -> bool:
+        """Whether nobody has written while the answer came; what they have is taken in."""
+        self._run.check_end()
+        late = self._inbox.drain_or_close()  # injection point 2
+        await self.take_in(late)
+        return not late
+
+    def _has_means(self) -> bool:
+        """Whether the run may go on as it likes; else it has one answer left, and says why."""
+        options, run = self._options, self._run
+        now_s = asyncio.get_running_loop().time()
+        if self._turns >= options.max_iterations:
+            self._reason = "max_iterations"
+        elif options.max_tokens is not None and run.spent.tokens >= options.max_tokens:
+            self._reason = "max_tokens"
+        elif options.max_cost_usd is not None and (run.spent.cost_usd or 0) >= options.max_cost_usd:
+            self._reason = "max_cost_usd"
+        elif options.max_duration_s is not None and now_s - self._began_s >= options.max_duration_s:
+            self._reason = "max_duration_s"
+        return self._reason is None
+
+    async def _run_tools(self, asking: ModelCaller, answer: ChatResponse, calls: Sequence[ToolCall]) -> None:
+        """Run the tools that the model asked for; after some of them it must answer in words."""
+        self._turns += 1
+        self._continuations = 0
+        content, calls = distinct(answer.content, calls, partial(self._is_used, asking.model))
+        calls = [_writable(call, "arguments") for call in calls]
+        ids = {call.id for call in calls}
+        content = [
+            _writable(block, "input") if isinstance(block, ToolCallBlock) else block
+            for block in content
+            if not isinstance(block, ToolCallBlock) or block.id in ids
+        ]
+        row = with_usage(assistant_row(content, calls), answer.usage)
+        row = cut_row(row, "urgent" if answer.finish_reason == INTERRUPTED else None)
+        await ToolBatch(self._run, self.calls).go(row, calls, self._inbox)
+        forcing = (call for call in calls if call.name in self._options.force_respond_tools)
+        self._must_answer = any(problem_of(call.arguments) is None for call in forcing)
+
+    def _is_used(self, model: Model, call_id: str) -> bool:
+        # A view of the conversation may not show what this run has done.
+        return model.requests.is_used(call_id) or self.calls.is_used(call_id)
+
+    async def _say(self, answer: ChatResponse) -> RunOutcome | None:
+        """Commit an answer in words; `None`: the model is to be asked on."""
+        said = [block for block in answer.content if not isinstance(block, ToolCallBlock)]
+        row = with_usage(assistant_row(said), answer.usage)
+        cut, lack = self._cut(answer), self._lack(answer)
+        if answer.finish_reason in _REFUSED:
+            row = refused_row(row)
+        if answer.finish_reason in _REFUSED or not all(map(_is_thinking, said)):
+            await self._run.commit(cut_row(row, cut) if cut else lacking_row(row, lack))
+        self._run.check_end()
+        return None if cut else outcome_of(self._run.parts.unshown, lack)
+
+    def _cut(self, answer: ChatResponse) -> Cut | None:
+        """What cut the answer, where the model is to be asked on."""
+        if answer.finish_reason == INTERRUPTED:
+            return "urgent"
+        if answer.finish_reason not in _CUT_SHORT:
+            self._continuations = 0
+            return None
+        self._continuations += 1
+        return "length" if self._continuations <= _MOST_CONTINUATIONS else None
+
+    def _lack(self, answer: ChatResponse) -> Incomplete | None:
+        """What is missing, should this be the last word."""
+        if answer.finish_reason in _REFUSED:
+            return Incomplete("refusal", (answer.metadata or {}).get("refusal"))
+        if answer.finish_reason in _CUT_SHORT:
+            return Incomplete("length")
+        return Incomplete(self._reason) if self._reason else None
+
+    def _told_cost(self, outcome: RunOutcome) -> RunOutcome:
+        if self._options.max_cost_usd is not None and self._run.spent.cost_usd is None:
+            log.warning("run.cost_unknown", max_cost_usd=str(self._options.max_cost_usd))
+        return outcome
+
+    async def take_in(self, injections: tuple[Injection, ...]) -> None:
+        """Commit what was drained as one user row.
+
+        What is not committed goes back to the front of the queue. An answer that these messages came after is shown
+        before it is told that they are read.
+        """
+        if not injections:
+            return
+        row = injection_row(injections)
+        try:
+            await self._run.context.add_message(row)
+        except BaseException:
+            self._inbox.restore(injections)
+            raise
+        self._continuations = 0
+        self._note_delivered(injections)
+        await self._run.tell(row)
+        await self._tell_delivered(injections)
+
+    async def take_back(self, injections: Sequence[Injection]) -> None:
+        """These messages stand in the log already: the next model call has them before it."""
+        self._note_delivered(injections)
+        await self._tell_delivered(injections)
+
+    def _note_delivered(self, injections: Sequence[Injection]) -> None:
+        self._receipts.deliver([injection.id for injection in injections], self._run.iterations + 1)
+
+    async def _tell_delivered(self, injections: Sequence[Injection]) -> None:
+        run = self._run
+        ids = [injection.id for injection in injections]
+        data = {"messages": [injection.text for injection in injections], "count": len(injections), "ids": ids}
+        await run.announce(INJECTION_APPLIED, data)
+        await run.progress(INJECTION_APPLIED, **data)
+
+
+def _writable(call: Call, name: str) -> Call:
+    """Return the call with arguments that the log can keep; providers and hooks may have given others."""
+    given = getattr(call, name)
+    arguments = writable(given)
+    return call if arguments is given else call.model_copy(update={name: arguments})
+
+
+def _is_thinking(block: ContentBlock) -> bool:
+    return isinstance(block, ThinkingBlock | RedactedThinkingBlock)

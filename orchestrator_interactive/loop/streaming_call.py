@@ -1,0 +1,120 @@
+"""One call to a model: it can be cut at any instant, and may not be silent for too long."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from orchestrator_interactive.kernel.contracts.errors import LLMError, LLMTimeoutError, ProviderUnavailableError
+from orchestrator_interactive.kernel.contracts.messages import ChatResponse
+from orchestrator_interactive.loop.tasks import CancellableTask
+
+if TYPE_CHECKING:
+    from orchestrator_interactive.kernel.cancellation import CancellationToken
+    from orchestrator_interactive.kernel.contracts.messages import ChatRequest
+    from orchestrator_interactive.kernel.contracts.protocols import Provider
+    from orchestrator_interactive.kernel.contracts.stream import ResponseStream
+    from orchestrator_interactive.loop.injection_queue import Injection, InjectionQueue
+    from orchestrator_interactive.transcript.request_builder import RequestBuilder
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """Whom a run asks, and how patiently: `stall_timeout_s` is how long a call may be silent, in seconds.
+
+    It is `None` for a provider that is silent until it has its whole answer. `model` is the one that it asks unless it
+    is told another, where it says so.
+    """
+
+    name: str
+    provider: Provider
+    model: str | None
+    requests: RequestBuilder
+    stall_timeout_s: float | None
+    extended_thinking: bool = False
+
+
+class StreamingCall:
+    """A call in flight. The end of its run cuts it, and so does an urgent message."""
+
+    def __init__(self, model: Model, request: ChatRequest, stream: ResponseStream) -> None:
+        self._model = model
+        self._stream = stream
+        self._work = CancellableTask(_completed(model, request, stream))
+        self._was_interrupted = False
+
+    async def end(self, ending: CancellationToken, inbox: InjectionQueue) -> None:
+        """Wait until it is over, whichever way."""
+        self._watchdog = _Watchdog(self._work, self._stream, self._model.stall_timeout_s)
+        try:
+            with ending.watch(self._work.cut), inbox.watch(self._on_message):
+                await self._work.end()
+        finally:
+            self._watchdog.disarm()
+            self._stream.close()
+
+    @property
+    def was_interrupted(self) -> bool:
+        """Whether an urgent message cut it before it was over."""
+        return self._was_interrupted and self.answer is None
+
+    @property
+    def answer(self) -> ChatResponse | None:
+        """The answer, where the model said all of it."""
+        finished = self._work.finished() and self._work.task.exception() is None
+        answer = self._work.task.result() if finished else None
+        return answer if isinstance(answer, ChatResponse) else None
+
+    @property
+    def error(self) -> BaseException:
+        """Why there is no answer: the provider failed, was silent for too long, or returned something else."""
+        model = self._model
+        if self._watchdog.barked:
+            return LLMTimeoutError(
+                f"The model was silent for {model.stall_timeout_s or 0:g} seconds.", provider=model.name
+            )
+        if not self._work.finished():
+            return ProviderUnavailableError("The call to the model was cancelled.", provider=model.name)
+        if error := self._work.task.exception():
+            return error
+        kind = type(self._work.task.result()).__name__
+        return LLMError(f"The provider answered with {kind}, no ChatResponse.", provider=model.name)
+
+    def _on_message(self, injection: Injection) -> None:
+        if injection.urgent and not self._work.task.done():
+            self._was_interrupted = True
+            self._work.cut()
+
+
+async def _completed(model: Model, request: ChatRequest, stream: ResponseStream) -> ChatResponse:
+    thinking = {"extended_thinking": True} if model.extended_thinking else {}
+    try:
+        return await model.provider.complete(request, stream=stream, **thinking)
+    except SystemExit as e:  # a provider may not end the process
+        raise ProviderUnavailableError("The provider tried to end the process.", provider=model.name) from e
+
+
+class _Watchdog:
+    """Cuts a model call whose stream has been silent for too long."""
+
+    def __init__(self, work: CancellableTask[ChatResponse], stream: ResponseStream, timeout_s: float | None) -> None:
+        self._work, self._stream, self._timeout_s = work, stream, timeout_s
+        self.barked = False
+        self._heard = -1
+        self._timer: asyncio.TimerHandle | None = None
+        self._look()
+
+    def disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self) -> None:
+        if self._timeout_s is None:
+            return
+        if self._stream.pieces == self._heard:
+            self.barked = True
+            self._work.cut()
+        else:
+            self._heard = self._stream.pieces
+            self._timer = asyncio.get_running_loop().call_later(self._timeout_s, self._look)

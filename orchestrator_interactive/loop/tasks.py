@@ -1,0 +1,86 @@
+"""Tasks of the loop's own: a model call, a tool call. A stop can cut them, and none can hold the loop."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+
+import structlog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from typing import Any
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+# How long a task that was cancelled may take to heed it before the loop goes on without it.
+HEED_WITHIN_S = 0.3
+
+
+class CancellableTask(Generic[T]):
+    """A task that can be cut. One that does not heed the cut is left behind, still referenced until it ends."""
+
+    _left_behind: ClassVar[set[asyncio.Task[Any]]] = set()
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.task = self._loop.create_task(coroutine)
+        self.is_over = False
+        self.on_over: Callable[[], object] | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._heed: asyncio.TimerHandle | None = None
+        self.task.add_done_callback(self._on_done)
+
+    def cut(self) -> None:
+        if self.task.done() or self._heed is not None:
+            return
+        self.task.cancel()
+        self._heed = self._loop.call_later(HEED_WITHIN_S, self._leave_behind)
+
+    async def end(self, on_cancel: Callable[[], object] | None = None) -> None:
+        """Wait until the task has ended or was left behind (`is_over`); its outcome stays in `task`.
+
+        Cancelling the waiter cuts the task, or does `on_cancel`, and waits for it all the same.
+        """
+        cancelled: asyncio.CancelledError | None = None
+        while not self.is_over:
+            self._waiter = self._loop.create_future()
+            try:
+                await self._waiter
+            except asyncio.CancelledError as e:
+                cancelled = e
+                (on_cancel or self.cut)()
+        if cancelled is not None:
+            raise cancelled
+
+    def finished(self) -> bool:
+        """Whether it ran to its end: with a result or an error rather than cut."""
+        return self.task.done() and not self.task.cancelled()
+
+    def _on_done(self, task: asyncio.Task[T]) -> None:
+        if not task.cancelled():
+            task.exception()  # whoever was cut while waiting for it does not look any more
+        if self._heed is not None:
+            self._heed.cancel()
+        self._release()
+
+    def _release(self) -> None:
+        self.is_over = True
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+        if self.on_over is not None:
+            self.on_over()
+
+    def _leave_behind(self) -> None:
+        self.task.cancel()  # once more: whoever was deaf may be done, and something else be on
+        self._left_behind.add(self.task)
+        self.task.add_done_callback(self._on_late_end)
+        log.warning("work.left_behind", task=repr(self.task.get_coro()))
+        self._release()
+
+    def _on_late_end(self, task: asyncio.Task[T]) -> None:
+        self._left_behind.discard(task)
+        error = None if task.cancelled() else task.exception()
+        log.info("work.ended_late", error=repr(error) if error else None)

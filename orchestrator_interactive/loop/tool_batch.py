@@ -1,0 +1,97 @@
+"""A batch of tool calls: side by side, each result as it comes, and a result for every call whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from orchestrator_interactive.loop.tool_results import still_running_row
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from orchestrator_interactive.kernel.contracts.messages import ToolCall
+    from orchestrator_interactive.loop.injection_queue import Injection, InjectionQueue
+    from orchestrator_interactive.loop.run import Run
+    from orchestrator_interactive.loop.tool_call import ToolExecution
+    from orchestrator_interactive.loop.tool_calls import ToolExecutor
+
+
+class ToolBatch:
+    """The calls of one answer, side by side."""
+
+    def __init__(self, run: Run, calls: ToolExecutor) -> None:
+        self._run = run
+        self._calls = calls
+        self._uses: list[ToolExecution] = []
+        self._over: deque[ToolExecution] = deque()
+        self._is_urgent = False
+        self._news = asyncio.Event()
+
+    async def go(self, row: dict[str, Any], calls: Sequence[ToolCall], inbox: InjectionQueue) -> None:
+        """Commit the answer's row, then run the calls, and add every result as it comes.
+
+        An urgent message ends the wait: calls that are still at work are left to follow later. A stop cuts them.
+        Whichever way it ends, once the row stands each call has a result. All of them run, also where the run has been
+        suspended: none is left of which a successor could not tell whether it has begun.
+        """
+        await self._run.write(row)
+        self._uses = self._calls.begin(calls)
+        await self._run.tell(row)
+        await self._calls.drop_early()
+        await self._collect(inbox)
+
+    async def go_again(self, calls: Sequence[ToolCall], settled: int, inbox: InjectionQueue) -> None:
+        """Run calls whose answer stands in the log, and add their results, as `go` does.
+
+        `settled` calls of the same answer are not among them.
+        """
+        self._uses = self._calls.begin(calls, settled)
+        await self._collect(inbox)
+
+    async def _collect(self, inbox: InjectionQueue) -> None:
+        left = dict.fromkeys(self._uses)
+        with inbox.watch(self._look_up), self._listening():
+            while left:
+                if self._over:
+                    use = self._over.popleft()
+                    del left[use]
+                    await self._calls.settle(use, use.close())
+                    await asyncio.sleep(0)  # a small store does not let others have their turn
+                elif self._is_urgent:
+                    await self._postpone(left)
+                    break
+                else:
+                    self._news.clear()
+                    await self._news.wait()
+        await self._calls.route_wishes([use for use in self._uses if use not in left])
+
+    async def _postpone(self, uses: Collection[ToolExecution]) -> None:
+        for use in uses:
+            await self._run.commit(still_running_row(use.call))
+        self._calls.postpone(uses)
+
+    @contextmanager
+    def _listening(self) -> Iterator[None]:
+        for use in self._uses:
+            if use.is_over:
+                self._over.append(use)
+            else:
+                use.watch(partial(self._end, use))
+        try:
+            yield
+        finally:
+            for use in self._uses:
+                use.watch(None)
+
+    def _end(self, use: ToolExecution) -> None:
+        self._over.append(use)
+        self._news.set()
+
+    def _look_up(self, injection: Injection) -> None:
+        if injection.urgent:
+            self._is_urgent = True
+            self._news.set()

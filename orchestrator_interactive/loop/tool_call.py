@@ -1,0 +1,369 @@
+"""One tool call on its way: prepared, executed, finalised, and closed whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import traceback
+from copy import deepcopy
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+import structlog
+
+from orchestrator_interactive.kernel.contracts import events
+from orchestrator_interactive.kernel.contracts.arguments import problem_of
+from orchestrator_interactive.kernel.contracts.models import HookResult, ToolResult
+from orchestrator_interactive.kernel.error_boundary import told
+from orchestrator_interactive.kernel.hooks import CONTINUE, too_late_for_a_no
+from orchestrator_interactive.kernel.tool_progress import reporting
+from orchestrator_interactive.loop.large_results import examined, moved_to_file
+from orchestrator_interactive.loop.run import RunDenied, changed
+from orchestrator_interactive.loop.tasks import HEED_WITHIN_S, CancellableTask
+from orchestrator_interactive.loop.tool_results import (
+    NOT_STARTED,
+    TIMED_OUT,
+    UNCHECKED,
+    UNKNOWN_OUTCOME,
+    CallOutcome,
+    CompletedCall,
+    ToolOutcome,
+    as_result,
+    changed_result,
+    failure,
+    result_row,
+)
+from orchestrator_interactive.transcript.rows import abridged
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable
+
+    from orchestrator_interactive.kernel.contracts.messages import ToolCall
+    from orchestrator_interactive.kernel.contracts.protocols import Tool
+    from orchestrator_interactive.loop.options import LoopOptions
+    from orchestrator_interactive.loop.run import Run
+
+log = structlog.get_logger(__name__)
+
+# Of an exception that a tool raises, read by the model; and of its traceback, logged.
+_MOST_ERROR_CHARS = 2_000
+_MOST_TRACEBACK_CHARS = 20_000
+
+Stage = Literal["waiting", "announced", "running", "known", "checked", "reported", "closed"]
+
+
+class ToolExecution:
+    """One call on its way: prepared (the hooks may change or refuse it), executed, finalised.
+
+    It begins when it has one of each of the `turns`, which it keeps until it is over; with `refused`, it fails with
+    this sentence instead. `stage` says how far it is; it may be cut anywhere, and its time limit, which begins with the
+    tool, is one that cuts it. `result` is what is known of its outcome.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        call: ToolCall,
+        options: LoopOptions,
+        turns: Iterable[asyncio.Semaphore],
+        refused: str | None = None,
+    ) -> None:
+        self._run = run
+        self.call = call
+        self.stage: Stage = "waiting"
+        self.result: ToolResult | None = None
+        self.wishes: list[tuple[str, HookResult]] = []
+        self._tool: Tool | None = run.tools.get(call.name)
+        self._timeout_s = options.tool_timeout_s
+        self._timed_out = False
+        self._most_chars = options.max_result_chars
+        self._input = call.arguments
+        self._label: str | None = None
+        self._announced_at = 0.0
+        self._reached: Stage = "waiting"
+        self._row: dict[str, Any] | None = None
+        self._is_dropped = False
+        self._outcome: ToolOutcome = "cancelled"
+        self._reports = _Reports(self._tell_report)
+        self._turns = turns
+        self._held: list[asyncio.Semaphore] = []
+        self._is_filtered = False
+        self._refused = refused
+        self._on_over: Callable[[], object] | None = None
+        self._work = CancellableTask(self._go())
+        self._work.on_over = self._end_turn
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more comes of it: it ended, or was cut."""
+        return self._work.is_over
+
+    def watch(self, on_over: Callable[[], object] | None) -> None:
+        """Call `on_over` when it is over."""
+        self._on_over = on_over
+
+    def cut(self) -> None:
+        self._work.cut()
+
+    def drop(self) -> None:
+        """Cut it, for no answer has asked for it after all."""
+        self._is_dropped = True
+        self.cut()
+
+    async def end(self) -> None:
+        """Wait until it is over."""
+        await self._work.end()
+
+    def _end_turn(self) -> None:
+        # Also where a tool is deaf to its end: it must not hold up the calls that wait.
+        while self._held:
+            self._held.pop().release()
+        if self._on_over is not None:
+            self._on_over()
+
+    async def _go(self) -> None:
+        if self._refused is not None:
+            self.result = failure(self._refused)
+            return
+        tool = self._tool
+        if problem := problem_of(self.call.arguments):
+            log.warning("tool.arguments_invalid", tool=self.call.name, id=self.call.id, problem=problem)
+            self.result = failure(problem)
+            return
+        for turns in self._turns:
+            await turns.acquire()
+            self._held.append(turns)
+        if tool is None:
+            known = ", ".join(sorted(self._run.tools)) or "none"
+            self.result = failure(f"There is no tool '{self.call.name}'. Tools: {known}.")
+            return
+        try:
+            await self._prepare()
+        except RunDenied as e:
+            self.result = failure(f"Denied: {e}")
+            return
+        if self._is_closed():  # a hook was deaf to the end of the run
+            return
+        await self._announce(tool)
+        if self._run.is_stopped:
+            return
+        self.result = await self._executed(tool)
+        if not self._is_closed():
+            await self._finalise(self.result)
+
+    async def _executed(self, tool: Tool) -> ToolResult:
+        self.stage = "running"
+        self._run.session_stop.register_tool_start(self.call.id, self.call.name)
+        own_s = getattr(tool, "timeout_s", None)
+        timeout_s = own_s if isinstance(own_s, int | float) and own_s > 0 else self._timeout_s
+        limit = asyncio.get_running_loop().call_later(timeout_s, self._time_up, timeout_s)
+        try:
+            with reporting(self._reports.take):
+                return await examined(await _result_of(tool, self._input))
+        finally:
+            limit.cancel()
+            self._run.session_stop.register_tool_complete(self.call.id)
+
+    def _time_up(self, timeout_s: float) -> None:
+        log.warning("tool.timed_out", tool=self.call.name, timeout_s=timeout_s)
+        self._timed_out, self._timeout_s = True, timeout_s
+        self._work.cut()
+
+    def close(self) -> dict[str, Any]:
+        """The call's row, whatever became of it. A tool that goes on after this is not heard any more."""
+        if self._row is None:
+            self._note_crash()
+            self._reached, self.stage = self.stage, "closed"
+            self._outcome = self._how_it_ended()
+            if self.result is None:
+                self.result = failure(self._what_cut_it())
+            elif self._reached == "known" and self._run.hooks.listens(_told_by(self.result)):
+                self.result = failure(UNCHECKED)  # a hook might have changed or refused it
+            label = None if self._input is self.call.arguments else self._label
+            self._row = CallOutcome(self._outcome, label).beside(self._row_of(self.result))
+        return self._row
+
+    def _row_of(self, result: ToolResult) -> dict[str, Any]:
+        hide = str if self._is_filtered else partial(self._run.without_secrets, known_only=result.success)
+        return result_row(self.call, result, self._most_chars, hide)
+
+    def _what_cut_it(self) -> str:
+        if self._reached != "running":
+            return NOT_STARTED
+        return TIMED_OUT.format(timeout_s=self._timeout_s) if self._timed_out else UNKNOWN_OUTCOME
+
+    def _how_it_ended(self) -> ToolOutcome:
+        if self.result is not None:
+            return "finished" if self.result.success else "failed"
+        if self._reached != "running" or is_harmless(self._tool):
+            return "cancelled"
+        return "lost" if self._run.is_suspended and not self._timed_out else "unknown"
+
+    def settled(self) -> CompletedCall:
+        """How it ended, once it is closed."""
+        if self._reached == "waiting" and self._tool is not None:
+            self._label = self._labelled(self._tool)
+        return CompletedCall(self.call, self._label, self._outcome, was_dropped=self._is_dropped)
+
+    def _note_crash(self) -> None:
+        """What went wrong around a tool (a hook, an odd result) is a failed call, too."""
+        error = self._work.task.exception() if self._work.finished() else None
+        if error is not None:
+            log.error("tool.use_failed", tool=self.call.name, exc_info=error)
+            self.result = self.result or failure(f"{type(error).__name__}: {told(error)}")
+
+    async def report_cut(self) -> None:
+        """Close the events of a call that was cut, as far as their listeners let us."""
+        if self._reached not in {"announced", "running", "known", "checked"}:
+            return
+        if self._reached == "running":
+            await self._told(self._tell_cut())
+        await self._told(self._reports.end())
+        await self._told(self._report_end())
+
+    async def _told(self, telling: Coroutine[Any, Any, None]) -> None:
+        work = CancellableTask(telling)
+        limit = asyncio.get_running_loop().call_later(HEED_WITHIN_S, work.cut)
+        try:
+            await work.end()
+        finally:
+            limit.cancel()
+        if not work.finished():
+            log.warning("tool.report_abandoned", tool=self.call.name)
+
+    async def _tell_cut(self) -> None:
+        error = self.result.error if self.result else None
+        wish = await self._run.hooks.emit(events.TOOL_ERROR, self._payload(tool_result=self.result, error=error))
+        # It waits, like every other, until all calls of the batch have their results.
+        self.wishes.append((events.TOOL_ERROR, too_late_for_a_no(wish, events.TOOL_ERROR)))
+
+    def _is_closed(self) -> bool:
+        return self.stage == "closed"
+
+    async def _prepare(self) -> None:
+        result = await self._consult(events.TOOL_PRE)
+        self._input = changed(result, "tool_input", self._input)
+
+    async def _announce(self, tool: Tool) -> None:
+        self.stage, self._announced_at = "announced", time.monotonic()
+        self._label = self._labelled(tool)
+        more = {} if self._label is None else {"label": self._label}
+        await self._run.progress("tool:start", tool=self.call.name, args=self._input, id=self.call.id, **more)
+
+    def _labelled(self, tool: Tool) -> str | None:
+        label = label_of(tool, self._input)
+        return None if label is None else self._run.without_secrets(label)
+
+    async def _tell_report(self, text: str) -> None:
+        text = self._run.without_secrets(text)
+        await self._run.progress("tool:progress", tool=self.call.name, id=self.call.id, text=text)
+
+    async def _finalise(self, result: ToolResult) -> None:
+        self.stage = "known"
+        try:
+            wish = await self._consult(_told_by(result), tool_result=result, error=result.error)
+        except RunDenied as e:
+            self.result = failure(f"The result was withheld: {e}")
+        else:
+            wished = changed_result(wish, result)
+            self.result = result if wished is result else await examined(wished)
+        if self._is_closed():
+            return
+        self.stage = "checked"
+        coordinator = self._run.coordinator
+        save = coordinator.get_capability("workspace.save") if coordinator else None
+        read = await moved_to_file(self.result, self.call.id, self._most_chars, save, self._run.without_secrets)
+        self._is_filtered = read is not self.result
+        self.result = read
+        if self._is_closed():
+            return
+        await self._report_end()
+
+    async def _consult(self, event: str, **more: Any) -> HookResult:
+        """Ask the hooks; what they wish to inject waits until every call of the batch has its result."""
+        if not self._run.hooks.listens(event):
+            return CONTINUE
+        result = await self._run.hooks.emit(event, self._payload(**more))
+        if result.action == "inject_context":
+            self.wishes.append((event, result))
+            return result
+        if beside_a_question := result.injections():
+            wish = HookResult(action="inject_context", context_injections=beside_a_question)
+            self.wishes.append((event, wish))
+            result = result.model_copy(update={"context_injections": []})
+        return await self._run.route(result, event)
+
+    async def _report_end(self) -> None:
+        await self._reports.end()
+        if self.stage == "checked":
+            self.stage = "reported"
+        await self._run.progress(
+            "tool:end",
+            tool=self.call.name,
+            duration=time.monotonic() - self._announced_at,
+            id=self.call.id,
+            success=self.result is not None and self.result.success,
+        )
+
+    def _payload(self, **more: Any) -> dict[str, Any]:
+        # Hooks get a copy of the input: they change it by saying so.
+        given = deepcopy(self._input)
+        return {"tool_name": self.call.name, "tool_input": given, "tool_call_id": self.call.id, **more}
+
+
+class _Reports:
+    """What a tool says of itself: one line at a time is told, and of those that came meanwhile the last."""
+
+    def __init__(self, tell: Callable[[str], Awaitable[None]]) -> None:
+        self._tell = tell
+        self._latest: str | None = None
+        self._telling: CancellableTask[None] | None = None
+        self._ended = False
+
+    def take(self, text: str) -> None:
+        self._latest = text
+        if self._telling is None and not self._ended:
+            self._telling = CancellableTask(self._tell_all())
+
+    async def end(self) -> None:
+        """Tell no more, once the line that is being told is through."""
+        self._ended = True
+        if self._telling is not None:
+            await self._telling.end()
+
+    async def _tell_all(self) -> None:
+        while self._latest is not None and not self._ended:
+            text, self._latest = self._latest, None
+            await self._tell(text)
+        self._telling = None
+
+
+async def _result_of(tool: Tool, arguments: dict[str, Any]) -> ToolResult:
+    try:
+        return as_result(await tool.execute(arguments))
+    except (SystemExit, Exception) as e:  # noqa: BLE001 - a tool may not take the run down
+        lines = "".join(traceback.TracebackException.from_exception(e).format())
+        log.error("tool.failed", tool=tool.name, exception=abridged(lines, _MOST_TRACEBACK_CHARS))  # noqa: TRY400 - cut
+        message = abridged(told(e), _MOST_ERROR_CHARS)
+        return ToolResult(success=False, error={"message": message, "type": type(e).__name__})
+
+
+def is_harmless(tool: Tool | None) -> bool:
+    """Whether it says that a call to it may be made for nothing, and once more."""
+    return bool(getattr(tool, "side_effect_free", False))
+
+
+def label_of(tool: Tool, arguments: dict[str, Any]) -> str | None:
+    """What a tool says that people call a call to it; `None`: nothing."""
+    label = getattr(tool, "label", None)
+    if not callable(label) or problem_of(arguments):
+        return None
+    try:
+        return str(label(arguments))
+    except (asyncio.CancelledError, SystemExit, Exception):  # a tool may not take the run down
+        log.exception("tool.label_failed", tool=tool.name)
+        return None
+
+
+def _told_by(result: ToolResult) -> str:
+    return events.TOOL_POST if result.success else events.TOOL_ERROR

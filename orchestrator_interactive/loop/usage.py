@@ -1,0 +1,91 @@
+"""What model calls used up, and how much of it a run may."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from orchestrator_interactive.transcript.rows import marked, metadata_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from orchestrator_interactive.kernel.contracts.messages import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class UsageTotals:
+    """Tokens and money. `cost_usd` counts the calls whose provider says what they cost; `None`: none of them does."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    cost_usd: Decimal | None = None
+
+    @property
+    def tokens(self) -> int:
+        return self.input_tokens + self.output_tokens
+
+    def plus(self, other: UsageTotals) -> UsageTotals:
+        costs = [cost for cost in (self.cost_usd, other.cost_usd) if cost is not None]
+        return UsageTotals(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cache_read_tokens + other.cache_read_tokens,
+            self.cache_write_tokens + other.cache_write_tokens,
+            sum(costs, Decimal()) if costs else None,
+        )
+
+    def told(self) -> dict[str, Any]:
+        """As progress tells of it, and as a row of the log keeps it."""
+        return {
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "cache_read_tokens": self.cache_read_tokens,
+            "cache_write_tokens": self.cache_write_tokens,
+            "cost_usd": None if self.cost_usd is None else str(self.cost_usd),
+        }
+
+
+NOTHING = UsageTotals()
+_COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
+
+
+def spent_on(usage: Usage | None) -> UsageTotals:
+    """What one model call used up."""
+    if usage is None:
+        return NOTHING
+    return UsageTotals(
+        usage.input_tokens,
+        usage.output_tokens,
+        usage.cache_read_tokens or 0,
+        usage.cache_write_tokens or 0,
+        usage.cost_usd,
+    )
+
+
+def with_usage(row: dict[str, Any], usage: Usage | None) -> dict[str, Any]:
+    """The row of an answer, with what it used up where the provider says it."""
+    return row if usage is None else marked(row, usage=spent_on(usage).told())
+
+
+def spent_in(rows: Iterable[dict[str, Any]]) -> UsageTotals:
+    """What the calls used up whose answers stand in these rows."""
+    total = NOTHING
+    for row in rows:
+        if told := metadata_of(row).get("usage"):
+            total = total.plus(read_back(told))
+    return total
+
+
+def read_back(told: Any) -> UsageTotals:
+    """What `UsageTotals.told` says; nothing where others wrote it in a form of their own."""
+    try:
+        read, written, cache_read, cache_write = (int(told.get(count) or 0) for count in _COUNTS)
+        cost = None if told.get("cost_usd") is None else Decimal(told["cost_usd"])
+    except (AttributeError, ValueError, TypeError, ArithmeticError):
+        return NOTHING
+    known = cost is not None and cost.is_finite()
+    return UsageTotals(read, written, cache_read, cache_write, cost if known else None)

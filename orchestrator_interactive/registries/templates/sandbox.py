@@ -1,0 +1,192 @@
+"""The environment in which one template is rendered: what it may reach, and how much it may do.
+
+It keeps templates from what is none of their business, and ends those that would never end or fill the memory. Every
+turn of a loop, call and inclusion counts, and no value grows past a bound.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sized
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import DictLoader, FileSystemLoader, StrictUndefined, Template, nodes
+from jinja2.exceptions import SecurityError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.visitor import NodeTransformer
+
+from orchestrator_interactive.registries.templates.errors import TemplateTooLarge
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from jinja2.runtime import Context
+
+MOST_CHARS = 200_000
+MOST_STEPS = 50_000
+# The size of a number in an argument: widths, counts and indents are far smaller.
+_MOST_OF_A_NUMBER = 100_000
+_MOST_BITS = 10_000
+# What one of two arguments can make of the other: each character of a text may become as long as another text is.
+_MOST_OF_A_PRODUCT = 20_000_000
+# Of all texts in a list, and in the lists in it.
+_MOST_CHARS_INSIDE = 2_000_000
+# A filter goes over so many items in about the time of a turn of a loop.
+_ITEMS_OF_A_STEP = 200
+
+# Filters that a prompt has no use for, and that make much of little, or are different each time.
+_NO_FILTERS = ("center", "format", "random", "slice", "urlize", "xmlattr")
+_NO_GLOBALS = ("lipsum",)
+_NO_METHODS_OF_TEXT = ("format", "format_map", "translate")
+
+_COUNTED, _JOINED = "counted by the sandbox", "joined by the sandbox"
+
+
+class Sandbox(ImmutableSandboxedEnvironment):
+    """An environment for one rendering."""
+
+    intercepted_binops = frozenset({"*", "**", "%", "+"})
+
+    def __init__(self, folder: Path | None) -> None:
+        loader = FileSystemLoader(folder) if folder else DictLoader({})
+        # What is not optimised is not computed before anybody counts.
+        super().__init__(
+            loader=loader, undefined=StrictUndefined, optimized=False, trim_blocks=True, lstrip_blocks=True
+        )
+        self._steps = 0
+        for name in _NO_FILTERS:
+            del self.filters[name]
+        for name in _NO_GLOBALS:
+            del self.globals[name]
+        self.filters["tojson"] = _as_json
+        self.filters = {name: self._bounded(each) for name, each in self.filters.items()}
+        self.filters[_COUNTED], self.filters[_JOINED] = self._counted, _joined
+
+    def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
+        tree: nodes.Template = _Watched().visit(super()._parse(source, name, filename))
+        return tree
+
+    def get_template(self, *args: Any, **kwargs: Any) -> Template:
+        self._step()
+        return super().get_template(*args, **kwargs)
+
+    def call(self, context: Context, called: Any, /, *args: Any, **kwargs: Any) -> Any:
+        self._charge((getattr(called, "__self__", None), *args, *kwargs.values()))
+        return _checked(super().call(context, called, *args, **kwargs))
+
+    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        match operator, left, right:
+            case "*", int() as times, Sized() as many:
+                _check_size(len(many) * times)
+            case "*", Sized() as many, int() as times:
+                _check_size(len(many) * times)
+            case "*", int(), int() if left.bit_length() + right.bit_length() > _MOST_BITS:
+                raise TemplateTooLarge("The template multiplies numbers of thousands of digits: that is too much.")
+            case "**", int(), int() if left.bit_length() * right > _MOST_BITS:
+                raise TemplateTooLarge(f"The template raises a number to the power of {right}: that is too much.")
+            case "%", str(), _:
+                raise SecurityError("Texts cannot be formatted by % here: join them with ~")
+        return _checked(super().call_binop(context, operator, left, right))
+
+    def wrap_str_format(self, value: Any) -> None:
+        """No formatting, not even a safe one: a few characters can ask for any width."""
+
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        is_formatting = isinstance(obj, str) and attr in _NO_METHODS_OF_TEXT
+        return not is_formatting and super().is_safe_attribute(obj, attr, value)
+
+    def _counted(self, values: Iterable[Any]) -> Iterator[Any]:
+        for value in values:
+            self._step()
+            yield value
+
+    def _bounded(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)  # with the attributes by which jinja2 knows what to hand over first
+        def within_bounds(*args: Any, **kwargs: Any) -> Any:
+            self._charge((*args, *kwargs.values()))
+            return _checked(function(*args, **kwargs))
+
+        return within_bounds
+
+    def _charge(self, values: Iterable[Any]) -> None:
+        """Count a call or a filter: it may go over everything that it is given."""
+        sizes = []
+        for value in values:
+            if isinstance(value, int) and abs(value) > _MOST_OF_A_NUMBER:
+                raise TemplateTooLarge(f"The template asks for {value} of something: {_MOST_OF_A_NUMBER} is the most.")
+            sizes.append(_size(value))
+        *_, one, other = sorted([1, 1, *sizes])
+        if one * other > _MOST_OF_A_PRODUCT:
+            raise TemplateTooLarge("The template does something that could make too much of what it is given.")
+        self._step(1 + sum(sizes) // _ITEMS_OF_A_STEP)
+
+    def _step(self, steps: int = 1) -> None:
+        self._steps += steps
+        if self._steps > MOST_STEPS:
+            raise TemplateTooLarge(
+                f"The template goes on for more than {MOST_STEPS} turns of its loops and calls: make them fewer."
+            )
+
+
+class _Watched(NodeTransformer):
+    """Makes the loops count their turns, and `~` mind its size."""
+
+    def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802 - jinja2's name
+        self.generic_visit(node)
+        node.iter = _filtered(node.iter, _COUNTED)
+        return node
+
+    def visit_Concat(self, node: nodes.Concat) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        return _filtered(nodes.List(node.nodes, lineno=node.lineno), _JOINED)
+
+
+def _filtered(value: Any, name: str) -> nodes.Filter:
+    return nodes.Filter(value, name, [], [], None, None, lineno=value.lineno)
+
+
+def _as_json(value: Any, indent: int | None = None) -> str:
+    """JSON as a model reads it; jinja2's own is escaped for HTML."""
+    return json.dumps(value, ensure_ascii=False, indent=indent)
+
+
+def _joined(values: Iterable[Any]) -> Any:
+    return _checked("".join(map(str, values)))
+
+
+def _size(value: Any) -> int:
+    """How much there is of a value, or how much it asks for."""
+    if isinstance(value, int):
+        return abs(value)
+    return len(value) if isinstance(value, str | list | tuple | dict | range) else 0
+
+
+def _checked(value: Any) -> Any:
+    if isinstance(value, str | list | tuple):
+        _check_size(len(value))
+    if isinstance(value, list | tuple | dict):
+        _count_inside(value, _MOST_CHARS_INSIDE)
+    return value
+
+
+def _count_inside(value: Any, left: int) -> int:
+    """How many characters may still come after those of a value, and of all that is in it."""
+    match value:
+        case dict():
+            inside: Iterable[Any] = (*value.keys(), *value.values())
+        case list() | tuple():
+            inside = value
+        case _:
+            left -= len(value) if isinstance(value, str) else 1
+            inside = ()
+    for each in inside:
+        left = _count_inside(each, left)
+    if left < 0:
+        raise TemplateTooLarge("The template makes lists that hold too much: make them smaller.")
+    return left
+
+
+def _check_size(size: int) -> None:
+    if size > MOST_CHARS:
+        raise TemplateTooLarge(f"The template makes something of the size {size}: {MOST_CHARS} is the most.")

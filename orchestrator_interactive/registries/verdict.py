@@ -1,0 +1,61 @@
+"""What a reflection agent answered, understood as far as it makes sense."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+# `score: 0.8` in a text; numbers alone may be anything.
+_SCORE = re.compile(r"\bscore\b\W{0,5}(?P<score>\d+(?:\.\d+)?)(?P<of>\s*(?:/|out of|%))?", re.IGNORECASE)
+_MOST_CHARS = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How well something served, from 0 to 1, and why."""
+
+    score: float
+    comment: str
+
+    def told(self, subject: str) -> str:
+        """As the agent reads it whose doing it is."""
+        return f"[Reflection on {subject}: {self.score:g} of 1. {self.comment}".rstrip() + "]"
+
+
+def judgement_in(answer: str) -> Verdict | None:
+    """The judgement in an answer: a JSON object with a `score`, or a text that names one; `None`: there is none."""
+    for given in _objects_in(answer):
+        if "score" in given:
+            return _judgement(given["score"], given.get("comment"))
+    named = _SCORE.search(answer)
+    return None if named is None or named["of"] else _judgement(named["score"], answer)
+
+
+def _objects_in(answer: str) -> list[dict[str, Any]]:
+    """The JSON objects of a text, whatever stands around them."""
+    found: list[dict[str, Any]] = []
+    decoder, at = json.JSONDecoder(), answer.find("{")
+    while at >= 0 and len(found) < 10:
+        try:
+            given, end = decoder.raw_decode(answer, at)
+        except (ValueError, RecursionError):
+            end = at + 1
+        else:
+            found.append(given)
+        at = answer.find("{", end)
+    return found
+
+
+def _judgement(score: Any, comment: Any) -> Verdict | None:
+    if isinstance(score, bool) or not isinstance(score, int | float | str):
+        return None
+    try:
+        value = float(score)
+    except (ValueError, OverflowError):
+        return None
+    if not 0 <= value <= 1:  # nor is it, where it is no number
+        return None
+    text = comment.strip() if isinstance(comment, str) else ""
+    return Verdict(value, text[:_MOST_CHARS])

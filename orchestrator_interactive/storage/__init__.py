@@ -1,0 +1,1 @@
+"""Access to SQLite and Redis, shared by all stores."""

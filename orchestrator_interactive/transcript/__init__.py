@@ -1,0 +1,1 @@
+"""Build a valid provider request from the rows of a log."""

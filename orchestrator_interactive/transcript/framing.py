@@ -1,0 +1,126 @@
+"""The form of user rows: each message names its author, and no text can produce a line of our own.
+
+A person's message is `Ada Lovelace (U0ADA), with files a.md: first line`; its further lines are indented. So the text
+never begins at the first column of a row. Only our own lines do: this header, the list items of a row, and the frames
+below, which introduce rows that are not prompts.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from unicodedata import category, normalize
+
+from orchestrator_interactive.kernel.contracts.models import sendable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PREFIX = "[The user sent additional messages while you were working. Incorporate this into your current task:]"
+NOTICE_PREFIX = "[This happened since your last answer:]"
+LATE_PREFIX = "[Results of tool calls that were still at work:]"
+SUMMARY_PREFIX = "[Summary of the earlier conversation:"
+LEFT_OUT_PREFIX = "[To save space, "
+REFUSED = "[What was said here is left out: it was refused.]"
+GO_ON = "[Go on.]"
+_FRAMES = (PREFIX, NOTICE_PREFIX, LATE_PREFIX, SUMMARY_PREFIX, LEFT_OUT_PREFIX, REFUSED, GO_ON, "<system-reminder>")
+
+_NAME_CHARS = 80
+_ID_CHARS = 64
+# Allowed in addition to letters, marks and digits; no colon, comma or bracket, which separate the parts of a header.
+_SIGNS_OF_NAMES = " .'\u2019-_·・"
+# Letters that look like a colon, and invisible letters and marks.
+_NOT_OF_NAMES = re.compile(
+    "[\u02d0\ua4fd\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0\ufe00-\ufe0f\U000e0100-\U000e01ef]"
+)
+_NOT_OF_IDS = re.compile(r"[^A-Za-z0-9_.@-]")
+_HEADER = re.compile(r"\s*\S[^\n]* \([^\s()]+\)(?:, with files [^\n]*)?\s*:")
+
+# What may stand before the first letter of a frame: signs, spaces, marks, control characters, invisible letters.
+_LEAD = re.compile("[\\W_\u115f\u1160\u1438\u3164\uffa0]*")
+_NO_LETTERS = re.compile(r"[\W_]+")
+_BRACKETS = "<[\u02c2\u1438"
+# So many letters of a frame tell it, and a frame may be broken over so many lines.
+_FRAME_LETTERS_CHARS = 9
+_FRAME_LINES = 5
+# Cyrillic and Greek letters by the Latin ones that they look like, in lower case.
+_LOOK_ALIKES = str.maketrans("авекмнорстухѕіјһԁӏαεικνορτυχ", "abekmhopctyxsijhdlaeiknoptyx")
+_LOOKED_AT_CHARS = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """Who wrote a message. Several people may have the same name; each has an `id` of their own."""
+
+    id: str
+    name: str = ""
+
+
+def message_text(text: str, author: Author | None = None, files: Sequence[str] = ()) -> str:
+    """Write a message in the form in which a model reads it, with the names of the files that came along.
+
+    Without an author and files it has no header, and a first line that looks like one is indented.
+    """
+    if author is None and not files:
+        return indented(f"  {text}" if _HEADER.match(_visible(text[:_LOOKED_AT_CHARS])) else text)
+    author = author or Author("")
+    name, author_id = plain_name(author.name) or "someone", _NOT_OF_IDS.sub("", author.id)[:_ID_CHARS] or "unknown"
+    with_files = f", with files {', '.join(plain_name(each) or 'unnamed' for each in files)}" if files else ""
+    return f"{name} ({author_id}){with_files}: {indented(text)}"
+
+
+def plain_name(name: str) -> str:
+    """Return a name on one line, without signs that separate, hide or reorder anything; blank: nothing is left."""
+    seen = _NOT_OF_NAMES.sub(" ", normalize("NFKC", name[: 2 * _NAME_CHARS]))
+    kept = "".join(sign if sign in _SIGNS_OF_NAMES or category(sign)[0] in "LMN" else " " for sign in seen)
+    return " ".join(kept.split())[:_NAME_CHARS].strip(_SIGNS_OF_NAMES)
+
+
+def indented(text: str) -> str:
+    """Indent the further lines of a text. Every line break that `str.splitlines` knows counts."""
+    return sendable("\n  ".join(text.splitlines()))
+
+
+def listed(texts: Sequence[str]) -> str:
+    """Write texts as the items of a list, one below the other."""
+    return "\n".join(f"- {text}" for text in texts)
+
+
+def without_frames(text: str) -> str:
+    """Indent the lines of a text that look like one of our frames, and drop what `sendable` drops.
+
+    For texts that are rows of their own: prompts without an author, tool results, hook injections.
+    """
+    lines = sendable(text).splitlines(keepends=True)
+    for number, line in enumerate(lines):
+        if _begins_with_a_bracket(line):
+            letters = _letters("".join(lines[number : number + _FRAME_LINES]))
+            if letters.startswith(_FRAME_LETTERS):
+                lines[number] = f"  {line}"
+    return "".join(lines)
+
+
+def _begins_with_a_bracket(line: str) -> bool:
+    if line.startswith("  "):  # as text is in `message_text`
+        return False
+    lead = _LEAD.match(line)
+    return lead is not None and any(map(_is_bracket, set(lead[0])))
+
+
+def _is_bracket(sign: str) -> bool:
+    return category(sign) in ("Ps", "Pi") or normalize("NFKC", sign)[0] in _BRACKETS
+
+
+def _visible(text: str) -> str:
+    """Return a text with usual letters and signs, without marks and characters that nobody sees."""
+    return "".join(sign for sign in normalize("NFKC", text) if sign in "\n\t" or category(sign)[0] not in "CM")
+
+
+def _letters(text: str) -> str:
+    """Return the first Latin letters and digits of a text, without case, accents and look-alikes."""
+    plain = normalize("NFKD", _NO_LETTERS.sub("", text)[:_LOOKED_AT_CHARS]).casefold().translate(_LOOK_ALIKES)
+    return "".join(sign for sign in plain if sign.isascii() and sign.isalnum())
+
+
+_FRAME_LETTERS = tuple(_letters(frame)[:_FRAME_LETTERS_CHARS] for frame in _FRAMES)

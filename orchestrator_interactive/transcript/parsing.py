@@ -1,0 +1,69 @@
+"""Reads the rows of a conversation as messages, whoever wrote them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from orchestrator_interactive.kernel.contracts.messages import ContentBlockUnion, Message, ToolResultBlock
+from orchestrator_interactive.kernel.contracts.models import ToolResult
+from orchestrator_interactive.outside_json import MAX_ROW_NESTING, bounded
+
+if TYPE_CHECKING:
+    from orchestrator_interactive.kernel.contracts.messages import ContentBlock
+
+    Row = dict[str, Any]
+
+# What a row is that cannot be read.
+UNREADABLE = (ValueError, TypeError, KeyError, AttributeError)
+
+_BLOCK: TypeAdapter[ContentBlock] = TypeAdapter(ContentBlockUnion)
+
+
+def message_of(row: Row) -> Message:
+    """The message that a row is. Of its metadata only `is_error` concerns a provider.
+
+    Raises:
+        ValueError, TypeError, KeyError, AttributeError: the row cannot be read.
+    """
+    row = bounded(row, MAX_ROW_NESTING)
+    metadata = row.get("metadata")
+    failed = {"is_error": metadata["is_error"]} if isinstance(metadata, dict) and "is_error" in metadata else None
+    return Message.model_validate({**row, "content": row.get("content") or "", "metadata": failed})
+
+
+def apart(message: Message) -> list[Message]:
+    """The message; results that stand in one of the user's, as in Anthropic's API, become messages of their own."""
+    if message.role != "user" or isinstance(message.content, str):
+        return [message]
+    results = [block for block in message.content if isinstance(block, ToolResultBlock)]
+    if not results:
+        return [message]
+    rest = [block for block in message.content if not isinstance(block, ToolResultBlock)]
+    said = [message.model_copy(update={"content": rest})] if rest else []
+    return [Message(role="tool", tool_call_id=each.tool_call_id, content=[each]) for each in results] + said
+
+
+def salvaged(row: Any) -> list[Message]:
+    """What can be read of a row that cannot be read as a whole."""
+    if not isinstance(row, dict):
+        return []
+    content = row.get("content")
+    if isinstance(content, list):
+        content = [block for block in content if _is_block(block)]
+    elif content is not None and not isinstance(content, str):
+        content = ToolResult(output=content).get_serialized_output()
+    kept = {key: row[key] for key in ("role", "name", "tool_call_id", "tool_calls", "metadata") if key in row}
+    try:
+        return apart(message_of({**kept, "content": content}))
+    except UNREADABLE:
+        return []
+
+
+def _is_block(block: Any) -> bool:
+    try:
+        _BLOCK.validate_python(block)
+    except ValidationError:
+        return False
+    return True

@@ -1,0 +1,73 @@
+"""From the rows of a conversation to a request that a provider accepts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ToolSpec
+from orchestrator_interactive.kernel.contracts.request_validation import RequestRule, is_plain
+from orchestrator_interactive.kernel.contracts.tool_calls import calls_beside, is_call
+from orchestrator_interactive.outside_json import MAX_NESTING, nesting
+from orchestrator_interactive.transcript.parsing import UNREADABLE, message_of
+from orchestrator_interactive.transcript.transcript import Transcript
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from orchestrator_interactive.kernel.contracts.protocols import Provider, Tool
+
+log = structlog.get_logger(__name__)
+
+
+class RequestBuilder:
+    """Builds the requests of one run. They grow at their tail only, so the provider's prompt cache keeps the prefix."""
+
+    def __init__(self, provider: Provider, tools: Mapping[str, Tool], transcript: Transcript | None = None) -> None:
+        specs = list(_specs(tools)) or None
+        can_choose = specs is not None and "tool_choice" in provider.get_info().capabilities
+        without = {"tools": specs, "tool_choice": "none"} if can_choose else {}
+        self._with_tools = ChatRequest(messages=[], stream=True, tools=specs)
+        self._without_tools = ChatRequest(messages=[], stream=True, **without)
+        self._transcript = transcript or Transcript()
+
+    def build(
+        self, rows: Sequence[dict[str, Any]], ephemeral: Sequence[dict[str, Any]] = (), *, tools_allowed: bool
+    ) -> ChatRequest:
+        """The request for these rows; `ephemeral` rows are part of this one only."""
+        frame = self._with_tools if tools_allowed else self._without_tools
+        # Its messages have been validated when their rows came in.
+        return frame.model_copy(update={"messages": self._transcript.messages(rows, ephemeral)})
+
+    def is_used(self, call_id: str) -> bool:
+        """Whether a call of the conversation, as it was sent last, has this id."""
+        return self._transcript.is_used(call_id)
+
+
+def unreadable(row: Any) -> str | None:
+    """What is wrong with a row that did not come from the context; `None`: nothing."""
+    try:
+        message = message_of(row)
+    except UNREADABLE as e:
+        return f"{type(e).__name__}: {e}"
+    return None if all(map(is_call, calls_beside(message))) else RequestRule.UNREADABLE_CALL.value
+
+
+def _specs(tools: Mapping[str, Tool]) -> Iterator[ToolSpec]:
+    for name, tool in tools.items():
+        try:
+            yield _spec(name, tool)
+        except (SystemExit, Exception):  # a tool may not take the run down: one that cannot be described is not offered
+            log.exception("tool.not_offered", tool=name)
+
+
+def _spec(name: str, tool: Tool) -> ToolSpec:
+    if not is_plain(name):
+        raise ValueError("A tool needs a name.")
+    schema = getattr(tool, "input_schema", None)
+    if schema is None and hasattr(tool, "get_schema"):
+        schema = tool.get_schema()
+    if nesting(schema, MAX_NESTING) > MAX_NESTING:
+        raise ValueError(f"The schema of a tool may have {MAX_NESTING} levels.")
+    return ToolSpec(name=name, description=tool.description, parameters=schema or {"type": "object"})

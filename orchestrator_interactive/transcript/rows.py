@@ -1,0 +1,215 @@
+"""The rows of a conversation, as contexts keep them: dictionaries in the contracts' message format."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from orchestrator_interactive.kernel.contracts.messages import ToolCallBlock
+from orchestrator_interactive.kernel.contracts.models import sendable
+from orchestrator_interactive.kernel.contracts.request_validation import is_plain
+from orchestrator_interactive.transcript.framing import without_frames
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from orchestrator_interactive.kernel.contracts.messages import ContentBlock, ToolCall
+
+# The metadata of a user row in which a view of a conversation says what it leaves out.
+LEFT_OUT = "left_out"
+# The metadata of user rows that are no prompts: said or reported while the agent was at work, or written by a view.
+_NO_PROMPT = frozenset({"injections", "notices", "results", LEFT_OUT})
+_ITEM = re.compile(r"\n(?=\S)")
+# How a mark in the place of something long ends.
+MARK_END = "left out here …]"
+
+
+def user_row(text: str, message_id: str | None = None) -> dict[str, Any]:
+    """What a person said; `message_id` is the identity of the message in which they did."""
+    row: dict[str, Any] = {"role": "user", "content": text}
+    return row if message_id is None else marked(row, message=message_id)
+
+
+def marked(row: dict[str, Any], **marks: Any) -> dict[str, Any]:
+    """The row with more beside it."""
+    return {**row, "metadata": {**metadata_of(row), **marks}}
+
+
+def assistant_row(content: Iterable[ContentBlock], calls: Iterable[ToolCall] = ()) -> dict[str, Any]:
+    """What the model said.
+
+    Tool calls stand among the blocks, in the model's order, and in `tool_calls`, by which other people's contexts find
+    the pairs.
+    """
+    blocks = list(content)
+    calls = list(calls)
+    inside = {block.id for block in blocks if isinstance(block, ToolCallBlock)}
+    blocks += [ToolCallBlock(id=c.id, name=c.name, input=c.arguments) for c in calls if c.id not in inside]
+    row: dict[str, Any] = {"role": "assistant", "content": [block.model_dump(exclude_none=True) for block in blocks]}
+    if calls:
+        row["tool_calls"] = [wire_call(call.id, call.name, call.arguments) for call in calls]
+    return row
+
+
+def tool_row(call: ToolCall, content: str | list[dict[str, Any]], *, failed: bool = False) -> dict[str, Any]:
+    """The result of a call: text, or blocks where there is more to it than text."""
+    row: dict[str, Any] = {"role": "tool", "tool_call_id": call.id, "name": call.name, "content": content}
+    if failed:
+        row["metadata"] = {"is_error": True}
+    return row
+
+
+def metadata_of(row: Any) -> dict[str, Any]:
+    """What is kept beside a row; nothing where others keep something of another form there."""
+    metadata = row.get("metadata") if isinstance(row, dict) else None
+    return metadata if isinstance(metadata, dict) else {}
+
+
+def is_prompt(row: Any) -> bool:
+    """Whether a task begins with a row, whatever its text imitates: its metadata say what else it could be."""
+    if not isinstance(row, dict) or row.get("role") != "user":
+        return False
+    return not is_of_hook(row) and _NO_PROMPT.isdisjoint(metadata_of(row))
+
+
+def is_of_hook(row: Any) -> bool:
+    """Whether a hook has put the row there."""
+    return metadata_of(row).get("source") == "hook"
+
+
+def delivered_in(row: Any) -> list[str]:
+    """The ids of the messages that a row holds: the one that a prompt is, or those written while the agent worked."""
+    metadata = metadata_of(row)
+    written = metadata.get("injections")
+    ids = [metadata.get("message"), *(written if isinstance(written, list) else ())]
+    return [each for each in ids if isinstance(each, str)]
+
+
+def text_of(row: dict[str, Any]) -> str:
+    """The text in a row, its text blocks joined."""
+    content = row.get("content")
+    if isinstance(content, list):
+        blocks = (block for block in content if isinstance(block, dict) and block.get("type") == "text")
+        return "".join(text for block in blocks if isinstance(text := block.get("text"), str))
+    return content if isinstance(content, str) else ""
+
+
+def abridged(text: str, most_chars: int, *, by_items: bool = False) -> str:
+    """The beginning and the end of a text that is too long, with a mark between that says how much is missing.
+
+    With `by_items`, a line at the first column says whose the indented lines below it are. The end then begins with
+    such a line, unless the text has only one.
+    """
+    if len(text) <= most_chars:
+        return text
+    begin, end = most_chars - most_chars // 4, len(text) - most_chars // 4
+    indent = ""
+    if by_items and _ITEM.match(text, end - 1) is None:
+        if sum(1 for _ in _ITEM.finditer(text, 0, end)) <= 1:
+            indent = "  "
+        else:
+            following = _ITEM.search(text, end)
+            end = following.end() if following else len(text)
+    mark = f"[… {end - begin} characters are {MARK_END}"
+    tail = without_frames(f"{indent}{text[end:]}") if text[end:] else ""
+    return "\n".join(part for part in (text[:begin], mark, tail) if part)
+
+
+def call_ids(row: dict[str, Any]) -> list[str]:
+    """The ids of the tool calls in an assistant row, wherever they stand; what is no call has none."""
+    beside, content = row.get("tool_calls"), row.get("content")
+    ids = _ids(beside) if isinstance(beside, list | tuple) else []
+    if isinstance(content, list):
+        blocks = [each for each in content if isinstance(each, dict) and each.get("type") == "tool_call"]
+        there = set(ids)
+        ids += [each for each in _ids(blocks) if each not in there]
+    return ids
+
+
+def _ids(calls: Iterable[Any]) -> list[str]:
+    return [call["id"] for call in calls if isinstance(call, dict) and isinstance(call.get("id"), str)]
+
+
+def distinct(
+    content: Sequence[ContentBlock], calls: Sequence[ToolCall], is_used: Callable[[str], bool]
+) -> tuple[Sequence[ContentBlock], Sequence[ToolCall]]:
+    """An answer with an id of its own for each of its calls.
+
+    Some models count their calls anew in each answer, or leave the id blank; providers refuse a conversation in which
+    an id comes twice. `is_used` knows the ids of the conversation so far.
+    """
+    inside = [block.id for block in content if isinstance(block, ToolCallBlock)]
+    beside = [call.id for call in calls]
+    if _are_own(inside, beside, is_used):
+        return content, calls
+    own_inside, own_beside = own_ids(inside, beside, is_used)
+    if (own_inside, own_beside) == (inside, beside):
+        return content, calls
+    return with_ids(content, own_inside), [
+        call.model_copy(update={"id": own}) for call, own in zip(calls, own_beside, strict=True)
+    ]
+
+
+def _are_own(inside: list[str], beside: list[str], is_used: Callable[[str], bool]) -> bool:
+    """Whether the ids are as they are to be; the usual case, told quickly."""
+    if beside != inside or len(set(inside)) < len(inside):
+        return False
+    return all(is_plain(call_id) and not is_used(call_id) for call_id in inside)
+
+
+def with_ids(content: Iterable[ContentBlock], ids: Iterable[str]) -> list[ContentBlock]:
+    """The blocks, with these ids for the calls among them."""
+    given = iter(ids)
+    return [
+        block.model_copy(update={"id": next(given)}) if isinstance(block, ToolCallBlock) else block for block in content
+    ]
+
+
+def own_ids(
+    inside: Sequence[str], beside: Sequence[str], is_used: Callable[[str], bool]
+) -> tuple[list[str], list[str]]:
+    """The ids of one answer's calls, among its blocks and beside them, each given to one call only.
+
+    The n-th call with an id among the blocks is the n-th call with that id beside them.
+    """
+    taken = {*inside, *beside}
+    own: dict[tuple[str, int], str] = {}
+    for call in (*_numbered(inside), *_numbered(beside)):
+        call_id, nth = call
+        if call not in own:
+            keeps_it = nth == 0 and is_plain(call_id) and not is_used(call_id)
+            own[call] = call_id if keeps_it else _free(call_id, lambda name: name in taken or is_used(name))
+            taken.add(own[call])
+    return [own[call] for call in _numbered(inside)], [own[call] for call in _numbered(beside)]
+
+
+def _numbered(ids: Iterable[str]) -> Iterator[tuple[str, int]]:
+    """Each id with how often it has come before."""
+    seen: Counter[str] = Counter()
+    for call_id in ids:
+        yield call_id, seen[call_id]
+        seen[call_id] += 1
+
+
+def _free(call_id: str, is_taken: Callable[[str], bool]) -> str:
+    """An id like this one that nobody has. However many are taken, few are looked at."""
+    wish = sendable(call_id).strip() or "call"
+    if not is_taken(wish):
+        return wish
+    taken, free = 1, 2
+    while is_taken(f"{wish}-{free}"):
+        taken, free = free, 2 * free
+    while free - taken > 1:
+        middle = (taken + free) // 2
+        if is_taken(f"{wish}-{middle}"):
+            taken = middle
+        else:
+            free = middle
+    return f"{wish}-{free}"
+
+
+def wire_call(call_id: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """A call as it stands in `tool_calls`."""
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}

@@ -1,0 +1,229 @@
+"""The messages of a conversation as a provider takes them, grown at the tail."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from orchestrator_interactive.kernel.contracts.messages import Message
+from orchestrator_interactive.kernel.contracts.request_validation import RequestCheck, RequestRule
+from orchestrator_interactive.kernel.contracts.tool_calls import calls_in
+from orchestrator_interactive.transcript.filtering import is_refused, without_refused
+from orchestrator_interactive.transcript.framing import GO_ON, without_frames
+from orchestrator_interactive.transcript.parsing import UNREADABLE, apart, message_of, salvaged
+from orchestrator_interactive.transcript.repair import mended, with_own_ids
+from orchestrator_interactive.transcript.rows import is_of_hook
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from orchestrator_interactive.kernel.contracts.request_validation import RequestProblem
+
+    Row = dict[str, Any]
+    Tell = Callable[[str, str], None]
+
+log = structlog.get_logger(__name__)
+
+NO_RESULT = "No result was recorded: the outcome of this call is unknown."
+
+_UNREADABLE = "a row, or a part of one, that cannot be read"
+_RULES = list(RequestRule)
+_RESULTS = ("tool", "function")
+_GO_ON = Message(role="user", content=GO_ON)
+
+
+class Transcript:
+    """The messages of a conversation, valid for any provider, grown at the tail.
+
+    Every row is looked at once, however long the conversation: while the rows only grow, so do the messages. A row is a
+    value: a context that changes one puts another in its place. What the request check finds is mended and logged.
+    """
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+        self._told: set[tuple[str, str]] = set()
+        self._has_refused = False
+        self._start()
+
+    def _start(self) -> None:
+        self._rows: list[Row] = []
+        self._draft = _Draft(self._tell)
+
+    def messages(self, rows: Sequence[Row], passing: Sequence[Row] = ()) -> list[Message]:
+        """The messages for these rows, in a fresh list; those for `passing` rows stand at its end, this time only.
+
+        Rows that do not begin with all that has been looked at (compaction, a rewind), or that bring a refusal, or a
+        result which was given up, are looked at from the beginning.
+        """
+        rows = rows if isinstance(rows, list) else list(rows)
+        if self._has_refused:
+            rows = without_refused(rows)
+        new = rows[len(self._rows) :]
+        self._rows.extend(new)
+        # Compared whole, the lists need no copying, and rows that are the same are told by identity.
+        if self._rows != rows or any(map(is_refused, new)) or not self._draft.add(new):
+            self._start_over(rows)
+        return self._draft.finished(passing)
+
+    def _start_over(self, rows: list[Row]) -> None:
+        if any(map(is_refused, rows)):
+            self._has_refused = True
+            rows = without_refused(rows)
+        self._start()
+        self._rows.extend(rows)
+        self._draft.add(rows)
+
+    @property
+    def length(self) -> int:
+        """How many rows have been looked at."""
+        return len(self._rows)
+
+    def is_used(self, call_id: str) -> bool:
+        """Whether a call in these messages has this id."""
+        return self._draft.check.is_used(call_id)
+
+    def _tell(self, problem: str, where: str) -> None:
+        if (problem, where) not in self._told:
+            self._told.add((problem, where))
+            self.problems.append(problem)
+            log.warning("request.repaired", problem=problem, where=where)
+
+
+class _Draft:
+    """Messages of which the check has nothing to say, and what has to be known to go on with them."""
+
+    def __init__(self, tell: Tell, check: RequestCheck | None = None) -> None:
+        self.messages: list[Message] = []
+        self.check = check or RequestCheck()
+        self._tell = tell
+        # The calls of the last answer, if they do not all have the ids of the rows: the id there, and the id here.
+        self._renamed: Sequence[tuple[str, str]] = ()
+        # Calls of which it was said that there is no result, by their ids in the rows.
+        self._given_up: set[str] = set()
+
+    def add(self, rows: Iterable[Row]) -> bool:
+        """Take rows in, unless there is a result among them whose call was given up."""
+        read = self._read(rows)
+        if self._given_up and any(each.role in _RESULTS and _answered(each) in self._given_up for each in read):
+            return False
+        for at, message in enumerate(read):
+            if self.check.open and message.role not in _RESULTS:
+                for each in _results_first(read[at:], [asked for asked, _ in self._waiting()]):
+                    self._append(each)
+                break
+            self._append(message)
+        return True
+
+    def finished(self, passing: Sequence[Row]) -> list[Message]:
+        """The messages for a request that ends here: each call has a result, and the last word is not the model's."""
+        if not passing and self.check.may_end:
+            return self.messages.copy()
+        end = _Draft(self._tell, self.check.fork())
+        end.add(passing)
+        end._tell_all(end.check.unanswered())
+        end._give_up()
+        if not end.check.may_end:  # where hooks speak for the model, or it is to go on
+            end.messages.append(_GO_ON)
+        return self.messages + end.messages
+
+    def _read(self, rows: Iterable[Row]) -> list[Message]:
+        read: list[Message] = []
+        for row in rows:
+            try:
+                message = message_of(row)
+            except UNREADABLE:
+                self._tell(_UNREADABLE, str(row.get("role")) if isinstance(row, dict) else type(row).__name__)
+                read += salvaged(row)
+                continue
+            if is_of_hook(row) and isinstance(message.content, str):  # it may quote outside text
+                message = message.model_copy(update={"content": without_frames(message.content)})
+            if message.role == "user" and not isinstance(message.content, str):
+                read += apart(message)
+            else:
+                read.append(message)
+        return read
+
+    def _append(self, message: Message) -> None:
+        is_result = message.role in _RESULTS
+        if is_result and self._renamed:
+            message = self._for_renamed(message)
+        sound = self._mended(message, problems) if (problems := self.check.look(message)) else message
+        if sound is None:
+            return
+        if not is_result:
+            self._renamed = () if sound is message else _renamed(message, sound)
+        self._take(sound)
+
+    def _take(self, message: Message) -> None:
+        self.check.add(message)
+        self.messages.append(message)
+
+    def _waiting(self) -> list[tuple[str, str]]:
+        """The calls without a result so far: the id that the rows have for each, and the id here."""
+        pairs = self._renamed or [(call_id, call_id) for call_id in self.check.open]
+        return [(there, here) for there, here in pairs if here in self.check.open]
+
+    def _for_renamed(self, result: Message) -> Message:
+        own = next((here for there, here in self._waiting() if there == _answered(result)), None)
+        return result.model_copy(update={"tool_call_id": own})
+
+    def _mended(self, message: Message, problems: list[RequestProblem]) -> Message | None:
+        """What a provider takes of a message at this place; `None`: nothing."""
+        mending: Message | None = message
+        while mending is not None and problems:
+            rule = min((problem.rule for problem in problems), key=_RULES.index)
+            self._tell_all(problem for problem in problems if problem.rule is rule)
+            if rule is RequestRule.NO_RESULT:
+                self._give_up()
+            elif rule is RequestRule.CALL_ID:
+                mending = with_own_ids(mending, self.check.is_used)
+            else:
+                mending = mended(mending, rule)
+            problems = self.check.look(mending) if mending is not None else []
+        return mending
+
+    def _give_up(self) -> None:
+        """Say that there is no result for the calls that wait for one."""
+        for there, here in self._waiting():
+            self._given_up.add(there)
+            metadata = {"is_error": True}
+            self._take(Message(role="tool", tool_call_id=here, content=NO_RESULT, metadata=metadata))
+
+    def _tell_all(self, problems: Iterable[RequestProblem]) -> None:
+        for problem in problems:
+            self._tell(problem.rule.value, problem.where)
+
+
+def _answered(result: Message) -> str:
+    """The id of the call, as the rows have it."""
+    return result.tool_call_id or ""
+
+
+def _renamed(message: Message, sound: Message) -> list[tuple[str, str]]:
+    """The ids of an answer's calls in pairs, as they were and as they are, where they are not all the same."""
+    pairs = list(zip(calls_in(message), calls_in(sound), strict=True)) if message.role == "assistant" else []
+    return pairs if any(was != now for was, now in pairs) else []
+
+
+def _results_first(messages: Iterable[Message], waiting: Iterable[str]) -> Iterator[Message]:
+    """The messages, with each result right after its call: one of these messages, or one before them that waits."""
+    before: list[Message] = []
+    places = [before]
+    calls: defaultdict[str, deque[list[Message]]] = defaultdict(deque)
+    for call_id in waiting:
+        calls[call_id].append(before)
+    for message in messages:
+        place = [message]
+        if message.role in _RESULTS and (open_calls := calls[_answered(message)]):
+            open_calls.popleft().append(message)
+            continue
+        places.append(place)
+        ids = calls_in(message) if message.role == "assistant" else []
+        for call_id in ids:  # a result that comes after this is no longer that of an earlier call with its id
+            calls[call_id].clear()
+        for call_id in ids:
+            calls[call_id].append(place)
+    return chain.from_iterable(places)

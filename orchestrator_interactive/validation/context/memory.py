@@ -1,0 +1,72 @@
+"""Contexts to look at: each rule gets a fresh one."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from orchestrator_interactive.kernel.contracts.models import ProviderInfo
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from orchestrator_interactive.kernel.contracts.protocols import ContextManager
+    from orchestrator_interactive.validation.sandbox import RecordingHooks, SandboxSession, ValidationSandbox
+
+    Row = dict[str, Any]
+
+# What the contract subtracts from a model's window besides its output.
+SAFETY_MARGIN_TOKENS = 1000
+_OUTPUT_TOKENS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRules:
+    """A context in a session. `own_rows` is how many rows it had of its own at the start, such as a system prompt."""
+
+    context: ContextManager
+    stage: ValidationSandbox
+    own_rows: int
+
+    @property
+    def hooks(self) -> RecordingHooks:
+        return self.stage.hooks
+
+    async def add(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            await self.context.add_message(row)
+
+    async def history(self) -> list[Row]:
+        """All rows but its own."""
+        return list(await self.context.get_messages())[self.own_rows :]
+
+
+class Memories:
+    """Makes fresh contexts."""
+
+    def __init__(self, theatre: SandboxSession) -> None:
+        self._theatre = theatre
+
+    @asynccontextmanager
+    async def fresh(self, rows: Sequence[Row] = ()) -> AsyncIterator[MemoryRules]:
+        """A new context, with these rows added."""
+        async with self._theatre.stage() as stage:
+            context: ContextManager = stage.one("context")
+            memory = MemoryRules(context, stage, own_rows=len(await context.get_messages()))
+            await memory.add(rows)
+            yield memory
+
+
+class Window:
+    """A provider whose model leaves room for a budget of tokens. A context asks it for nothing but its info."""
+
+    name = "window"
+
+    def __init__(self, budget: int) -> None:
+        self._budget = budget
+
+    def get_info(self) -> ProviderInfo:
+        window = self._budget + _OUTPUT_TOKENS + SAFETY_MARGIN_TOKENS
+        defaults = {"model": "window-1", "context_window": window, "max_output_tokens": _OUTPUT_TOKENS}
+        return ProviderInfo(id=self.name, display_name="A small model", defaults=defaults)

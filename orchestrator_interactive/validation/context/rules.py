@@ -1,0 +1,192 @@
+"""The rules for contexts: what goes in comes out, in order and unchanged. `compaction` is apart."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+from orchestrator_interactive.validation.context.compaction import COMPACTION_RULES
+from orchestrator_interactive.validation.context.conversations import additions, changes, is_as_added, rich_rows
+from orchestrator_interactive.validation.context.memory import Memories
+from orchestrator_interactive.validation.report import Check
+from orchestrator_interactive.validation.runner import Tolerated, kind, rule
+
+if TYPE_CHECKING:
+    from orchestrator_interactive.validation.context.memory import MemoryRules, Row
+    from orchestrator_interactive.validation.runner import Problems, ValidationRule, Validator
+    from orchestrator_interactive.validation.sandbox import SandboxSession
+
+
+async def examine_context(examination: Validator, theatre: SandboxSession) -> None:
+    await examination.check_all((*RULES, *COMPACTION_RULES), Memories(theatre))
+
+
+@rule(
+    Check(
+        rule="messages come back in the order of the conversation",
+        section="Validation Checklist",
+        fix="Append each message, and return them in that order.",
+    )
+)
+async def keeps_order(memories: Memories) -> Problems:
+    rows: list[Row] = [{"role": ("user", "assistant")[n % 2], "content": f"Message {n}"} for n in range(12)]
+    said = [row["content"] for row in rows]
+    async with memories.fresh(rows) as memory:
+        return [
+            f"{name}() gives another order, or other messages."
+            for name, got in (
+                ("get_messages", await memory.history()),
+                ("get_messages_for_request", await _view(memory)),
+            )
+            if [row.get("content") for row in got if row.get("content") in said] != said
+        ]
+
+
+async def _view(memory: MemoryRules) -> list[Row]:
+    return list(await memory.context.get_messages_for_request())
+
+
+@rule(
+    Check(
+        rule="every message comes back as it was added",
+        section="Message Format",
+        fix="Keep the dictionaries as they are: tool calls, thinking with its signature, metadata, a content of None.",
+    )
+)
+async def keeps_rows(memories: Memories) -> Problems:
+    async with memories.fresh(rich_rows()) as memory:
+        got = await memory.history()
+    if len(got) != len(rich_rows()):
+        return [f"{len(rich_rows())} messages were added, and {len(got)} come back."]
+    both = list(zip(rich_rows(), got, strict=True))
+    if problems := [f"{_named(row)} came back with {what}." for row, back in both for what in changes(row, back)]:
+        return problems
+    if more := {name for row, back in both for name in additions(row, back)}:
+        raise Tolerated(f"Messages come back with more than they were added with: {', '.join(sorted(more))}.")
+    return []
+
+
+@rule(
+    Check(
+        rule="a request shows the messages as they were added, while they fit",
+        section="get_messages_for_request()",
+        fix="Return the rows themselves where nothing has to be left out; a provider needs the signatures and the ids.",
+    )
+)
+async def shows_rows(memories: Memories) -> Problems:
+    async with memories.fresh(rich_rows()) as memory:
+        view = await _view(memory)
+    return [
+        f"{_named(row)} is missing, or is not as it was added."
+        for row in rich_rows()
+        if not any(is_as_added(row, back) for back in view)
+    ]
+
+
+def _named(row: Row) -> str:
+    return f"A message of the role '{row['role']}'"
+
+
+@rule(
+    Check(
+        rule="set_messages() replaces the conversation",
+        section="set_messages()",
+        fix="Keep a copy of the given list in place of what was there.",
+    )
+)
+async def can_be_set(memories: Memories) -> Problems:
+    async with memories.fresh([{"role": "user", "content": "Of an earlier session"}]) as memory:
+        given = rich_rows()
+        await memory.context.set_messages(given)
+        given.clear()
+        got = list(await memory.context.get_messages())
+        kept = [row for row in rich_rows() if any(is_as_added(row, back) for back in got)]
+        if len(kept) != len(rich_rows()):
+            return [f"After set_messages() with {len(rich_rows())} messages, {len(kept)} of them are there as given."]
+        old = [row for row in got if row.get("content") == "Of an earlier session"]
+        return ["After set_messages() a message from before is still there."] if old else []
+
+
+@rule(
+    Check(
+        rule="clear() forgets the conversation",
+        section="clear()",
+        fix="Empty the list, and whatever counts its tokens.",
+    )
+)
+async def can_be_cleared(memories: Memories) -> Problems:
+    async with memories.fresh(rich_rows()) as memory:
+        await memory.context.clear()
+        got = [*await memory.context.get_messages(), *await _view(memory)]
+    left = any(is_as_added(row, back) for row in rich_rows() for back in got)
+    return ["After clear() there are still messages."] if left else []
+
+
+@rule(
+    Check(
+        rule="the lists that it returns are the caller's",
+        section="get_messages()",
+        fix="Return list(self._messages), not the list itself.",
+    )
+)
+async def returns_copies(memories: Memories) -> Problems:
+    problems = []
+    async with memories.fresh(rich_rows()) as memory:
+        for name, got in (
+            ("get_messages", await memory.context.get_messages()),
+            ("get_messages_for_request", await memory.context.get_messages_for_request()),
+        ):
+            if not isinstance(got, list):
+                problems.append(f"{name}() returns {kind(got)}, not a list.")
+                continue
+            there = len(await memory.history())
+            got.clear()
+            if len(await memory.history()) != there:
+                problems.append(f"Emptying what {name}() returned empties the conversation.")
+                await memory.context.set_messages(rich_rows())
+    return problems
+
+
+@rule(
+    Check(
+        rule="it leaves the caller's messages as they are",
+        section="add_message()",
+        fix="Copy a message before you change anything in it.",
+        required=False,
+    )
+)
+async def leaves_the_callers_rows(memories: Memories) -> Problems:
+    rows: list[Any] = rich_rows()
+    before = copy.deepcopy(rows)
+    async with memories.fresh(rows) as memory:
+        await memory.context.get_messages_for_request(token_budget=1)
+    return ["A message that was added is changed afterwards."] if rows != before else []
+
+
+@rule(
+    Check(
+        rule="a message without a role is refused",
+        section="add_message()",
+        fix="Raise ValueError(\"Message must have 'role' field\").",
+        required=False,
+    )
+)
+async def refuses_what_has_no_role(memories: Memories) -> Problems:
+    async with memories.fresh() as memory:
+        try:
+            await memory.context.add_message({"content": "Who says so?"})
+        except (ValueError, KeyError, TypeError):
+            return []
+    return ["add_message() takes a message without 'role'."]
+
+
+RULES: tuple[ValidationRule[Memories], ...] = (
+    keeps_order,
+    keeps_rows,
+    shows_rows,
+    can_be_set,
+    can_be_cleared,
+    returns_copies,
+    leaves_the_callers_rows,
+    refuses_what_has_no_role,
+)

@@ -1,0 +1,270 @@
+"""The rules for hooks: whatever an event carries, each handler answers with a result that means something."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from orchestrator_interactive.kernel.contracts import events
+from orchestrator_interactive.kernel.contracts.models import HookResult
+from orchestrator_interactive.kernel.interop import own
+from orchestrator_interactive.testing import MockContextManager
+from orchestrator_interactive.validation.hook.payloads import contract_payload, odd_payloads
+from orchestrator_interactive.validation.report import Check
+from orchestrator_interactive.validation.runner import Hung, Returned, Tolerated, in_short, kind, raising, rule
+from orchestrator_interactive.validation.sandbox import called
+
+if TYPE_CHECKING:
+    from orchestrator_interactive.kernel.loading.location import ModuleLocation
+    from orchestrator_interactive.validation.runner import Ending, Problems, ValidationRule, Validator
+    from orchestrator_interactive.validation.sandbox import Registration, SandboxSession
+
+_EARLIEST, _LATEST = 10, 90
+# What this project's own loop contributes, which is not there while a hook is looked at.
+_EVENTS_OF_THE_LOOP = ("injection:applied",)
+
+
+@dataclass(frozen=True, slots=True)
+class HookReply:
+    """What a handler made of one event. `as_agreed` says whether the data was the contract's."""
+
+    handler: str
+    event: str
+    words: str
+    as_agreed: bool
+    ended: Ending
+
+    def __str__(self) -> str:
+        return f"{self.handler} at {self.event}, given {self.words},"
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """The handlers of a module, their answers, and the events that the module says it emits."""
+
+    location: ModuleLocation
+    theatre: SandboxSession
+    registrations: tuple[Registration, ...]
+    answers: tuple[HookReply, ...]
+    contributed: frozenset[str]
+
+
+async def examine_hook(examination: Validator, theatre: SandboxSession) -> None:
+    """Give every handler every event it listens to, as agreed and otherwise, and look at the rules."""
+    async with theatre.stage() as stage:
+        if stage.coordinator.get("context") is None:
+            stage.coordinator.mount("context", MockContextManager())
+        registrations = tuple(stage.hooks.registrations)
+        answers = []
+        for registration in registrations:
+            answers += await _answers(examination, registration)
+        contributed = frozenset(await stage.contributed_events())
+        heard = Heard(examination.location, theatre, registrations, tuple(answers), contributed)
+        await examination.check_all(RULES, heard)
+
+
+async def _answers(examination: Validator, registration: Registration) -> list[HookReply]:
+    event, answers = registration.event, []
+    payloads = [("what the contract says", contract_payload(event)), *odd_payloads(event)]
+    for number, (words, data) in enumerate(payloads):
+        doing = f"{registration.name} at {event}, given {words}"
+        ended = await examination.perform(doing, called(partial(registration.handler, event, data)))
+        answers.append(HookReply(registration.name, event, words, number == 0, ended))
+        if isinstance(ended, Hung):
+            break  # it has had its chance
+    return answers
+
+
+@rule(
+    Check(
+        rule="its handlers are async and take (event, data)",
+        section="Protocol Definition",
+        fix="Write `async def handler(event, data) -> HookResult`.",
+        part="structure",
+    )
+)
+def handlers_are_async(heard: Heard) -> Problems:
+    return [
+        f"{registration.name}: {problem}"
+        for registration in heard.registrations
+        if (problem := _problem_of_form(registration.handler))
+    ]
+
+
+def _problem_of_form(handler: Any) -> str:
+    if not any(map(inspect.iscoroutinefunction, (handler, type(handler).__call__))):
+        return "it is a plain function."
+    try:
+        inspect.signature(handler).bind("event", "data")
+    except TypeError as e:
+        return f"it cannot be called with (event, data): {e}."
+    return ""
+
+
+@rule(
+    Check(
+        rule="its handlers take the contract's data",
+        section="Common Events",
+        fix="Read the data as the contract lists it; the tool's result and the model's response are objects.",
+    )
+)
+def takes_what_is_agreed(heard: Heard) -> Problems:
+    return _raised(heard, as_agreed=True)
+
+
+@rule(
+    Check(
+        rule="its handlers do not raise, with any data that was tried",
+        section="HookResult Actions",
+        fix="Read optional data with data.get(…), check its type, and return HookResult() where you do not know it.",
+    )
+)
+def does_not_raise(heard: Heard) -> Problems:
+    return _raised(heard, as_agreed=False)
+
+
+def _raised(heard: Heard, *, as_agreed: bool) -> Problems:
+    return raising((answer for answer in heard.answers if answer.as_agreed == as_agreed), heard.location)
+
+
+@rule(
+    Check(
+        rule="its handlers return a HookResult",
+        section="HookResult Actions",
+        fix="Return a HookResult on every path; HookResult() lets things go on.",
+    )
+)
+def returns_a_result(heard: Heard) -> Problems:
+    return [
+        f"{answer} returns {kind(answer.ended.value)}."
+        for answer in heard.answers
+        if isinstance(answer.ended, Returned) and not isinstance(own(answer.ended.value), HookResult)
+    ]
+
+
+@rule(
+    Check(
+        rule="what its results ask for is complete",
+        section="HookResult Actions",
+        fix="Fill in what the action needs: `data` to modify, `context_injection` to inject, `approval_prompt` to ask, "
+        "with `approval_options` of which one begins with 'Allow'; a `reason` to deny.",
+    )
+)
+def results_are_complete(heard: Heard) -> Problems:
+    ended = [(answer, answer.ended.value) for answer in heard.answers if isinstance(answer.ended, Returned)]
+    results = [(answer, result) for answer, value in ended if isinstance(result := own(value), HookResult)]
+    problems = [
+        f"{answer} wants to {result.action} and gives no {missing}."
+        for answer, result in results
+        if (missing := _missing(result))
+    ]
+    doubts = [f"{answer} {doubt}." for answer, result in results if (doubt := _doubt(result))]
+    if doubts and not problems:
+        raise Tolerated(in_short(doubts))
+    return problems
+
+
+def _missing(result: HookResult) -> str:
+    match result.action:
+        case "modify" if result.data is None:
+            return "data"
+        case "inject_context" if not result.injections():
+            return "context_injection"
+        case "ask_user" if not result.approval_prompt:
+            return "approval_prompt"
+    return ""
+
+
+def _doubt(result: HookResult) -> str:
+    """What a result may ask for, and hardly means."""
+    if result.action == "deny" and not result.reason:
+        return "denies and gives no reason, which the model would read"
+    options = result.approval_options
+    if result.action == "ask_user" and options and not any(each.lower().startswith("allow") for each in options):
+        return f"asks with the options {options}, of which none begins with 'Allow': whatever is chosen denies"
+    return ""
+
+
+@rule(
+    Check(
+        rule="its handlers answer in time",
+        section="Protocol Definition",
+        fix="Limit what can take long, and await it: while a handler works, the agent waits.",
+    )
+)
+def answers_in_time(heard: Heard) -> Problems:
+    return [
+        f"{answer} does not answer within {answer.ended.limit_s:g} seconds."
+        for answer in heard.answers
+        if isinstance(answer.ended, Hung)
+    ]
+
+
+@rule(
+    Check(
+        rule="a clean-up unregisters its handlers",
+        section="Entry Point Pattern, mount() Function",
+        fix="Keep what register() returns, and return from mount() a function that calls all of it.",
+        required=False,
+    )
+)
+async def cleans_up(heard: Heard) -> Problems:
+    async with heard.theatre.stage() as stage:
+        clean_ups = stage.cleanups()
+        if not clean_ups:
+            return ["mount() returns no clean-up, and registers none."]
+        for clean_up in clean_ups:
+            await called(clean_up)
+        left = stage.hooks.list_handlers()
+    return [
+        f"After the clean-up {', '.join(names)} still listens to {event}." for event, names in left.items() if names
+    ]
+
+
+@rule(
+    Check(
+        rule=f"its priorities are between {_EARLIEST} and {_LATEST}",
+        section="Event Registration",
+        fix="Pass priority=50; lower is earlier, and what is outside is for the kernel.",
+        required=False,
+    )
+)
+def has_a_usual_priority(heard: Heard) -> Problems:
+    return [
+        f"{registration.name} listens to {registration.event} with priority {registration.priority}."
+        for registration in heard.registrations
+        if not _EARLIEST <= registration.priority <= _LATEST
+    ]
+
+
+@rule(
+    Check(
+        rule="it listens to events that there are",
+        section="Event Registration",
+        fix="Correct the name; register a contributor at 'observability.events' for events of your own.",
+        required=False,
+    )
+)
+def knows_its_events(heard: Heard) -> Problems:
+    known = {*events.ALL_EVENTS, *_EVENTS_OF_THE_LOOP, *heard.contributed}
+    return [
+        f"{registration.name} listens to {registration.event}, which is no event of the kernel, and which nobody "
+        "contributes here."
+        for registration in heard.registrations
+        if registration.event not in known
+    ]
+
+
+RULES: tuple[ValidationRule[Heard], ...] = (
+    handlers_are_async,
+    takes_what_is_agreed,
+    does_not_raise,
+    returns_a_result,
+    results_are_complete,
+    answers_in_time,
+    cleans_up,
+    has_a_usual_priority,
+    knows_its_events,
+)

@@ -1,0 +1,176 @@
+"""What providers are asked while they are looked at, and what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from orchestrator_interactive.kernel.contracts.conversion import foreign, is_foreign, own
+from orchestrator_interactive.kernel.contracts.messages import (
+    ChatRequest,
+    ChatResponse,
+    Message,
+    RedactedThinkingBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    ToolCallBlock,
+    ToolSpec,
+)
+from orchestrator_interactive.validation.runner import HEED_WITHIN_S, Cancelled, Hung, Raised, Returned, heeds_cancel
+from orchestrator_interactive.validation.sandbox import called
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from orchestrator_interactive.kernel.loading.location import ModuleLocation
+    from orchestrator_interactive.validation.provider.catching_server import CatchingServer, Caught
+    from orchestrator_interactive.validation.runner import Ending, Validator
+    from orchestrator_interactive.validation.sandbox import Mounted
+
+SIGNATURE = "c2lnbmF0dXJlT2ZUaGVUaGlua2luZw"
+REDACTED = "cmVkYWN0ZWRUaGlua2luZw"
+CALLS = ("toolu_first17", "toolu_second18")
+RESULTS = ("The first file holds apples.", "The second file holds pears.")
+PROMPTS = ("What do both files hold?", "And what grows on trees?")
+SYSTEM = "You count fruit."
+
+# What must be among the bytes that a provider sends, by what it is.
+SENT: Mapping[str, tuple[str, ...]] = {
+    "the text of the user": PROMPTS,
+    "the system message": (SYSTEM,),
+    "the text of a tool's result": RESULTS,
+}
+
+
+def conversation() -> ChatRequest:
+    """A request in the middle of the work: thinking with its signature, two calls at once, their results."""
+    schema = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+    blocks = [
+        ThinkingBlock(thinking="Two files, two calls.", signature=SIGNATURE),
+        RedactedThinkingBlock(data=REDACTED),
+        TextBlock(text="I read them."),
+        *(ToolCallBlock(id=call, name="read_file", input={"path": f"{n}.txt"}) for n, call in enumerate(CALLS)),
+    ]
+    messages = [
+        Message(role="system", content=SYSTEM),
+        Message(role="user", content=PROMPTS[0]),
+        Message(role="assistant", content=blocks),
+        *(Message(role="tool", tool_call_id=call, content=said) for call, said in zip(CALLS, RESULTS, strict=True)),
+        Message(role="user", content=PROMPTS[1]),
+    ]
+    tool = ToolSpec(name="read_file", description="Read a file.", parameters=schema)
+    return ChatRequest(messages=messages, tools=[tool], max_output_tokens=1000)
+
+
+def response_with(*calls: ToolCall) -> ChatResponse:
+    """An answer that makes these calls: among its blocks, and beside them."""
+    blocks = [ToolCallBlock(id=call.id, name=call.name, input=call.arguments) for call in calls]
+    return ChatResponse(content=[TextBlock(text="Let me see."), *blocks], tool_calls=list(calls) or None)
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderReply:
+    """One call of `complete`.
+
+    Args:
+        before, after: the request before and after the call, as far as it can be compared.
+        caught: what arrived at the server in the place of the service meanwhile.
+    """
+
+    ended: Ending
+    before: dict[str, Any]
+    after: dict[str, Any]
+    caught: tuple[Caught, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """A provider, and what came of asking it.
+
+    Args:
+        models: how `list_models` ended.
+        models_unanswered: whether it asked its service, which did not understand.
+        asked: a call of `complete`.
+        refused: how one ended that the service refused; `None` where it asks none.
+        held: how one ended that was cancelled while the service let it wait; `None` where there was no such call.
+    """
+
+    location: ModuleLocation
+    provider: Any
+    models: Ending
+    models_unanswered: bool
+    asked: ProviderReply
+    refused: Ending | None = None
+    held: Ending | None = None
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether `complete` asked its service, which did not understand."""
+        return bool(self.asked.caught) and self.asked.caught[-1].answer is None
+
+
+class Prober:
+    """Asks providers, with a server in the place of their service."""
+
+    def __init__(self, examination: Validator, server: CatchingServer) -> None:
+        self._examination = examination
+        self._server = server
+
+    async def probe(self, mounted: Mounted) -> Probed:
+        """Ask for the models and for an answer; where that calls the server, have calls refused and cancelled."""
+        provider, location = mounted.instance, self._examination.location
+        self._server.become("answers")
+        before = len(self._server.caught)
+        models = await self._examination.perform("list_models()", called(provider.list_models))
+        unanswered = any(caught.answer is None for caught in self._server.caught[before:])
+        asked = await self._ask(provider)
+        if not asked.caught:
+            return Probed(location, provider, models, unanswered, asked)
+        refused = await self._refuse(provider)
+        return Probed(location, provider, models, unanswered, asked, refused, await self._cancel_while_held(provider))
+
+    async def _ask(self, provider: Any) -> ProviderReply:
+        request = native(provider, conversation())
+        before, arrived = request.model_dump(), len(self._server.caught)
+        ended = await self._examination.perform("complete()", called(partial(provider.complete, request)))
+        if isinstance(ended, Returned):
+            ended = Returned(own(ended.value))
+        return ProviderReply(ended, before, request.model_dump(), self._server.caught[arrived:])
+
+    async def _refuse(self, provider: Any) -> Ending:
+        self._server.become("refuses")
+        call = partial(provider.complete, native(provider, conversation()))
+        return await self._examination.perform("complete(), refused by the service", called(call))
+
+    async def _cancel_while_held(self, provider: Any) -> Ending | None:
+        self._server.become("waits")
+        try:
+            done = await self._examination.perform("complete(), cancelled", self._cancel(provider))
+        finally:
+            self._server.become("refuses")
+        return done.value if isinstance(done, Returned) else done
+
+    async def _cancel(self, provider: Any) -> Ending | None:
+        call = asyncio.create_task(called(partial(provider.complete, native(provider, conversation()))))
+        arrived = await self._server.arrival(self._examination.limit_s / 2)
+        heeded = await heeds_cancel(call)
+        if not arrived:
+            return None
+        if not heeded:
+            return Hung(HEED_WITHIN_S, heeded=False)
+        if call.cancelled():
+            return Cancelled()
+        error = call.exception()
+        return Raised(error) if error else Returned(call.result())
+
+
+def native(provider: Any, value: Any) -> Any:
+    """A value of ours in the types that a provider speaks."""
+    try:
+        speaks_ours = not is_foreign(provider.get_info())
+    except Exception:  # noqa: BLE001 - foreign code: a rule tells of it
+        speaks_ours = True
+    return value if speaks_ours else foreign(value)

@@ -1,0 +1,127 @@
+"""A stand-in for a model's service: it keeps what providers send, and answers, refuses, or lets them wait."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from orchestrator_interactive.validation.provider.service_answers import ServiceAnswer, service_answer
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+# A bad request: nobody tries it again. The form is that of several services at once.
+_REFUSED = 400
+_REFUSAL = {
+    "type": "error",
+    "error": {"type": "invalid_request_error", "code": "invalid_request", "message": "This is only a validation."},
+}
+
+# How soon the server notices that it is to end.
+_LOOK_EVERY_S = 0.02
+
+Mood = Literal["answers", "refuses", "waits"]
+
+
+@dataclass(frozen=True, slots=True)
+class Caught:
+    """One request, and what it was answered; `None` where it was refused."""
+
+    body: bytes
+    answer: ServiceAnswer | None
+
+
+class CatchingServer:
+    """Listens on a free port of this machine, in a thread: a provider may block the event loop while it calls."""
+
+    def __init__(self) -> None:
+        self._mood: Mood = "answers"
+        self._caught: list[Caught] = []
+        self._arrived = threading.Event()
+        self._go_on = threading.Event()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(_LOOK_EVERY_S,), daemon=True)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    @property
+    def caught(self) -> tuple[Caught, ...]:
+        """All requests so far, in order."""
+        return tuple(self._caught)
+
+    def become(self, mood: Mood) -> None:
+        """Treat the next requests so: answer where it knows the service's form, refuse, or let them wait."""
+        self._mood = mood
+        self._arrived.clear()
+        if mood == "waits":
+            self._go_on.clear()
+        else:
+            self._go_on.set()
+
+    async def arrival(self, within_s: float) -> bool:
+        """Whether a request comes within this time, counted from the latest `become`."""
+        return await asyncio.to_thread(self._arrived.wait, within_s)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.become("refuses")
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def _answer(self, path: str, body: bytes) -> ServiceAnswer | None:
+        answer = service_answer(path, body) if self._mood == "answers" else None
+        self._caught.append(Caught(body, answer))
+        self._arrived.set()
+        if self._mood == "waits":
+            self._go_on.wait()
+        return answer
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        answer_to = self._answer
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def answer(self) -> None:
+                answer = answer_to(self.path, _body(self))
+                refusal = ServiceAnswer("application/json", json.dumps(_REFUSAL).encode())
+                self.send_response(200 if answer else _REFUSED)
+                self.send_header("Content-Type", (answer or refusal).content_type)
+                self.send_header("Content-Length", str(len((answer or refusal).body)))
+                self.end_headers()
+                self.wfile.write((answer or refusal).body)
+
+            do_GET = do_POST = do_PUT = answer  # noqa: N815 - the names are the base class's
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        return Handler
+
+
+def _body(request: BaseHTTPRequestHandler) -> bytes:
+    if "chunked" in request.headers.get("Transfer-Encoding", "").lower():
+        return b"".join(_chunks(request))
+    return request.rfile.read(int(request.headers.get("Content-Length") or 0))
+
+
+def _chunks(request: BaseHTTPRequestHandler) -> list[bytes]:
+    chunks = []
+    while size := int(request.rfile.readline().split(b";")[0], 16):
+        chunks.append(request.rfile.read(size))
+        request.rfile.readline()
+    request.rfile.readline()
+    return chunks

@@ -1,0 +1,163 @@
+"""Validating a module in a process of its own, which it may hang, end or crash without harm."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orchestrator_interactive.kernel.loading.location import locate
+from orchestrator_interactive.validation.ipc import packed_order, unpacked
+from orchestrator_interactive.validation.report import Check, Report, ValidatedModule, ValidationFinding
+from orchestrator_interactive.validation.runner import HEED_WITHIN_S, ValidationStep, shortened
+from orchestrator_interactive.validation.validator import Order
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from orchestrator_interactive.validation.report import ModuleType
+
+TIME_LIMIT_S = 10.0
+# Over a step's own limit: for what it may take to heed a cancellation, and for a slow machine.
+_PATIENCE_S = 3 * HEED_WITHIN_S
+
+_STARTING = ValidationStep("the start of the validation", 60.0)
+_SURVIVES = Check(
+    rule="the process goes on",
+    section="Validation Checklist",
+    fix="Await what takes long, or use run_blocking(); leave the end of the process to the application.",
+)
+
+
+def validate(
+    path: Path,
+    module_type: ModuleType | None = None,
+    config: Mapping[str, Any] | None = None,
+    time_limit_s: float = TIME_LIMIT_S,
+    tool_input: Mapping[str, Any] | None = None,
+) -> Report:
+    """Check a module against the contract of its type: its structure, and how it behaves.
+
+    Args:
+        path: a project, a package, or a Python file.
+        module_type: what it is to be; found out where it is not given.
+        config: the module's configuration, as in a mount plan; what JSON can hold.
+        time_limit_s: how long one check may take, in seconds.
+        tool_input: an input to call its tool with, side effects or not; for several tools, by the name of each.
+
+    Raises:
+        ModuleNotFoundError: there is no module at the path, or more than one.
+    """
+    given = None if tool_input is None else dict(tool_input)
+    order = Order(locate(Path(path)), module_type, dict(config or {}), time_limit_s, given)
+    return _Observer(order).report()
+
+
+class _Observer:
+    """Listens to the process that examines, and gives it up when it is silent for too long."""
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+        self._subject = ValidatedModule(str(order.location.path), order.location.module_id)
+        self._findings: list[ValidationFinding] = []
+        self._doing = _STARTING
+
+    def report(self) -> Report:
+        with (
+            tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home,
+            tempfile.TemporaryFile() as output,
+            _process(self._order, home, output.fileno()) as (process, heard),
+        ):
+            self._listen(process, heard, output.fileno())
+        return Report(self._subject, tuple(self._findings))
+
+    def _listen(self, process: subprocess.Popen[bytes], heard: Connection, output: int) -> None:
+        while True:
+            if not heard.poll(self._doing.limit_s + _PATIENCE_S):
+                self._give_up(f"It blocks the process for more than {self._doing.limit_s:g} seconds")
+                return
+            try:
+                data = heard.recv_bytes()
+            except EOFError:
+                self._give_up(_how_it_ended(process, output))
+                return
+            if not data:
+                return
+            self._note(unpacked(data))
+
+    def _note(self, message: ValidationStep | ValidationFinding | ValidatedModule) -> None:
+        match message:
+            case ValidationStep():
+                self._doing = message
+            case ValidationFinding():
+                self._findings.append(message)
+            case ValidatedModule():
+                self._subject = message
+
+    def _give_up(self, problem: str) -> None:
+        check = self._doing.check or _SURVIVES
+        doing = "" if self._doing.check else f" (it was busy with {self._doing.doing})"
+        self._findings.append(ValidationFinding(check, "failed", f"{problem}{doing}.", _SURVIVES.fix))
+        rest = Check("what comes after that", _SURVIVES.section, _SURVIVES.fix)
+        reason = "The validation has ended there."
+        self._findings.append(
+            ValidationFinding.not_checked(rest, reason, "Do first what is said above, then validate again.")
+        )
+
+
+@contextmanager
+def _process(order: Order, home: str, output: int) -> Iterator[tuple[subprocess.Popen[bytes], Connection]]:
+    reads, writes = os.pipe()
+    command = [sys.executable, "-P", "-m", __package__, str(writes)]
+    direct = ",".join(filter(None, (os.environ.get("NO_PROXY") or os.environ.get("no_proxy"), "127.0.0.1")))
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "NO_PROXY": direct, "no_proxy": direct}
+    with Connection(reads, writable=False) as heard:
+        try:
+            process = subprocess.Popen(  # noqa: S603 - this very program
+                command,
+                cwd=home,
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                pass_fds=(writes,),
+                start_new_session=True,
+            )
+        finally:
+            os.close(writes)
+        try:
+            _send(process, packed_order(order))
+            yield process, heard
+        finally:
+            _end(process)
+
+
+def _send(process: subprocess.Popen[bytes], order: bytes) -> None:
+    assert process.stdin is not None  # noqa: S101 - a pipe was asked for
+    with process.stdin as stdin:
+        stdin.write(order)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End the process, and with it what its tools have started."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _how_it_ended(process: subprocess.Popen[bytes], output: int) -> str:
+    try:
+        code = process.wait(_PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        return "It closes files that are not its own"
+    how = f"It ends the process by the signal {signal.Signals(-code).name}" if code < 0 else "It ends the process"
+    os.lseek(output, 0, os.SEEK_SET)
+    lines = os.read(output, 1_000_000).decode(errors="replace").split("\n")
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return f"{how}; its last words: {shortened(last)}" if last else how

@@ -1,0 +1,154 @@
+"""Which type a module is of, and with which configuration it shows itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from orchestrator_interactive.validation.report import Check
+from orchestrator_interactive.validation.runner import NotChecked, Returned, ValidationRule, kind
+from orchestrator_interactive.validation.sandbox import MOUNT_POINTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from orchestrator_interactive.validation.report import ModuleType
+    from orchestrator_interactive.validation.runner import Ending, Problems, Validator
+    from orchestrator_interactive.validation.sandbox import SandboxSession, ValidationSandbox
+
+# A module may mount things of several types: the first of these that it mounts is what it is, unless it is called
+# otherwise.
+_ORDER: tuple[ModuleType, ...] = ("orchestrator", "context", "provider", "tool", "hook")
+_CALLED: Mapping[str, ModuleType] = {
+    "orchestrator": "orchestrator",
+    "loop": "orchestrator",
+    "context": "context",
+    "provider": "provider",
+    "tool": "tool",
+    "hook": "hook",
+    "hooks": "hook",
+}
+_MOUNTED: Mapping[ModuleType, str] = {
+    "orchestrator": "mounts an orchestrator",
+    "context": "mounts a context",
+    "provider": "mounts a provider",
+    "tool": "mounts a tool",
+    "hook": "registers handlers",
+}
+_DUMMY_KEY = "sk-validation"
+
+
+@dataclass(frozen=True, slots=True)
+class MountSignature:
+    """What came of mounting a module once. `types` are those of what it put into the session."""
+
+    theatre: SandboxSession
+    ended: Ending
+    types: frozenset[ModuleType] = frozenset()
+    returned: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class DetectedType:
+    module_type: ModuleType
+    by: str
+
+
+def type_by_name(module_id: str) -> ModuleType | None:
+    """The type that a name such as `tool-todo` speaks of."""
+    return next((_CALLED[word] for word in module_id.lower().replace("_", "-").split("-") if word in _CALLED), None)
+
+
+def type_it_says(module: object) -> ModuleType | None:
+    """The type that a module of the ecosystem writes down itself."""
+    said = getattr(module, "__amplifier_module_type__", None)
+    return _CALLED.get(said) if isinstance(said, str) else None
+
+
+def recognise(mounting: MountSignature, called: ModuleType | None, wanted: ModuleType | None) -> DetectedType | None:
+    """The type of what was mounted: the one that is asked for, the one that it is called, or the first of them."""
+    if wanted is not None:
+        return DetectedType(wanted, "as you asked")
+    if called in mounting.types:
+        return DetectedType(called, _mounts(called))
+    for module_type in _ORDER:
+        if module_type in mounting.types:
+            return DetectedType(module_type, _mounts(module_type))
+    return DetectedType(called, "by its name") if called else None
+
+
+def others(mounting: MountSignature, recognised: DetectedType) -> tuple[DetectedType, ...]:
+    """What the module also puts into a session."""
+    types = (each for each in _ORDER if each in mounting.types and each != recognised.module_type)
+    return tuple(DetectedType(each, _mounts(each)) for each in types)
+
+
+def also(module_type: ModuleType) -> str:
+    """A sentence that says so."""
+    return f"It also {_MOUNTED[module_type]}."
+
+
+def _mounts(module_type: ModuleType) -> str:
+    if module_type == "hook":
+        return "found out: it registers handlers"
+    return f"found out: it mounts at '{MOUNT_POINTS[module_type]}'"
+
+
+def mounts_its_type(recognised: DetectedType | None, *, configured: bool) -> ValidationRule[MountSignature]:
+    """The rule that a module mounts what it is."""
+    module_type = recognised.module_type if recognised else None
+    rule, fix = "it mounts something", "Call coordinator.mount() in mount()."
+    if module_type is not None:
+        rule = f"it {_MOUNTED[module_type]}"
+    if module_type == "hook":
+        fix = "Call coordinator.hooks.register('tool:pre', handler, priority=50, name='my-hook') in mount()."
+    elif module_type is not None:
+        fix = f"Call `await coordinator.mount('{MOUNT_POINTS[module_type]}', …, name=…)` in mount()."
+    check = Check(rule, "Entry Point Pattern, mount() Function", fix, part="structure")
+
+    def look(mounting: MountSignature) -> Problems:
+        if module_type in mounting.types:
+            return []
+        if mounting.types:
+            found = " and ".join(_MOUNTED[each] for each in _ORDER if each in mounting.types)
+            return [f"It {found}. If that is what it is for, validate it without --type."]
+        if mounting.returned is None:
+            raise NotChecked(
+                "mount() returned None and mounted nothing, as modules do that lack something.",
+                "Give with --config what else it needs." if configured else "Give with --config what it needs.",
+            )
+        return [f"mount() mounts nothing and registers no handler; it returns {kind(mounting.returned)}."]
+
+    return ValidationRule(check, look)
+
+
+async def mount_once(examination: Validator, theatre: SandboxSession, service_url: str) -> MountSignature:
+    """Mount a module, with the given configuration or, for a provider, with what providers commonly need besides."""
+    plain = await _try(examination, theatre)
+    if plain.types and "provider" not in plain.types:
+        return plain
+    for config in _provider_configs(theatre.config, service_url):
+        mounting = await _try(examination, theatre.configured(config))
+        if "provider" in mounting.types:
+            return mounting
+    return plain
+
+
+def _provider_configs(given: dict[str, Any], service_url: str) -> Iterator[dict[str, Any]]:
+    """A key that opens nothing, and the stand-in for the service; then without what the module may not know."""
+    key = {"api_key": given.get("api_key") or _DUMMY_KEY}
+    yield {**given, **key, "base_url": service_url}
+    yield {**given, "base_url": service_url}
+    yield {**given, **key}
+
+
+async def _try(examination: Validator, theatre: SandboxSession) -> MountSignature:
+    async def look() -> ValidationSandbox:
+        async with theatre.stage() as stage:
+            return stage
+
+    ended = await examination.perform("mount()", look())
+    if not isinstance(ended, Returned):
+        return MountSignature(theatre, ended)
+    stage: ValidationSandbox = ended.value
+    return MountSignature(theatre, ended, stage.types, stage.returned)

@@ -1,0 +1,57 @@
+"""The command `amplifier-slack`."""
+
+from __future__ import annotations
+
+import gc
+from contextlib import contextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING, ClassVar
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class _OnDemand(click.Group):
+    """Loads a command when it is asked for: who starts the service waits for nothing that only others need."""
+
+    # Each with the line that stands for it in the help; its own help says more.
+    _COMMANDS: ClassVar = {
+        "conversations": "See what was said, and decide from where it goes on.",
+        "doctor": "Look whether all is well.",
+        "manifest": "Print the manifest of the Slack app that is needed.",
+        "module": "Help to write modules.",
+        "run": "Serve a Slack workspace until Ctrl-C.",
+    }
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - as click has it
+        return list(self._COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - as click has it
+        if cmd_name not in self._COMMANDS:
+            return None
+        with _loading():
+            command: click.Command = getattr(import_module(f"service.cli.{cmd_name}"), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - as click has it
+        with formatter.section("Commands"):
+            formatter.write_dl(list(self._COMMANDS.items()))
+
+
+@contextmanager
+def _loading() -> Iterator[None]:
+    """Load what is imported in the body: it stays, and to look at it again and again takes a fifth of the time."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@click.group(cls=_OnDemand)
+@click.version_option(package_name="amplifier-slack", prog_name="amplifier-slack")
+def main() -> None:
+    """Put AI agents that you can steer into Slack threads."""

@@ -1,0 +1,89 @@
+"""The `slack:` section of the configuration: by which door Slack comes in, and who may use the service where."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
+
+_USER = re.compile(r"[UW][A-Z0-9]{2,}")
+_CHANNEL = re.compile(r"[CG][A-Z0-9]{2,}")
+_MOST_PORT = 65_535
+
+
+class Address(NamedTuple):
+    host: str
+    port: int
+
+
+def _user_id(given: str) -> str:
+    if not _USER.fullmatch(given):
+        raise ValueError(
+            "must be a person's id, such as U012AB3CD; Slack shows it in their profile, under ⋮ → Copy member ID"
+        )
+    return given
+
+
+def _channel_id(given: str) -> str:
+    if not _CHANNEL.fullmatch(given):
+        raise ValueError(
+            "must be a channel's id, such as C012AB3CD; Slack shows it at the end of the channel's details, under About"
+        )
+    return given
+
+
+class SlackConfig(BaseModel):
+    """How Slack comes in, and for whom.
+
+    Args:
+        listen: for the door `http`: the address at which Slack's requests arrive.
+        users: who may use it; `None`: everybody in the workspace.
+        channels: where; `None`: everywhere it is invited to.
+        external: whether people of other workspaces may, too, in channels that are shared with them.
+        guests: whether guests of the workspace may, too. By default they may: a member invited them to the channel,
+            and most apps serve them.
+        rate_scale: a factor on Slack's rate limits, where Slack has granted more.
+        stop_reaction: name of the emoji that stops a run, without colons.
+        status_interval_s: least time between two edits of a status message.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    door: Literal["socket", "http"] = "socket"
+    listen: str = "127.0.0.1:3000"
+    users: frozenset[Annotated[str, AfterValidator(_user_id)]] | None = Field(default=None, min_length=1)
+    channels: frozenset[Annotated[str, AfterValidator(_channel_id)]] | None = Field(default=None, min_length=1)
+    external: bool = False
+    guests: Literal["allow", "deny"] = "allow"
+    rate_scale: float = Field(default=1, gt=0, allow_inf_nan=False)
+    stop_reaction: str = Field(default="x", pattern=r"^[a-z0-9_+'-]+$")
+    status_interval_s: float = Field(default=2, ge=0.5, allow_inf_nan=False)
+
+    @field_validator("users", "channels", mode="before")
+    @classmethod
+    def _is_no_blank(cls, given: Any) -> Any:
+        # A key whose lines were all commented out is not meant to let everybody in.
+        if given is None:
+            raise ValueError("is blank")
+        return given
+
+    @field_validator("listen")
+    @classmethod
+    def _is_address(cls, given: str) -> str:
+        address_of(given)
+        return given
+
+
+def address_of(listen: str) -> Address:
+    """The address in a text such as `127.0.0.1:3000` or `[::1]:3000`.
+
+    Raises:
+        ValueError: it holds none.
+    """
+    host, _, port = listen.rpartition(":")
+    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    is_host = bool(bare) and not any(sign in "/@ []" for sign in bare) and (":" not in bare or bare != host)
+    if not is_host or not (port.isascii() and port.isdigit()) or not 0 < int(port[:6]) <= _MOST_PORT:
+        raise ValueError("must be a host and a port, such as 127.0.0.1:3000")
+    return Address(bare, int(port))

@@ -1,0 +1,94 @@
+"""The way into the workspace, of what the environment and the configuration say."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from connector import HttpTransport, SlackCredentials, SocketTransport
+from service.config.config import ConfigError
+from service.config.slack import address_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pydantic import SecretStr
+
+    from service.config.config import Environment
+    from service.config.slack import SlackConfig
+
+_TOKEN = re.compile(r"[\w.-]+", re.ASCII)
+
+
+def slack_access(config: SlackConfig, environment: Environment, health: Callable[[], str] = str) -> SlackCredentials:
+    """Read the tokens and the address; `health` is that of `HttpTransport`.
+
+    Raises:
+        ConfigError: one is missing, or is none.
+    """
+    door = _door(config, environment, health)
+    return SlackCredentials(bot_token=bot_token(environment), api_url=api_url(environment), door=door)
+
+
+def _door(config: SlackConfig, environment: Environment, health: Callable[[], str]) -> SocketTransport | HttpTransport:
+    match config.door:
+        case "socket":
+            return SocketTransport(app_token(environment))
+        case "http":
+            address = address_of(config.listen)
+            return HttpTransport(signing_secret(environment), address.host, address.port, health)
+
+
+def api_url(environment: Environment) -> str:
+    """Where the Web API is, with a slash at the end.
+
+    Raises:
+        ConfigError: it is no address.
+    """
+    url = environment.slack_api_url
+    try:
+        reachable = bool(urlsplit(url).hostname) and url.startswith(("http://", "https://"))
+    except ValueError:
+        reachable = False
+    if not reachable:
+        raise ConfigError(f"SLACK_API_URL is no address: {url!r}. It looks like https://slack.com/api/.")
+    return url if url.endswith("/") else f"{url}/"
+
+
+def bot_token(environment: Environment) -> str:
+    return _token("SLACK_BOT_TOKEN", "xoxb-", environment.slack_bot_token)
+
+
+def app_token(environment: Environment) -> str:
+    return _token("SLACK_APP_TOKEN", "xapp-", environment.slack_app_token)
+
+
+def config_token(environment: Environment) -> str | None:
+    """The token that may read the app's own configuration; `None`: none was given."""
+    given = environment.slack_config_token
+    return None if given is None else _token("SLACK_CONFIG_TOKEN", "xoxe", given)
+
+
+def signing_secret(environment: Environment) -> str:
+    given, where = environment.slack_signing_secret, "your app's page under Basic Information → App Credentials"
+    if given is None:
+        raise ConfigError(f"SLACK_SIGNING_SECRET is not set: `door: http` needs it. It stands on {where}.")
+    secret = given.get_secret_value()
+    if secret.startswith(("xoxb-", "xapp-", "xoxp-", "xoxe")):
+        raise ConfigError(f"SLACK_SIGNING_SECRET is a token; the signing secret is no token. It stands on {where}.")
+    return _without_strays("SLACK_SIGNING_SECRET", secret)
+
+
+def _token(variable: str, prefix: str, token: SecretStr | None) -> str:
+    if token is None:
+        raise ConfigError(f"{variable} is not set. Put your Slack app's token ({prefix}…) into the environment.")
+    if not token.get_secret_value().startswith(prefix):
+        raise ConfigError(f"{variable} does not begin with {prefix}: it is another kind of token.")
+    return _without_strays(variable, token.get_secret_value())
+
+
+def _without_strays(variable: str, secret: str) -> str:
+    if not _TOKEN.fullmatch(secret):
+        raise ConfigError(f"{variable} has characters that none has: copy it again, without spaces or line ends.")
+    return secret

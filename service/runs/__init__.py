@@ -1,0 +1,1 @@
+"""Leases and runs of this process."""

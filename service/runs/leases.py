@@ -1,0 +1,192 @@
+"""The conversations that this process owns, and that it goes on owning them."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+import structlog
+
+from connector.protocols import LeaseLost
+from orchestrator_interactive.storage.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+    from connector.protocols import Claim, InboxEntry, StateChanges
+    from service.store.base import RunStore
+    from service.store.retry import StoreRetryPolicy
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseConfig:
+    """On what a process holds its leases.
+
+    Args:
+        lease_s: how long one lasts when it is renewed.
+        clock: seconds that pass by.
+    """
+
+    store: RunStore
+    patience: StoreRetryPolicy
+    lease_s: float
+    clock: Callable[[], float]
+
+
+class HeldLease:
+    """A lease on one conversation, as `connector.protocols.Lease` has it.
+
+    Args:
+        asked_at_s: by the clock, when it was claimed: from then on nobody else has it for so long.
+    """
+
+    def __init__(self, conversation_id: str, claim: Claim, terms: LeaseConfig, asked_at_s: float) -> None:
+        self.conversation_id = conversation_id
+        self._claim = claim
+        self._store = terms.store
+        self._patience = terms.patience
+        self._lease_s = terms.lease_s
+        self._clock = terms.clock
+        self._certain_until_s = asked_at_s + terms.lease_s
+        self._lost = asyncio.Event()
+        self._is_handed_over = self._given_back = False
+        # One at a time: a renewal that came after the lease was given back would take it again.
+        self._renewing = asyncio.Lock()
+        # What an owner writes comes to be in the order in which it is written.
+        self._writing = asyncio.Lock()
+        self._newest = max((entry.seq for entry in claim.entries), default=0)
+
+    @property
+    def claim(self) -> Claim:
+        return self._claim
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was given back, or is somebody else's."""
+        return self._given_back or self._lost.is_set()
+
+    @property
+    def is_being_renewed(self) -> bool:
+        return self._renewing.locked()
+
+    async def fetch(self, after: int) -> tuple[InboxEntry, ...]:
+        entries = await self._ask(lambda: self._store.fetch(self.conversation_id, self._claim.token, after))
+        self._newest = max([self._newest, after, *(entry.seq for entry in entries)])
+        return entries
+
+    async def write(self, changes: StateChanges) -> None:
+        async with self._writing:
+            await self._ask(lambda: self._store.write(self.conversation_id, self._claim.token, changes))
+
+    async def release(self, seen: int) -> bool:
+        async with self._writing, self._renewing:
+            self._given_back = await self._ask(
+                lambda: self._store.release(self.conversation_id, self._claim.token, seen)
+            )
+        return self._given_back
+
+    async def hand_over(self, rest_s: float = 0.0) -> None:
+        self._is_handed_over = True  # whoever is next may have it before we hear of that
+        async with self._writing, self._renewing:
+            await self._ask(lambda: self._store.hand_over(self.conversation_id, self._claim.token, rest_s))
+            self._given_back = True
+
+    async def lost(self) -> None:
+        await self._lost.wait()
+
+    async def confirm(self) -> None:
+        if self._is_handed_over or self.is_over:
+            raise self._not_ours()
+        # A process that was frozen does not know it: what it did not renew in time may be somebody else's by now.
+        if self._certain_until_s - self._clock() < self._lease_s / 2:
+            await self._renew()
+
+    async def renewed(self) -> bool:
+        """Own the conversation for longer; whether there is something in its inbox that is news here.
+
+        Raises:
+            LeaseLost: somebody else owns it.
+        """
+        last = await self._renew()
+        is_news, self._newest = last > self._newest, max(last, self._newest)
+        return is_news
+
+    async def _renew(self) -> int:
+        async def renew() -> int:
+            asked_at_s = self._clock()
+            last = await self._store.renew(self.conversation_id, self._claim.token, self._lease_s)
+            self._certain_until_s = asked_at_s + self._lease_s
+            return last
+
+        async with self._renewing:
+            return self._newest if self._given_back else await self._ask(renew)
+
+    def abandon(self) -> None:
+        if not self._given_back:
+            self.lose()
+
+    def lose(self) -> None:
+        """Somebody else owns the conversation."""
+        self._lost.set()
+
+    def _not_ours(self) -> LeaseLost:
+        return LeaseLost(
+            f"Another process owns the conversation {self.conversation_id} by now, this one has given it back, or the "
+            "store knows nothing of it any more."
+        )
+
+    async def _ask(self, step: Callable[[], Awaitable[T]]) -> T:
+        if self._lost.is_set():
+            raise self._not_ours()
+        try:
+            return await self._patience.through(step)
+        except LeaseLost:
+            self._lost.set()
+            raise
+
+
+class Leases:
+    """The leases that this process holds, by conversation."""
+
+    def __init__(self, lease_s: float, look_after: Callable[[str], None]) -> None:
+        self._lease_s = lease_s
+        self._look_after = look_after
+        self._held: dict[str, HeldLease] = {}
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __iter__(self) -> Iterator[HeldLease]:
+        """Those that are held now."""
+        self._held = {place: lease for place, lease in self._held.items() if not lease.is_over}
+        return iter(list(self._held.values()))
+
+    def hold(self, lease: HeldLease) -> None:
+        """Have a lease renewed from here on. An earlier one on the conversation is worth nothing any more."""
+        earlier = self._held.get(lease.conversation_id)
+        if earlier is not None and not earlier.is_over:
+            earlier.lose()
+        self._held[lease.conversation_id] = lease
+
+    async def renew(self) -> None:
+        """Renew all of them in time, side by side, for ever; one that cannot be renewed just now holds up no other."""
+        async with asyncio.TaskGroup() as renewals:
+            while True:
+                await asyncio.sleep(min(self._lease_s / 4, 1.0))
+                for lease in self:
+                    if not lease.is_being_renewed:
+                        renewals.create_task(self._renew(lease))
+
+    async def _renew(self, lease: HeldLease) -> None:
+        try:
+            if await lease.renewed():
+                self._look_after(lease.conversation_id)
+        except LeaseLost:
+            log.warning("lease.lost", conversation=lease.conversation_id, token=lease.claim.token)
+        except StoreError as e:
+            log.error("lease.not_renewed", conversation=lease.conversation_id, problem=str(e))  # noqa: TRY400 - it says why

@@ -1,0 +1,1 @@
+"""Agent sessions and their workspaces."""

@@ -1,0 +1,110 @@
+"""The messages that a conversation's log says were delivered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from orchestrator_interactive.interactions.errors import NewerState, UnknownState, UnreadableState
+from orchestrator_interactive.interactions.serializers import decode
+from orchestrator_interactive.modules.context_stack.rows import row_of
+from orchestrator_interactive.transcript.rows import delivered_in
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from orchestrator_interactive.interactions.records import Key, Node
+    from orchestrator_interactive.interactions.stores.base import LogStore
+    from orchestrator_interactive.interactions.tree import Tree
+
+# Of states that are read at a time.
+_PAGE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedIds:
+    """The ids of messages in a log.
+
+    Args:
+        every: of all its branches, those that were left behind among them.
+        branches: by the name of a branch, in the order in which they stand there.
+        is_whole: whether nothing was pruned that could have had others, and each state is of a kind that is known here.
+        damaged: the states that should be there and are not, or cannot be read, by the name of a branch they stand on.
+    """
+
+    every: frozenset[str]
+    branches: Mapping[str, tuple[str, ...]]
+    is_whole: bool
+    damaged: Mapping[str, tuple[int, ...]]
+
+
+async def logged_ids(store: LogStore, key: Key) -> LoggedIds | None:
+    """The ids of the messages in a log; `None`: there is none.
+
+    Raises:
+        DamagedLog: its branches cannot be read.
+        StoreError: the store cannot be used.
+    """
+    log = await store.load(key)
+    if log is None:
+        return None
+    tree = log.tree
+    # A branch that was pruned has lost its name, or its segment.
+    is_whole = len(tree.segments) == tree.next_segment and all(each.name for each in tree.segments.values())
+    segments = {
+        number: await _read(store, key, number, segment.base, segment.end) for number, segment in tree.segments.items()
+    }
+    branches = {branch.name: _ids_on(tree, branch.name, segments) for branch in tree.branches()}
+    damaged = {
+        tree.segments[number].name or f"{number}, which was pruned": tuple(found.damaged)
+        for number, found in segments.items()
+        if found.damaged
+    }
+    every = frozenset(id_ for found in segments.values() for ids in found.ids.values() for id_ in ids)
+    return LoggedIds(every, branches, is_whole and not any(each.has_unknown for each in segments.values()), damaged)
+
+
+@dataclass(slots=True)
+class _Segment:
+    """The ids in a segment by the index of their state; and what of it cannot be read, or is not known here."""
+
+    ids: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    damaged: list[int] = field(default_factory=list)
+    has_unknown: bool = False
+
+
+async def _read(store: LogStore, key: Key, segment: int, base: int, end: int) -> _Segment:
+    found = _Segment()
+    for start in range(base, end, _PAGE):
+        stop = min(start + _PAGE, end)
+        nodes = {node.index: node for node in await store.read(key, segment, start, stop)}
+        for index in range(start, stop):
+            try:
+                ids = ids_in(nodes[index])
+            except (UnknownState, NewerState):
+                found.has_unknown = True
+            except (UnreadableState, KeyError):
+                found.damaged.append(index)
+            else:
+                found.ids[index] = ids
+    return found
+
+
+def ids_in(node: Node) -> tuple[str, ...]:
+    """The ids of the messages in a state.
+
+    Raises:
+        Unreadable: it is damaged.
+    """
+    row = row_of(decode(node.envelope))
+    return tuple(delivered_in(row)) if row is not None else ()
+
+
+def _ids_on(tree: Tree, branch: str, segments: Mapping[int, _Segment]) -> tuple[str, ...]:
+    number = tree.named(branch)
+    return tuple(
+        id_
+        for piece in tree.pieces(number, 0, tree.segments[number].end)
+        for index in range(piece.start, piece.stop)
+        for id_ in segments[piece.segment].ids.get(index, ())
+    )

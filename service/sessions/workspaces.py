@@ -1,0 +1,159 @@
+"""The folders in which conversations keep their files."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import re
+import shutil
+import tempfile
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import structlog
+
+from orchestrator_interactive.modules.tool_filesystem.quota import MB, NoRoom, free_bytes, is_left_behind
+from service.config.config import ConfigError
+from service.sessions import workspace_template as templates
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from service.config.config import WorkspaceConfig
+
+log = structlog.get_logger(__name__)
+
+# For the service's user alone.
+_PRIVATE = 0o700
+# Followed by 8 characters, the name of a copy of the template that is not complete. A kill leaves it behind.
+_COPY = ".new-"
+
+
+class Workspaces:
+    """One folder per conversation, begun as a copy of the template."""
+
+    def __init__(self, config: WorkspaceConfig) -> None:
+        self._config = config
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """Return the options of `tool-filesystem` that limit a folder."""
+        return self._config.limits()
+
+    async def check(self) -> None:
+        """Make sure that conversations can have folders here, and that other users cannot read them.
+
+        Raises:
+            ConfigError: the root cannot be written to, or lies inside the template, or the template exceeds the quota.
+        """
+        await asyncio.to_thread(self._check)
+
+    def folder(self, conversation_id: str) -> Path:
+        return self._config.root / re.sub(r"[^\w.-]", "-", conversation_id)
+
+    async def prepare(self, conversation_id: str) -> None:
+        """Make sure that the conversation's folder is there.
+
+        Raises:
+            OSError: it cannot be made; NoRoom: its disk is full, or would be; TemplateTooLarge: it has grown past the
+                quota.
+        """
+        try:
+            await asyncio.to_thread(self._prepare, self.folder(conversation_id))
+        except OSError as e:
+            if e.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise NoRoom(str(e)) from e
+            raise
+
+    def _check(self) -> None:
+        root, template = self._config.root, self._config.template
+        if template is not None and root.resolve().is_relative_to(template.resolve()):
+            raise ConfigError(
+                f"workspace.root: {root} lies inside workspace.template, so that new folders would be copied into each "
+                "other. Name a folder outside of the template."
+            )
+        entries = template_entries(self._config)
+        if problem := excess(self._config, entries):
+            raise ConfigError(problem)
+        for entry in entries:
+            if entry.problem is not None:
+                log.warning("workspace.template_entry_skipped", path=entry.path, problem=entry.problem)
+        try:
+            root.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=root):
+                pass
+        except OSError as e:
+            raise ConfigError(
+                f"workspace.root: nothing can be written to {root}: {e.strerror}. "
+                "Let the service write there, or name another folder."
+            ) from e
+        _remove_old_copies(root)
+        for folder in (root, *(path for path in root.iterdir() if path.is_dir() and not path.is_symlink())):
+            _make_private(folder)
+
+    def _prepare(self, folder: Path) -> None:
+        if folder.is_dir():
+            return
+        template = self._config.template
+        if template is None:
+            folder.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
+            return
+        folder.parent.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
+        entries = template_entries(self._config)
+        if problem := excess(self._config, entries):
+            raise templates.WorkspaceTemplateTooLarge(problem)
+        _remove_old_copies(folder.parent)
+        needed = sum(entry.size_bytes for entry in entries)
+        if free_bytes(folder.parent) - needed < self._config.reserve_mb * MB:
+            raise NoRoom(
+                f"A copy of {template} needs {needed:,} bytes, and would leave less than workspace.reserve_mb."
+            )
+        _copy_whole(template, folder)
+
+
+def template_entries(config: WorkspaceConfig) -> list[templates.TemplateEntry]:
+    """List the template, up to one entry more than a folder may hold."""
+    return [] if config.template is None else list(islice(templates.entries(config.template), config.quota_files + 1))
+
+
+def excess(config: WorkspaceConfig, entries: Sequence[templates.TemplateEntry]) -> str | None:
+    """Return a sentence if a copy of the template exceeds the quota of its folder."""
+    size_bytes = sum(entry.size_bytes for entry in entries)
+    if len(entries) <= config.quota_files and size_bytes <= config.quota_mb * MB:
+        return None
+    return (
+        f"workspace.template: {config.template} has {len(entries):,} or more files and folders with "
+        f"{size_bytes / MB:,.1f} MB; a workspace may hold {config.quota_files:,} with {config.quota_mb:,} MB. Raise "
+        "workspace.quota_files or workspace.quota_mb, or take files out of the template."
+    )
+
+
+def _make_private(folder: Path) -> None:
+    try:
+        if folder.stat().st_mode & 0o777 != _PRIVATE:
+            folder.chmod(_PRIVATE)
+    except OSError as e:
+        log.warning("workspace.readable_by_others", folder=str(folder), problem=e.strerror)
+
+
+def _remove_old_copies(root: Path) -> None:
+    for copy in root.glob(f"{_COPY}{'?' * 8}"):
+        with suppress(FileNotFoundError):  # another instance was faster
+            if is_left_behind(copy):
+                shutil.rmtree(copy, ignore_errors=True)
+
+
+def _copy_whole(template: Path, folder: Path) -> None:
+    """Copy beside the folder and rename: a copy that was interrupted is never taken for a whole one."""
+    copy = Path(tempfile.mkdtemp(prefix=_COPY, dir=folder.parent))
+    try:
+        templates.copy(template, copy)
+        copy.rename(folder)
+    except OSError:
+        # Another instance of the same conversation may have been faster.
+        if not folder.is_dir():
+            raise
+    finally:
+        shutil.rmtree(copy, ignore_errors=True)

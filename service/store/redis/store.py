@@ -1,0 +1,233 @@
+"""Runs in Redis, beside the logs, for several processes on several machines."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import secrets
+from collections import OrderedDict
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self
+from weakref import WeakValueDictionary
+
+from connector.protocols import Claim
+from orchestrator_interactive.storage.errors import StoreAway
+from orchestrator_interactive.storage.redis import RedisClient
+from service.store.base import Admission
+from service.store.redis import records, scripts
+from service.store.redis.durability import warn
+from service.store.redis.index import RedisIndex, keys, refuse_unwritable
+from service.store.serialization import (
+    GRACE_S,
+    KEPT_ENTRIES,
+    KEPT_S,
+    as_json,
+    entry_of,
+    lost,
+    posts_of,
+    readable,
+    run_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from connector.protocols import InboxEntry, StateChanges
+    from orchestrator_interactive.storage.redis import RedisScript
+    from service.store.base import ConversationRecord
+
+# Of admissions of which nobody knows what became.
+_MOST_DOUBTS = 10_000
+# Of news that an owner has not asked for yet: how many are kept, and for how long.
+_MOST_NEWS, _NEWS_S = 10_000, 60
+# For how long news are waited for before the caller is asked to ask again, in seconds.
+_WAIT_S = 1
+
+
+class RedisRunStore:
+    """The run store's contract in a Redis server or cluster."""
+
+    def __init__(self, client: RedisClient) -> None:
+        self._client = client
+        self._index = RedisIndex(client)
+        self._process = secrets.token_hex(8)
+        self._steps = itertools.count(1)
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._doubts: OrderedDict[tuple[str, str], str] = OrderedDict()
+
+    @classmethod
+    async def open(cls, url: str) -> Self:
+        """The store of this URL; where it does not keep its data durably, a warning says so.
+
+        Raises:
+            StoreError: it cannot be used; nothing was changed.
+        """
+        return await cls._opened(url, warn)
+
+    @classmethod
+    async def visit(cls, url: str) -> Self:
+        """The store of this URL, for who owns no conversation.
+
+        Raises:
+            StoreError: it cannot be used; nothing was changed.
+        """
+        return await cls._opened(url)
+
+    @classmethod
+    async def _opened(cls, url: str, *checks: Callable[[RedisClient], Awaitable[None]]) -> Self:
+        client = await RedisClient.open(url)
+        try:
+            for check in (refuse_unwritable, *checks):
+                await check(client)
+        except BaseException:
+            await client.aclose()
+            raise
+        return cls(client)
+
+    async def admit(self, conversation_id: str, entry: InboxEntry, agent: str | None) -> Admission:
+        # Where the answer to the same admission was lost, it is that one which is asked for again.
+        call = self._doubts.pop((conversation_id, entry.id), None) or secrets.token_hex(4)
+        told = [entry.id, entry.kind, as_json(entry.data), call, agent or "", int(GRACE_S * 1000)]
+        with self._client.underway():
+            try:
+                await self._index.enter(conversation_id, GRACE_S)
+                is_new, owner = await self._run(scripts.ADMIT, conversation_id, *told)
+            except BaseException:
+                self._doubt(conversation_id, entry.id, call)
+                raise
+            if is_new and owner:
+                await self._wake(owner.decode(), conversation_id)
+        return Admission(bool(is_new), owner.decode() or None)
+
+    async def claim(self, conversation_id: str, owner: str, lease_s: float) -> Claim | None:
+        with self._client.underway():
+            await self._index.enter(conversation_id, GRACE_S)
+            found = await self._step(scripts.CLAIM, conversation_id, owner, int(lease_s * 1000))
+        if found is None:
+            return None
+        token, pairs, entries = found
+        with readable(conversation_id):
+            fields = dict(zip(pairs[::2], pairs[1::2], strict=True))
+            posts = posts_of(records.posts(fields))
+            held = int(fields.get(b"held", 0))
+            return Claim(int(token), run_of(fields.get(b"run")), posts, held, tuple(map(entry_of, entries)))
+
+    async def renew(self, conversation_id: str, token: int, lease_s: float) -> int:
+        last: int = await self._run(scripts.RENEW, conversation_id, token, int(lease_s * 1000))
+        if last < 0:
+            raise lost(conversation_id)
+        return last
+
+    async def fetch(self, conversation_id: str, token: int, after: int) -> tuple[InboxEntry, ...]:
+        await self._client.settled(conversation_id)
+        entries = await self._run(scripts.FETCH, conversation_id, token, after)
+        if entries is None:
+            raise lost(conversation_id)
+        with readable(conversation_id):
+            return tuple(map(entry_of, entries))
+
+    async def write(self, conversation_id: str, token: int, changes: StateChanges) -> None:
+        with self._client.underway():
+            if changes.run or changes.held is not None:
+                await self._index.enter(conversation_id, GRACE_S)
+            work = self._step(scripts.WRITE, conversation_id, token, *_told(changes))
+            if await self._client.to_its_end(conversation_id, work) < 0:
+                raise lost(conversation_id)
+
+    async def release(self, conversation_id: str, token: int, seen: int) -> bool:
+        return await self._give_back(conversation_id, token, seen, 0.0)
+
+    async def hand_over(self, conversation_id: str, token: int, rest_s: float = 0.0) -> None:
+        await self._give_back(conversation_id, token, "", rest_s)
+
+    async def due(self, workspace: str, most: int) -> list[str]:
+        return await self._index.due(workspace, most)
+
+    async def woken(self, owner: str) -> Sequence[str]:
+        async with self._client.asking():
+            first = await self._client.redis.blpop([_news(owner)], timeout=_WAIT_S)
+            if first is None:
+                return ()
+            rest = await self._client.redis.lpop(_news(owner), _MOST_NEWS) or ()
+        return tuple(dict.fromkeys(name.decode() for name in (first[1], *rest)))
+
+    async def agent_of(self, conversation_id: str) -> str | None:
+        async with self._client.asking():
+            agent = await self._client.redis.hget(keys(conversation_id)[0], "agent")
+        with readable(conversation_id):
+            return None if agent is None else agent.decode()
+
+    async def conversations(self) -> list[str]:
+        return await self._index.all()
+
+    async def known(self, conversation_id: str) -> ConversationRecord | None:
+        await self._client.settled(conversation_id)
+        told = await self._run(scripts.KNOWN, conversation_id)
+        with readable(conversation_id):
+            found = records.known(*told)
+        if found is None or not found.has_something_to_do or await self._index.is_watched(conversation_id):
+            return found
+        return replace(found, is_overlooked=True)
+
+    async def strays(self) -> list[str]:
+        return []  # whatever there is of a conversation is found by its name
+
+    async def rested(self, since: float) -> list[str]:
+        return await self._index.rested(since * 1000)
+
+    async def tidy(self) -> None:
+        await self._index.tidy()
+
+    async def forget(self, conversation_id: str) -> bool:
+        await self._client.settled(conversation_id)
+        places = keys(conversation_id)
+        call = secrets.token_hex(8)
+        return bool(await self._client.run(scripts.FORGET, [*places, f"{places[0]}:forgotten"], [0, 0, call]))
+
+    async def aclose(self) -> None:
+        """Close the connections once all that is on its way is written."""
+        await self._client.aclose()
+
+    async def _give_back(self, conversation_id: str, token: int, seen: int | str, rest_s: float) -> bool:
+        with self._client.underway():
+            work = self._step(scripts.RELEASE, conversation_id, token, seen, int(rest_s * 1000))
+            given: int = await self._client.to_its_end(conversation_id, work)
+            if given == 2:
+                # It is in the index already, perhaps at the end of the lease that is over now.
+                await self._index.enter(conversation_id, rest_s)
+        if given < 0:
+            raise lost(conversation_id)
+        return given > 0
+
+    async def _step(self, script: RedisScript, conversation_id: str, *arguments: Any) -> Any:
+        """An owner's step; those in one conversation are done in the order of asking."""
+        turn = self._turns.setdefault(conversation_id, asyncio.Lock())
+        async with turn:
+            return await self._run(script, conversation_id, self._process, next(self._steps), *arguments)
+
+    async def _run(self, script: RedisScript, conversation_id: str, *arguments: Any) -> Any:
+        return await self._client.run(script, keys(conversation_id), [self._client.ttl_s, KEPT_S, *arguments])
+
+    async def _wake(self, owner: str, conversation_id: str) -> None:
+        with suppress(StoreAway):  # the owner finds what it has not heard of when it renews its lease
+            await self._client.run(scripts.WAKE, [_news(owner)], [conversation_id, _MOST_NEWS, _NEWS_S])
+
+    def _doubt(self, conversation_id: str, entry_id: str, call: str) -> None:
+        self._doubts[conversation_id, entry_id] = call
+        while len(self._doubts) > _MOST_DOUBTS:
+            self._doubts.popitem(last=False)
+
+
+def _news(owner: str) -> str:
+    return f"runs:wake:{owner}"
+
+
+def _told(changes: StateChanges) -> list[Any]:
+    """The changes, as the script takes them."""
+    run = "" if changes.run is None else as_json(changes.run)
+    posts = [part for name, content in changes.posts.items() for part in (name, as_json(content))]
+    replaced = [part for seq, data in changes.replaced.items() for part in (seq, as_json(data))]
+    closed = [part for seq, end in changes.closed.items() for part in (seq, end)]
+    head = [KEPT_ENTRIES, run, "" if changes.held is None else changes.held, int(changes.forgets_posts)]
+    return [*head, len(changes.posts), *posts, len(changes.replaced), *replaced, *closed]

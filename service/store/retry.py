@@ -1,0 +1,172 @@
+"""Patience with a store that is away: whoever needs it waits, and the log says what is going on."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING, TypeVar
+
+import structlog
+
+from orchestrator_interactive.storage.errors import StoreAway
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+    from orchestrator_interactive.interactions.records import Key, Node
+    from orchestrator_interactive.interactions.stores.base import Change, Log, LogStore
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+# Of those who wait, so many ask at a time.
+_AT_A_TIME = 16
+# What each of them waits before it asks: longer, the longer nothing has answered.
+_PAUSE_S = (0.02, 1.0)
+# How often the log says that the store is still away.
+_TOLD_EVERY_S = 10.0
+
+
+class StoreRetryPolicy:
+    """What a process knows of its store's outages: one for all who use the same store.
+
+    An outage lasts from the first call that finds the store away until nobody waits for it any more. However many wait,
+    few of them ask at a time, each in its turn: of several servers one may be back before another.
+    """
+
+    def __init__(self) -> None:
+        self._since_s: float | None = None
+        self._told_s = 0.0
+        self._back_s: float | None = None
+        self._waiting = 0
+        self._answers = True
+        self._turns = asyncio.Semaphore(_AT_A_TIME)
+
+    @property
+    def is_away(self) -> bool:
+        """Whether somebody waits for the store."""
+        return self._waiting > 0
+
+    async def through(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """What the store answers, asked again for as long as it is away."""
+        try:
+            answer = await ask()
+        except StoreAway as e:
+            self._found_away(e)
+        else:
+            self._found_there()
+            return answer
+        self._waiting += 1
+        try:
+            answer = await self._asked_again(ask)
+        finally:
+            self._waiting -= 1
+        self._found_there()
+        return answer
+
+    def unsettled_s(self, settled_after_s: float) -> float:
+        """How many seconds of so many after an outage are still to pass; all of them while one is on."""
+        if self._since_s is not None:
+            return settled_after_s
+        if self._back_s is None:
+            return 0.0
+        return max(self._back_s + settled_after_s - asyncio.get_running_loop().time(), 0.0)
+
+    async def _asked_again(self, ask: Callable[[], Awaitable[T]]) -> T:
+        while True:
+            async with self._turns:
+                await asyncio.sleep(self._pause_s() * random.uniform(0.5, 1))  # noqa: S311 - spreads the crowd
+                try:
+                    answer = await ask()
+                except StoreAway as e:
+                    self._found_away(e)
+                else:
+                    self._answers = True  # so that those behind it hurry
+                    return answer
+
+    def _pause_s(self) -> float:
+        shortest_s, longest_s = _PAUSE_S
+        if self._answers or self._since_s is None:
+            return shortest_s
+        return min(max(asyncio.get_running_loop().time() - self._since_s, shortest_s), longest_s)
+
+    def _found_away(self, error: StoreAway) -> None:
+        self._answers = False
+        now_s = asyncio.get_running_loop().time()
+        if self._since_s is None:
+            self._since_s, self._told_s = now_s, now_s
+            log.warning("store.away", problem=str(error))
+        elif now_s - self._told_s >= _TOLD_EVERY_S:
+            self._told_s = now_s
+            log.warning("store.away", problem=str(error), for_s=round(now_s - self._since_s, 1), waiting=self._waiting)
+
+    def _found_there(self) -> None:
+        self._answers = True
+        # Of several servers one may answer while another is away.
+        if self._since_s is None or self._waiting:
+            return
+        self._back_s = asyncio.get_running_loop().time()
+        log.info("store.back", after_s=round(self._back_s - self._since_s, 1))
+        self._since_s = None
+
+
+class RetryingStore:
+    """A log store whose users wait while it is away."""
+
+    def __init__(self, store: LogStore, patience: StoreRetryPolicy) -> None:
+        self._store = store
+        self._through = patience.through
+
+    async def load(self, key: Key) -> Log | None:
+        return await self._through(lambda: self._store.load(key))
+
+    async def fence(self, key: Key, token: int) -> None:
+        await self._through(lambda: self._store.fence(key, token))
+
+    async def commit(self, key: Key, change: Change) -> None:
+        await self._through(lambda: self._store.commit(key, change))
+
+    async def read(self, key: Key, segment: int, start: int, stop: int) -> list[Node]:
+        return await self._through(lambda: self._store.read(key, segment, start, stop))
+
+    async def keys(self) -> list[Key]:
+        return await self._through(self._store.keys)
+
+    async def scan(self, since: float, until: float, kinds: Sequence[str]) -> AsyncIterator[tuple[Key, Node]]:
+        """As the store's own; where that goes away in the middle, this one raises StoreAway."""
+        found: AsyncIterator[tuple[Key, Node]]
+
+        async def begin() -> list[tuple[Key, Node]]:
+            nonlocal found
+            found = self._store.scan(since, until, kinds)
+            return [each async for each in _first(found)]
+
+        for each in await self._through(begin):
+            yield each
+        async for each in found:
+            yield each
+
+    async def remove(self, key: Key, version: int) -> None:
+        await self._through(lambda: self._store.remove(key, version))
+
+    async def save_agent(self, agent_id: str, config: str) -> None:
+        await self._through(lambda: self._store.save_agent(agent_id, config))
+
+    async def agents(self) -> dict[str, str]:
+        return await self._through(self._store.agents)
+
+    async def forget_agent(self, agent_id: str) -> None:
+        await self._through(lambda: self._store.forget_agent(agent_id))
+
+    async def tidy(self) -> None:
+        await self._through(self._store.tidy)
+
+    async def aclose(self) -> None:
+        await self._store.aclose()
+
+
+async def _first(found: AsyncIterator[T]) -> AsyncIterator[T]:
+    async for each in found:
+        yield each
+        return
