@@ -27,19 +27,19 @@ HERE = "T:C:1.0"
 # A process that owns a conversation, and says so; then whether it still does, each time that it is asked.
 OWNER = """
 import asyncio, sys
-from connector.protocols import Changes, LeaseLost
-from service.runs.runs import Runs
+from connector.protocols import StateChanges, LeaseLost
+from service.runs.runs import StoredRuns
 from service.store import open_run_store
 
 async def main(url, place):
-    async with Runs(await open_run_store(url), "another", 1) as runs:
+    async with StoredRuns(await open_run_store(url), "another", 1) as runs:
         runs.watch(place.partition(":")[0], lambda _: None)
         lease = await runs.claim(place)
-        await lease.write(Changes(run={"id": "r"}))
+        await lease.write(StateChanges(run={"id": "r"}))
         print("owns", flush=True)
         while await asyncio.to_thread(sys.stdin.readline):
             try:
-                await lease.write(Changes(run={"id": "stale"}))
+                await lease.write(StateChanges(run={"id": "stale"}))
                 print("owns", flush=True)
             except LeaseLost:
                 print("lost", flush=True)

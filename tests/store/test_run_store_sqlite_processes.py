@@ -23,15 +23,15 @@ from service.store.sqlite import records as sqlite_known
 
 _SERVICE = """
 import asyncio, sys
-from connector.protocols import Changes, Entry
+from connector.protocols import StateChanges, InboxEntry
 from service.store import open_run_store
 
 async def main(url):
     store = await open_run_store(url)
     claim = await store.claim("T1:c", "them", 1000)
     for number in range(1, 1_000_000):
-        await store.admit("T1:c", Entry(f"m{number}", "message", {"text": "x" * 500}), "owl")
-        changes = Changes(run={"id": number}, posts={"1": f"{number}"}, closed={number: ""})
+        await store.admit("T1:c", InboxEntry(f"m{number}", "message", {"text": "x" * 500}), "owl")
+        changes = StateChanges(run={"id": number}, posts={"1": f"{number}"}, closed={number: ""})
         await store.write("T1:c", claim.token, changes)
         print(number, flush=True)
 
