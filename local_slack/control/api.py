@@ -1,4 +1,4 @@
-"""Faults, limits and the record over HTTP, for the page's panel and for tests in other languages."""
+"""HTTP API for faults, limits and the record; the page's panel and tests in other languages use it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Control:
         return await self.show(request)
 
     async def clear(self, request: web.Request) -> web.StreamResponse:
-        """Announce nothing more, end silent connections, and switch Socket Mode on."""
+        """Remove all faults, cut frozen connections, and enable Socket Mode."""
         self._faults.clear()
         self._deliveries.clear()
         self._sockets.enable()
@@ -107,7 +107,7 @@ class Control:
 
 
 def _runs(faults: Iterable[Any]) -> list[Json]:
-    """Return an entry for each run of equal faults; what is no JSON, such as an event to wait for, is left out."""
+    """Return an entry for each sequence of equal faults, without fields that JSON cannot represent."""
     runs = []
     for fault, equal in groupby(faults):
         given = {f.name: getattr(fault, f.name) for f in dataclasses.fields(fault)}

@@ -1,4 +1,4 @@
-"""What ``POST /faults`` asks for, checked; whoever asks wrongly reads what to send instead."""
+"""Parse and validate the body of ``POST /faults``; errors name the accepted forms."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _FORMS = (
 
 
 class Wrong(ValueError):  # noqa: N818 - reads as what happened
-    """A request that cannot be done, with what to send instead."""
+    """An invalid request; the message names the accepted forms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,28 +54,28 @@ class ForDeliveries:
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """Something that happens to all connections at once."""
+    """A fault of all connections at once."""
 
     kind: str
     reason: DisconnectReason = "refresh_requested"
 
 
 def read(text: bytes) -> ForCalls | ForDeliveries | Happening:
-    """Return what the body of a request asks for; raises Wrong."""
+    """Parse the body of a request; raises Wrong."""
     try:
         body: dict[str, Any] = parse_json(text.decode())
     except ValueError as e:
-        raise Wrong(f"the body is no JSON; {_FORMS}") from e
+        raise Wrong(f"the body is not JSON; {_FORMS}") from e
     match body:
         case {"method": method}:
             if method not in METHOD_NAMES:
-                raise Wrong(f"there is no method {method!r} here; GET /faults lists those that are")
+                raise Wrong(f"unknown method {method!r}; GET /faults lists all methods")
             return ForCalls(method, _fault(CALL_FAULTS, "kind", body), _times(body))
         case {"delivery": _}:
             return ForDeliveries(_fault(DELIVERY_FAULTS, "delivery", body), _times(body))
         case {"socket": kind}:
             return _happening(kind, body)
-    raise Wrong(f"it says neither `method` nor `delivery` nor `socket`; {_FORMS}")
+    raise Wrong(f"`method`, `delivery` and `socket` are missing; {_FORMS}")
 
 
 def _fault(kinds: Mapping[str, type], name: str, body: Mapping[str, Any]) -> Any:
@@ -88,7 +88,7 @@ def _fault(kinds: Mapping[str, type], name: str, body: Mapping[str, Any]) -> Any
     given = {field.name: _field(field.name, body[field.name]) for field in fields if field.name in body}
     missing = [f.name for f in fields if f.name not in given and f.default is dataclasses.MISSING]
     if missing:
-        raise Wrong(f"`{kind}` needs `{missing[0]}` too")
+        raise Wrong(f"`{kind}` also needs `{missing[0]}`")
     return fault(**given)
 
 
@@ -125,4 +125,4 @@ def _happening(kind: Any, body: Mapping[str, Any]) -> Happening:
 
 def _only(body: Mapping[str, Any], known: set[str]) -> None:
     if unknown := sorted(set(body) - known):
-        raise Wrong(f"`{unknown[0]}` means nothing here; {_FORMS}")
+        raise Wrong(f"unknown field `{unknown[0]}`; {_FORMS}")

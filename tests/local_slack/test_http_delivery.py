@@ -128,12 +128,12 @@ async def test_an_app_that_is_not_there_yet_gets_the_event_once_it_is() -> None:
 @pytest.mark.parametrize(
     ("echo", "says"),
     [
-        (lambda _: web.Response(text="ok"), "does not answer with the value"),
+        (lambda _: web.Response(text="ok"), "does not return the value"),
         (lambda challenge: web.Response(status=403, text=challenge), "HTTP 403"),
-        (lambda _: web.json_response(["challenge"]), "does not answer with the value"),
+        (lambda _: web.json_response(["challenge"]), "does not return the value"),
         (
             lambda _: web.Response(body=b"\xff", content_type="text/plain", charset="utf-8"),
-            "does not answer with the value",
+            "does not return the value",
         ),
     ],
 )
