@@ -82,7 +82,7 @@ def main(  # noqa: PLR0913, PLR0917 - one argument per option
     except ValueError as e:
         raise click.UsageError(str(e)) from e
     try:
-        with _written(slack, record):
+        with _recording(slack, record):
             code = asyncio.run(_run(slack, command))
     except LocalSlackError as e:
         raise click.ClickException(str(e)) from e
@@ -90,7 +90,7 @@ def main(  # noqa: PLR0913, PLR0917 - one argument per option
 
 
 @contextmanager
-def _written(slack: LocalSlack, path: Path | None) -> Iterator[None]:
+def _recording(slack: LocalSlack, path: Path | None) -> Iterator[None]:
     """Write the record to a file while the block runs."""
     if path is None:
         yield

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from aiohttp import web
 
-from local_slack.control.requests import CALL_FAULTS, DELIVERY_FAULTS, ForCalls, ForDeliveries, Happening, Wrong, read
+from local_slack.control.requests import (
+    CALL_FAULTS,
+    DELIVERY_FAULTS,
+    ForCalls,
+    ForConnections,
+    ForDeliveries,
+    InvalidRequest,
+    parse,
+)
 from local_slack.delivery.recorder import kind_of
 from local_slack.delivery.socket_mode import DisconnectReason
 from local_slack.methods.known_errors import KNOWN_ERRORS
@@ -50,16 +58,16 @@ class Control:
 
     async def announce(self, request: web.Request) -> web.StreamResponse:
         try:
-            wanted = read(await request.read())
-        except Wrong as wrong:
-            return web.json_response({"ok": False, "error": str(wrong)}, status=400, headers=_HEADERS)
+            wanted = parse(await request.read())
+        except InvalidRequest as error:
+            return web.json_response({"ok": False, "error": str(error)}, status=400, headers=_HEADERS)
         match wanted:
             case ForDeliveries(fault, times):
                 self._deliveries.next(fault, times=times)
             case ForCalls(method, call_fault, times):
                 self._faults.next(method, call_fault, times=times)
-            case Happening():
-                self._happen(wanted)
+            case ForConnections():
+                self._disturb(wanted)
         return await self.show(request)
 
     async def clear(self, request: web.Request) -> web.StreamResponse:
@@ -77,11 +85,11 @@ class Control:
     async def record(self, _request: web.Request) -> web.StreamResponse:
         return web.Response(text=self._record.text, content_type="application/x-ndjson", headers=_HEADERS)
 
-    def _happen(self, happening: Happening) -> None:
+    def _disturb(self, wanted: ForConnections) -> None:
         sockets = self._sockets
-        match happening.kind:
+        match wanted.kind:
             case "disconnect":
-                sockets.disconnect(happening.reason)
+                sockets.disconnect(wanted.reason)
             case "drop":
                 sockets.drop()
             case "freeze":

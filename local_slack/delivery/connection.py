@@ -15,7 +15,7 @@ HOST = "applink-local"
 
 
 class Connection:
-    """A connection with a send queue, which ``write`` empties. A frozen one stays open and neither sends nor receives."""
+    """A connection with a send queue, which ``write`` empties. A frozen one stays open but is silent."""
 
     def __init__(self, request: web.Request, socket: web.WebSocketResponse) -> None:
         self._request = request

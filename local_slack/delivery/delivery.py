@@ -14,7 +14,7 @@ from local_slack.delivery.recorder import Recorder
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Delivery", "Envelope", "Receiver", "RetrySchedule", "Way"]
+__all__ = ["Delivery", "Envelope", "Receiver", "RetrySchedule", "Transport"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Receiver(Protocol):
     def send(self, frame: str) -> None: ...
 
 
-class Way(Protocol):
+class Transport(Protocol):
     """A transport other than the connections. It calls ``acknowledge`` or ``fail`` for each envelope."""
 
     def send(self, envelope: Envelope) -> None: ...
@@ -71,7 +71,7 @@ class Delivery:
         self._faults = DeliveryFaults() if faults is None else faults
         self._record = Recorder() if record is None else record
         self._receivers: deque[Receiver] = deque()
-        self._way: Way | None = None
+        self._transport: Transport | None = None
         self._waiting: deque[Envelope] = deque()
         self._unacked: dict[str, _Sent] = {}
         self._held: list[_Held] = []
@@ -85,14 +85,14 @@ class Delivery:
         if receiver in self._receivers:
             self._receivers.remove(receiver)
 
-    def go(self, way: Way | None) -> None:
+    def use(self, transport: Transport | None) -> None:
         """Use this transport from now on; None: the connections."""
-        self._way = way
+        self._transport = transport
         self._pump()
 
     @property
     def reachable(self) -> bool:
-        return self._way is not None or bool(self._receivers)
+        return self._transport is not None or bool(self._receivers)
 
     def offer(self, envelope: Envelope) -> None:
         self._waiting.append(envelope)
@@ -141,7 +141,7 @@ class Delivery:
         self._waiting.clear()
         self._held.clear()
         self._receivers.clear()
-        self._way = None
+        self._transport = None
 
     def _pump(self) -> None:
         while self._waiting and self.reachable:
@@ -166,8 +166,8 @@ class Delivery:
     def _send(self, envelope: Envelope) -> None:
         self._record.note("sent", envelope=envelope.id, about=envelope.about, attempt=envelope.attempt)
         self._await_ack(envelope)
-        if self._way:
-            self._way.send(envelope)
+        if self._transport:
+            self._transport.send(envelope)
         else:
             self._receivers[0].send(envelope.frame())
             self._receivers.rotate(-1)
@@ -191,7 +191,7 @@ class Delivery:
 
     def _await_ack(self, envelope: Envelope) -> None:
         self._forget(envelope.id)
-        loop, reason = asyncio.get_running_loop(), "http_timeout" if self._way else "timeout"
+        loop, reason = asyncio.get_running_loop(), "http_timeout" if self._transport else "timeout"
         next_step = loop.call_later(self.schedule.ack_timeout_s, self.fail, envelope, reason)
         self._unacked[envelope.id] = _Sent(envelope, loop.time(), next_step)
 

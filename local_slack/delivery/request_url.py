@@ -42,7 +42,7 @@ class RequestUrl:
                 raise
         before, self._http = self._http, http
         self._socket_mode.set_over_http(http is not None)
-        self._delivery.go(http)
+        self._delivery.use(http)
         if before:
             await before.close()
 

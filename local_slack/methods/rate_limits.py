@@ -107,7 +107,7 @@ class Meter(Protocol):
 
 
 class RateLimiter:
-    """Count calls and refuse those above the limits. ``refused`` counts the 429s by method. ``limits=None``: no limits."""
+    """Count calls and refuse those above ``limits`` (None: no limits). ``refused`` counts the 429s by method."""
 
     def __init__(self, limits: Mapping[str, tuple[Limit, ...]] | None, clock: Callable[[], float]) -> None:
         self.refused: Counter[str] = Counter()

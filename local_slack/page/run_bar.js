@@ -97,6 +97,6 @@ export class RunBar {
 function sentence(bot, on) {
   if (!bot) return [];
   const name = displayName(bot);
-  if (!on) return [`You can send messages while ${name} works. Stop, or ❌ on its status, stops it.`];
-  return [h("strong", {}, `${name} is working. `), "Messages that you send reach it."];
+  if (!on) return [`While ${name} works, you can send it messages. Stop, or ❌ on its status, stops it.`];
+  return [h("strong", {}, `${name} is working. `), "It reads messages that you send now."];
 }

@@ -57,7 +57,7 @@ class PageServer:
         return web.json_response(state_json(workspace) | {"teams": teams}, headers=_HEADERS)
 
     async def download(self, request: web.Request) -> web.StreamResponse:
-        """Send a file to a member of a channel where it was shared. The token is in the query: links cannot set headers."""
+        """Send a file to a member of its channels. The token is in the query, because links cannot set headers."""
         workspace, person = self._seat(request)
         file = workspace.file(request.match_info["id"])
         if file is None or file.content is None or not _is_shown(file, person, workspace):

@@ -91,7 +91,7 @@ class Files:
         return self._keep(file)
 
     def fill(self, ticket: str, content: bytes) -> File | None:
-        """Store the uploaded content; returns None if the URL is not open or the size differs from the announced one."""
+        """Store the uploaded content; returns None if the URL is not open or the announced size differs."""
         file = self._files.get(self._tickets.get(ticket, ""))
         if file is None or file.completed or len(content) != file.size:
             return None

@@ -163,7 +163,7 @@ async def test_a_challenge_may_be_echoed_as_json_and_as_a_form(there: Endpoint, 
 
 @pytest.mark.parametrize("url", ["nonsense", "ftp://127.0.0.1/x", "http://", "http://127.0.0.1:99999/", "http://[::/"])
 async def test_what_is_no_url_is_named(slack: LocalSlack, url: str) -> None:
-    with pytest.raises(LocalSlackError, match="no request URL"):
+    with pytest.raises(LocalSlackError, match="not a request URL"):
         await slack.deliver_to(url)
 
 
