@@ -1,7 +1,7 @@
 """Soak test of Socket Mode under faults: `python -m benchmarks.socket_soak --minutes 5`.
 
 Users post at a steady rate. At random times the sockets get a refresh, a warning, a drop, a freeze, a switch-off, or
-too many connections; events are delivered twice, late, or lost at the first attempt; the receiver is slow, responds 503,
+too many connections; events are delivered twice, late, or lost at the first attempt; the receiver is slow, returns 503,
 or restarts. At the end every event must be stored, except those that Slack has given up after four deliveries. All
 intervals, Slack's and ours, are a tenth of the real ones.
 """
