@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from local_slack.workspace.people import Bot
 
-# What an app of this kind can be granted; all of it by default. Without `chat:write.public` it must join first.
+# The scopes that the app can have; all by default. Without `chat:write.public` it must join a channel to post.
 EVERY_SCOPE = frozenset(
     {
         "app_mentions:read",
