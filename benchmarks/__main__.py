@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: runs the benchmarks, prints their tables, and writes the page if asked to."""
+"""`python -m benchmarks`: run the benchmarks, print their tables, and optionally write the page."""
 
 from __future__ import annotations
 
@@ -20,9 +20,15 @@ _FIRST = "benchmarks.loop"
 
 @click.command()
 @click.argument("modules", nargs=-1)
-@click.option("--processes", default=3, show_default=True, type=click.IntRange(1), help="For each side, in succession.")
-@click.option("--rounds", default=7, show_default=True, type=click.IntRange(1), help="In each process.")
-@click.option("--round-ms", default=20.0, show_default=True, type=click.FloatRange(0.01), help="About, for each row.")
+@click.option("--processes", default=3, show_default=True, type=click.IntRange(1), help="Processes for each side.")
+@click.option("--rounds", default=7, show_default=True, type=click.IntRange(1), help="Rounds in each process.")
+@click.option(
+    "--round-ms",
+    default=20.0,
+    show_default=True,
+    type=click.FloatRange(0.01),
+    help="Approximate length of a round, for each row.",
+)
 @click.option(
     "--write",
     "folder",
@@ -30,7 +36,7 @@ _FIRST = "benchmarks.loop"
     help="Also write benchmarks.md and its picture into this folder.",
 )
 def main(modules: tuple[str, ...], processes: int, rounds: int, round_ms: float, folder: Path | None) -> None:
-    """Measure what the benchmark MODULES declare (all of this folder if none is named) and print a table for each."""
+    """Run the benchmarks of MODULES (by default all) and print a table for each."""
     effort = Effort(processes, rounds, round_ms / 1000)
     measured = []
     for name in [_found(name) for name in modules] or _all():
@@ -47,21 +53,21 @@ def main(modules: tuple[str, ...], processes: int, rounds: int, round_ms: float,
 def _found(name: str) -> str:
     module = next(filter(_is_benchmark, (f"benchmarks.{name}", name)), None)
     if module is None:
-        raise click.BadParameter(f"there is no '{name}'; here are: {', '.join(_all())}")
+        raise click.BadParameter(f"unknown benchmark '{name}'; available: {', '.join(_all())}")
     return module
 
 
 def _is_benchmark(module: str) -> bool:
-    """Whether it is one. What it needs and is not there is an error, not a benchmark less."""
+    """Return whether a module of this name exists. A missing dependency is an error, not a skipped benchmark."""
     try:
         found = find_spec(module)
-    except ModuleNotFoundError:  # a part of the name is no package
+    except ModuleNotFoundError:  # a part of the name is not a package
         return False
     return found is not None and hasattr(import_module(module), "BENCHMARK")
 
 
 def _all() -> list[str]:
-    """The benchmarks of this folder; what people ask for first comes first."""
+    """Return the names of all benchmarks, the most important ones first."""
     names = (f"benchmarks.{found.name}" for found in pkgutil.iter_modules(benchmarks.__path__))
     there = [name for name in names if name != "benchmarks.__main__" and _is_benchmark(name)]
     return sorted(there, key=lambda name: (name != _FIRST, name))

@@ -1,4 +1,4 @@
-"""What it costs to write and read the data of a state, and how large they become."""
+"""Time to write and read the data of a state, and their size after compression."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def called(function: Callable[[], object]) -> object:
 
 
 def sample(size: int) -> bytes:
-    """What tools bring: the text of files, as JSON."""
+    """Return tool results: the text of files, as JSON."""
     text = "".join(path.read_text(encoding="utf-8") for path in sorted(HERE.glob("*.py")))
     return json.dumps({"result": (text * (size // len(text) + 1))[:size]}).encode()
 

@@ -1,4 +1,4 @@
-"""Distributions of times: in figures, and as a picture of shares over time."""
+"""Distributions of times: as a table, and as a plot of cumulative shares."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ class Distribution:
     times_s: Sequence[float]
 
     def at(self, share: float) -> float:
-        """The time within which so many lie; 0 where there are none."""
+        """Return the quantile of a share; 0 without times."""
         ordered = sorted(self.times_s)
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
 
     def within(self, time_s: float) -> float:
-        """The share that lies within a time."""
+        """Return the share of times up to a time."""
         return sum(each <= time_s for each in self.times_s) / max(len(self.times_s), 1)
 
 
 def tabled(rows: Mapping[str, Distribution]) -> str:
-    """A table in Markdown, in seconds."""
+    """Return a Markdown table of quantiles, in seconds."""
     head = "| s | count | p50 | p90 | p99 | max |\n|---|--:|--:|--:|--:|--:|"
     lines = [
         f"| {name} | {len(each.times_s)} | {' | '.join(f'{each.at(share):.2f}' for share in _SHARES)} |"
@@ -45,7 +45,7 @@ def tabled(rows: Mapping[str, Distribution]) -> str:
 
 
 def drawn(title: str, rows: Mapping[str, Distribution]) -> str:
-    """For each row a line: which share lies within which time. The first half of the rows is ours."""
+    """Return an SVG with a cumulative curve per row. The first half of the rows is ours."""
     names = list(rows)
     height = _HEIGHT + 22 * len(names)
     lines = [

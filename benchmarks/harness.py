@@ -1,4 +1,4 @@
-"""What a benchmark file declares, and how its sides are measured: each in a process of its own, in turn."""
+"""Declare and measure benchmarks: each side runs in its own process, the sides in turn."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ if TYPE_CHECKING:
     Operation = Callable[[], Awaitable[object]]
     Operations = Mapping[str, Operation]
 
-# By side and row: for each round what an operation cost in the mean, in the row's unit.
+# By side and row: the mean cost of an operation in each round, in the row's unit.
 Results = dict[tuple[str, str], list[float]]
 
 Unit = Literal["µs", "ms", "KiB", "times"]
-SIZE: dict[Unit, float] = {"µs": 1e-6, "ms": 1e-3, "KiB": 1024.0, "times": 1.0}  # in seconds, bytes, or nothing
+SIZE: dict[Unit, float] = {"µs": 1e-6, "ms": 1e-3, "KiB": 1024.0, "times": 1.0}  # in seconds, bytes, or dimensionless
 
 Meter = Literal["clock", "cpu", "itself"]
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One thing to measure, under the same key on every side.
+    """One measurement, with the same key on every side.
 
     Args:
-        key: the operation of each side that does it.
-        title: what stands in the table.
-        unit: in which it is given.
-        target: what our side may cost at most, in the unit.
-        target_ratio: what it may cost at most beside the benchmark's base.
-        meter: the time that passes; or the CPU time of the process; or what the operation itself gives, in seconds or
-            bytes.
-        per: how many of what the title names one operation does.
-        once: one operation in each process is enough, because it always comes to the same.
-        of: the keys of two rows; this one is not measured, but is the first divided by the second.
+        key: the key of the operation in each side.
+        title: the title in the table.
+        unit: the unit of the figures.
+        target: upper limit for our side, in the unit.
+        target_ratio: upper limit for our side, as a ratio to the benchmark's base.
+        meter: `clock`: elapsed time; `cpu`: CPU time of the process; `itself`: the operation returns its cost, in
+            seconds or bytes.
+        per: units of work per operation; the figure is the cost of one unit.
+        once: measure one operation per process, because its cost is constant.
+        of: the keys of two rows; this row is not measured, but is the ratio of the first to the second.
     """
 
     key: str
@@ -56,13 +56,13 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of the things that are compared.
+    """One of the compared implementations.
 
     Args:
         name: the heading of its column.
-        operations: enters what is to be measured, in the worker's event loop, and gives its operations by row key; a
-            row that this side cannot do is left out.
-        packages: the distributions that it needs and that need not be there; its version is the first one's.
+        operations: a context manager that runs in the worker's event loop and gives the operations by row key, without
+            rows that this side does not support.
+        packages: optional distributions that it needs; its version is that of the first one.
         install: the command that installs them.
     """
 
@@ -73,7 +73,7 @@ class Side:
 
     @property
     def version(self) -> str | None:
-        """The version of its distribution; blank where it needs none, `None` where one is not installed."""
+        """Return the version of its distribution; empty if it needs none, `None` if one is not installed."""
         try:
             return [*map(version, self.packages), ""][0]
         except PackageNotFoundError:
@@ -86,15 +86,15 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """What a benchmark file calls `BENCHMARK`.
+    """The declaration of a benchmark; each file has one, named `BENCHMARK`.
 
     Args:
         title: the heading.
-        rows: what is measured.
-        sides: what is compared; the first one is ours, and the targets are for it.
-        base: the side by which the others are divided; ours where it is not named.
-        pictured: the keys of one or two rows that the page shows as a picture.
-        notes: stand under the table, one paragraph each.
+        rows: the measurements.
+        sides: the compared implementations; the first one is ours, and the targets apply to it.
+        base: the side to which ratios refer; by default ours.
+        pictured: the keys of one or two rows for the page's bar chart.
+        notes: paragraphs below the table.
     """
 
     title: str
@@ -115,12 +115,12 @@ class Benchmark:
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How long to measure.
+    """The amount of measuring.
 
     Args:
-        processes: for each side, one after the other: by chance one is some percent faster than the next.
-        rounds: in each process.
-        round_s: about how long a round lasts for each row, in seconds.
+        processes: processes for each side, in succession; the speed of processes varies by some percent.
+        rounds: rounds in each process.
+        round_s: approximate length of a round for each row, in seconds.
     """
 
     processes: int
@@ -129,10 +129,10 @@ class Effort:
 
 
 def load(module: str) -> Benchmark:
-    """The benchmark that a module declares.
+    """Import the benchmark of a module.
 
     Raises:
-        ImportError, AttributeError: there is no such module, or it declares none.
+        ImportError, AttributeError: the module is missing, or has no `BENCHMARK`.
     """
     benchmark: Benchmark = importlib.import_module(module).BENCHMARK
     return benchmark
@@ -141,7 +141,7 @@ def load(module: str) -> Benchmark:
 def measure(module: str, effort: Effort) -> Results:
     """Measure every row on every side that is installed.
 
-    A round goes through all rows, and in each through the sides in turn: what slows the machine down slows all.
+    Each round measures all rows, and each row on all sides in turn, so load on the machine affects all sides.
 
     Raises:
         WorkerError: a side failed.
@@ -168,7 +168,7 @@ def _rows_of_round(benchmark: Benchmark, number: int) -> list[Row]:
 
 
 def _quotients(benchmark: Benchmark, results: Results) -> Results:
-    """The rows that are one row divided by another, round by round."""
+    """Compute the rows that are ratios of two rows, per round."""
     quotients: Results = {}
     for row in benchmark.rows:
         for side in benchmark.sides if row.of else ():

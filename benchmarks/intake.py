@@ -1,4 +1,4 @@
-"""How soon Slack has its acknowledgement of an event, which it gets once the event is stored."""
+"""Latency of the acknowledgement of an event, which is sent after the event is stored."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 THREADS = 100
 REPLIES = 300
-# Each of them gets a reaction of the bot, of which Slack tells, too: twice as many events.
+# Each reply gets a reaction of the bot, and each reaction causes an event: twice as many events.
 PER_S = 100.0
 LEASE_S = 10.0
 
 
 class BusySessions:
-    """Runs that never end, and take in whatever is written meanwhile."""
+    """Runs that never end and accept every message."""
 
     async def execute(  # noqa: PLR0913 - the protocol's
         self,
@@ -92,20 +92,20 @@ class BusySessions:
 
 
 class Load:
-    """Replies into threads with a run each; the rows after the first are of what that has measured."""
+    """Replies to threads with an active run each; the first row measures, the others use its data."""
 
     def __init__(self, store: str) -> None:
         self._store = store
         self._costs: dict[str, float] = {}
 
     async def median(self) -> float:
-        """Seconds of the median; the other figures are measured with it.
+        """Return the median in seconds; the figures of the other rows are measured too.
 
-        All of it stands in one operation: between two, nobody would answer the pings of the sockets.
+        This is one operation, because between operations the pings of the sockets are not answered.
         """
         async with connector_over(self._store) as slack:
             await slack.threads(THREADS)
-            await slack.replies(THREADS, PER_S)  # runs, names and caches are there from here on
+            await slack.replies(THREADS, PER_S)  # warm-up: starts the runs and fills the caches
             acks_s = await slack.replies(REPLIES, PER_S)
             began = time.perf_counter()
             await slack.replies(REPLIES, 1e9)
@@ -114,13 +114,13 @@ class Load:
         self._costs |= {"p99": percentiles[98], "longest": max(acks_s)}
         return percentiles[49]
 
-    async def told(self, name: str) -> float:
+    async def measured(self, name: str) -> float:
         return self._costs[name]
 
 
 @asynccontextmanager
 async def connector_over(store: str) -> AsyncIterator[SlackProcess]:
-    """The real connector and inboxes over a store, `sqlite` or `redis`."""
+    """Run the real connector and inboxes over a store, `sqlite` or `redis`."""
     async with AsyncExitStack() as closing:
         folder = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix="benchmark-")))
         url = closing.enter_context(redis_server(folder)) if store == "redis" else f"sqlite:{folder}/runs.db"
@@ -147,7 +147,7 @@ async def connector_over(store: str) -> AsyncIterator[SlackProcess]:
 @asynccontextmanager
 async def operations(store: str) -> AsyncIterator[Operations]:
     load = Load(store)
-    yield {"median": load.median, **{name: partial(load.told, name) for name in ("p99", "longest", "at_once")}}
+    yield {"median": load.median, **{name: partial(load.measured, name) for name in ("p99", "longest", "at_once")}}
 
 
 BENCHMARK = Benchmark(

@@ -1,4 +1,4 @@
-"""What the interaction stack costs, over each of its stores, and the loop on it."""
+"""Cost of the interaction stack over each of its stores, and of the loop on it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DISK_TURNS = 1000
 
 @asynccontextmanager
 async def operations(store: str) -> AsyncIterator[Operations]:
-    """Those of a store: `memory`, `sqlite` or `redis`."""
+    """Provide the operations of a store: `memory`, `sqlite` or `redis`."""
     async with AsyncExitStack() as closing:
         folder = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix="benchmark-")))
         url = {"memory": "memory:", "sqlite": f"sqlite:{folder}/log.db"}.get(store)
@@ -66,11 +66,11 @@ async def push(stack: InteractionStack) -> None:
 
 
 async def read_last_50(stack: InteractionStack) -> None:
-    assert len([entry async for entry in stack.iter_last_n(50)]) == 50  # noqa: S101 - else nothing was measured
+    assert len([entry async for entry in stack.iter_last_n(50)]) == 50  # noqa: S101 - a short read would falsify the figure
 
 
 async def fork(stack: InteractionStack) -> float:
-    """Seconds of a fork, which is pruned again."""
+    """Return the seconds of a fork; the branch is pruned afterwards."""
     began = time.perf_counter()
     name = await stack.fork(-2)
     elapsed_s = time.perf_counter() - began
@@ -79,7 +79,7 @@ async def fork(stack: InteractionStack) -> float:
 
 
 async def rewind(stack: InteractionStack) -> float:
-    """Seconds of a rewind by one state, after one has been pushed; what it leaves is pruned."""
+    """Return the seconds of a rewind by one pushed state; its branch is pruned afterwards."""
     await push(stack)
     began = time.perf_counter()
     left = await stack.rewind(-2)
@@ -89,7 +89,7 @@ async def rewind(stack: InteractionStack) -> float:
 
 
 async def turns(store: LogStore, numbers: count[int], messages: int) -> float:
-    """Seconds of a run in a conversation that has run before."""
+    """Return the seconds of a run in a conversation with earlier runs."""
     conversation = await ours.logged(store, f"conversation {next(numbers)}", messages)
     await conversation.run(0)
     began = time.perf_counter()
@@ -98,7 +98,7 @@ async def turns(store: LogStore, numbers: count[int], messages: int) -> float:
 
 
 async def on_disk(folder: Path) -> float:
-    """Bytes of a file with a conversation of that many turns."""
+    """Return the size of a file with a conversation of that many turns, in bytes."""
     path = folder / "disk.db"
     path.unlink(missing_ok=True)
     store = await open_store(f"sqlite:{path}")

@@ -1,4 +1,4 @@
-"""The kernel's paths that every turn and every conversation takes: ours, and amplifier-core's by the same calls."""
+"""Kernel operations of every turn and every conversation: ours, and amplifier-core's with the same calls."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Handler = Callable[[str, dict[str, Any]], Any]
     Plan = dict[str, Any]
-    NewSession = Callable[[Any, Plan], Any]  # from a kernel and a plan, with the in-memory loader
+    NewSession = Callable[[Any, Plan], Any]  # takes a kernel and a plan; uses the in-memory loader
 
 EVENT = "tool:pre"
 PAYLOAD = {
@@ -37,7 +37,7 @@ MOUNT_POINT = {"loop": "orchestrator", "context": "context", "provider": "provid
 
 
 def installed(root: str) -> Plan:
-    """The demo's plan: an orchestrator, a context, a provider, and two modules that mount five tools."""
+    """Return the demo's plan: an orchestrator, a context, a provider, and two modules with five tools."""
     return {
         "session": {"orchestrator": "loop-interactive", "context": "context-simple"},
         "providers": [{"module": "provider-demo"}],
@@ -46,7 +46,7 @@ def installed(root: str) -> Plan:
 
 
 class Module:
-    """A module of whatever kind, which does nothing but be there; as a context it keeps the last message."""
+    """A no-op module of any kind; as a context it keeps the last message."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -67,7 +67,7 @@ class Module:
 
 
 async def load_from_memory(module_id: str, *_: Any, **__: Any) -> Any:
-    """Stands in for a loader's `load`, so that what remains is the kernel's own work."""
+    """Replaces a loader's `load`, so that only the kernel's own work is measured."""
 
     async def mount(coordinator: Any) -> Any:
         module = Module(module_id)
@@ -89,13 +89,13 @@ def our_session(kernel: Any, plan: Plan) -> Any:
 
 def their_session(kernel: Any, plan: Plan) -> Any:
     session = kernel.AmplifierSession(plan)
-    # Theirs takes the argument `loader`, and says that it does not use it.
+    # amplifier-core accepts the argument `loader` and logs that it is unused.
     session.coordinator.loader = in_memory_loader(kernel)
     return session
 
 
 def hooks(kernel: Any, *handlers: Handler) -> Any:
-    """A registry as a session has it, with these handlers."""
+    """Return a session's hook registry with these handlers."""
     registry = kernel.HookRegistry()
     registry.set_default_fields(session_id="0b2a8f6e-3c1d-4e5f-9a7b-2d4c6e8f0a1b", parent_id=None)
     for number, handler in enumerate(handlers):
@@ -104,7 +104,7 @@ def hooks(kernel: Any, *handlers: Handler) -> Any:
 
 
 async def initialized(session: Any) -> Any:
-    """The session with everything mounted; a plan that fails would be quick and no measure."""
+    """Initialize a session and check that its plan is mounted; a failed plan would falsify the figures."""
     await session.initialize()
     missing = [point for point in ("orchestrator", "context", "providers") if not session.coordinator.get(point)]
     if missing or len(session.coordinator.get("tools")) < 2:
@@ -114,7 +114,7 @@ async def initialized(session: Any) -> Any:
 
 @asynccontextmanager
 async def operations(package: str, new_session: NewSession) -> AsyncIterator[Operations]:
-    """The rows' operations with the kernel in this package; what differs between the two is how a session is made."""
+    """Provide the operations with the kernel of this package; only the creation of sessions differs."""
     kernel: Any = importlib.import_module(package)
 
     async def passes(_event: str, _data: dict[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""What a tool turn costs: the same conversation in our loop, in one written by hand, and in the public ones."""
+"""Cost of a tool turn: the same conversation in our loop, in a handwritten one, and in public libraries."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def operations(file: str, function: str) -> AsyncIterator[Operations]:
 
 
 async def timed(new: NewConversation, messages: int, turns: int) -> float:
-    """Seconds of one run in a conversation that has run before."""
+    """Return the seconds of a run in a conversation with earlier runs."""
     conversation = await new(messages)
     await conversation.run(0)
     began = time.perf_counter()
@@ -39,7 +39,7 @@ async def timed(new: NewConversation, messages: int, turns: int) -> float:
 
 
 async def first_answer(new: NewConversation, messages: int) -> float:
-    """Seconds until a conversation that has only just been loaded has its first answer."""
+    """Return the seconds from loading a conversation to its first answer."""
     conversation = await new(messages)
     began = time.perf_counter()
     await conversation.run(0)

@@ -1,4 +1,4 @@
-"""What a conversation keeps in memory while nobody writes."""
+"""Memory of an idle conversation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ AN_HOUR_S = 3600.0
 
 
 class ClockedLoop(asyncio.SelectorEventLoop):
-    """An event loop whose clock can be put forward, for what is forgotten in time."""
+    """An event loop whose clock can be advanced, to test eviction after a time."""
 
     ahead_s = 0.0
 
@@ -49,10 +49,10 @@ def in_a_loop(new: NewConversation, later_s: float) -> float:
 
 
 async def kept(new: NewConversation, loop: ClockedLoop, later_s: float) -> float:
-    """Bytes for each conversation, that many seconds after its run."""
+    """Return the bytes per conversation, that many seconds after its run."""
     tracemalloc.start()
     try:
-        for _ in range(CONVERSATIONS):  # imports, caches, what Python keeps to use again: whatever conversations share
+        for _ in range(CONVERSATIONS):  # warm-up: imports, caches, free lists, which conversations share
             await lived(new)
         before = await allocated(loop, AN_HOUR_S)
         conversations = [await lived(new) for _ in range(CONVERSATIONS)]
@@ -63,9 +63,9 @@ async def kept(new: NewConversation, loop: ClockedLoop, later_s: float) -> float
 
 
 async def allocated(loop: ClockedLoop, later_s: float) -> int:
-    """Bytes that Python has allocated, so much later."""
+    """Return the bytes that Python has allocated, after advancing the clock."""
     loop.ahead_s += later_s
-    await asyncio.sleep(0.2)  # what is due is done now
+    await asyncio.sleep(0.2)  # runs the timers that are due
     gc.collect()
     return tracemalloc.get_traced_memory()[0]
 

@@ -1,4 +1,4 @@
-"""A Messages API on this machine: real HTTP, real server-sent events, as many as one asks for."""
+"""A local Messages API: real HTTP and server-sent events; the request sets the number of deltas."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     Event = dict[str, Any]
     OnRequest = Callable[[dict[str, Any]], Awaitable[None]]
 
-# The manners of answering, by the model that is asked; the last one says a little and then nothing more.
+# Model names that select how the answer is sent; the last one sends a few words and then stalls.
 ALL_AT_ONCE, ONE_BY_ONE, HANGING = "all-at-once", "one-by-one", "hanging"
 WORDS = " and then"
-# Time for the reader to be done with the one before, and to fall asleep.
+# Time for the reader to process an event and to wait for the next one.
 PAUSE_S = 0.0002
 
 
 @asynccontextmanager
 async def messages_api(on_request: OnRequest) -> AsyncIterator[str]:
-    """Serve in this process, and tell of every request when it is there; gives the address.
+    """Serve in this process and call `on_request` for every request; returns the address.
 
     An answer has `max_tokens` deltas of `WORDS`.
     """
@@ -38,7 +38,7 @@ async def messages_api(on_request: OnRequest) -> AsyncIterator[str]:
         asked = await request.json()
         await on_request(asked)
         response = web.StreamResponse(headers={"content-type": "text/event-stream; charset=utf-8"})
-        with suppress(ConnectionResetError):  # who hangs up is stopped or steered
+        with suppress(ConnectionResetError):  # the client disconnects after a stop or a `!`
             await response.prepare(request)
             await _stream(response, asked["model"], asked["max_tokens"])
         return response
@@ -57,7 +57,7 @@ async def messages_api(on_request: OnRequest) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def messages_api_elsewhere() -> AsyncIterator[str]:
-    """Serve in a process of its own, so that its work is not counted."""
+    """Serve in a separate process, so that its work is not measured."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "benchmarks.messages_api", stdin=PIPE, stdout=PIPE, stderr=DEVNULL
     )
@@ -78,7 +78,7 @@ async def _stream(response: web.StreamResponse, manner: str, deltas: int) -> Non
     else:
         for event in events:
             await response.write(event)
-            time.sleep(PAUSE_S)  # noqa: ASYNC251 - an event loop cannot wait for so short a time; nobody else is served
+            time.sleep(PAUSE_S)  # noqa: ASYNC251 - asyncio.sleep cannot wait for so short a time; there is only one client
     await response.write_eof()
 
 

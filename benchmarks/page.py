@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def write(folder: Path, measured: Measured, effort: Effort) -> list[Path]:
-    """Write `benchmarks.md`, and `benchmarks.svg` for the benchmark that has something to picture; gives both paths."""
+    """Write `benchmarks.md`, and `benchmarks.svg` for the benchmark with pictured rows; returns both paths."""
     page, picture = folder / "benchmarks.md", folder / "benchmarks.svg"
     drawings = [(benchmark, drawn(benchmark, results)) for benchmark, results in measured if benchmark.pictured]
     for _, drawing in drawings:

@@ -1,4 +1,4 @@
-"""What was measured, as a bar chart in SVG. Its colours can be read on a light page and on a dark one."""
+"""A bar chart in SVG. Its colours are readable on light and dark pages."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 WIDTH, LABELS, FIGURES = 860, 310, 70
 TOP, BAR, GAP = 60, 13, 12
 OURS, OTHERS, TEXT = "#2f81f7", "#8b949e", "#7d8590"
-SHADES = ("1", "0.55")  # of the bars of the first row and of the second
+SHADES = ("1", "0.55")  # opacity of the bars of the first and of the second row
 
 
 def drawn(benchmark: Benchmark, results: Results) -> str:
-    """A bar for each side and pictured row, in the order of the sides, on a logarithmic scale."""
+    """Return a chart with a bar for each side and pictured row, on a logarithmic scale."""
     rows = [row for row in benchmark.rows if row.key in benchmark.pictured]
     groups = [
         _Group(side.name, side.name.startswith(benchmark.ours.name), costs)
@@ -44,7 +44,7 @@ def drawn(benchmark: Benchmark, results: Results) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """The bars of one side."""
+    """Return the bars of one side."""
 
     label: str
     is_ours: bool
@@ -53,7 +53,7 @@ class _Group:
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """From a cost to a place: a decade is as wide wherever it is."""
+    """Convert costs to x coordinates on a logarithmic scale."""
 
     low: int
     high: int

@@ -1,4 +1,4 @@
-"""A worker as its parent sees it."""
+"""The parent's end of a worker process."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 class WorkerError(Exception):
-    """A worker ended before it was asked to; its traceback, where it has one, is on standard error."""
+    """A worker ended unexpectedly; its traceback, if any, is on standard error."""
 
 
 class WorkerProcess:
-    """One side of a benchmark in a process of its own, which does nothing until it is asked.
+    """One side of a benchmark in its own process, which is idle between requests.
 
     Every line is JSON. The worker begins with `{"keys": [...]}`, the rows that it can measure; then each
     `{"measure": key, "times": n}` is answered by `{"elapsed_s": s, "cost": c}`, the cost in seconds or bytes. It ends
@@ -42,11 +42,11 @@ class WorkerProcess:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # One that hangs would not notice that its input has ended.
+        # A hanging worker does not notice the end of its input.
         self._end(kill=error is not None)
 
     def wait_until_ready(self) -> None:
-        """Wait until it has set up what it measures; `keys` are the rows that it can measure.
+        """Wait until the worker is set up; `keys` are the rows that it can measure.
 
         Raises:
             WorkerError: the worker ended.
@@ -54,9 +54,9 @@ class WorkerProcess:
         self.keys = frozenset(self._answer("setting up")["keys"])
 
     def mean(self, key: str, round_s: float) -> float:
-        """What an operation costs, in seconds or bytes: the mean over a round that lasts about `round_s` seconds.
+        """Return the mean cost of an operation over a round of about `round_s` seconds, in seconds or bytes.
 
-        A round of no length is a single operation, and nothing is done before it.
+        With `round_s` 0 a round is a single operation without warm-up.
 
         Raises:
             WorkerError: the worker ended.
@@ -67,8 +67,8 @@ class WorkerProcess:
         return self._measured(key, times)["cost"] / times
 
     def _repetitions(self, key: str, round_s: float) -> int:
-        """How many operations make a round; finding out warms them up."""
-        self._measured(key, 1)  # the first one imports and fills caches
+        """Return the number of operations of a round; measuring it is also the warm-up."""
+        self._measured(key, 1)  # the first operation imports modules and fills caches
         times, elapsed_s = 1, self._measured(key, 1)["elapsed_s"]
         while elapsed_s < round_s / 2:
             times *= 2
@@ -76,7 +76,7 @@ class WorkerProcess:
         return max(1, round(times * round_s / elapsed_s))
 
     def _measured(self, key: str, times: int) -> dict[str, float]:
-        with suppress(BrokenPipeError):  # why it ended is told where its answer is missing
+        with suppress(BrokenPipeError):  # reading the missing answer reports the reason
             self._requests.write(json.dumps({"measure": key, "times": times}) + "\n")
             self._requests.flush()
         return self._answer(f"measuring '{key}'")
@@ -91,5 +91,5 @@ class WorkerProcess:
     def _end(self, *, kill: bool) -> None:
         if kill:
             self._process.kill()
-        with suppress(BrokenPipeError), self._process:  # leaving it closes its input and waits
+        with suppress(BrokenPipeError), self._process:  # leaving the context closes its input and waits
             pass

@@ -1,7 +1,7 @@
-"""How late answers and statuses are when many runs share what Slack allows: `python -m benchmarks.rate_limits`.
+"""Delays of answers and status updates when many runs share Slack's limits: `python -m benchmarks.rate_limits`.
 
-The same runs under the scheduler and under a plain throttle of two seconds for each status, at the same time, each in a
-local Slack of its own that counts calls as Slack does. Ages of statuses are looked at once a second.
+The same runs use the scheduler, and a plain throttle of two seconds per status, at the same time. Each side has a local
+Slack that applies Slack's rate limits. The age of each status is sampled once a second.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 _CHANNELS = 25
 _STEP_S = (1.0, 8.0)
 _STEPS = (8, 24)
-# Nobody presses all buttons at the same instant.
+# The runs do not all begin at the same instant.
 _BEGUN_WITHIN_S = 10.0
 _UNLIMITED = 1000.0
-# Of a run.
+# Per run.
 _ANSWERS = 2
 _STEP = re.compile(r"Step (\d+) of (\w+)")
 _SIDES = {"one scheduler": 1.0, "2 s throttle": _UNLIMITED}
@@ -50,22 +50,22 @@ def _now_s() -> float:
 
 @dataclass
 class _Run:
-    """What a run has said of itself, and when: `told_s` by the number of the step."""
+    """Progress of a run: `emitted_s` has the time of each step."""
 
     name: str
-    told_s: list[float] = field(default_factory=list)
+    emitted_s: list[float] = field(default_factory=list)
     shown: int = -1
     answered_s: float | None = None
 
     def age_s(self) -> float:
-        """For how long the status has not been true any more."""
-        if not self.told_s or self.shown == len(self.told_s) - 1:
+        """Return the seconds since the shown status became outdated."""
+        if not self.emitted_s or self.shown == len(self.emitted_s) - 1:
             return 0.0
-        return _now_s() - self.told_s[self.shown + 1]
+        return _now_s() - self.emitted_s[self.shown + 1]
 
 
 class _Script(BusySessions):
-    """Runs that work in steps of some seconds, and answer once in between and once at the end."""
+    """Runs with steps of some seconds, one interim text and one answer."""
 
     def __init__(self, seed: int) -> None:
         self.runs: dict[str, _Run] = {}
@@ -85,7 +85,7 @@ class _Script(BusySessions):
         fence: int | None = None,
     ) -> str:
         del instance_name, conversation_id, prompt, message_id, author, files, fence
-        assert on_progress is not None  # noqa: S101 - the connector gives one
+        assert on_progress is not None  # noqa: S101 - the connector passes one
         name = f"r{len(self.runs)}"
         run = self.runs[name] = _Run(name)
         self.on.add(name)
@@ -94,7 +94,7 @@ class _Script(BusySessions):
         steps = self._chance.randint(*_STEPS)
         for step in range(steps):
             call = {"id": f"{name}.{step}", "tool": "look"}
-            run.told_s.append(_now_s())
+            run.emitted_s.append(_now_s())
             await on_progress("tool:start", {**call, "label": f"Step {step} of {name}"})
             await asyncio.sleep(self._chance.uniform(*_STEP_S))
             await on_progress("tool:end", {**call, "success": True})
@@ -119,7 +119,7 @@ class _Script(BusySessions):
 
 @dataclass
 class _Watcher:
-    """Sees what stands in the threads."""
+    """Records the posts and status messages in the threads."""
 
     script: _Script
     delays_s: list[float] = field(default_factory=list)
@@ -127,7 +127,7 @@ class _Watcher:
     statuses: int = 0
     _seen: set[str] = field(default_factory=set)
 
-    def heard(self, change: object) -> None:
+    def on_change(self, change: object) -> None:
         message = getattr(change, "message", None)
         if message is None or not message.by_bot:
             return
@@ -146,13 +146,13 @@ class _Watcher:
             self.ages_s += [self.script.runs[name].age_s() for name in self.script.on]
 
     def missing(self) -> set[str]:
-        """Answers that are not in their threads."""
+        """Return the answers that are not in their threads."""
         return {name for name, run in self.script.runs.items() if run.answered_s is not None} - self._seen
 
 
 @dataclass(frozen=True)
 class _Seen:
-    """What one side came to."""
+    """The result of one side."""
 
     name: str
     answers: Distribution
@@ -184,7 +184,7 @@ async def _one_side(name: str, scale: float, runs: int, minutes: float, seed: in
                 limits=RunLimits(runs, runs, runs),
             )
         )
-        stack.callback(slack.workspace.listen(watcher.heard))
+        stack.callback(slack.workspace.listen(watcher.on_change))
         looking = asyncio.create_task(watcher.look())
         writers = [
             asyncio.create_task(_write_on(slack, channels[each % _CHANNELS], each, runs, minutes))
@@ -205,7 +205,7 @@ async def _one_side(name: str, scale: float, runs: int, minutes: float, seed: in
 
 
 async def _write_on(slack: LocalSlack, channel: str, number: int, runs: int, minutes: float) -> None:
-    """Ask something, wait for the end, and ask the next thing, in a thread of its own each time."""
+    """Ask, wait for the end of the run, and ask again in a new thread."""
     ana = slack.as_person("ana")
     await asyncio.sleep(number / runs * _BEGUN_WITHIN_S)
     until_s = _now_s() + minutes * 60 - _BEGUN_WITHIN_S
@@ -225,14 +225,17 @@ async def _measure(runs: int, minutes: float, seed: int) -> list[_Seen]:
 
 
 @click.command()
-@click.option("--runs", default=50, show_default=True, type=click.IntRange(1), help="How many are on at once.")
+@click.option("--runs", default=50, show_default=True, type=click.IntRange(1), help="Concurrent runs.")
 @click.option("--minutes", default=4.0, show_default=True, type=click.FloatRange(0.1))
 @click.option("--seed", default=7, show_default=True)
 @click.option(
-    "--write", "folder", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Also draw it here."
+    "--write",
+    "folder",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Also write the plot to this file.",
 )
 def main(runs: int, minutes: float, seed: int, folder: Path | None) -> None:
-    """Run RUNS at once under Slack's limits, with the scheduler and without it."""
+    """Run RUNS concurrent runs under Slack's limits, with the scheduler and without it."""
     seen = asyncio.run(_measure(runs, minutes, seed))
     rows = {
         f"{side.name}: {what}": each

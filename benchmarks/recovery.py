@@ -1,4 +1,4 @@
-"""How soon a service that was killed is at work again, and its answers are in their threads."""
+"""Time from the restart of a killed service until it works and its answers are posted."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ RUNS = 100
 
 
 class Recovery:
-    """A service with so many runs that wait for the model is killed, and started again; seconds from that start."""
+    """Kill a service with RUNS runs that wait for the model, and restart it; times count from the restart."""
 
     def __init__(self, store: str) -> None:
         self._store = store
         self._costs: dict[str, float] = {}
 
     async def idle(self) -> float:
-        """Until a service that has nothing to resume is ready; the other figures are measured after it."""
+        """Return the start-up time without runs to resume; the figures of the other rows are measured after it."""
         with ExitStack() as closing:
             folder = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix="benchmark-")))
             redis = self._store == "redis"
@@ -58,14 +58,17 @@ class Recovery:
                 self._costs["answered"] = time.perf_counter() - began
         return self._costs["idle"]
 
-    async def told(self, name: str) -> float:
+    async def measured(self, name: str) -> float:
         return self._costs[name]
 
 
 @asynccontextmanager
 async def operations(store: str) -> AsyncIterator[Operations]:
     recovery = Recovery(store)
-    yield {"idle": recovery.idle, **{name: partial(recovery.told, name) for name in ("first", "resumed", "answered")}}
+    yield {
+        "idle": recovery.idle,
+        **{name: partial(recovery.measured, name) for name in ("first", "resumed", "answered")},
+    }
 
 
 BENCHMARK = Benchmark(

@@ -1,4 +1,4 @@
-"""A Redis server for as long as it is measured."""
+"""A temporary Redis server."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _READY_WITHIN_S = 10.0
 
 @contextmanager
 def redis_server(folder: Path) -> Iterator[str]:
-    """The URL of a server that keeps nothing.
+    """Start a server without persistence and give its URL.
 
     Raises:
-        RuntimeError: there is no redis-server here, or it does not answer.
+        RuntimeError: redis-server is not installed, or does not respond.
     """
     program = shutil.which("redis-server")
     if program is None:
@@ -52,7 +52,7 @@ def _wait_for(port: int) -> None:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()
         except OSError:
             if time.monotonic() > until:
-                raise RuntimeError("The Redis server does not answer.") from None
+                raise RuntimeError("The Redis server does not respond.") from None
             time.sleep(0.02)
         else:
             return

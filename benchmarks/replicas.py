@@ -1,4 +1,4 @@
-"""How many conversations two replicas finish in the time that one needs for them."""
+"""Throughput of two replicas, compared with one."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ STEERS = 20
 
 
 class Crowd:
-    """People who ask replicas over Redis, in processes of their own; the second row is measured with the first."""
+    """Users that ask replicas over Redis, in separate processes; the second row is measured with the first."""
 
     def __init__(self, replicas: int) -> None:
         self._replicas = replicas
         self._busiest_s = 0.0
 
     async def finish(self) -> float:
-        """Seconds until all are answered."""
+        """Return the seconds until all conversations are answered."""
         with ExitStack() as closing:
             folder = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix="benchmark-")))
             async with house(folder, closing.enter_context(redis_server(folder)), self._replicas) as (there, services):
                 for service in services:
                     await service.start()
                 there.model_answers.set()
-                await _ask(there)  # imports and caches
+                await _ask(there)  # warm-up
                 before_s = [service.cpu_s() for service in services]
                 began = time.perf_counter()
                 await _ask(there)
@@ -52,7 +52,7 @@ class Crowd:
         return self._busiest_s
 
     async def steer(self) -> float:
-        """Seconds from an urgent message until it is in a request, at the longest; the replicas get them in turn."""
+        """Return the longest time from an urgent message to its request, in seconds; the replicas get them in turn."""
         with ExitStack() as closing:
             folder = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix="benchmark-")))
             url = closing.enter_context(redis_server(folder))

@@ -1,4 +1,4 @@
-"""What the steps of the run store cost: inboxes and leases, over each of its stores."""
+"""Cost of the operations of the run store: inboxes and leases, over each store."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ POST = {"number": 1, "texts": ["Nothing of note."], "by_agent": True}
 
 
 class Inbox:
-    """One conversation that this process owns, and others that nobody does."""
+    """One conversation that this process owns, and others without an owner."""
 
     def __init__(self, store: RunStore) -> None:
         self._store = store
@@ -37,11 +37,11 @@ class Inbox:
 
     async def open(self) -> None:
         claimed = await self._store.claim("T1:owned", OWNER, LEASE_S)
-        assert claimed is not None  # noqa: S101 - nobody else is here
+        assert claimed is not None  # noqa: S101 - there is no other process
         self._token = claimed.token
 
     async def admit(self) -> float:
-        """Seconds of an admission; the entry is closed again."""
+        """Return the seconds of an `admit`; the entry is closed afterwards."""
         number = next(self._numbers)
         cost = await timed(
             self._store.admit("T1:owned", InboxEntry(f"message {number}", "message", {"prompt": "And?"}), "alpha")
@@ -49,8 +49,8 @@ class Inbox:
         await self._store.write("T1:owned", self._token, StateChanges(closed={number: ""}))
         return cost
 
-    async def admit_and_hear(self) -> float:
-        """Seconds until the owner has been told of an admission, and has what was admitted."""
+    async def admit_and_receive(self) -> float:
+        """Return the seconds from an `admit` until the owner is notified and has fetched the entry."""
         number = next(self._numbers)
         began = time.perf_counter()
         await self._store.admit("T1:owned", InboxEntry(f"message {number}", "message", {"prompt": "And?"}), "alpha")
@@ -92,7 +92,7 @@ async def timed(step: Awaitable[object]) -> float:
 
 @asynccontextmanager
 async def operations(store: str) -> AsyncIterator[Operations]:
-    """Those of a store: `sqlite` or `redis`."""
+    """Provide the operations of a store: `sqlite` or `redis`."""
     async with AsyncExitStack() as closing:
         folder = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix="benchmark-")))
         url = closing.enter_context(redis_server(folder)) if store == "redis" else f"sqlite:{folder}/runs.db"
@@ -100,7 +100,7 @@ async def operations(store: str) -> AsyncIterator[Operations]:
         await inbox.open()
         yield {
             "admit": inbox.admit,
-            "hear": inbox.admit_and_hear,
+            "receive": inbox.admit_and_receive,
             "claim": inbox.claim,
             "renew": inbox.renew,
             "write": inbox.write,
@@ -113,7 +113,7 @@ BENCHMARK = Benchmark(
     title="Inboxes and leases",
     rows=(
         Row("admit", "admit a message", meter="itself"),
-        Row("hear", "the same, until the owner receives it", meter="itself"),
+        Row("receive", "the same, until the owner receives it", meter="itself"),
         Row("claim", "claim a conversation", meter="itself"),
         Row("renew", "renew its lease"),
         Row("write", "store a run and a post"),

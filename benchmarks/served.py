@@ -1,4 +1,4 @@
-"""The service as people start it, in processes of its own, between a local Slack and a local model in this one."""
+"""The real service in separate processes, with a local Slack and a local model in this one."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ limits: {{runs: 10000, runs_per_channel: 10000, runs_per_person: 10000}}
 
 
 class House:
-    """A workspace and a model. `asked` counts the requests to it, which wait until `model_answers` is set."""
+    """A workspace and a model. `asked` counts the model requests, which wait until `model_answers` is set."""
 
     def __init__(self, slack: LocalSlack) -> None:
         self.slack = slack
@@ -51,7 +51,7 @@ class House:
         self.model_answers = asyncio.Event()
         self._statuses: set[str] = set()
         self._news = asyncio.Event()
-        slack.workspace.listen(self._hear)
+        slack.workspace.listen(self._on_change)
 
     async def on_request(self, _asked: dict[str, Any]) -> None:
         self.asked += 1
@@ -65,27 +65,27 @@ class House:
                 await self._news.wait()
 
     async def until_answered(self, count: int) -> None:
-        """Wait until that many threads have an answer, and no run is shown any more.
+        """Wait until that many threads have an answer and no status message is left.
 
         Raises:
-            RuntimeError: one has two.
+            RuntimeError: a thread has two answers.
         """
         await self.slack.until(lambda _: len(self.answered) >= count and not self._statuses, _WITHIN_S)
         if self._doubled:
             raise RuntimeError(f"{len(self._doubled)} threads have more than one answer.")
 
     def write(self, count: int) -> str:
-        """Begin that many threads with the agent; returns the last one."""
+        """Start that many threads with the agent; returns the last one."""
         return [self._post(f"<@{self.slack.bot_user_id}> what is new?", None) for _ in range(count)][-1]
 
     def steer(self, root: str) -> None:
-        """Write something that is to be read at once."""
+        """Post an urgent message."""
         self._post("!and now?", root)
 
     def _post(self, words: str, root: str | None) -> str:
         return self.slack.workspace.post(CHANNEL, self.slack.person("ana"), Body(words), thread_ts=root).ts
 
-    def _hear(self, change: Change) -> None:
+    def _on_change(self, change: Change) -> None:
         match change:
             case Posted(message) if message.by_bot:
                 if str((message.metadata or {}).get("event_payload", {}).get("key", "")).endswith(_STATUS):
@@ -98,7 +98,7 @@ class House:
 
 
 class Service:
-    """One process of the service, which may be killed and started again."""
+    """One process of the service, which can be killed and restarted."""
 
     def __init__(self, command: list[str], env: dict[str, str]) -> None:
         self._command = command
@@ -107,7 +107,7 @@ class Service:
         self._reading: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Start it; it is ready when this returns."""
+        """Start the process and wait until it is ready."""
         process = self._process = await asyncio.create_subprocess_exec(
             *self._command, env=self._env, stdout=DEVNULL, stderr=PIPE
         )
@@ -121,7 +121,7 @@ class Service:
         raise RuntimeError(f"The service does not start:\n{said.decode()}")
 
     def cpu_s(self) -> float:
-        """The CPU time that it has used up."""
+        """Return its CPU time so far, in seconds."""
         assert self._process is not None  # noqa: S101 - it was started
         fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -136,7 +136,7 @@ class Service:
 
 
 async def _read_on(stream: asyncio.StreamReader) -> None:
-    """What is not read would hold it up in the end."""
+    """Read its output, because a full pipe would block it."""
     while await stream.read(65536):
         pass
 
@@ -145,7 +145,7 @@ async def _read_on(stream: asyncio.StreamReader) -> None:
 async def house(
     folder: Path, store: str, processes: int, manner: str = ALL_AT_ONCE
 ) -> AsyncIterator[tuple[House, list[Service]]]:
-    """Nothing is started yet; at the end whatever runs is killed. `manner` is how the model answers."""
+    """Prepare a workspace and a model; at exit all processes are killed. `manner` selects how the model answers."""
     async with AsyncExitStack() as closing:
         there = House(await closing.enter_async_context(LocalSlack(limits=None)))
         url = await closing.enter_async_context(messages_api(there.on_request))

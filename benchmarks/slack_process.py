@@ -1,9 +1,9 @@
-"""A local Slack in a process of its own, with people who write as fast as they are told to.
+"""A local Slack in a separate process, with users that write at a given rate.
 
-Every line is JSON. It begins with `{"api_url": …, "app_token": …, "bot_token": …}`. `{"threads": n}` begins so many
-threads with the agent, and is answered once each has a status. `{"replies": n, "per_s": r}` writes so many replies into
-them, evenly spaced; it is answered once each has its 📨 and all is acknowledged, by `{"acks_s": […]}`: for each event,
-how long that took from when it was sent.
+Every line is JSON. The first output is `{"api_url": …, "app_token": …, "bot_token": …}`. `{"threads": n}` starts n
+threads with the agent; the response follows when each has a status. `{"replies": n, "per_s": r}` posts n evenly spaced
+replies to them; the response follows when each has its 📨 and all events are acknowledged. It is `{"acks_s": […]}`:
+the latency of each acknowledgement, in seconds.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _WITHIN_S = 60.0
 
 
 class SlackProcess:
-    """That process as its parent sees it."""
+    """The parent's end of that process."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -72,7 +72,7 @@ async def slack_elsewhere() -> AsyncIterator[SlackProcess]:
 
 
 class Stopwatch(Delivery):
-    """Stands between the sockets and the delivery of a workspace, and takes the time of every acknowledgement."""
+    """Wraps the delivery of a workspace and measures the latency of every acknowledgement."""
 
     def __init__(self, inner: Delivery) -> None:
         self._inner = inner
@@ -102,7 +102,7 @@ class Stopwatch(Delivery):
 
 
 class Timed:
-    """A connection whose frames are timed."""
+    """A connection that records the send time of each frame."""
 
     def __init__(self, receiver: Receiver, watch: Stopwatch) -> None:
         self._receiver = receiver
@@ -140,7 +140,7 @@ class People:
         await self._slack.until(lambda workspace: self._all_accepted(workspace, written), _WITHIN_S)
 
     def _all_accepted(self, workspace: Workspace, written: set[str]) -> bool:
-        """Whether all these messages have their 📨; those that have are taken out."""
+        """Return whether all these messages have their 📨; removes those that have it."""
         for ts in list(written):
             if (message := workspace.message(CHANNEL, ts)) is None or not message.reacted(_ACCEPTED):
                 return False

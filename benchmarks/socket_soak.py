@@ -1,9 +1,9 @@
-"""Socket Mode under all that goes wrong with it: `python -m benchmarks.socket_soak --minutes 5`.
+"""Soak test of Socket Mode under faults: `python -m benchmarks.socket_soak --minutes 5`.
 
-People write at a steady rate. Meanwhile the sockets are refreshed, warned, dropped, frozen, switched off, too many;
-events come twice, late, or not the first time; what receives them is slow, says "not now", and is started anew. In the
-end every event must have been kept, but for those that Slack has given up: it delivers each four times, and all four
-may meet with trouble. All intervals, Slack's and ours, are a tenth of what they are in life.
+Users post at a steady rate. At random times the sockets get a refresh, a warning, a drop, a freeze, a switch-off, or
+too many connections; events are delivered twice, late, or lost at the first attempt; the receiver is slow, returns 503,
+or restarts. At the end every event must be stored, except those that Slack has given up after four deliveries. All
+intervals, Slack's and ours, are a tenth of the real ones.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from local_slack.workspace.messages import Body
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Ten times as fast as in life.
+# A tenth of the real delays.
 PACE = SocketTiming(
     ping_every_s=0.5, silent_for_s=1.2, linger_s=0.8, lived_s=1, retry=Backoff(0.1, 3), refused=Backoff(1, 12)
 )
@@ -82,12 +82,12 @@ class Tally:
         }
         return {
             "events sent": str(len(self.sent)),
-            "events kept": str(len(self.kept.keys() & self.sent.keys())),
+            "events stored": str(len(self.kept.keys() & self.sent.keys())),
             "given up by Slack after 4 deliveries": str(len(self.given_up - self.kept.keys())),
             "missing": str(self.missing),
-            "came again and were known": str(self.again),
-            "refused and came again": str(self.refused),
-            "kept after a later one": str(self.overtaken),
+            "repeated, recognised as duplicates": str(self.again),
+            "refused, then repeated": str(self.refused),
+            "stored after a later event": str(self.overtaken),
             "connections opened": str(self.opened),
             "longest time without a connection": f"{self.longest_gap_s:.2f} s",
             **shown,
@@ -96,7 +96,7 @@ class Tally:
 
 
 class Replica:
-    """A process that receives events, as far as Slack can tell."""
+    """A simulated process that receives events."""
 
     def __init__(self, slack: LocalSlack, tally: Tally, chance: random.Random) -> None:
         self._slack = slack
@@ -133,7 +133,7 @@ class Replica:
 
 
 class Trouble:
-    """Makes something go wrong every now and then."""
+    """Injects faults at random times."""
 
     def __init__(self, slack: LocalSlack, replicas: list[Replica], tally: Tally, chance: random.Random) -> None:
         self._slack = slack
@@ -175,8 +175,8 @@ class Trouble:
         await replica.start()
 
 
-class Story(io.StringIO):
-    """Hears what the local Slack records, and notes what it gives up."""
+class RecordReader(io.StringIO):
+    """Reads the record of the local Slack and collects the events that it gives up."""
 
     def __init__(self, tally: Tally) -> None:
         super().__init__()
@@ -195,7 +195,7 @@ class Story(io.StringIO):
 
 
 class Presence:
-    """How long there was no connection at all."""
+    """Measures the longest time without a connection."""
 
     def __init__(self, slack: LocalSlack, tally: Tally) -> None:
         self._slack = slack
@@ -213,13 +213,13 @@ class Presence:
 
 
 async def soak(minutes: float, per_s: float, every_s: float, seed: int, replicas: int) -> Tally:
-    chance, tally = random.Random(seed), Tally()  # noqa: S311 - it is to be repeated
+    chance, tally = random.Random(seed), Tally()  # noqa: S311 - the seed makes it reproducible
     async with LocalSlack(limits=None, retries=SLACKS, refresh_grace_s=5) as slack:
         processes = [Replica(slack, tally, chance) for _ in range(replicas)]
         for process in processes:
             await process.start()
         Presence(slack, tally)
-        slack.record.write_to = Story(tally)
+        slack.record.write_to = RecordReader(tally)
         trouble = asyncio.create_task(Trouble(slack, processes, tally, chance).make(every_s))
         await _write(slack, tally, minutes * 60, per_s)
         trouble.cancel()
@@ -245,12 +245,12 @@ async def _write(slack: LocalSlack, tally: Tally, for_s: float, per_s: float) ->
 
 @click.command()
 @click.option("--minutes", default=3.0, show_default=True, type=click.FloatRange(0.01))
-@click.option("--per-s", default=50.0, show_default=True, type=click.FloatRange(0.1), help="Events.")
-@click.option("--every-s", default=4.0, show_default=True, type=click.FloatRange(0.01), help="About: trouble.")
+@click.option("--per-s", default=50.0, show_default=True, type=click.FloatRange(0.1), help="Events per second.")
+@click.option("--every-s", default=4.0, show_default=True, type=click.FloatRange(0.01), help="Mean interval of faults.")
 @click.option("--seed", default=0, show_default=True)
 @click.option("--replicas", default=2, show_default=True, type=click.IntRange(1, 4))
 def main(minutes: float, per_s: float, every_s: float, seed: int, replicas: int) -> None:
-    """Let sockets fail while people write, and count what was kept."""
+    """Inject faults while users post, and count the stored events."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         tally = runner.run(soak(minutes, per_s, every_s, seed, replicas))

@@ -1,4 +1,4 @@
-"""How soon a message is in a request, and how soon a stopped agent is quiet."""
+"""Latency from a message to its request, and from a stop to the end of the run."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     NewAgent = Callable[[], AbstractAsyncContextManager["Agent"]]
 
 STEER = "Look at the other file too."
-# Time for the first words to come.
+# Time until the first deltas arrive.
 FIRST_WORDS_S = 0.005
-# Nothing that is measured here takes as long; a run that does not move may not hold the others up.
+# No measurement takes this long; bounds a run that hangs.
 PATIENCE_S = 5.0
 
 
 class HangingModel(Model):
-    """Calls the tool as often as it is told; then it says a little and nothing more."""
+    """Calls the tool a given number of times; then sends a few words and stalls."""
 
     def __init__(self, reached: asyncio.Queue[str]) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class HangingModel(Model):
 
 @dataclass
 class HangingTool:
-    """Runs until it is told to end; one that is deaf does not heed a cancellation."""
+    """Runs until `end` is set; a deaf one ignores cancellation."""
 
     reached: asyncio.Queue[str]
     name = TOOL
@@ -72,7 +72,7 @@ class HangingTool:
 
 @dataclass
 class Agent:
-    """A session, and what its run has reached: the model, with the last message of the request, or the tool."""
+    """A session with the progress of its run: the last message of each model request, and tool starts."""
 
     session: AmplifierSession
     reached: asyncio.Queue[str]
@@ -83,7 +83,7 @@ class Agent:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[asyncio.Task[str]]:
-        """A run that waits for the model or for the tool; it is stopped at the end."""
+        """Start a run and wait until it is in the model or in the tool; stop it at exit."""
         await self.session.coordinator.mount("tools", self.tool, name=TOOL)
         async with asyncio.timeout(PATIENCE_S):
             run = asyncio.create_task(self.session.execute(PROMPT))
@@ -101,7 +101,7 @@ class Agent:
         function(*arguments, **named)
 
     async def steered(self) -> float:
-        """When the message was in a request."""
+        """Return the time at which the message was in a request."""
         while STEER not in await self.reached.get():
             pass
         return time.perf_counter()
@@ -167,7 +167,7 @@ async def http_operations() -> AsyncIterator[Operations]:
         async with _session(provider) as session:
             yield Agent(session, reached)
 
-    # The service has a session for each conversation, and so one client that stays; here this one keeps it.
+    # In the service, sessions are long-lived and share a client; this one keeps it open here.
     async with messages_api(on_request) as url, claude():
         yield _model_operations(claude)
 

@@ -1,4 +1,4 @@
-"""What one event of a streamed answer costs our process, from the socket to the text."""
+"""Cost of one event of a streamed answer in our process, from the socket to the text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from benchmarks.harness import Operations
 
-    # Asks a model for an answer of so many deltas; gives its text.
+    # Requests an answer with that many deltas and returns its text.
     Asking = Callable[[str, int], Awaitable[str]]
 
 DELTAS = {ALL_AT_ONCE: 2000, ONE_BY_ONE: 500}
@@ -80,7 +80,7 @@ async def operations(client: Callable[[str], AbstractAsyncContextManager[Asking]
 
         async def whole_answer(manner: str) -> None:
             if await ask(manner, DELTAS[manner]) != WORDS * DELTAS[manner]:
-                raise RuntimeError("The answer did not come whole.")
+                raise RuntimeError("The answer is incomplete.")
 
         yield {manner: partial(whole_answer, manner) for manner in DELTAS}
 

@@ -1,4 +1,4 @@
-"""What was measured, as a table: for a terminal, or in Markdown."""
+"""Tables of results, for a terminal or in Markdown."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _NONE = "-"
 
 
 def rendered(benchmark: Benchmark, results: Results, effort: Effort) -> str:
-    """The table of one benchmark for a terminal, with what one needs to read it."""
+    """Return the table of one benchmark for a terminal, with a legend."""
     paragraphs = [textwrap.fill(text, 119, break_on_hyphens=False) for text in remarks(benchmark)]
     title = f"{benchmark.title} ({circumstances(effort)})"
     return "\n".join([title, "", *_aligned(grid(benchmark, results)), "", *paragraphs])
 
 
 def markdown(benchmark: Benchmark, results: Results) -> str:
-    """The table of one benchmark for a page, with its heading and remarks."""
+    """Return the Markdown table of one benchmark, with its heading and notes."""
     head, *body = (f"| {' | '.join(cells)} |" for cells in grid(benchmark, results))
     columns = len(grid(benchmark, results)[0]) - 1
     table = [head, f"|---|{'--:|' * columns}", *body]
@@ -42,7 +42,7 @@ def circumstances(effort: Effort) -> str:
 
 
 def remarks(benchmark: Benchmark) -> Iterable[str]:
-    """What one needs to read the table."""
+    """Return the legend of the table."""
     compared = f" x: ratio to {benchmark.base_name}." if len(_there(benchmark)) > 1 else ""
     yield f"Median of the rounds [quartiles]; the sides alternate.{compared}"
     for side in benchmark.sides:
@@ -52,7 +52,7 @@ def remarks(benchmark: Benchmark) -> Iterable[str]:
 
 
 def grid(benchmark: Benchmark, results: Results) -> Grid:
-    """All cells, the head first. What there is more of goes down: rows, or sides."""
+    """Return all cells, the head first. The longer of rows and sides runs downwards."""
     there = _there(benchmark)
     if len(there) > len(benchmark.rows):
         return _sides_down(benchmark, there, results)
@@ -90,13 +90,13 @@ def _cell(benchmark: Benchmark, row: Row, side: Side, results: Results) -> str:
 
 
 def _ratio(benchmark: Benchmark, row: Row, side: Side, results: Results) -> float | None:
-    """What it costs beside the base; `None` where the base was not measured, and for what is a ratio itself."""
+    """Return the ratio to the base; `None` if the base was not measured or the row is itself a ratio."""
     base = results.get((benchmark.base_name, row.key))
     return median(results[side.name, row.key]) / median(base) if base and row.of is None else None
 
 
 def _target(benchmark: Benchmark, row: Row, results: Results) -> str:
-    """What ours must reach, and whether it does."""
+    """Return the targets of our side, and whether they are met."""
     costs = results.get((benchmark.ours.name, row.key))
     wanted, met = [], bool(costs)
     if row.target is not None:
@@ -117,7 +117,7 @@ def _spread(costs: list[float]) -> str:
 
 
 def figure(value: float) -> str:
-    """Three digits that say something; thousands with a comma."""
+    """Format with three significant digits and thousands separators."""
     return f"{value:,.{2 if value < 10 else 1 if value < 100 else 0}f}"
 
 

@@ -26,9 +26,9 @@ async def _serve(benchmark: Benchmark, side: Side, answers: TextIO) -> None:
     meters = {row.key: row.meter for row in benchmark.rows}
     async with side.operations() as operations:
         gc.collect()
-        gc.freeze()  # what a process loads at its start stays, and servers spare the collector that
+        gc.freeze()  # as in servers: objects from start-up are not collected
         _send(answers, {"keys": list(operations)})
-        # Reading blocks the loop on purpose: while the other side is measured, nothing moves here.
+        # Reading blocks the loop on purpose: this process must be idle while another side is measured.
         for line in sys.stdin:
             asked = json.loads(line)
             key = asked["measure"]
@@ -36,17 +36,17 @@ async def _serve(benchmark: Benchmark, side: Side, answers: TextIO) -> None:
 
 
 async def _measured(operation: Operation, times: int, meter: Meter) -> dict[str, float]:
-    gc.collect()  # what others left is not this one's cost; what it leaves itself is
-    told = 0.0
+    gc.collect()  # garbage of earlier operations must not count
+    reported = 0.0
     began, began_cpu = time.perf_counter(), time.process_time()
     if meter == "itself":
         for _ in range(times):
-            told += cast("float", await operation())
+            reported += cast("float", await operation())
     else:
         for _ in range(times):
             await operation()
     cpu_s, elapsed_s = time.process_time() - began_cpu, time.perf_counter() - began
-    return {"elapsed_s": elapsed_s, "cost": {"clock": elapsed_s, "cpu": cpu_s, "itself": told}[meter]}
+    return {"elapsed_s": elapsed_s, "cost": {"clock": elapsed_s, "cpu": cpu_s, "itself": reported}[meter]}
 
 
 def _send(answers: TextIO, answer: dict[str, Any]) -> None:
@@ -55,18 +55,18 @@ def _send(answers: TextIO, answer: dict[str, Any]) -> None:
 
 
 def main(module: str, side_name: str) -> int:
-    # Ctrl-C is for the parent, which ends this process too.
+    # The parent handles Ctrl-C and ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Whatever prints must not print into the answers.
+    # Output of measured code must not mix with the answers.
     answers, sys.stdout = sys.stdout, sys.stderr
-    # As the service logs, but for what only one of the sides would write.
+    # The service's logging, without messages that only one side would write.
     configure_logging(LogConfig(level="error"))
     benchmark = load(module)
     side = next(side for side in benchmark.sides if side.name == side_name)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(benchmark, side, answers))
-    except Exception:  # noqa: BLE001 - told here, because the process ends below whatever it was
+    except Exception:  # noqa: BLE001 - reported here, because the process exits below in any case
         traceback.print_exc()
         return 1
     return 0
@@ -75,5 +75,5 @@ def main(module: str, side_name: str) -> int:
 if __name__ == "__main__":
     code = main(*sys.argv[1:])
     sys.stderr.flush()
-    # A side's native threads may crash the interpreter while it takes itself apart.
+    # Native threads of a side may crash the interpreter at exit.
     os._exit(code)

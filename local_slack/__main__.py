@@ -1,4 +1,4 @@
-"""``python -m local_slack``: a Slack workspace in a terminal, and if wanted a bot beside it."""
+"""``python -m local_slack``: run a Slack workspace, and optionally a bot that uses it."""
 
 from __future__ import annotations
 
@@ -36,18 +36,20 @@ def _names(_context: click.Context, _option: click.Parameter, names: str) -> tup
 
 @click.command(context_settings={"allow_interspersed_args": False})
 @click.option("--host", default="127.0.0.1", show_default=True, callback=_loopback_host, help="Loopback only.")
-@click.option("--port", default=8040, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one.")
+@click.option("--port", default=8040, show_default=True, type=click.IntRange(0, 65535), help="0 selects a free port.")
 @click.option("--bot", default="alpha", show_default=True, help="The bot's name.")
 @click.option(
-    "--people", default="ana,ben,chloe", show_default=True, callback=_names, help="Names, with commas between."
+    "--people", default="ana,ben,chloe", show_default=True, callback=_names, help="Names, separated by commas."
 )
-@click.option("--channels", default="general,random", show_default=True, callback=_names, help="The same.")
 @click.option(
-    "--teams", default="Playground", show_default=True, callback=_names, help="Workspaces, with commas between."
+    "--channels", default="general,random", show_default=True, callback=_names, help="Names, separated by commas."
+)
+@click.option(
+    "--teams", default="Playground", show_default=True, callback=_names, help="Workspaces, separated by commas."
 )
 @click.option("--deliver-to", metavar="URL", help="Send events to this request URL, not over Socket Mode.")
-@click.option("--record", type=click.Path(dir_okay=False, path_type=Path), help="Write what happens, as JSON lines.")
-@click.option("--no-limits", is_flag=True, help="Without Slack's rate limits.")
+@click.option("--record", type=click.Path(dir_okay=False, path_type=Path), help="Write the record as JSON lines.")
+@click.option("--no-limits", is_flag=True, help="Turn off Slack's rate limits.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def main(  # noqa: PLR0913, PLR0917 - one argument per option
     host: str,
@@ -80,7 +82,7 @@ def main(  # noqa: PLR0913, PLR0917 - one argument per option
     except ValueError as e:
         raise click.UsageError(str(e)) from e
     try:
-        with _written(slack, record):
+        with _recording(slack, record):
             code = asyncio.run(_run(slack, command))
     except LocalSlackError as e:
         raise click.ClickException(str(e)) from e
@@ -88,8 +90,8 @@ def main(  # noqa: PLR0913, PLR0917 - one argument per option
 
 
 @contextmanager
-def _written(slack: LocalSlack, path: Path | None) -> Iterator[None]:
-    """Write the record to a file as it goes."""
+def _recording(slack: LocalSlack, path: Path | None) -> Iterator[None]:
+    """Write the record to a file while the block runs."""
     if path is None:
         yield
         return

@@ -1,11 +1,11 @@
-"""Parse JSON from apps and people without exhausting the stack: here, or wherever it is copied and noted later."""
+"""Parse JSON from outside with a limit on nesting, so that no later code exhausts the stack."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-# Levels of lists and objects in one frame, body or argument. What Slack takes has fewer than 20.
+# Levels of lists and objects in one frame, body or argument. Valid Slack payloads have fewer than 20.
 MAX_NESTING = 100
 
 
@@ -13,7 +13,7 @@ def parse_json(text: str) -> Any:
     """Parse JSON.
 
     Raises:
-        ValueError: it is no JSON, or nested more than MAX_NESTING levels deep.
+        ValueError: it is not JSON, or nested more than MAX_NESTING levels deep.
     """
     try:
         value = json.loads(text)

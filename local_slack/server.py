@@ -1,4 +1,4 @@
-"""The local Slack as a whole: one workspace, one HTTP server, one object to hold both."""
+"""LocalSlack: the workspaces and the HTTP server."""
 
 from __future__ import annotations
 
@@ -53,15 +53,15 @@ _LARGEST_REQUEST_BYTES = 4 * 1024 * 1024
 class LocalSlack:
     """A Slack workspace on this machine; listens while the ``async with`` block runs.
 
-    ``port=0`` takes a free port. ``people`` are names, or names with what others read of them; the people named in
-    ``guests`` are guests. The bot is a member of ``bot_channels``, of all channels by default; its app is installed in
-    all ``teams``, subscribed to ``events`` and has the ``scopes``. With a ``request_url`` it hears over HTTP, signed
-    with the ``signing_secret``; the challenge goes there before the first request. Only the app is held to ``limits``,
-    Slack's own by default; None is for none. ``clock`` gives the time of messages and limits. Raises PortInUse and
-    NotLoopback when entered.
+    ``port=0`` selects a free port. ``people`` are names, or a mapping of names to display names; those in ``guests``
+    are guests. The bot is a member of ``bot_channels``, by default of all channels; its app is installed in all
+    ``teams``, subscribed to ``events`` and has the ``scopes``. With a ``request_url`` the app gets events over HTTP,
+    signed with the ``signing_secret``; the challenge is sent before the first event. ``limits`` apply to the app only
+    and are Slack's by default; None turns them off. ``clock`` gives the time of messages and limits. Entering it
+    raises PortInUse or NotLoopback.
     """
 
-    def __init__(  # noqa: PLR0913 - every one has a default that fits
+    def __init__(  # noqa: PLR0913 - all have defaults
         self,
         *,
         host: str = "127.0.0.1",
@@ -76,7 +76,7 @@ class LocalSlack:
         retries: RetrySchedule | None = None,
         refresh_grace_s: float = 10.0,
         request_url: str | None = None,
-        signing_secret: str = "local-signing-secret",  # noqa: S107 - everybody may know it
+        signing_secret: str = "local-signing-secret",  # noqa: S107 - not a secret
         limits: Mapping[str, tuple[Limit, ...]] | None = SLACK_LIMITS,
         scopes: Collection[str] = EVERY_SCOPE,
         agent_view: bool = True,
@@ -116,10 +116,10 @@ class LocalSlack:
             self.rate_limits,
             self._slack_app,
             self._socket_url,
-            heard=self.record.call,
+            on_call=self.record.call,
         )
         self._control = Control(self.faults, self.deliveries, self.socket_mode, self.rate_limits, self.record)
-        # Bound to both of its addresses, `localhost` and port 0 would give two different ports.
+        # `localhost` has two addresses; with port 0 each would get its own port.
         self._host = "127.0.0.1" if host == "localhost" else host
         self._port = port
         self._exit = AsyncExitStack()
@@ -171,7 +171,7 @@ class LocalSlack:
 
     @property
     def teams(self) -> tuple[InstalledTeam, ...]:
-        """Return all workspaces; what this object itself names is the first one's."""
+        """Return all workspaces; the properties of this object are those of the first one."""
         return tuple(self._teams)
 
     def team(self, name: str) -> InstalledTeam:
@@ -196,27 +196,27 @@ class LocalSlack:
             raise RuntimeError("enter the LocalSlack first: `async with LocalSlack() as slack:`")
         return PersonClient(person, workspace.directory, self.url, self._session)
 
-    # The way to the app
+    # Transport to the app
 
     async def deliver_to(self, request_url: str | None) -> None:
         """Send events and clicks to this request URL from now on; None: over Socket Mode.
 
-        Raises LocalSlackError, and changes nothing, unless the URL echoes the challenge.
+        Raises LocalSlackError and changes nothing unless the URL echoes the challenge.
         """
         await self._request_url.set(request_url)
 
     def notify_rate_limited(self) -> None:
-        """Tell the app ``app_rate_limited``: there were more events within the hour than Slack delivers."""
+        """Send ``app_rate_limited`` to the app: more events within the hour than Slack delivers."""
         self._subscriptions[0].notify_rate_limited()
 
     # Waiting
 
     async def until(self, predicate: Callable[[Workspace], T], timeout_s: float = 10) -> T:
-        """Return the first truthy value of ``predicate``, looked at now and after every change.
+        """Return the first truthy value of ``predicate``, which is called now and after every change.
 
-        A change is one of the workspace, an ack or its absence, or a connection of the app that comes or goes.
+        Changes are: a change of the workspace, an ack, a missing ack, an opened or closed connection of the app.
 
-        Raises TimeoutError, whose text shows all channels as they stand.
+        Raises TimeoutError; its text shows the current content of all channels.
         """
         changed = asyncio.Event()
         self._watchers.add(changed)

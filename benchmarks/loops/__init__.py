@@ -1,8 +1,7 @@
 """The same conversation in several agent loops: a model without latency, a tool that does nothing.
 
-Each file has functions that make a `Conversation`. In all of them the model answers at once with a line of text and one
-call, in the library's own types, and says a last word when the turns are over; nothing is traced, nothing leaves the
-process.
+Each file has functions that make a `Conversation`. In each the model answers at once with a line of text and one
+call, in the library's own types, and with a final text after the last turn. Tracing is off; there is no network.
 """
 
 from __future__ import annotations
@@ -26,15 +25,14 @@ LAST_WORD = "They say this and that."
 class Conversation(Protocol):
     """A conversation that keeps its messages from one run to the next.
 
-    What makes it is told how many messages are to be there from the beginning, in fours: a prompt, a call, its result,
-    an answer.
+    Its factory takes the number of initial messages, a multiple of four: a prompt, a call, its result, an answer.
     """
 
     async def run(self, turns: int) -> None:
-        """Ask, and let the model call the tool that many times before it answers."""
+        """Run a prompt; the model calls the tool that many times before it answers."""
         ...
 
     @property
     def remains(self) -> object:
-        """What an application would keep of it while nobody writes."""
+        """Return the objects that an application keeps while the conversation is idle."""
         ...

@@ -1,4 +1,4 @@
-"""The smallest loop that one can write on amplifier-core: its session, its hooks, its message models."""
+"""A minimal loop on amplifier-core: its session, its hooks, its message models."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Look:
 
 
 class ListContext:
-    """Keeps messages as the request needs them, so that none is validated twice."""
+    """Stores messages in request form, so that none is validated twice."""
 
     def __init__(self, messages: list[Message]) -> None:
         self.messages = messages
@@ -60,7 +60,7 @@ class ListContext:
 
 
 class SmallestLoop:
-    """Asks, tells the four events of the contract, runs the tools, appends."""
+    """Calls the model, emits the four events of the contract, runs the tools, appends."""
 
     async def execute(self, prompt: str, context: Any, providers: Any, tools: Any, hooks: Any, **_: Any) -> str:
         (model,) = providers.values()
@@ -74,10 +74,10 @@ class SmallestLoop:
             if not answer.tool_calls:
                 return LAST_WORD
             for call in answer.tool_calls:
-                told = {"tool_name": call.name, "tool_call_id": call.id, "tool_input": call.arguments}
-                await hooks.emit("tool:pre", told)
+                data = {"tool_name": call.name, "tool_call_id": call.id, "tool_input": call.arguments}
+                await hooks.emit("tool:pre", data)
                 result = await tools[call.name].execute(call.arguments)
-                await hooks.emit("tool:post", told)
+                await hooks.emit("tool:post", data)
                 row = Message(role="tool", tool_call_id=call.id, content=str(result.output))
                 await context.add_message(row)
 

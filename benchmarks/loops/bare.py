@@ -1,6 +1,6 @@
-"""What any loop must do, written by hand: the floor; and the same with what a serious loop cannot do without.
+"""Two handwritten loops: a minimal one, and one with steering, stopping, events and tasks.
 
-The rows are what a chat API takes as it is, with the arguments of a call as JSON.
+The rows are in the form of a chat API, with the arguments of a call as JSON.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ARGUMENTS = json.dumps(INPUT)
 
 
 def rows_before(messages: int) -> list[Row]:
-    """A history as these loops keep it, and ours too."""
+    """Return a history in the row format that ours uses too."""
     rows: list[Row] = []
     for number in range(messages // 4):
         rows += [
@@ -59,7 +59,7 @@ async def look(_given: Row) -> str:
 
 @dataclass(slots=True)
 class BareConversation:
-    """A list and a while."""
+    """The minimal loop: a list and a `while`."""
 
     rows: list[Row]
     model: Model = field(default_factory=Model)
@@ -85,13 +85,13 @@ class BareConversation:
 
 @dataclass(slots=True)
 class SteerableConversation:
-    """The same with a queue for messages, a look for a stop, an event per step, and a task for each call."""
+    """The same with a message queue, a stop check, an event per step, and a task for each call."""
 
     rows: list[Row]
     model: Model = field(default_factory=Model)
     inbox: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
     stop: asyncio.Event = field(default_factory=asyncio.Event)
-    heard: int = 0
+    events: int = 0
 
     async def run(self, turns: int) -> None:
         self.model.turns_left = turns
@@ -121,7 +121,7 @@ class SteerableConversation:
         return result
 
     def _tell(self, _event: str, **_data: Any) -> None:
-        self.heard += 1
+        self.events += 1
 
 
 async def bare(messages: int) -> BareConversation:

@@ -1,4 +1,4 @@
-"""The agent of langchain, which runs on langgraph; it has taken the place of langgraph's `create_react_agent`."""
+"""The agent of langchain, which runs on langgraph and replaces langgraph's `create_react_agent`."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Conversation:
 
 
 @tool
-async def look(path: str) -> str:  # noqa: ARG001 - the library makes the tool's schema of the name
+async def look(path: str) -> str:  # noqa: ARG001 - the library derives the tool's schema from the name
     """Look at a file."""
     return RESULT
 

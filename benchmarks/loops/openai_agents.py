@@ -55,7 +55,7 @@ class Conversation:
 
 
 @function_tool
-async def look(path: str) -> str:  # noqa: ARG001 - the library makes the tool's schema of the name
+async def look(path: str) -> str:  # noqa: ARG001 - the library derives the tool's schema from the name
     """Look at a file."""
     return RESULT
 

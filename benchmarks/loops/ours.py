@@ -1,4 +1,4 @@
-"""This project's loop: alone with a list of messages, in a session as it is deployed, and with hooks that listen."""
+"""This project's loop: alone with a list of messages, in a session, and with listening hooks."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Look:
 
 
 class ListContext:
-    """The least that a context can be."""
+    """A minimal context."""
 
     def __init__(self, rows: list[Row]) -> None:
         self._rows = rows
@@ -133,18 +133,18 @@ async def with_list(messages: int) -> ListConversation:
 
 
 async def in_session(messages: int) -> SessionConversation:
-    """With context-simple, everything mounted as from a plan."""
+    """Make a session with context-simple, mounted from a plan."""
     return await _session(messages, {"module": "context-simple"}, None)
 
 
 async def logged(store: LogStore, name: str, messages: int) -> SessionConversation:
-    """The same with context-stack, over this store."""
+    """Make a session with context-stack over this store."""
     return await _session(messages, {"module": "context-stack", "config": {"conversation_id": name}}, store)
 
 
 @cache
 def _folder() -> TemporaryDirectory[str]:
-    """One for all conversations of this process, which takes it away at its end."""
+    """Return the folder of this process; it is removed at exit."""
     return TemporaryDirectory(prefix="benchmark-")
 
 
@@ -153,7 +153,7 @@ _names = count()
 
 
 async def durable(messages: int) -> SessionConversation:
-    """With context-stack over SQLite, as the service has it."""
+    """Make a session with context-stack over SQLite, as in the service."""
     loop = asyncio.get_running_loop()
     if loop not in _stores:
         _stores[loop] = await open_store(f"sqlite:{_folder().name}/log-{len(_stores)}.db")
@@ -174,7 +174,7 @@ async def _session(messages: int, context: Row, store: LogStore | None) -> Sessi
 
 
 async def listened_to(messages: int) -> SessionConversation:
-    """In a session, with two hooks for each of five events."""
+    """Make a session with two hooks for each of five events."""
 
     async def hears(_event: str, _data: Row) -> HookResult:
         return HookResult(action="continue")

@@ -46,11 +46,11 @@ class Conversation:
 
 
 def _usage() -> RequestUsage:
-    # Without it the stand-in for a model would estimate the tokens of all messages, which is not the loop's work.
+    # Without it the test model would estimate the tokens of all messages, which is not part of the loop.
     return RequestUsage(input_tokens=1, output_tokens=1)
 
 
-async def look(path: str) -> str:  # noqa: ARG001 - the library makes the tool's schema of the name
+async def look(path: str) -> str:  # noqa: ARG001 - the library derives the tool's schema from the name
     """Look at a file."""
     return RESULT
 

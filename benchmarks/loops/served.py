@@ -1,4 +1,4 @@
-"""A conversation as the service has it: a session of its manager, which lets go of those that rest."""
+"""A conversation in the service: a session of its manager, which evicts idle sessions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ServedConversation:
 
 
 async def served(messages: int) -> ServedConversation:
-    """Over SQLite; it begins empty."""
+    """Make an empty conversation over SQLite."""
     if messages:
         raise ValueError("A conversation begins empty here.")
     loop = asyncio.get_running_loop()
@@ -61,5 +61,5 @@ async def _manager(number: int) -> InProcessSessionManager:
 
 @cache
 def _folder() -> TemporaryDirectory[str]:
-    """One for all conversations of this process, which takes it away at its end."""
+    """Return the folder of this process; it is removed at exit."""
     return TemporaryDirectory(prefix="benchmark-")

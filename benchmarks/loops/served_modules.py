@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class CountingModel(Model):
-    """Counts the turns of the run that is on by what it is shown."""
+    """Counts the turns of the current run from the messages of the request."""
 
     def __init__(self, turns: int) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class CountingModel(Model):
 
 
 async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> None:
-    """`turns` are those of a run; without them, it is the tool that is mounted."""
+    """Mount the model with `turns` turns per run; without `turns`, mount the tool."""
     if "turns" in config:
         await coordinator.mount("providers", CountingModel(config["turns"]), name="model")
     else:

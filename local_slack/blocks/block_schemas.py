@@ -1,6 +1,6 @@
 """The blocks and elements of Block Kit that apps commonly use in messages (docs.slack.dev/reference/block-kit).
 
-Of the newer blocks only the type is checked.
+For newer blocks, only the type is checked.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _TYPED: dict[str, Schema] = {
 
 
 def _menus() -> dict[str, Schema]:
-    """Return all select menus: for one and for several things, of the five sources."""
+    """Return all select menus: single and multi-select, for each of the five sources."""
     sources: dict[str, Shape] = {
         "static": Shape(
             {},
@@ -89,7 +89,7 @@ def _menus() -> dict[str, Schema]:
 
 
 def _initial_list(shape: Shape) -> dict[str, Schema]:
-    """Where one menu has ``initial_user``, the one for several has ``initial_users``."""
+    """Use plural field names: a multi-select menu has ``initial_users`` for ``initial_user``."""
     return {
         f"{name}s" if name.startswith("initial_") else name: Many(item, 100) if name.startswith("initial_") else item
         for name, item in shape.optional.items()

@@ -1,4 +1,4 @@
-"""What Slack takes in one message: how much text, and which blocks."""
+"""Slack's limits on the text and the blocks of one message."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def check_text(text: str, longest: int) -> None:
 
 
 def check_blocks(blocks: Any, pointer: str = "/blocks") -> None:
-    """Refuse blocks that are not what they must be, and what is too much together."""
+    """Refuse invalid blocks, and blocks whose text is too long in total."""
     wrong = list(block_problems(blocks, pointer, BLOCKS_OF_A_MESSAGE))
     if wrong:
         raise SlackRefused("invalid_blocks", *(f"[ERROR] {what}" for what in wrong))
@@ -33,7 +33,7 @@ def check_blocks(blocks: Any, pointer: str = "/blocks") -> None:
 
 
 def block_problems(blocks: Any, pointer: str, most: int) -> Iterator[str]:
-    """Say what is wrong with the blocks of a message or a view."""
+    """Return all problems of the blocks of a message or a view."""
     wrong = list(problems(blocks, Many(BLOCK, most, least=0), pointer))
     yield from wrong
     if not wrong:
@@ -41,7 +41,7 @@ def block_problems(blocks: Any, pointer: str, most: int) -> Iterator[str]:
 
 
 def with_ids(blocks: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
-    """Give an id to each block that has none, and to each element that a person can use, as Slack does."""
+    """Add missing ids to blocks and to interactive elements, as Slack does."""
     return tuple(_with_ids(block) for block in blocks)
 
 
@@ -64,7 +64,7 @@ def _fresh_id() -> str:
 
 
 def _repeated(blocks: Sequence[dict[str, Any]], pointer: str) -> Iterator[str]:
-    """A block's id is unique in the message, an action's in its block."""
+    """Find duplicate ids: a block id is unique in the message, an action id in its block."""
     seen: set[str] = set()
     for number, block in enumerate(blocks):
         place = f"{pointer}/{number}"

@@ -1,4 +1,4 @@
-"""Shapes of JSON, and what is wrong with a value in Slack's words, each with the place as a JSON pointer."""
+"""Schemas for JSON; problems have Slack's wording and a JSON pointer."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of these words."""
+    """One of the given strings."""
 
     words: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Many:
-    """A list of such items."""
+    """A list whose items all have one schema."""
 
     item: Schema
     most: int
@@ -43,7 +43,7 @@ class Many:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """An object with these fields and no other; of each pair in ``either`` it has at least one."""
+    """An object with these fields and no others, and at least one field of each pair in ``either``."""
 
     required: Mapping[str, Schema] = field(default_factory=dict)
     optional: Mapping[str, Schema] = field(default_factory=dict)
@@ -52,21 +52,21 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class ByType:
-    """An object whose ``type`` says which of these shapes it has."""
+    """An object whose ``type`` selects its schema."""
 
     shapes: Mapping[str, Schema]
 
 
 @dataclass(frozen=True, slots=True)
 class Unchecked:
-    """Whatever it is, it is not looked into."""
+    """Any value."""
 
 
 Schema = Text | Flag | Whole | Choice | Many | Shape | ByType | Unchecked
 
 
 def problems(value: Any, schema: Schema, pointer: str) -> Iterator[str]:  # noqa: PLR0911 - one per kind of schema
-    """Say what is wrong with ``value``, all of it; nothing if it is right."""
+    """Return all problems of ``value``."""
     match schema:
         case Text():
             return _text_problems(value, schema, pointer)

@@ -1,4 +1,4 @@
-"""The workspace's values as Slack writes them in JSON."""
+"""Convert the workspace's values to Slack's JSON."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-VERIFICATION_TOKEN = "local-verification-token"  # noqa: S105 - everybody may know it
+VERIFICATION_TOKEN = "local-verification-token"  # noqa: S105 - not a secret
 
 
 def message_json(message: Message, team: Team) -> Json:
-    """Return a message as the history shows it; what is not set is left out."""
+    """Return a message as in the history, without unset fields."""
     if message.tombstone:
         return _tombstone_json(message)
     out: Json = {
@@ -51,7 +51,7 @@ def reactions_json(message: Message) -> list[Json]:
 
 
 def channel_json(channel: Channel, member: Member) -> Json:
-    """Return a channel as ``member`` sees it; a direct message names the other one as ``user``."""
+    """Return a channel as ``member`` sees it; ``user`` of a direct message is the other member."""
     if channel.is_im:
         return {
             "id": channel.id,
@@ -122,7 +122,7 @@ def bot_json(bot: Bot) -> Json:
 
 
 def file_json(file: File) -> Json:
-    """Return a file as messages carry it; of one that is deleted, only that."""
+    """Return a file as in messages; a deleted file has only its id and mode."""
     if file.deleted:
         return {"id": file.id, "mode": "tombstone"}
     filetype, mimetype, pretty_type = file.kind

@@ -1,4 +1,4 @@
-"""Faults, limits and the record over HTTP, for the page's panel and for tests in other languages."""
+"""HTTP API for faults, limits and the record; the page's panel and tests in other languages use it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from aiohttp import web
 
-from local_slack.control.requests import CALL_FAULTS, DELIVERY_FAULTS, ForCalls, ForDeliveries, Happening, Wrong, read
+from local_slack.control.requests import (
+    CALL_FAULTS,
+    DELIVERY_FAULTS,
+    ForCalls,
+    ForConnections,
+    ForDeliveries,
+    InvalidRequest,
+    parse,
+)
 from local_slack.delivery.recorder import kind_of
 from local_slack.delivery.socket_mode import DisconnectReason
 from local_slack.methods.known_errors import KNOWN_ERRORS
@@ -50,20 +58,20 @@ class Control:
 
     async def announce(self, request: web.Request) -> web.StreamResponse:
         try:
-            wanted = read(await request.read())
-        except Wrong as wrong:
-            return web.json_response({"ok": False, "error": str(wrong)}, status=400, headers=_HEADERS)
+            wanted = parse(await request.read())
+        except InvalidRequest as error:
+            return web.json_response({"ok": False, "error": str(error)}, status=400, headers=_HEADERS)
         match wanted:
             case ForDeliveries(fault, times):
                 self._deliveries.next(fault, times=times)
             case ForCalls(method, call_fault, times):
                 self._faults.next(method, call_fault, times=times)
-            case Happening():
-                self._happen(wanted)
+            case ForConnections():
+                self._disturb(wanted)
         return await self.show(request)
 
     async def clear(self, request: web.Request) -> web.StreamResponse:
-        """Announce nothing more, end silent connections, and switch Socket Mode on."""
+        """Remove all faults, cut frozen connections, and enable Socket Mode."""
         self._faults.clear()
         self._deliveries.clear()
         self._sockets.enable()
@@ -77,11 +85,11 @@ class Control:
     async def record(self, _request: web.Request) -> web.StreamResponse:
         return web.Response(text=self._record.text, content_type="application/x-ndjson", headers=_HEADERS)
 
-    def _happen(self, happening: Happening) -> None:
+    def _disturb(self, wanted: ForConnections) -> None:
         sockets = self._sockets
-        match happening.kind:
+        match wanted.kind:
             case "disconnect":
-                sockets.disconnect(happening.reason)
+                sockets.disconnect(wanted.reason)
             case "drop":
                 sockets.drop()
             case "freeze":
@@ -107,7 +115,7 @@ class Control:
 
 
 def _runs(faults: Iterable[Any]) -> list[Json]:
-    """Return an entry for each run of equal faults; what is no JSON, such as an event to wait for, is left out."""
+    """Return an entry for each sequence of equal faults, without fields that JSON cannot represent."""
     runs = []
     for fault, equal in groupby(faults):
         given = {f.name: getattr(fault, f.name) for f in dataclasses.fields(fault)}

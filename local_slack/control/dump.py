@@ -1,4 +1,4 @@
-"""The workspace as text, for the eyes of whoever reads a failed test."""
+"""The workspace as text, for the output of failed tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LONGEST_LINE = 200
 
 
 def dump(workspace: Workspace) -> str:
-    """Show all channels with their messages; replies stand indented under their root."""
+    """Return all channels with their messages; replies are indented under their root."""
     return "\n".join(line for channel in workspace.channels for line in _channel_lines(channel, workspace))
 
 

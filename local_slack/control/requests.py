@@ -1,4 +1,4 @@
-"""What ``POST /faults`` asks for, checked; whoever asks wrongly reads what to send instead."""
+"""Parse and validate the body of ``POST /faults``; errors name the accepted forms."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _FORMS = (
 )
 
 
-class Wrong(ValueError):  # noqa: N818 - reads as what happened
-    """A request that cannot be done, with what to send instead."""
+class InvalidRequest(ValueError):  # noqa: N818 - reads as what happened
+    """An invalid request; the message names the accepted forms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,42 +53,42 @@ class ForDeliveries:
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
-    """Something that happens to all connections at once."""
+class ForConnections:
+    """A fault of all connections at once."""
 
     kind: str
     reason: DisconnectReason = "refresh_requested"
 
 
-def read(text: bytes) -> ForCalls | ForDeliveries | Happening:
-    """Return what the body of a request asks for; raises Wrong."""
+def parse(text: bytes) -> ForCalls | ForDeliveries | ForConnections:
+    """Parse the body of a request; raises InvalidRequest."""
     try:
         body: dict[str, Any] = parse_json(text.decode())
     except ValueError as e:
-        raise Wrong(f"the body is no JSON; {_FORMS}") from e
+        raise InvalidRequest(f"the body is not JSON; {_FORMS}") from e
     match body:
         case {"method": method}:
             if method not in METHOD_NAMES:
-                raise Wrong(f"there is no method {method!r} here; GET /faults lists those that are")
+                raise InvalidRequest(f"unknown method {method!r}; GET /faults lists all methods")
             return ForCalls(method, _fault(CALL_FAULTS, "kind", body), _times(body))
         case {"delivery": _}:
             return ForDeliveries(_fault(DELIVERY_FAULTS, "delivery", body), _times(body))
         case {"socket": kind}:
-            return _happening(kind, body)
-    raise Wrong(f"it says neither `method` nor `delivery` nor `socket`; {_FORMS}")
+            return _for_connections(kind, body)
+    raise InvalidRequest(f"`method`, `delivery` and `socket` are missing; {_FORMS}")
 
 
 def _fault(kinds: Mapping[str, type], name: str, body: Mapping[str, Any]) -> Any:
     kind = body.get(name)
     fault = kinds.get(kind) if isinstance(kind, str) else None
     if fault is None:
-        raise Wrong(f"`{name}` must be one of {', '.join(kinds)}, not {kind!r}")
+        raise InvalidRequest(f"`{name}` must be one of {', '.join(kinds)}, not {kind!r}")
     fields = dataclasses.fields(fault)
     _only(body, {"method", name, "times", *(field.name for field in fields)})
     given = {field.name: _field(field.name, body[field.name]) for field in fields if field.name in body}
     missing = [f.name for f in fields if f.name not in given and f.default is dataclasses.MISSING]
     if missing:
-        raise Wrong(f"`{kind}` needs `{missing[0]}` too")
+        raise InvalidRequest(f"`{kind}` also needs `{missing[0]}`")
     return fault(**given)
 
 
@@ -96,11 +96,11 @@ def _field(name: str, value: Any) -> Any:
     if name not in _NUMBERS:
         if isinstance(value, str) and value:
             return value
-        raise Wrong(f"`{name}` must be a text, not {value!r}")
+        raise InvalidRequest(f"`{name}` must be a text, not {value!r}")
     low, high = _NUMBERS[name]
     kinds = int if name in _WHOLE else int | float
     if isinstance(value, bool) or not isinstance(value, kinds) or not low <= value <= high:
-        raise Wrong(
+        raise InvalidRequest(
             f"`{name}` must be a {'whole ' if name in _WHOLE else ''}number from {low} to {high}, not {value!r}"
         )
     return value
@@ -109,20 +109,20 @@ def _field(name: str, value: Any) -> Any:
 def _times(body: Mapping[str, Any]) -> int:
     times = body.get("times", 1)
     if isinstance(times, bool) or not isinstance(times, int) or not 1 <= times <= _MOST_TIMES:
-        raise Wrong(f"`times` must be a whole number from 1 to {_MOST_TIMES}, not {times!r}")
+        raise InvalidRequest(f"`times` must be a whole number from 1 to {_MOST_TIMES}, not {times!r}")
     return times
 
 
-def _happening(kind: Any, body: Mapping[str, Any]) -> Happening:
+def _for_connections(kind: Any, body: Mapping[str, Any]) -> ForConnections:
     if kind not in _SOCKET_KINDS:
-        raise Wrong(f"`socket` must be one of {', '.join(_SOCKET_KINDS)}, not {kind!r}")
+        raise InvalidRequest(f"`socket` must be one of {', '.join(_SOCKET_KINDS)}, not {kind!r}")
     _only(body, {"socket", "reason"} if kind == "disconnect" else {"socket"})
     reason = body.get("reason", "refresh_requested")
     if reason not in get_args(DisconnectReason):
-        raise Wrong(f"`reason` must be one of {', '.join(get_args(DisconnectReason))}, not {reason!r}")
-    return Happening(kind, reason)
+        raise InvalidRequest(f"`reason` must be one of {', '.join(get_args(DisconnectReason))}, not {reason!r}")
+    return ForConnections(kind, reason)
 
 
 def _only(body: Mapping[str, Any], known: set[str]) -> None:
     if unknown := sorted(set(body) - known):
-        raise Wrong(f"`{unknown[0]}` means nothing here; {_FORMS}")
+        raise InvalidRequest(f"unknown field `{unknown[0]}`; {_FORMS}")

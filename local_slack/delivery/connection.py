@@ -1,4 +1,4 @@
-"""One WebSocket of the app, and what can happen to it."""
+"""One WebSocket connection of the app."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HOST = "applink-local"
 
 
 class Connection:
-    """``send`` queues; a task of the connection writes. A frozen one stays open and is dead otherwise."""
+    """A connection with a send queue, which ``write`` empties. A frozen one stays open but is silent."""
 
     def __init__(self, request: web.Request, socket: web.WebSocketResponse) -> None:
         self._request = request
@@ -27,22 +27,22 @@ class Connection:
         self._frames.put_nowait(frame)
 
     def finish(self) -> None:
-        """Close properly, after what is queued."""
+        """Send the queued frames, then close with a close frame."""
         if self.frozen:
             self.abort()
         self._frames.put_nowait(None)
 
     def abort(self) -> None:
-        """Cut the TCP connection without a word."""
+        """Cut the TCP connection without a close frame."""
         if self._request.transport is not None:
             self._request.transport.abort()
 
     def freeze(self) -> None:
-        """Send and answer nothing from now on, not even a ping."""
+        """Stop sending and answering, pings included."""
         self.frozen = True
 
     async def write(self, ping_interval_s: float) -> None:
-        """Write what is queued, and a ping in every pause, until ``finish`` or the connection is gone."""
+        """Write queued frames, and a ping after each idle interval, until ``finish`` or a disconnect."""
         with contextlib.suppress(ConnectionError):
             while not self._socket.closed:
                 frame: str | None = ""
@@ -60,7 +60,7 @@ class Connection:
                     await self._socket.ping(f"Ping from {HOST}".encode())
 
     async def texts(self) -> AsyncIterator[str]:
-        """Give what the app sends until it leaves; a frozen connection is then cut, as it does not say goodbye."""
+        """Yield text frames of the app until it disconnects; a frozen connection is then cut without a close frame."""
         with contextlib.suppress(ConnectionError):
             async for message in self._socket:
                 if self.frozen:

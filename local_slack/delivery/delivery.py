@@ -1,4 +1,4 @@
-"""Envelopes on their way to the app: who gets which, and again if nobody says that it arrived."""
+"""Deliver envelopes to the app; repeat those that are not acknowledged."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from local_slack.delivery.recorder import Recorder
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Delivery", "Envelope", "Receiver", "RetrySchedule", "Way"]
+__all__ = ["Delivery", "Envelope", "Receiver", "RetrySchedule", "Transport"]
 
 
 @dataclass(frozen=True, slots=True)
 class RetrySchedule:
-    """Slack waits ``ack_timeout_s`` for an ack and then delivers again after each delay in turn."""
+    """``ack_timeout_s`` is the wait for an ack; ``delays_s`` are the waits before the retries, in turn."""
 
     ack_timeout_s: float = 3.0
     delays_s: tuple[float, ...] = (0.0, 60.0, 300.0)
@@ -31,15 +31,15 @@ class Receiver(Protocol):
     def send(self, frame: str) -> None: ...
 
 
-class Way(Protocol):
-    """Another way to the app than its connections. It calls ``acknowledge`` or ``fail`` for each envelope."""
+class Transport(Protocol):
+    """A transport other than the connections. It calls ``acknowledge`` or ``fail`` for each envelope."""
 
     def send(self, envelope: Envelope) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """An envelope without an ack: ``sent_at`` on the loop's clock, and the step that comes next by itself."""
+    """An unacknowledged envelope; ``sent_at`` is on the loop's clock, ``next_step`` runs at the ack time-out."""
 
     envelope: Envelope
     sent_at: float
@@ -48,7 +48,7 @@ class _Sent:
 
 @dataclass(slots=True)
 class _Held:
-    """An envelope that is sent after ``behind`` others, or when its time is up."""
+    """An envelope that is sent after ``behind`` others, or when ``time_up`` fires."""
 
     envelope: Envelope
     behind: int
@@ -56,7 +56,7 @@ class _Held:
 
 
 class Delivery:
-    """Owns what waits for a connection and what waits for an ack. Runs in the event loop's thread."""
+    """Own the envelopes that wait for a connection or for an ack. Runs in the event loop's thread."""
 
     def __init__(
         self,
@@ -65,13 +65,13 @@ class Delivery:
         faults: DeliveryFaults | None = None,
         record: Recorder | None = None,
     ) -> None:
-        """Call ``changed`` after every ack, and whenever there was none."""
+        """Call ``changed`` after every ack and every failed delivery."""
         self.schedule = schedule
         self._changed = changed
         self._faults = DeliveryFaults() if faults is None else faults
         self._record = Recorder() if record is None else record
         self._receivers: deque[Receiver] = deque()
-        self._way: Way | None = None
+        self._transport: Transport | None = None
         self._waiting: deque[Envelope] = deque()
         self._unacked: dict[str, _Sent] = {}
         self._held: list[_Held] = []
@@ -85,21 +85,21 @@ class Delivery:
         if receiver in self._receivers:
             self._receivers.remove(receiver)
 
-    def go(self, way: Way | None) -> None:
-        """Send everything from now on this way; None: over the connections."""
-        self._way = way
+    def use(self, transport: Transport | None) -> None:
+        """Use this transport from now on; None: the connections."""
+        self._transport = transport
         self._pump()
 
     @property
     def reachable(self) -> bool:
-        return self._way is not None or bool(self._receivers)
+        return self._transport is not None or bool(self._receivers)
 
     def offer(self, envelope: Envelope) -> None:
         self._waiting.append(envelope)
         self._pump()
 
     async def ask(self, envelope: Envelope) -> str:
-        """Deliver what somebody waits for; returns an empty string upon the ack, else why there was none."""
+        """Deliver an envelope and wait for its ack; returns an empty string, or the reason for a missing ack."""
         if not self.reachable:
             return "not_connected"
         answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -121,7 +121,7 @@ class Delivery:
         self._changed()
 
     def fail(self, envelope: Envelope, reason: str, *, final: bool = False) -> None:
-        """Say that an envelope was not taken; it comes again by the schedule, unless this is ``final``."""
+        """Report that an envelope was not acknowledged; it is repeated by the schedule unless ``final``."""
         sent = self._unacked.get(envelope.id)
         if sent and sent.envelope.attempt == envelope.attempt:
             self._forget(envelope.id)
@@ -129,7 +129,7 @@ class Delivery:
 
     @property
     def outstanding(self) -> int:
-        """Return how many envelopes are not acknowledged yet, and not given up."""
+        """Return the number of envelopes that are neither acknowledged nor given up."""
         return len(self._waiting) + len(self._unacked) + len(self._held)
 
     def close(self) -> None:
@@ -141,7 +141,7 @@ class Delivery:
         self._waiting.clear()
         self._held.clear()
         self._receivers.clear()
-        self._way = None
+        self._transport = None
 
     def _pump(self) -> None:
         while self._waiting and self.reachable:
@@ -166,15 +166,15 @@ class Delivery:
     def _send(self, envelope: Envelope) -> None:
         self._record.note("sent", envelope=envelope.id, about=envelope.about, attempt=envelope.attempt)
         self._await_ack(envelope)
-        if self._way:
-            self._way.send(envelope)
+        if self._transport:
+            self._transport.send(envelope)
         else:
             self._receivers[0].send(envelope.frame())
             self._receivers.rotate(-1)
         self._let_pass()
 
     def _let_pass(self) -> None:
-        """One more was sent: what waits behind it comes nearer."""
+        """Count one sent envelope for the envelopes that are held back behind it."""
         for held in self._held:
             held.behind -= 1
         for held in [held for held in self._held if held.behind <= 0]:
@@ -191,7 +191,7 @@ class Delivery:
 
     def _await_ack(self, envelope: Envelope) -> None:
         self._forget(envelope.id)
-        loop, reason = asyncio.get_running_loop(), "http_timeout" if self._way else "timeout"
+        loop, reason = asyncio.get_running_loop(), "http_timeout" if self._transport else "timeout"
         next_step = loop.call_later(self.schedule.ack_timeout_s, self.fail, envelope, reason)
         self._unacked[envelope.id] = _Sent(envelope, loop.time(), next_step)
 

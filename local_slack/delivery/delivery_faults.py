@@ -1,4 +1,4 @@
-"""Make the delivery of events go wrong on purpose: twice, late, or not the first time."""
+"""Faults in the delivery of events: twice, late, or lost at the first attempt."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Twice:
-    """The same envelope is sent two times, over two connections where there are two."""
+    """The envelope is sent twice, over two connections if there are two."""
 
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """The envelope is sent after ``behind`` later ones; if those do not come, after the time for an ack."""
+    """The envelope is sent after ``behind`` later ones, at the latest after the ack time-out."""
 
     behind: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The envelope is not sent the first time; it comes as the retries of the schedule."""
+    """The first attempt is not sent; the retries are."""
 
 
 DeliveryFault = Twice | Late | Lost
 
 
 class DeliveryFaults:
-    """Hold what the next first deliveries shall meet, in order. A retry meets none."""
+    """Queue of faults for the next envelopes, in order. Retries do not meet faults."""
 
     def __init__(self) -> None:
         self._coming: deque[DeliveryFault] = deque()
 
     def next(self, fault: DeliveryFault, *, times: int = 1) -> None:
-        """Let the next ``times`` envelopes meet ``fault``, after those already announced."""
+        """Queue ``fault`` for ``times`` envelopes, behind the faults queued before."""
         self._coming.extend([fault] * times)
 
     def clear(self) -> None:
@@ -41,7 +41,7 @@ class DeliveryFaults:
 
     @property
     def coming(self) -> tuple[DeliveryFault, ...]:
-        """Return what is announced and not met yet."""
+        """Return the queued faults."""
         return tuple(self._coming)
 
     def take(self) -> DeliveryFault | None:

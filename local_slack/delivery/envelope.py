@@ -1,4 +1,4 @@
-"""One thing that Slack tells the app: an event or a click, whichever way it goes."""
+"""One delivery to the app: an event or a click, over either transport."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """``attempt`` counts from 0; ``reason`` says why it comes again."""
+    """An event or a click; ``attempt`` counts from 0, ``reason`` is the reason of the retry."""
 
     id: str
     type: str
@@ -23,13 +23,13 @@ class Envelope:
 
     @property
     def about(self) -> str:
-        """Return the type of what is inside, such as ``app_mention`` or ``block_actions``."""
+        """Return the type of the payload, such as ``app_mention`` or ``block_actions``."""
         event = self.payload.get("event")
         return str((event if isinstance(event, dict) else self.payload).get("type", self.type))
 
     @property
     def retried(self) -> bool:
-        """Tell whether it comes again without an ack: events do, a click fails at once."""
+        """Return whether it is repeated without an ack: events are; a click fails at once."""
         return self.type == "events_api"
 
     def frame(self) -> str:

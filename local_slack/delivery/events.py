@@ -1,4 +1,4 @@
-"""A change of the workspace as the event object that Slack sends."""
+"""Convert changes of the workspace to Slack's event objects."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def event_of(change: Change, workspace: Workspace) -> Json:  # noqa: PLR0911 - o
 
 
 def mention_of(change: Change, workspace: Workspace) -> Json | None:
-    """Return the ``app_mention`` that comes with a post, if it has one; never in a direct message."""
+    """Return the ``app_mention`` event of a post that mentions the bot; None in direct messages."""
     bot = workspace.directory.bot
     if not isinstance(change, Posted) or change.message.user == bot.id:
         return None
@@ -71,7 +71,7 @@ def mention_of(change: Change, workspace: Workspace) -> Json | None:
 
 
 def channel_of(change: Change) -> str | None:
-    """Return the id of the channel whose members hear of it, None for what everybody hears."""
+    """Return the id of the channel whose members receive the event; None: all members of the workspace."""
     match change:
         case Posted(message=message) | Whispered(message) | Changed(message=message):
             return message.channel
@@ -140,7 +140,7 @@ def _joined(joined: Joined, team_id: str) -> Json:
 
 
 def _session_changed(session: Session, at: str) -> Json:
-    """Tell the page; Slack sends apps nothing of this."""
+    """Return an event for the page only; Slack sends apps no such event."""
     return {
         "type": "agent_session_changed",
         "channel": session.channel,

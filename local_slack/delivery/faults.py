@@ -1,7 +1,4 @@
-"""Make Slack fail on purpose: what the next calls of the bot shall run into.
-
-Only calls with the bot's tokens meet a fault; what people do is the hand of the test.
-"""
+"""Faults in Web API calls. Only calls with the app's tokens meet them, not the calls of people."""
 
 from __future__ import annotations
 
@@ -36,7 +33,7 @@ class Breaks:
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """The call arrives; it takes effect and is answered once ``until`` is set."""
+    """The call takes effect and is answered once ``until`` is set."""
 
     until: asyncio.Event
 
@@ -50,25 +47,25 @@ class Slow:
 
 @dataclass(frozen=True, slots=True)
 class DropsAfterwards:
-    """The call takes effect, then the connection is cut: the caller cannot know."""
+    """The call takes effect, then the connection is cut: its outcome is unknown to the caller."""
 
 
 @dataclass(frozen=True, slots=True)
 class DropsBefore:
-    """The connection is cut and the call has no effect: to the caller the same as the other."""
+    """The connection is cut and the call has no effect; the caller cannot tell it from DropsAfterwards."""
 
 
 Fault = Refuses | RateLimits | Breaks | Waits | Slow | DropsAfterwards | DropsBefore
 
 
 class Faults:
-    """Hold what is to come, per method, in order."""
+    """A queue of faults per method."""
 
     def __init__(self) -> None:
         self._coming: defaultdict[str, deque[Fault]] = defaultdict(deque)
 
     def next(self, method: str, fault: Fault, *, times: int = 1) -> None:
-        """Let the next ``times`` calls of ``method`` meet ``fault``, after those already announced."""
+        """Queue ``fault`` for ``times`` calls of ``method``, behind the faults queued before."""
         self._coming[method].extend([fault] * times)
 
     def clear(self) -> None:
@@ -76,11 +73,11 @@ class Faults:
 
     @property
     def coming(self) -> dict[str, tuple[Fault, ...]]:
-        """Return the announced faults that no call has met yet, by method."""
+        """Return the queued faults by method."""
         return {method: tuple(faults) for method, faults in self._coming.items() if faults}
 
     def pending(self, method: str) -> int:
-        """Return how many announced faults no call has met yet."""
+        """Return the number of queued faults of a method."""
         return len(self._coming[method])
 
     def take(self, method: str) -> Fault | None:

@@ -33,7 +33,7 @@ class NotVerified(LocalSlackError):  # noqa: N818 - reads as what happened
 
 
 class HttpDelivery:
-    """Send the envelopes of ``delivery`` to ``url``, many at a time; owns these requests."""
+    """Send envelopes to ``url`` concurrently; own these requests."""
 
     def __init__(self, url: str, delivery: Delivery, signer: Signer, record: Recorder) -> None:
         _check(url)
@@ -60,7 +60,7 @@ class HttpDelivery:
         await self._session.close()
 
     async def verify(self) -> None:
-        """Send the challenge, unless it was echoed before or is on its way; raises NotVerified."""
+        """Send the challenge unless the URL is verified; concurrent calls share one request. Raises NotVerified."""
         if self._verified:
             return
         if self._challenge is None or self._challenge.done():
@@ -80,11 +80,11 @@ class HttpDelivery:
         try:
             async with self._post(body, {"Content-Type": _JSON}) as answer:
                 if answer.status != 200:
-                    return f"it answers the challenge with HTTP {answer.status}"
+                    return f"it responds to the challenge with HTTP {answer.status}"
                 echoed = _echoed(answer.content_type, (await answer.read()).decode(errors="replace"))
-                return "" if echoed == challenge else "it does not answer with the value of `challenge`"
+                return "" if echoed == challenge else "it does not return the value of `challenge`"
         except TimeoutError:
-            return "it does not answer in time"
+            return "it does not respond in time"
         except aiohttp.ClientError as e:
             return f"it cannot be reached ({e})"
 
@@ -116,7 +116,7 @@ class HttpDelivery:
 
     def _post(self, body: bytes, headers: Mapping[str, str]) -> aiohttp.client._RequestContextManager:
         signed = {"User-Agent": _AGENT, "Accept": "*/*", **headers, **self._signer.headers(body)}
-        # aiohttp counts the request that is one too many.
+        # aiohttp also counts the redirect that exceeds the limit.
         return self._session.post(self.url, data=body, headers=signed, max_redirects=_FOLLOWED_REDIRECTS + 1)
 
 
@@ -126,11 +126,11 @@ def _check(url: str) -> None:
     except ValueError:
         checked = URL()
     if checked.scheme not in {"http", "https"} or not checked.host:
-        raise LocalSlackError(f"{url!r} is no request URL; give one such as http://127.0.0.1:3000/slack/events")
+        raise LocalSlackError(f"{url!r} is not a request URL; use one such as http://127.0.0.1:3000/slack/events")
 
 
 def _body(envelope: Envelope) -> bytes:
-    """Return an event as JSON, anything else as a form with the JSON in ``payload``."""
+    """Encode an event as JSON, anything else as a form with the JSON in ``payload``."""
     text = json.dumps(envelope.payload)
     return (text if envelope.type == "events_api" else urlencode({"payload": text})).encode()
 
@@ -143,7 +143,7 @@ def _headers(envelope: Envelope) -> dict[str, str]:
 
 
 def _echoed(content_type: str, text: str) -> str:
-    """Read the challenge in any of the three forms that Slack takes."""
+    """Return the challenge from any of the three response forms that Slack accepts."""
     if content_type == _JSON:
         try:
             body = parse_json(text)

@@ -1,4 +1,4 @@
-"""What happened, one JSON object per line: calls, deliveries, acks, faults and connections."""
+"""A record of calls, deliveries, acks, faults and connections, one JSON object per line."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 _KEPT = 10_000
 _LONGEST_TEXT = 1_000
-# Also within a word: in JSON, a line break before a token ends in a letter.
+# Matches within a word too: in JSON, an escaped line break before a token ends in a letter.
 _TOKEN = re.compile(r"(?:xox[a-z]|xapp)[-.][\w.-]+")
 
 
 class Recorder:
-    """Keep the latest entries, as text; ``write_to`` gets each as it comes. Tokens are never in it."""
+    """The latest entries as text, without tokens. Each entry is also written to ``write_to``."""
 
     def __init__(self, kept: int = _KEPT, clock: Callable[[], float] = time.time) -> None:
         self._lines: deque[str] = deque(maxlen=kept)
@@ -35,20 +35,20 @@ class Recorder:
             self.write_to.write(line + "\n")
 
     def fault(self, fault: Any, **fields: Any) -> None:
-        """Note that something met a fault, with the fault's own fields."""
+        """Record a fault that took effect, with its fields."""
         given = {f.name: getattr(fault, f.name) for f in dataclasses.fields(fault)}
         self.note("fault", kind=kind_of(type(fault)), **given, **fields)
 
     def call(self, call: Mapping[str, Any]) -> None:
-        """Note a call of the Web API as WebApi tells of it; of the answer only what it came to is kept."""
+        """Record a call of the Web API; of the response only ``ok`` and ``error``."""
         answer = call["answer"] or {}
-        told = {name: call[name] for name in call if name not in {"arguments", "answer", "fault"}}
-        came_to = {"ok": answer.get("ok"), "error": answer.get("error")}
+        fields = {name: call[name] for name in call if name not in {"arguments", "answer", "fault"}}
+        outcome = {"ok": answer.get("ok"), "error": answer.get("error")}
         fault = _snake(call["fault"]) or None
-        self.note("call", **told, arguments=shortened(call["arguments"]), **came_to, fault=fault)
+        self.note("call", **fields, arguments=shortened(call["arguments"]), **outcome, fault=fault)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Give the entries, oldest first."""
+        """Iterate over the entries, oldest first."""
         return (json.loads(line) for line in tuple(self._lines))
 
     def __len__(self) -> int:
@@ -73,7 +73,7 @@ def _snake(name: str) -> str:
 
 
 def shortened(value: Any) -> Any:
-    """Return a JSON value whose long texts are cut."""
+    """Truncate the long texts in a JSON value."""
     match value:
         case str() if len(value) > _LONGEST_TEXT:
             return f"{value[:_LONGEST_TEXT]}… ({len(value)} characters)"

@@ -1,4 +1,4 @@
-"""Where the app wants its events: at a request URL, or else over Socket Mode."""
+"""Select the transport of the app: its request URL, or Socket Mode."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class RequestUrl:
-    """Owns the way over HTTP while there is one."""
+    """Own the HTTP transport while a request URL is set."""
 
     def __init__(self, delivery: Delivery, socket_mode: SocketMode, signer: Signer, record: Recorder) -> None:
         self._delivery = delivery
@@ -29,9 +29,9 @@ class RequestUrl:
         return self._http.url if self._http else None
 
     async def set(self, url: str | None, *, verify: bool = True) -> None:
-        """Go to this URL from now on. Without ``verify`` the challenge is sent before the first request only.
+        """Use this URL from now on. Without ``verify`` the challenge is sent before the first request.
 
-        Raises LocalSlackError, and changes nothing, if the URL does not echo the challenge.
+        Raises LocalSlackError and changes nothing if the URL does not echo the challenge.
         """
         http = HttpDelivery(url, self._delivery, self._signer, self._record) if url else None
         if http and verify:
@@ -42,7 +42,7 @@ class RequestUrl:
                 raise
         before, self._http = self._http, http
         self._socket_mode.set_over_http(http is not None)
-        self._delivery.go(http)
+        self._delivery.use(http)
         if before:
             await before.close()
 

@@ -1,4 +1,4 @@
-"""How Slack signs its requests: ``v0``, over the time and the body."""
+"""Slack's request signature ``v0``, over the timestamp and the body."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Socket Mode: the app's WebSocket connections and what goes over them."""
+"""Socket Mode: the app's WebSocket connections and their frames."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _MAX_CONNECTIONS = 10
 
 
 class SocketMode:
-    """Owns the tickets and the connections of the one app of all ``workspaces``; ``opened`` counts all there were.
+    """Own the tickets and connections of the app; ``opened`` counts all connections so far.
 
     While ``enabled`` is False, ``apps.connections.open`` is refused.
     """
 
-    def __init__(  # noqa: PLR0913 - two of them are settings
+    def __init__(  # noqa: PLR0913 - two are settings
         self,
         workspaces: Sequence[Workspace],
         delivery: Delivery,
@@ -41,7 +41,7 @@ class SocketMode:
         ping_interval_s: float = 10.0,
         refresh_grace_s: float = 10.0,
     ) -> None:
-        """Call ``changed`` whenever a connection has come or gone."""
+        """Call ``changed`` when a connection opens or closes."""
         self.delivery = delivery
         self.opened = 0
         self.enabled = True
@@ -64,12 +64,12 @@ class SocketMode:
         return any(connection.frozen for connection in self._connections)
 
     def set_over_http(self, over_http: bool) -> None:
-        """Say whether requests go to the app over HTTP: then it is online without a connection."""
+        """Set whether events go to the app over HTTP: then it is online without a connection."""
         self._over_http = over_http
         self._show_presence()
 
     def ticket(self) -> str:
-        """Return the query of a URL that opens one connection, once."""
+        """Return the query of a URL that opens one connection and is valid once."""
         if not self.enabled:
             raise SlackRefused("access_denied")
         ticket = secrets.token_urlsafe(16)
@@ -79,7 +79,7 @@ class SocketMode:
     async def handle(self, request: web.Request) -> web.StreamResponse:
         ticket = request.query.get("ticket", "")
         if ticket not in self._tickets:
-            return web.Response(status=401, text="this URL was used before or never given out")
+            return web.Response(status=401, text="this URL is unknown or was used before")
         self._tickets.discard(ticket)
         socket = web.WebSocketResponse(autoping=False, autoclose=False)
         await socket.prepare(request)
@@ -94,11 +94,11 @@ class SocketMode:
         return socket
 
     def disconnect(self, reason: DisconnectReason) -> None:
-        """Tell all connections to go, as Slack does.
+        """Send a ``disconnect`` frame to all connections, as Slack does.
 
-        A ``warning`` is only that. After ``refresh_requested`` they get no more events and are closed after a
-        grace if they have not gone by themselves; otherwise they are closed at once. ``link_disabled`` means that
-        somebody has switched Socket Mode off: until ``enable`` no new connection opens.
+        After ``warning`` nothing else happens. After ``refresh_requested`` they get no more events and are closed
+        after a grace period. Other reasons close them at once. ``link_disabled`` means that Socket Mode is switched
+        off: no new connection opens until ``enable``.
         """
         self._record.note("disconnect", reason=reason, connections=self.connections)
         if reason == "link_disabled":
@@ -119,16 +119,16 @@ class SocketMode:
         self.enabled = True
 
     def drop(self) -> None:
-        """Cut all connections, as a network does: no close frame, nothing."""
+        """Cut all connections without a close frame, like a network failure."""
         self._record.note("drop", connections=self.connections)
         for connection in tuple(self._connections):
             self._gone(connection)
             connection.abort()
 
     def freeze(self) -> None:
-        """Make all open connections silent: they stay open, and nothing that is sent arrives, either way.
+        """Freeze all open connections: they stay open, and frames are lost in both directions.
 
-        They count as connections, and events are sent into them, until the app closes them.
+        Events are still sent to them until the app closes them.
         """
         self._record.note("freeze", connections=self.connections)
         for connection in self._connections:

@@ -1,4 +1,4 @@
-"""The app's event subscription: which changes it is told of, and in which wrapping."""
+"""The app's event subscription: select the changes that it receives, and wrap them in envelopes."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ EVENTS = (
 
 
 class Subscription:
-    """Wrap what happens in the bot's channels of one workspace into envelopes and hand them to the delivery.
+    """Convert changes in the bot's channels of one workspace to envelopes and deliver them.
 
-    ``numbers`` is shared by the workspaces of an app, so that no two events have the same id.
+    The workspaces of an app share ``numbers``, so event ids are unique.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Subscription:
         self._record = record
         self._events = frozenset(events)
         self._numbers = numbers or itertools.count(1)
-        self.end: Callable[[], None] = workspace.listen(self._heard)
+        self.end: Callable[[], None] = workspace.listen(self._on_change)
 
     def tell(self, event: Json) -> None:
         """Send an event, if the app is subscribed to it."""
@@ -63,7 +63,7 @@ class Subscription:
         self._delivery.offer(envelope)
 
     def notify_rate_limited(self) -> None:
-        """Say that there were more events within the hour than Slack delivers."""
+        """Send ``app_rate_limited``: more events within the hour than Slack delivers."""
         body = {
             "token": VERIFICATION_TOKEN,
             "type": "app_rate_limited",
@@ -73,7 +73,7 @@ class Subscription:
         }
         self._delivery.offer(Envelope(f"envelope-{next(self._numbers):06d}", "events_api", body))
 
-    def _heard(self, change: Change) -> None:
+    def _on_change(self, change: Change) -> None:
         if not self._concerns_bot(change):
             return
         self.tell(event_of(change, self.workspace))
@@ -112,5 +112,5 @@ class Subscription:
 
 
 def _place(event: Json) -> Json:
-    """Return what tells an event from others of its type."""
+    """Return the fields that identify an event among those of its type."""
     return {name: event[name] for name in ("subtype", "channel", "user", "ts", "thread_ts") if event.get(name)}

@@ -1,4 +1,4 @@
-"""The one app of the local Slack, as its settings pages describe it."""
+"""The settings of the app."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from local_slack.workspace.people import Bot
 
-# What an app of this kind can be granted; all of it by default. Without `chat:write.public` it must join first.
+# The scopes that the app can have; all by default. Without `chat:write.public` it must join a channel to post.
 EVERY_SCOPE = frozenset(
     {
         "app_mentions:read",
@@ -45,9 +45,9 @@ EVERY_SCOPE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """``agent_view``: whether it is declared as an agent. ``request_url``: where events go, None for Socket Mode.
+    """``agent_view``: whether it is declared as an agent. ``request_url``: the target of events, None for Socket Mode.
 
-    The manifest is the one that was given, else one is made that fits.
+    Without ``given_manifest``, the manifest is derived from the settings.
     """
 
     bot: Bot
@@ -59,7 +59,7 @@ class App:
 
     @property
     def config_token(self) -> str:
-        """Return the token of whoever owns the app, for ``apps.manifest.export``."""
+        """Return the configuration token of the app's owner, for ``apps.manifest.export``."""
         return f"xoxe-local-{self.bot.name}"
 
     def manifest(self, *, messages_tab: bool) -> Mapping[str, Any]:
@@ -86,6 +86,6 @@ class App:
 
 
 def _manifest_events(events: frozenset[str]) -> set[str]:
-    """In a manifest, message events are named by the kind of channel."""
+    """Return the event names of the manifest, which has a message event per channel type."""
     messages = {"message.channels", "message.groups", "message.im", "message.mpim"} if "message" in events else set()
     return (set(events) - {"message"}) | messages

@@ -1,4 +1,4 @@
-"""A person at their keyboard: what people do in Slack, over the same Web API as everybody."""
+"""A client that acts as a person, over the Web API."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _AT_NAME = re.compile(r"(?<![\w<@])@([a-z0-9][a-z0-9._-]*)")
 
 
 class PersonClient:
-    """Act as one person. A channel is given by name or id; every refusal raises SlackRefused."""
+    """Act as one person. Channels are given by name or id; errors raise SlackRefused."""
 
     def __init__(self, person: Person, directory: Directory, url: str, session: aiohttp.ClientSession) -> None:
         self.person = person
@@ -60,10 +60,10 @@ class PersonClient:
         await self.call("reactions.remove", channel=channel, timestamp=ts, name=name)
 
     async def click(self, channel: str, ts: str, action_id: str, value: str | None = None) -> None:
-        """Use the button of a message, or choose ``value`` in its menu; returns when the app has acknowledged it.
+        """Press a button of a message, or choose ``value`` in its menu; returns after the app's acknowledgement.
 
-        Raises SlackRefused: ``not_connected`` and ``no_answer`` where Slack shows a warning at the button,
-        ``no_such_action`` where the message has no such button.
+        Raises SlackRefused: ``not_connected`` or ``no_answer`` where Slack shows a warning at the button,
+        ``no_such_action`` if the message has no such button.
         """
         await self._post("page/click", {"channel": channel, "ts": ts, "action_id": action_id, "value": value})
 
@@ -76,7 +76,7 @@ class PersonClient:
         await self._post("page/open_home", {"tab": tab})
 
     async def call(self, method: str, **arguments: Any) -> Json:
-        """Call any Web API method with this person's token; None leaves an argument out."""
+        """Call any Web API method with this person's token; arguments that are None are omitted."""
         return await self._post(f"api/{method}", arguments)
 
     async def _post(self, path: str, arguments: Mapping[str, Any]) -> Json:

@@ -1,4 +1,4 @@
-"""One workspace in which the app is installed, as a test or a person meets it."""
+"""One workspace in which the app is installed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class InstalledTeam:
-    """Names and tokens of the app in ``workspace``; ``client`` makes a person's hands."""
+    """Names and tokens of the app in ``workspace``; ``client`` makes the clients of people."""
 
     def __init__(self, workspace: Workspace, client: Callable[[Person, Workspace], PersonClient]) -> None:
         self.workspace = workspace

@@ -1,4 +1,4 @@
-"""The buttons and menus of a message, and the payload that tells the app of their use."""
+"""The buttons and menus of a message, and their ``block_actions`` payload."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MENUS = {"static_select", "overflow", "radio_buttons"}
 
 @dataclass(frozen=True, slots=True)
 class _Element:
-    """An element of a message that can be used, in its block."""
+    """An interactive element of a message, with the id of its block."""
 
     block_id: str
     body: Json
@@ -37,7 +37,7 @@ class _Element:
 
 
 def find_action(message: Message, args: Arguments) -> Json:
-    """Return the entry of ``actions`` for the element that is named; raises ``no_such_action``."""
+    """Return the entry of ``actions`` for the named element; raises ``no_such_action``."""
     action_id, block_id, value = args.required("action_id"), args.text("block_id"), _value(args)
     for element in _elements(message):
         if element.is_meant(action_id, block_id, value):
@@ -84,7 +84,7 @@ def _elements(message: Message) -> Iterator[_Element]:
 
 
 def _choices(body: Json) -> tuple[Json, ...]:
-    """Return what carries a value: the options of a menu, the two of feedback buttons, else the button itself."""
+    """Return the objects with a value: a menu's options, both feedback buttons, or the button itself."""
     match body.get("type"):
         case "feedback_buttons":
             return body.get("positive_button", {}), body.get("negative_button", {})

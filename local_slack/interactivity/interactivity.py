@@ -1,4 +1,4 @@
-"""Clicks: what people do with a message's buttons, and what the app does with the click's ``response_url``."""
+"""Clicks on buttons and menus, and the responses of the app to their ``response_url``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Interactivity:
-    """Take the gestures of people, with their tokens, and hand them to the delivery."""
+    """Accept clicks from people, identified by their tokens, and deliver them to the app."""
 
     def __init__(self, subscriptions: Sequence[Subscription], delivery: Delivery, numbers: Iterator[int]) -> None:
         self._subscriptions = subscriptions
@@ -100,7 +100,7 @@ class Interactivity:
 
 
 def _visible(workspace: Workspace, person: Person, channel: str, ts: str) -> Message:
-    """Find a message that this person can see, also one that is for them alone."""
+    """Find a message that this person can see, ephemeral ones included."""
     place = workspace.channel(channel)
     if person.id not in place.members:
         raise SlackRefused("not_in_channel")

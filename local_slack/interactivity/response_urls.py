@@ -1,4 +1,4 @@
-"""The address that comes with a click: with it the app answers, replaces or deletes, for a while and a few times."""
+"""Response URLs of clicks: the app can post, replace or delete with them, a few times within a time limit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LASTS_S = 30 * 60.0
 
 @dataclass(slots=True)
 class _Given:
-    """The click that an address belongs to."""
+    """The click of a response URL."""
 
     workspace: Workspace
     message: Message
@@ -37,7 +37,7 @@ class _Given:
 
 
 class ResponseUrls:
-    """Give out the addresses, and do what is asked there."""
+    """Create response URLs and handle requests to them."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -47,13 +47,13 @@ class ResponseUrls:
         return [web.post("/actions/{team}/{number}/{secret}", self.handle)]
 
     def give(self, workspace: Workspace, message: Message, person: Person) -> str:
-        """Return the path of a new address."""
+        """Return the path of a new response URL."""
         path = f"actions/{workspace.directory.team.id}/{len(self._given) + 1}/{secrets.token_urlsafe(18)}"
         self._given[path] = _Given(workspace, message, person, self._clock() + _LASTS_S)
         return path
 
     def problem(self, path: str) -> str | None:
-        """Return why this address is not good any more, None if it is."""
+        """Return the error of an expired or used-up URL, or None."""
         given = self._given.get(path)
         if given is None or self._clock() > given.until:
             return "expired_url"

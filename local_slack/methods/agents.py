@@ -20,7 +20,7 @@ _PROMPTS = 4
 
 
 def set_session_status(call: Call) -> Json:
-    """Set the lifecycle status; the first call makes the session, and only that one takes a title."""
+    """Set the lifecycle status; the first call creates the session, and only it accepts a title."""
     call.args.need("status")
     session = _session(call)
     status = call.args.one_of("status", SESSION_STATUSES)
@@ -42,7 +42,7 @@ def rename_session(call: Call) -> Json:
 
 
 def set_status(call: Call) -> Json:
-    """Say what the agent does just now; an empty status ends that."""
+    """Set the status text of the agent; an empty one clears it."""
     call.args.need("channel_id", "status", "thread_ts")
     session = _session(call)
     loading = call.args.texts("loading_messages")
@@ -77,7 +77,7 @@ def set_prompts(call: Call) -> Json:
 
 
 def _session(call: Call) -> Session:
-    """Return the session of the thread that is named, or a new one, not kept yet."""
+    """Return the session of the named thread, or a new one that is not stored yet."""
     if not call.app.agent_view:
         raise SlackRefused("feature_disabled")
     call.args.need("channel_id")

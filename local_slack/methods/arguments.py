@@ -1,4 +1,4 @@
-"""The arguments of one Web API call: from the query, a form or JSON, checked as Slack checks them."""
+"""The arguments of one Web API call, from the query, a form or JSON, validated as in Slack."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Word = TypeVar("Word", bound=str)
 
 
 async def read_arguments(request: web.Request) -> Mapping[str, Any]:
-    """Merge query and body; the body wins. A token counts in a form only, as with Slack, or in its header."""
+    """Merge query and body; the body wins. As in Slack, a token is read from a form or the header only."""
     values: dict[str, Any] = {name: value for name, value in request.query.items() if name != "token"}
     if request.method != "POST":
         return values
@@ -42,13 +42,13 @@ async def _json_body(request: web.Request) -> dict[str, Any]:
 
 
 class Arguments:
-    """Read named arguments; what is given but not what it must be is refused."""
+    """Read named arguments; refuse values of the wrong type."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._values = {name: value for name, value in values.items() if value is not None}
 
     def need(self, *names: str) -> None:
-        """Refuse a call that leaves one of these out. Present but empty is another matter, as in Slack."""
+        """Refuse a call without one of the named arguments. As in Slack, an empty value counts as present."""
         missing = [name for name in names if name not in self._values]
         if missing:
             raise invalid(*(f"[ERROR] missing required field: {name}" for name in missing))
@@ -72,7 +72,7 @@ class Arguments:
         raise invalid(f"[ERROR] must provide a string [json-pointer:/{name}]")
 
     def integer(self, name: str) -> int:
-        """Return a whole number, given as such or as its digits; raises KeyError if it is not given."""
+        """Return an integer, given as a number or as digits; raises KeyError if it is missing."""
         value = self._values[name]
         digits = isinstance(value, str) and value.strip().lstrip("-").isdecimal()
         if isinstance(value, bool) or not (digits or isinstance(value, int)):
@@ -80,7 +80,7 @@ class Arguments:
         return int(value)
 
     def one_of(self, name: str, values: Sequence[Word]) -> Word:
-        """Return the one of ``values`` that is given."""
+        """Return the argument, which must be one of ``values``."""
         given = self.required(name)
         for value in values:
             if value == given:
@@ -88,7 +88,7 @@ class Arguments:
         raise invalid(f"[ERROR] must be a valid enum value [json-pointer:/{name}]")
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """Return a list of strings, given as such, as its JSON text, or with commas between."""
+        """Return a list of strings, given as a list, as JSON text, or separated by commas."""
         value = self._values.get(name)
         if isinstance(value, str):
             value = self._decoded(name, "invalid_arguments") if value.startswith("[") else value.split(",")
@@ -112,7 +112,7 @@ class Arguments:
         return min(limit, _MAX_LIMIT) or default
 
     def objects(self, name: str, refusal: str) -> tuple[dict[str, Any], ...] | None:
-        """Return a list of objects, given as such or as its JSON text; ``refusal`` is the error otherwise."""
+        """Return a list of objects, given as a list or as JSON text; ``refusal`` is the error code."""
         value = self._decoded(name, refusal)
         if value is None:
             return None

@@ -1,4 +1,4 @@
-"""One Web API call, as a method of Slack sees it."""
+"""One Web API call, and cursors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """``base_url`` is the server's as the caller knows it."""
+    """``base_url`` is the server's address in the caller's request."""
 
     workspace: Workspace
     member: Member
@@ -36,7 +36,7 @@ Methods = Mapping[str, Method]
 
 
 def page_of(items: Sequence[T], args: Arguments, default_limit: int) -> tuple[Sequence[T], str]:
-    """Return one page of ``items`` and the cursor of the next, empty at the end."""
+    """Return one page of ``items`` and the cursor of the next one, empty at the end."""
     try:
         start = int(next_of(args) or 0)
     except ValueError as e:
@@ -46,12 +46,12 @@ def page_of(items: Sequence[T], args: Arguments, default_limit: int) -> tuple[Se
 
 
 def cursor_to(item: str) -> str:
-    """Return the cursor of a page that begins with this item."""
+    """Encode the cursor of a page that begins with this item."""
     return base64.b64encode(f"next:{item}".encode()).decode()
 
 
 def next_of(args: Arguments) -> str | None:
-    """Return what the page is to begin with that a call asks for; None for the first one."""
+    """Decode the cursor of a call: the first item of the page, or None for the first page."""
     cursor = args.text("cursor")
     if not cursor:
         return None

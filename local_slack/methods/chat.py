@@ -57,7 +57,7 @@ def post_ephemeral(call: Call) -> Json:
 
 
 def update(call: Call) -> Json:
-    """Replace what is given; blocks, attachments and metadata that are not given stay."""
+    """Replace the given parts; blocks, attachments and metadata that are not given stay."""
     call.args.need("channel", "ts")
     channel, ts = channel_named(call), call.args.required("ts")
     fresh = _body(call, TEXT_OF_AN_UPDATE)
@@ -94,7 +94,7 @@ def get_permalink(call: Call) -> Json:
 
 
 def _destination(call: Call) -> str:
-    """Return the channel to post to; a member's id stands for the direct message with them."""
+    """Return the channel to post to; a member's id means the direct message with them."""
     channel = call.args.required("channel")
     if member := call.workspace.directory.members.get(channel):
         return call.workspace.open_im(call.member, member)[0].id

@@ -20,7 +20,7 @@ _KINDS = {"public_channel", "private_channel", "mpim", "im"}
 
 
 def conversations(call: Call) -> Json:
-    """List the public channels, and the caller's direct messages where ``types`` asks for them."""
+    """List the public channels, and the caller's direct messages if ``types`` includes them."""
     kinds = _kinds(call)
     shown = [c for c in call.workspace.channels if _kind(c) in kinds and may_see(call.member, c)]
     return _channels_page(call, shown)
@@ -113,12 +113,12 @@ def create(call: Call) -> Json:
 
 
 def visible_channel(call: Call) -> Channel:
-    """Return the channel with the id that the call names; others' direct messages do not exist for it."""
+    """Return the channel with the given id; other people's direct messages are not found."""
     return call.workspace.channel(visible_channel_id(call, call.args.required("channel")))
 
 
 def visible_channel_id(call: Call, channel_id: str) -> str:
-    """Return the id if the caller can see a channel by it; a name is no id."""
+    """Return the id if it is a channel that the caller can see; a name is not accepted."""
     channel = call.workspace.channel(channel_id)
     if channel.id != channel_id or not may_see(call.member, channel):
         raise SlackRefused("channel_not_found")
@@ -126,7 +126,7 @@ def visible_channel_id(call: Call, channel_id: str) -> str:
 
 
 def channel_named(call: Call) -> str:
-    """Return the channel that the call names. Apps must name it by its id; people may use its name."""
+    """Return the channel of a call. Apps must give its id; people may give its name."""
     return visible_channel(call).id if isinstance(call.member, Bot) else call.args.required("channel")
 
 

@@ -33,7 +33,7 @@ def get_upload_url(call: Call) -> Json:
 
 
 def complete_upload(call: Call) -> Json:
-    """Finish the uploads and share them in one message, if a place is named; nothing happens if it is refused."""
+    """Complete the uploads and share them in one message if a channel is given; a refused call changes nothing."""
     call.args.need("files")
     wanted = _wanted(call)
     places = [visible_channel_id(call, name) for name in _places(call)]
@@ -68,7 +68,7 @@ def _file(call: Call) -> File:
 
 
 def _wanted(call: Call) -> list[tuple[str, str]]:
-    """Return the id and title of each file to finish."""
+    """Return the id and title of each file to complete."""
     files = call.args.objects("files", "invalid_arguments")
     if not files:
         raise invalid("[ERROR] no files to complete [json-pointer:/files]")

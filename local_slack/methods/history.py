@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def history(call: Call) -> Json:
-    """Return what the channel itself shows, newest first: no replies, except those broadcast."""
+    """Return the messages of a channel, newest first, without replies that are not broadcast."""
     channel = _readable_channel(call)
     shown = [m for m in call.workspace.messages(channel.id) if not m.is_reply or m.broadcast]
     answer = _messages_page(call, _within(call, shown)[::-1], 100)
@@ -47,7 +47,7 @@ def _readable_channel(call: Call) -> Channel:
 
 
 def _within(call: Call, messages: Sequence[Message]) -> list[Message]:
-    """Keep what lies between ``oldest`` and ``latest``, the ends themselves only if ``inclusive``."""
+    """Select the messages between ``oldest`` and ``latest``, the bounds only if ``inclusive``."""
     oldest, latest = _bound(call, "oldest"), _bound(call, "latest")
     inclusive = call.args.flag("inclusive")
     kept = []
@@ -78,7 +78,7 @@ def _messages_page(call: Call, messages: Sequence[Message], default_limit: int) 
 
 
 def _start(messages: Sequence[Message], ts: str | None) -> int:
-    """Return where a page begins: what was deleted between two pages leaves nothing out."""
+    """Return the index at which a page begins. Deletions between two pages skip no message."""
     if ts is None:
         return 0
     if not is_timestamp(ts):

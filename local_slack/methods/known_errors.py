@@ -1,4 +1,4 @@
-"""Slack's error words that an app should be ready for, as one can let a call be refused with."""
+"""Slack error codes that an app should handle; the fault panel suggests them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The arguments that all methods share which post."""
+"""The arguments that all posting methods share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from local_slack.workspace.timestamps import is_timestamp
 if TYPE_CHECKING:
     from local_slack.methods.calls import Call
 
-# Slack names no number; this is the size of one message on its older interfaces.
+# Slack documents no limit; this is the size of one message in its older APIs.
 _METADATA_BYTES = 16_384
 
 
@@ -35,7 +35,7 @@ def metadata_of(call: Call) -> dict[str, Any] | None:
 
 
 def persona_of(call: Call) -> Persona | None:
-    """Only an app can lend its message another name; what a person sends along is ignored."""
+    """Return the persona of a message. Only apps can set one; a person's is ignored."""
     persona = Persona(call.args.text("username"), call.args.text("icon_emoji"), call.args.text("icon_url"))
     return persona if isinstance(call.member, Bot) and persona != Persona() else None
 

@@ -1,4 +1,4 @@
-"""Slack's rate limits, method by method, for the app in each workspace; people are not limited."""
+"""Slack's rate limits per method and workspace, for the app; people are not limited."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class PerMinute:
 
 @dataclass(frozen=True, slots=True)
 class PerChannel:
-    """``burst`` calls at once to one channel, and ``per_s`` more each second after that."""
+    """``burst`` calls at once to one channel, then ``per_s`` calls a second."""
 
     burst: int
     per_s: float
@@ -44,8 +44,8 @@ _TIER_3 = (PerMinute(50),)
 _TIER_4 = (PerMinute(100),)
 _SPECIAL = (PerMinute(600),)
 
-# docs.slack.dev/apis/web-api/rate-limits; each method's own page names its tier. Slack lets more than these
-# through now and then, without promising it; here it is exactly these.
+# docs.slack.dev/apis/web-api/rate-limits; each method's own page names its tier. Slack sometimes allows
+# more, without a guarantee; here the limits are exact.
 SLACK_LIMITS: Limits = {
     "apps.connections.open": _TIER_3,
     "apps.manifest.export": _TIER_3,
@@ -99,7 +99,7 @@ class Meter(Protocol):
     per_s: float
 
     def wait_s(self, now: float) -> float:
-        """Return in how many seconds there is room for one call; 0 for now."""
+        """Return the seconds until one call is within the limit; 0: now."""
 
     def count(self, now: float) -> None: ...
 
@@ -107,7 +107,7 @@ class Meter(Protocol):
 
 
 class RateLimiter:
-    """Owns the counts. ``refused`` has the 429s by method. ``limits=None`` refuses nothing and counts nothing."""
+    """Count calls and refuse those above ``limits`` (None: no limits). ``refused`` counts the 429s by method."""
 
     def __init__(self, limits: Mapping[str, tuple[Limit, ...]] | None, clock: Callable[[], float]) -> None:
         self.refused: Counter[str] = Counter()
@@ -117,7 +117,7 @@ class RateLimiter:
         self._meters: dict[tuple[str, str, str, Limit], Meter] = {}
 
     def take(self, team: str, method: str, channel: str) -> int:
-        """Count a call and return 0, or refuse it and return after how many whole seconds it has room."""
+        """Count a call and return 0, or refuse it and return the whole seconds to wait."""
         now, meters = self._clock(), self._meters_of(team, method, channel)
         wait_s = max((meter.wait_s(now) for meter in meters), default=0.0)
         if wait_s > 0:
@@ -129,13 +129,13 @@ class RateLimiter:
         return 0
 
     def count(self, team: str, method: str, channel: str) -> None:
-        """Count a call that is let through in any case."""
+        """Count a call without refusing it."""
         now = self._clock()
         for meter in self._meters_of(team, method, channel):
             meter.count(now)
 
     def snapshot(self) -> list[Json]:
-        """Return what is used now of each limit that was called upon; ``channel`` where it is one channel's."""
+        """Return the current use of each limit with calls; ``channel`` is set for a per-channel limit."""
         now = self._clock()
         return [
             {
@@ -184,7 +184,7 @@ class _Window:
 
 
 class _Bucket:
-    """Holds a debt that drains with time: a call adds one, and there is room below ``limit``."""
+    """A leaky bucket: each call adds one, and ``limit`` is its size."""
 
     def __init__(self, burst: int, per_s: float) -> None:
         self.limit = burst
@@ -194,7 +194,7 @@ class _Bucket:
         self._at = 0.0
 
     def wait_s(self, now: float) -> float:
-        # What is left over by rounding is no reason to wait.
+        # 1e-9 tolerates rounding errors.
         over = self._debt_at(now) + 1 - self.limit - 1e-9
         return max(0.0, over) / self._drains_per_s
 

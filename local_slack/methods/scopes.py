@@ -1,4 +1,4 @@
-"""Which scope each method asks of the bot's token."""
+"""The scope that each method requires of the bot's token."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _SCOPES = {
     "users.info": "users:read",
     "users.list": "users:read",
 }
-# These need the scope of each kind of conversation that they look at.
+# These need the scope of each conversation type that they read.
 _BY_KIND = {
     "conversations.history": "history",
     "conversations.info": "read",
@@ -54,7 +54,7 @@ _FAMILIES = {"public_channel": "channels", "private_channel": "groups", "mpim": 
 
 
 def check_scopes(method: str, args: Arguments, provided: frozenset[str]) -> None:
-    """Refuse with ``missing_scope`` what this call needs and the token has not."""
+    """Refuse a call with ``missing_scope`` if the token lacks its scope."""
     missing = [scope for scope in needed(method, args) if scope not in provided]
     if missing:
         raise MissingScope(",".join(missing), ",".join(sorted(provided)))

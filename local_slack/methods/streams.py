@@ -35,7 +35,7 @@ _CHUNK = ByType(
 
 
 def start(call: Call) -> Json:
-    """Post the message that the stream fills; in a channel it names the one reader who asked."""
+    """Post the message of the stream; in a channel it names the user that asked."""
     call.args.need("channel")
     channel = visible_channel(call)
     if not isinstance(call.member, Bot):
@@ -64,7 +64,7 @@ def append(call: Call) -> Json:
 
 
 def stop(call: Call) -> Json:
-    """End the stream; the blocks given now come below what was streamed."""
+    """End the stream; append the given blocks to the streamed content."""
     call.args.need("channel", "ts")
     stream, chunks = _open(call), _chunks(call)
     blocks = call.args.objects("blocks", "invalid_blocks_format") or ()
@@ -97,7 +97,7 @@ def _show(call: Call, stream: Stream, chunks: list[Json], metadata: Json | None 
 
 
 def _chunks(call: Call) -> list[Json]:
-    """Return what is to be added, text given as such too."""
+    """Return the chunks to append; ``markdown_text`` becomes a chunk."""
     given: Any = list(call.args.objects("chunks", "invalid_chunks_format") or ())
     wrong = list(problems(given, Many(_CHUNK, 100, least=0), "/chunks"))
     for number, chunk in enumerate(given if not wrong else ()):

@@ -48,7 +48,7 @@ def publish(call: Call) -> Json:
 
 
 def open_(call: Call) -> Json:
-    """Open a modal for the person whose click, command or shortcut gave the trigger."""
+    """Open a modal for the person whose click, command or shortcut created the trigger."""
     call.args.need("view")
     trigger = call.args.text("trigger_id") or call.args.text("interactivity_pointer")
     if not trigger:

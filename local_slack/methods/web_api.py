@@ -1,4 +1,4 @@
-"""The Web API over HTTP: who calls, which method, what faults it meets, and Slack's way to answer."""
+"""The Web API over HTTP: authentication, dispatch to methods, faults, limits and responses."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ METHOD_NAMES = tuple(sorted((*_METHODS, *_OTHER_METHODS)))
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """One request: what is called, and who calls; ``credential`` is None for a token that nobody has."""
+    """One request; ``credential`` is None for an unknown token."""
 
     method: str
     token: str
@@ -70,10 +70,10 @@ class _Request:
 class WebApi:
     """Answer ``/api/METHOD`` for all workspaces. ``open_socket`` gives the URL for ``apps.connections.open``.
 
-    An announced fault comes before the limits: the call that meets it is counted and not refused.
+    A fault has priority over the limits: its call is counted and not refused.
     """
 
-    def __init__(  # noqa: PLR0913 - the parts that meet here
+    def __init__(  # noqa: PLR0913 - its dependencies
         self,
         workspaces: Sequence[Workspace],
         faults: Faults,
@@ -81,15 +81,15 @@ class WebApi:
         app: App,
         open_socket: Callable[[], str],
         *,
-        heard: Callable[[Json], None] | None = None,
+        on_call: Callable[[Json], None] | None = None,
     ) -> None:
-        """Tell ``heard`` of every call once it is answered, without its token."""
+        """Call ``on_call`` with every call, without its token, after it is answered."""
         self._workspaces = workspaces
         self._faults = faults
         self._rate_limits = rate_limits
         self._app = app
         self._open_socket = open_socket
-        self._heard = heard
+        self._on_call = on_call
         self._files = FileServer(workspaces)
 
     def routes(self) -> list[web.RouteDef]:
@@ -108,8 +108,8 @@ class WebApi:
             answer: web.StreamResponse = _rate_limited(wait_s)
         else:
             answer = await self._meet(fault, http, lambda: self._answer(request))
-        if self._heard:
-            self._heard({**_record(request, fault, answer), "duration_ms": _ms_since(begun)})
+        if self._on_call:
+            self._on_call({**_record(request, fault, answer), "duration_ms": _ms_since(begun)})
         return answer
 
     def _request(self, http: web.Request, values: Mapping[str, Any]) -> _Request:
@@ -120,7 +120,7 @@ class WebApi:
         return _Request(http.match_info["method"], token, credential, workspace, values, base_url)
 
     def _waits_s(self, request: _Request, fault: Fault | None) -> int:
-        """Return how long the caller must wait; 0 where the call is within its limits."""
+        """Return the seconds that the caller must wait; 0 if the call is within its limits."""
         if not request.by_app:
             return 0
         team, channel = request.workspace.directory.team.id, _channel(request)
@@ -241,7 +241,7 @@ def _token(http: web.Request, values: Mapping[str, Any]) -> str | None:
 
 
 def _channel(request: _Request) -> str:
-    """Return the id of the channel that a call is about, by whatever name it is called."""
+    """Return the id of the channel of a call, which may be given by id, name or member."""
     name, workspace = str(request.values.get("channel") or ""), request.workspace
     if name in workspace.directory.members:
         both = {name, workspace.directory.bot.id}
@@ -276,7 +276,7 @@ def _rate_limited(retry_after_s: int) -> web.Response:
 
 
 def _dropped(http: web.Request) -> web.Response:
-    """Cut the connection under the answer, which is then never written."""
+    """Cut the connection, so that the response is never sent."""
     if http.transport is not None:
         http.transport.abort()
     return web.Response()

@@ -1,5 +1,5 @@
 /**
- * Where this tab is, kept in the URL hash so that two tabs can be two people:
+ * The current person and place of this tab, in the URL hash, so that two tabs can be two people:
  * `#/ana/general`, `#/ana/@alpha`, `#/ana/general/1732134567.000100`.
  */
 export function readAddress() {
@@ -11,7 +11,7 @@ export function addressOf({ person, place, thread }) {
   return `#/${[person, place, thread].filter(Boolean).map((part) => encodeURIComponent(part).replace("%40", "@")).join("/")}`;
 }
 
-/** Replaces instead of pushing when asked, so that Back leaves the page's own corrections out. */
+/** With `replace` no history entry is added, so that Back skips the page's own corrections. */
 export function writeAddress(address, { replace = false } = {}) {
   const hash = addressOf(address);
   if (hash === location.hash) return;

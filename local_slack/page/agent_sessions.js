@@ -1,4 +1,4 @@
-/** What agents show of their work, per thread: `status`, `title` and `text` ("is thinking…"). */
+/** The agent sessions, per thread: `status`, `title` and `text` ("is thinking…"). */
 export class AgentSessions {
   #byThread = new Map();
 
@@ -17,5 +17,5 @@ export class AgentSessions {
 
 const keyOf = (channelId, threadTs) => `${channelId}/${threadTs}`;
 
-/** Slack shows its Stop while the agent works or waits. */
+/** Slack shows its Stop button while the agent works or waits. */
 export const canStop = (session) => ["processing", "suspended"].includes(session?.status);

@@ -2,7 +2,7 @@ import { h } from "./dom.js";
 import { displayName } from "./directory.js";
 import { emojiFor } from "./emoji.js";
 
-/** A picture for a message's author: the persona's emoji, else the account's own. */
+/** The picture of a message's author: the persona's emoji, else that of the account. */
 export function authorAvatar(author, size = "") {
   const char = author.emoji && emojiFor(author.emoji);
   if (!char) return userAvatar(author.user, size, author.name);

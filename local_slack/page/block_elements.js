@@ -2,7 +2,7 @@ import { plainText } from "./block_text.js";
 import { h, icon } from "./dom.js";
 import { showDialog } from "./quick_switcher.js";
 
-/** What one can press or choose. `place.press(action, control)` tells the app. */
+/** Interactive elements. `place.press(action, control)` sends the action to the app. */
 const KINDS = {
   button: ({ text, style, url, value, action_id, confirm, accessibility_label: label }, { press }) => {
     const onclick = pressing(press, { type: "button", action_id, value }, confirm);
@@ -53,14 +53,14 @@ const KINDS = {
 
 export function element(each, place) {
   const kind = Object.hasOwn(KINDS, each?.type) ? KINDS[each.type] : null;
-  return kind ? kind(each, place) : h("span", { class: "unknown-block" }, `A control that is not shown here: ${each?.type}`);
+  return kind ? kind(each, place) : h("span", { class: "unknown-block" }, `Unsupported element: ${each?.type}`);
 }
 
 const pressing = (press, action, confirm) => ({ currentTarget }) => asked(confirm, () => press(action, currentTarget));
 
 const plainWords = ({ text }) => h("span", {}, plainText(text)).textContent;
 
-/** Ask what the app wants asked before it is told. */
+/** Show the confirmation dialog of an element before its action is sent. */
 function asked(confirm, send) {
   if (!confirm) return send();
   const keep = h("button", { type: "button", class: "plain-button" }, confirm.deny?.text ?? "Cancel");

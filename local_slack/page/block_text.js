@@ -11,7 +11,7 @@ export function textNodes({ type, text }, directory) {
   return type === "mrkdwn" ? render(text, directory) : [h("span", { class: "plain" }, plainText(text))];
 }
 
-/** Plain text knows emoji and nothing else. */
+/** Plain text: only emoji are replaced. */
 export function plainText(text) {
   const parts = text.split(NAME);
   return parts.map((part, index) => (index % 2 ? (emoji(part) ?? `:${part}:`) : unescaped(part)));

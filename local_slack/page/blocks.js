@@ -5,7 +5,7 @@ import { link, render } from "./mrkdwn.js";
 import { isText, plainText, textNodes } from "./block_text.js";
 import { richText } from "./rich_text.js";
 
-/** What a block of each type looks like. `place` has `directory` and `press(action, control)`. */
+/** Renderers by block type. `place` has `directory` and `press(action, control)`. */
 const KINDS = {
   section: ({ text, fields, accessory }, place) =>
     h(
@@ -31,7 +31,7 @@ const part = (each, place) => (isText(each) ? h("div", {}, textNodes(each, place
 
 const cellNodes = (cell, directory) => (cell.type === "rich_text" ? richText(cell.elements, directory) : render(cell.text ?? "", directory));
 
-/** Nothing is asked of other servers: a picture is its words and its address. */
+/** Images are shown as their alt text and address; nothing is loaded from other servers. */
 function image({ title, alt_text: words, image_url: url, slack_file: file }) {
   const address = url ?? file?.url;
   const line = address ? link(address, title?.text ?? "Open the picture") : title?.text;
@@ -42,7 +42,7 @@ const smallImage = ({ alt_text: words }) => h("span", { class: "small-image", ro
 
 const STATES = { pending: "to do", in_progress: "in progress", complete: "done", error: "failed" };
 
-/** A step of an agent's work: its state, what it is, and what came of it. */
+/** A task of an agent: state, title, details and output. */
 function task({ title, status, details, output }, directory) {
   const more = [details, output].filter((each) => each?.type === "rich_text").map((each) => h("div", { class: "markdown" }, richText(each.elements, directory)));
   return h("div", { class: "task-card", dataset: { status } }, h("span", { class: "task-state", role: "img", "aria-label": STATES[status] ?? status }), h("div", {}, h("span", {}, title), more));
@@ -50,30 +50,30 @@ function task({ title, status, details, output }, directory) {
 
 function built(block, place) {
   const kind = Object.hasOwn(KINDS, block?.type) ? KINDS[block.type] : null;
-  if (!kind) return unknown(`A block that is not shown here: ${block?.type}`);
+  if (!kind) return unknown(`Unsupported block: ${block?.type}`);
   try {
     return kind(block, place);
   } catch {
-    return unknown(`A ${block.type} block that Slack would not take`);
+    return unknown(`Invalid ${block.type} block: Slack would refuse it`);
   }
 }
 
 const unknown = (words) => h("p", { class: "unknown-block" }, words);
 
-/** The blocks of one message. What stays the same in an edit keeps its element: a button can be pressed while the rest changes. */
+/** The blocks of one message. Blocks that an edit does not change keep their elements, so that their buttons stay usable. */
 export class BlocksView {
   #session;
   #press;
   #shown = [];
 
-  /** `press(action, control)` tells the app of a click on `control`. */
+  /** `press(action, control)` sends a click on `control` to the app. */
   constructor(session, press) {
     this.#session = session;
     this.#press = press;
     this.element = h("div", { class: "blocks", testid: "blocks" });
   }
 
-  /** Show these blocks; returns the elements that are new. A text that only grows, as a stream does, is not. */
+  /** Show these blocks; returns the new elements. A text that only grows, as in a stream, is not new. */
   update(blocks) {
     const old = this.#shown;
     const grows = (block) => block?.type === "markdown" && old.some((each) => each.block?.type === "markdown" && String(block.text).startsWith(each.block.text));
@@ -105,7 +105,7 @@ export class BlocksView {
   }
 }
 
-/** Slack may give a block without an id a new one with every edit. */
+/** Compares without ids: Slack may give a block without an id a new one with every edit. */
 const keyOf = (block) => JSON.stringify({ ...block, block_id: undefined });
 
 /** Whether one of the blocks has a button with this `action_id`. */

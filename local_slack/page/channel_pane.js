@@ -8,7 +8,7 @@ import { MessageList } from "./message_list.js";
 import { RunBar, runIn } from "./run_bar.js";
 import { welcome } from "./welcome.js";
 
-/** The opened conversation: header, messages, composer. */
+/** The open conversation: header, messages, composer. */
 export class ChannelPane {
   #session;
   #headerKey = null;
@@ -39,7 +39,7 @@ export class ChannelPane {
     );
   }
 
-  /** Another conversation was opened: bring its draft. */
+  /** Another conversation was opened: show its draft. */
   moved() {
     const { channel, directory } = this.#session;
     if (!channel) return;
@@ -71,14 +71,14 @@ export class ChannelPane {
     this.composer.focus();
   }
 
-  /** Only in a direct conversation does a bot work in the conversation itself; in a channel its threads tell. */
+  /** A bot works in the conversation itself only in direct messages; in channels it works in threads. */
   #runOf(channel, messages) {
     if (!channel.is_im) return null;
     const { directory } = this.#session;
     return runIn(messages.filter((message) => !isReply(message)), directory);
   }
 
-  /** Nobody while the conversation is empty: its welcome says the same. */
+  /** Null while the conversation is empty: the welcome text shows the same hint. */
   #botOf(channel, messages) {
     const partner = this.#session.directory.partnerOf(channel);
     return partner?.is_bot && messages.length ? partner : null;

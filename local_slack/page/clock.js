@@ -1,4 +1,4 @@
-/** Slack's `ts` is seconds since 1970 with a counter behind the dot. */
+/** Slack's `ts` is seconds since 1970, with a counter after the dot. */
 export const dateOf = (ts) => new Date(parseFloat(ts) * 1000);
 
 const DAY_MS = 86_400_000;

@@ -7,7 +7,7 @@ const LIMIT = 7;
 const TRIGGER = /(?:^|[\s(])([@#:])([\p{L}\p{N}_+-]*)$/u;
 let lastId = 0;
 
-/** Suggestions while one types `@`, `#` or `:`. Tab or Enter takes one, Esc leaves it. */
+/** Suggestions after `@`, `#` or `:`. Tab or Enter inserts one, Esc closes the list. */
 export class Completion {
   #field;
   #session;
@@ -36,7 +36,7 @@ export class Completion {
     this.#field.removeAttribute("aria-activedescendant");
   }
 
-  /** Handle a key of the field; true if it was ours. */
+  /** Handle a key of the field; returns true if it was consumed. */
   key(event) {
     if (!this.isOpen) return false;
     const count = this.#found.length;

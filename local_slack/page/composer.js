@@ -4,8 +4,8 @@ import { emojiFor } from "./emoji.js";
 import { pickEmoji } from "./emoji_picker.js";
 
 /**
- * A field to write in. Options: `label`, `placeholder`, `testid`, `initial`, `onSubmit(typed)` (a rejected promise gives
- * the text back), `onArrowUp` (in an empty field), `onChange(text)`, and `actions {save, cancel}` for an editor.
+ * A message composer. Options: `label`, `placeholder`, `testid`, `initial`, `onSubmit(typed)` (a rejected promise
+ * restores the text), `onArrowUp` (in an empty field), `onChange(text)`, and `actions {save, cancel}` for an editor.
  */
 export class Composer {
   #options;
@@ -109,12 +109,12 @@ export class Composer {
     }
   }
 
-  /** Enter inside an open ``` is a line of code, as in Slack. */
+  /** Inside an open ```, Enter inserts a new line, as in Slack. */
   get #inFence() {
     return this.#before.split("```").length % 2 === 0;
   }
 
-  /** Empties the field at once, and gives the text back if it could not be sent. */
+  /** Empties the field at once; restores the text if sending fails. */
   async #submit() {
     const typed = this.value;
     if (!typed.trim()) return;

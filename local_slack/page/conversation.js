@@ -1,12 +1,12 @@
 export const isReply = (message) => Boolean(message.thread_ts) && message.thread_ts !== message.ts;
 const byTime = (a, b) => (a.ts < b.ts ? -1 : a.ts > b.ts ? 1 : 0);
 
-/** Whether the message stands in the channel itself, not only in a thread. */
+/** Whether the channel shows the message, not only a thread. */
 export const inTimeline = (message) => !isReply(message) || message.subtype === "thread_broadcast";
 
 /**
- * What is known of one channel's messages. A change makes a new message object, so views compare by identity.
- * Live events and fetched pages may cross on the way: what an event touched after a fetch began wins over the page.
+ * The loaded messages of one channel. A change makes a new message object, so views compare by identity.
+ * Live events may arrive during a fetch: a message that an event changed after the fetch began wins over the page.
  */
 export class Conversation {
   #messages = new Map();
@@ -17,7 +17,7 @@ export class Conversation {
   cursor = null;
   knownThreads = new Set();
 
-  /** A moment to hand to `merge` later. */
+  /** A marker of the start of a fetch, for `merge`. */
   get now() {
     return this.#clock;
   }
@@ -35,7 +35,7 @@ export class Conversation {
     return [...this.#messages.values()].filter(inside).sort(byTime);
   }
 
-  /** Take a fetched page in; `covers` tells which known messages the page would have held. */
+  /** Merge a fetched page; `covers` returns whether the page would contain a known message, if it still existed. */
   merge(page, since, covers) {
     const fetched = new Set(page.map((message) => message.ts));
     const isNewer = (ts) => (this.#touched.get(ts) ?? 0) > since;
@@ -48,7 +48,7 @@ export class Conversation {
     }
   }
 
-  /** A posted message. Returns whether it is new here. */
+  /** Add a posted message. Returns whether it is new. */
   post(message) {
     if (this.#gone.has(message.ts)) return false;
     const isNew = !this.#messages.has(message.ts);
@@ -57,7 +57,7 @@ export class Conversation {
     return isNew;
   }
 
-  /** An edit. Slack leaves out what did not change: reactions and the thread's numbers stay. */
+  /** Apply an edit. Slack omits unchanged parts: reactions and thread counts are kept. */
   change(message) {
     const { reactions, reply_count, reply_users, latest_reply } = this.get(message.ts) ?? {};
     this.#set({ reactions, reply_count, reply_users, latest_reply, ...message });
@@ -89,7 +89,7 @@ export class Conversation {
     this.#messages.set(message.ts, message);
   }
 
-  /** A root that already speaks of this reply has been counted by the workspace. */
+  /** Counts a reply in its root, unless the workspace has already counted it. */
   #countReply(reply) {
     const root = this.get(reply.thread_ts);
     if (!root || (root.latest_reply && root.latest_reply >= reply.ts)) return;

@@ -1,4 +1,4 @@
-/** Who and what there is in the workspace, as one person sees it. */
+/** The users and conversations of the workspace that one person can see. */
 export class Directory {
   constructor(state, me) {
     this.team = state.team;
@@ -36,7 +36,7 @@ export class Directory {
     return this.channels.filter((channel) => !channel.is_im);
   }
 
-  /** Those one can write to directly: bots first. */
+  /** The users that can receive direct messages, bots first. */
   get partners() {
     return this.everyone.filter((user) => user.id !== this.me.id);
   }
@@ -65,7 +65,7 @@ export class Directory {
     }
   }
 
-  /** How the conversation is called in the address bar. */
+  /** The name of the conversation in the address bar. */
   placeOf(channel) {
     const partner = this.partnerOf(channel);
     return partner ? `@${partner.name}` : channel.name;
@@ -74,10 +74,10 @@ export class Directory {
 
 export const displayName = (user) => user?.real_name || user?.name || "Someone";
 
-/** A deleted root says no longer whose it was. */
+/** A deleted root has no author. */
 const NOBODY = Object.freeze({ user: null, emoji: null, name: "Deleted message", isApp: false, hasPersona: false, key: "" });
 
-/** Name, picture and kind of who wrote `message`: a persona wins over the account behind it. */
+/** Name, picture and kind of the author of `message`; a persona has priority over its account. */
 export function authorOf(message, directory) {
   if (message.subtype === "tombstone") return NOBODY;
   const user = directory.user(message.user) ?? directory.user(message.bot_id);

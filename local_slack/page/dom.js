@@ -65,7 +65,7 @@ export const narrow = () => matchMedia("(max-width: 899px)").matches;
 
 let announcing;
 
-/** Say something to screen readers without moving the focus. */
+/** Announce a text to screen readers without moving the focus. */
 export function announce(text) {
   const region = document.getElementById("announcer");
   region.textContent = "";

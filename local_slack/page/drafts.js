@@ -1,4 +1,4 @@
-/** Text that was typed and not sent, per person and place; lives as long as the tab. */
+/** Unsent text per person and place, kept while the tab is open. */
 export class Drafts {
   #prefix;
 

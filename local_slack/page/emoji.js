@@ -9,7 +9,7 @@ export const EMOJI = TABLE.trim().split(/[|\n]/).map((entry) => {
 
 export const COMMON = EMOJI.slice(0, COMMON_COUNT);
 
-/** Offered by a message's toolbar without opening the picker. */
+/** The quick reactions of a message's toolbar. */
 export const QUICK = ["+1", "heart", "joy", "eyes", "white_check_mark", "x"];
 
 const byName = new Map(EMOJI.flatMap((emoji) => emoji.names.map((name) => [name, emoji.char])));

@@ -3,7 +3,7 @@ import { searchEmoji } from "./emoji.js";
 
 let closeOpen = null;
 
-/** Show the picker beside `anchor`; calls `onPick(name)` once. Esc and a click elsewhere close it. */
+/** Show the picker next to `anchor`; calls `onPick(name)` once. Esc and a click elsewhere close it. */
 export function pickEmoji(anchor, onPick) {
   closeOpen?.();
   const grid = h("div", { class: "emoji-grid", role: "listbox", "aria-label": "Emoji" });
@@ -40,10 +40,10 @@ function fill(grid, query, choose) {
   const buttons = searchEmoji(query).map(({ name, char }) =>
     h("button", { type: "button", role: "option", class: "emoji", title: `:${name}:`, "aria-label": name, testid: `emoji-${name}`, onclick: () => choose(name) }, char),
   );
-  grid.replaceChildren(...(buttons.length ? buttons : [h("p", { class: "nothing" }, "No emoji of that name.")]));
+  grid.replaceChildren(...(buttons.length ? buttons : [h("p", { class: "nothing" }, "No emoji with that name.")]));
 }
 
-/** Arrows walk over the grid; typing goes on in the search field. */
+/** Arrow keys move in the grid; typed text goes to the search field. */
 function steer(event, grid, search, close) {
   if (event.key === "Escape") {
     event.stopPropagation();
@@ -65,7 +65,7 @@ function steer(event, grid, search, close) {
   (next < 0 ? search : (cells[next] ?? cells[at])).focus();
 }
 
-/** Above or below the anchor, wherever it fits, and never past the window's edge. */
+/** Place the picker above or below the anchor, inside the window. */
 function place(picker, anchor) {
   const margin = 8;
   const near = anchor.getBoundingClientRect();

@@ -1,4 +1,4 @@
-/** Slack's names and their characters. The picker shows the first rows before one searches. */
+/** Slack's names and their characters. Without a search, the picker shows the first rows. */
 export const COMMON_COUNT = 84;
 
 export const TABLE = `

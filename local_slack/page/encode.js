@@ -5,7 +5,7 @@ const EVERYBODY = new Set(["channel", "here", "everyone"]);
 const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 const unescaped = (text) => text.replaceAll("&lt;", "<").replaceAll("&gt;", ">").replaceAll("&amp;", "&");
 
-/** What Slack's composer sends for typed text: escaped, with mentions, channels and links in angle brackets. */
+/** Encode typed text as Slack's composer does: escaped, with mentions, channels and links in angle brackets. */
 export function encode(typed, directory) {
   const encodePart = (part, index) => (index % 2 ? escaped(part) : references(escaped(part), directory));
   return typed.trim().split(CODE).map(encodePart).join("");
@@ -20,7 +20,7 @@ function references(text, directory) {
   });
 }
 
-/** A sentence's full stop is not part of its last link. */
+/** Punctuation at the end of a link is not part of it. */
 function link(url) {
   const [end] = url.match(/(?:[.,;:!?)\]'"*_~]|&gt;)*$/);
   return `<${url.slice(0, url.length - end.length)}>${end}`;
@@ -34,7 +34,7 @@ function mention(handle, directory) {
   return user ? `<@${user.id}>${rest}` : null;
 }
 
-/** The text as it would be typed: what the editor of an own message shows. */
+/** Decode a message to the text as typed, for the editor. */
 export function decode(text, directory) {
   const typed = text.replace(/<([^<>\n]+)>/g, (whole, inside) => {
     const [target, label] = inside.split("|");

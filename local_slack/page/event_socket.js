@@ -53,7 +53,7 @@ export class EventSocket extends EventTarget {
     this.#timer = setTimeout(() => this.#connect(), longest * (0.5 + Math.random() / 2));
   }
 
-  /** The network or the tab came back: do not sit out the rest of the pause. */
+  /** Reconnect now: the network or the tab is back. */
   #tryNow() {
     if (this.#closed || this.#timer === null || document.hidden) return;
     clearTimeout(this.#timer);

@@ -3,7 +3,7 @@ import { h } from "./dom.js";
 const MOST = 1000;
 
 /**
- * "The next 3 … are slow, 3 seconds": a form that gives a fault. `kinds` come from fault_kinds.js, `subject` are the
+ * A form for a fault: "The next 3 … respond slowly, after 3 s". `kinds` come from fault_kinds.js, `subject` are the
  * nodes after the number, `onSubmit(fault)` gets the kind, its argument and the times.
  */
 export class FaultForm {
@@ -13,14 +13,14 @@ export class FaultForm {
   constructor({ name, kinds, subject, errors = null, onSubmit }) {
     this.#kinds = kinds;
     this.times = h("input", { type: "number", min: "1", max: String(MOST), value: "1", required: true, class: "field short", "aria-label": "How many", testid: `${name}-times` });
-    this.kind = h("select", { class: "field", "aria-label": "What happens to them", testid: `${name}-kind`, onchange: () => this.#showArgument(errors) }, kinds.map((each) => h("option", { value: each.kind }, each.words)));
+    this.kind = h("select", { class: "field", "aria-label": "Fault", testid: `${name}-kind`, onchange: () => this.#showArgument(errors) }, kinds.map((each) => h("option", { value: each.kind }, each.words)));
     this.given = h("label", { class: "given", hidden: true });
     this.element = h(
       "form",
       { class: "fault-form", testid: name, onsubmit: (event) => this.#submit(event, onSubmit) },
       h("div", { class: "sentence" }, h("span", {}, "The next"), this.times, subject),
       h("div", { class: "sentence" }, this.kind),
-      h("div", { class: "sentence" }, this.given, h("button", { type: "submit", class: "plain-button", testid: `${name}-on` }, "Switch on")),
+      h("div", { class: "sentence" }, this.given, h("button", { type: "submit", class: "plain-button", testid: `${name}-on` }, "Add")),
     );
     this.#showArgument(errors);
   }

@@ -8,7 +8,7 @@ const POLL_MS = 1000;
 const GLANCE_MS = 5000;
 const FIRST_METHOD = "chat.postMessage";
 
-/** Beside the conversation: what shall go wrong next, and how much of Slack's limits the app has used. Asks while open, and now and then while a fault is on. */
+/** The panel for faults and rate limits. It polls while it is open, and slowly while a fault is active. */
 export class FaultPanel {
   #timer = null;
   #opener = null;
@@ -17,19 +17,19 @@ export class FaultPanel {
   #isLost = false;
   #toggled;
 
-  /** `toggled(open, any)` hears when it opens or closes and whether any fault is on. */
+  /** `toggled(open, any)` is called when it opens or closes; `any`: whether a fault is active. */
   constructor({ teamId, channelName, toggled }) {
     this.#toggled = toggled;
     this.title = h("h2", { tabindex: "-1" }, "Faults and limits");
     this.problem = h("p", { class: "problem", role: "alert", hidden: true });
-    this.on = h("ul", { class: "faults-on", testid: "faults-on", "aria-label": "Faults that are on" });
-    this.quiet = h("p", { class: "panel-note" }, "Nothing: Slack behaves.");
+    this.on = h("ul", { class: "faults-on", testid: "faults-on", "aria-label": "Active faults" });
+    this.quiet = h("p", { class: "panel-note" }, "No active faults.");
     this.clear = h("button", { type: "button", class: "plain-button", testid: "clear-faults", hidden: true, onclick: () => this.#clear() }, "Clear all");
     this.method = h("select", { class: "field", "aria-label": "Method", testid: "fault-method" }, h("option", {}, FIRST_METHOD));
     this.errors = h("datalist", { id: "fault-errors" });
     this.reason = h("select", { class: "field", "aria-label": "Reason", testid: "disconnect-reason" });
     this.connections = h("p", { class: "panel-note" });
-    this.enable = this.#socketButton("Switch on again", { socket: "enable" });
+    this.enable = this.#socketButton("Enable Socket Mode", { socket: "enable" });
     this.bars = new RateBars(teamId, channelName);
     this.element = h(
       "aside",
@@ -48,7 +48,7 @@ export class FaultPanel {
     else this.#open();
   }
 
-  /** Nothing is asked any more; for a page that goes. */
+  /** Stop polling, before the page is removed. */
   end() {
     clearTimeout(this.#timer);
     this.#timer = null;
@@ -88,7 +88,7 @@ export class FaultPanel {
     if (delay && this.element.isConnected) this.#timer = setTimeout(() => this.#poll(), delay);
   }
 
-  /** What answers with the state of the faults is shown at once. */
+  /** Show the state that the response of a request contains. */
   async #do(act) {
     try {
       this.#show(await act());
@@ -104,7 +104,7 @@ export class FaultPanel {
     this.problem.hidden = !error;
   }
 
-  /** Its button goes with the faults; the focus stays in the panel. */
+  /** The button disappears with the faults; the focus stays in the panel. */
   async #clear() {
     await this.#do(() => control.clear());
     if (this.clear.hidden) this.title.focus();
@@ -125,7 +125,7 @@ export class FaultPanel {
     this.#toggled(this.isOpen, lines.length > 0);
   }
 
-  /** The choices come from the workspace; they are filled once. */
+  /** Fill the choices once; they come from the workspace. */
   #offer({ methods, errors, reasons }) {
     if (this.#methods === String(methods)) return;
     this.#methods = String(methods);
@@ -135,7 +135,7 @@ export class FaultPanel {
   }
 
   #nowOn() {
-    return section("What is on", this.quiet, this.on, this.clear);
+    return section("Active faults", this.quiet, this.on, this.clear);
   }
 
   #calls() {

@@ -2,14 +2,14 @@ import { h, icon } from "./dom.js";
 
 const UNITS = ["bytes", "KB", "MB", "GB"];
 
-/** One file under a message; a click saves it. */
+/** One file of a message; a click downloads it. */
 export function fileRow(file, session) {
   if (file.mode === "tombstone") return h("span", { class: "unknown-block" }, "This file was deleted.");
   const name = file.title || file.name || "File";
   const detail = [name === file.name ? null : file.name, size(file.size)].filter(Boolean).join(" · ");
   return h(
     "a",
-    { class: "file", testid: "file", href: session.fileUrl(file), download: file.name ?? "", title: `Save ${file.name ?? name}` },
+    { class: "file", testid: "file", href: session.fileUrl(file), download: file.name ?? "", title: `Download ${file.name ?? name}` },
     icon("file"),
     h("span", { class: "file-name" }, h("strong", {}, name), h("small", {}, detail)),
     icon("download"),

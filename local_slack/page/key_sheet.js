@@ -5,12 +5,12 @@ const KEYS = [
   ["Enter", "send"],
   ["Shift Enter", "new line"],
   ["↑", "edit your last message (in an empty field)"],
-  ["@", "mention; Tab or Enter takes the suggestion"],
+  ["@", "mention; Tab or Enter inserts the suggestion"],
   ["Ctrl K", "jump to a channel or a person (⌘K on a Mac)"],
-  ["Ctrl .", "faults and limits: what shall go wrong next"],
-  ["↑ ↓", "walk through messages; Tab reaches their actions"],
-  ["Esc", "close what is open"],
-  ["?", "this sheet"],
+  ["Ctrl .", "open faults and limits"],
+  ["↑ ↓", "move between messages; Tab reaches their actions"],
+  ["Esc", "close the open panel or dialog"],
+  ["?", "show these shortcuts"],
 ];
 
 export function openKeySheet() {

@@ -7,7 +7,7 @@ const RETRY_MS = 1500;
 const app = document.getElementById("app");
 let page = null;
 
-/** Show the workspace as the person whom the address names, else as the first one. */
+/** Show the workspace as the person in the address, by default the first one. */
 async function begin() {
   app.dataset.ready = "false";
   const state = await untilAnswered();
@@ -19,7 +19,7 @@ async function begin() {
   await page.start();
 }
 
-/** Go on as somebody else in the same place; a direct conversation is its own people's only, unless the address names it as theirs. */
+/** Switch to another person in the same place; a direct message is left, unless the address already names this person. */
 async function become(person) {
   const address = readAddress();
   const isOthers = address.place?.startsWith("@") && address.person !== person.name;
@@ -33,7 +33,7 @@ async function untilAnswered() {
     try {
       return await fetchState();
     } catch {
-      app.replaceChildren(h("p", { class: "starting", role: "status" }, "The workspace does not answer. Trying again…"));
+      app.replaceChildren(h("p", { class: "starting", role: "status" }, "The workspace does not respond. Trying again…"));
       await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
     }
   }

@@ -28,7 +28,7 @@ export function table(rows, aligns) {
   );
 }
 
-/** Each reader takes what it knows from the line `at` on: `[node, next line]`, or null. */
+/** Each parser consumes its block from line `at`: returns `[node, next line]`, or null. */
 const READERS = [readFence, readHeading, readRule, readQuote, readTable, readList];
 
 function blocks(lines, place) {
@@ -119,7 +119,7 @@ function readList(lines, at, place) {
   return [h(ordered ? "ol" : "ul", { start: ordered ? parseInt(first[2], 10) : null }, items), end];
 }
 
-/** An item goes on with what stands further in, and with lines that only continue its text. */
+/** An item continues with deeper indented lines and with lines of its paragraph. */
 function itemEnd(lines, at, indent) {
   let end = at + 1;
   while (end < lines.length) {

@@ -25,7 +25,7 @@ const TOKEN = new RegExp(
   "gu",
 );
 
-/** The Markdown within one line or paragraph as DOM nodes. What is code or escaped is set aside first: no mark in it counts. */
+/** The Markdown within one line or paragraph as DOM nodes. Code and escapes are replaced by placeholders first, so that marks in them have no effect. */
 export function inline(text, directory) {
   const aside = [];
   const keep = (node) => {
@@ -53,7 +53,7 @@ function nodes(text, place) {
   return out;
 }
 
-/** Plain text, with what was set aside back in its place. */
+/** Plain text with the placeholders resolved. */
 function leaf(text, { aside }) {
   const parts = text.split(/([\ue000-\uf76f])/).filter(Boolean);
   return parts.map((part) => (PLACE.test(part) ? aside[part.charCodeAt(0) - FIRST_PLACE] : unescaped(part)));

@@ -1,6 +1,6 @@
 import { h } from "./dom.js";
 
-/** A menu over or under the button that opens it; arrows walk, Esc and a step elsewhere close. */
+/** A menu above or below its button; arrow keys move in it, Esc and loss of focus close it. */
 export function menu({ name, label, note, options, button }) {
   const list = h("div", { class: "menu", role: "menu", "aria-label": label, hidden: true }, note ? h("p", { class: "menu-note" }, note) : null, options);
   const element = h("div", { class: name }, list, button);

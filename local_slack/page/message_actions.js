@@ -4,7 +4,7 @@ import { emojiFor, QUICK } from "./emoji.js";
 import { pickEmoji } from "./emoji_picker.js";
 import { decode } from "./encode.js";
 
-/** What one can do with a message: the toolbar, the editor, the question before a deletion, and failures. */
+/** The actions of a message: toolbar, editor, confirmation of a deletion, and errors. */
 export class MessageActions {
   #session;
   #channelId;
@@ -37,7 +37,7 @@ export class MessageActions {
     this.#showNotice("alert", h("span", {}, error.message), close);
   }
 
-  /** A new attempt makes the old failure untrue. */
+  /** Hide the error of an earlier attempt. */
   forgetFailure() {
     if (this.#notice.getAttribute("role") === "alert") this.#hideNotice();
   }
@@ -62,7 +62,7 @@ export class MessageActions {
   }
 
   confirmDelete() {
-    const keep = h("button", { type: "button", class: "plain-button", onclick: () => this.#hideNotice() }, "Keep it");
+    const keep = h("button", { type: "button", class: "plain-button", onclick: () => this.#hideNotice() }, "Cancel");
     const drop = h("button", { type: "button", class: "danger-button", testid: "confirm-delete", onclick: () => this.#delete() }, "Delete");
     this.#showNotice("group", h("span", {}, "Delete this message for everyone?"), h("div", { class: "notice-actions" }, drop, keep));
     this.#notice.onkeydown = (event) => {

@@ -8,8 +8,8 @@ const BOTTOM_SLACK_PX = 40;
 const TOP_PX = 160;
 
 /**
- * A scrolling list of messages. `show` brings the screen in line with the data and touches only what differs.
- * It stays at the bottom while the reader is there; otherwise a pill tells of new messages.
+ * A scrolling list of messages. `show` updates only the elements that differ from the data.
+ * It stays at the bottom if the reader is there; otherwise a pill announces new messages.
  */
 export class MessageList {
   #session;
@@ -36,7 +36,7 @@ export class MessageList {
     this.sizes.observe(this.scroller.firstChild);
   }
 
-  /** `key` names what is shown; another key starts afresh at the bottom. `statusTs` is the status of a run that is on. */
+  /** `key` names the conversation; a new key starts at the bottom. `statusTs` is the status of an active run. */
   show(key, channelId, messages, statusTs = null) {
     const fresh = key !== this.#key;
     if (fresh) this.#reset(key, channelId);
@@ -61,14 +61,14 @@ export class MessageList {
     newest?.actions.edit();
   }
 
-  /** Oldest and newest message on screen, and where the screen stands. */
+  /** Oldest and newest message on screen, and the scroll position. */
   #edges() {
     const shown = this.items.querySelectorAll(":scope > .message");
     const { scrollTop, scrollHeight } = this.scroller;
     return { oldest: shown[0]?.dataset.ts, newest: shown[shown.length - 1]?.dataset.ts, scrollTop, scrollHeight };
   }
 
-  /** After a change: follow the bottom, hold the place under prepended history, or tell of new messages. */
+  /** After a change: follow the bottom, keep the position under prepended history, or announce new messages. */
   #settle(before, messages, fresh) {
     const last = messages.at(-1);
     const isNews = !fresh && Boolean(before.newest) && last?.ts > before.newest;
@@ -128,7 +128,7 @@ export class MessageList {
     return this.#views.get(message.ts);
   }
 
-  /** Same author within minutes; notes to one person only stand alone. A thread's narrow lines leave the toolbar no blank space but in a heading. */
+  /** Same author within minutes; ephemeral messages are not grouped. In narrow threads the toolbar needs the space of a heading. */
   #continues(previous, message) {
     if (this.#inThread || !previous || message.is_ephemeral || previous.is_ephemeral || message.subtype || previous.subtype === "tombstone") return false;
     const { directory } = this.#session;
@@ -156,7 +156,7 @@ export class MessageList {
     return scrollHeight - scrollTop - clientHeight;
   }
 
-  /** The reader scrolled up, and the browser has not yet said so. */
+  /** The reader has scrolled up, and the browser's scroll event is still pending. */
   #noticeLeaving() {
     if (this.scroller.scrollTop < this.#bottomTop && this.#distance >= BOTTOM_SLACK_PX) this.#atBottom = false;
   }
@@ -168,7 +168,7 @@ export class MessageList {
     if (scrollTop < TOP_PX && scrollHeight > clientHeight) onTop();
   }
 
-  /** Tab enters the list once, at its newest message; the arrows walk from there. */
+  /** The list is one tab stop, at its newest message; arrow keys move from there. */
   #keepOneTabStop() {
     const shown = [...this.items.querySelectorAll(":scope > .message:not(.leaving)")];
     const current = shown.find((element) => element.contains(document.activeElement)) ?? shown.at(-1);

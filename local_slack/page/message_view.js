@@ -8,14 +8,14 @@ import { MessageActions } from "./message_actions.js";
 import { render } from "./mrkdwn.js";
 import { Reactions } from "./reactions.js";
 
-/** `text`, or what the blocks say where there is none. */
+/** `text`, or the text of the blocks if it is empty. */
 export function textOf(message) {
   if (message.text || !message.blocks) return message.text ?? "";
   const texts = message.blocks.map((block) => block.text?.text ?? block.elements?.map?.((each) => each.text?.text ?? each.text ?? "").join(" "));
   return texts.filter((text) => typeof text === "string" && text).join("\n\n");
 }
 
-/** One message on screen. `update` changes in place what differs, so that nothing flickers. */
+/** One message on screen. `update` changes only differing parts in place, to avoid flicker. */
 export class MessageView {
   #session;
   #inThread;
@@ -44,7 +44,7 @@ export class MessageView {
     return this.#message;
   }
 
-  /** `compact` continues the author's previous message; `atWork` marks the status of a run that is on. */
+  /** `compact` continues the author's previous message; `atWork` marks the status of an active run. */
   update(message, { compact, atWork }) {
     const first = this.#message === null;
     const { element } = this;
@@ -101,7 +101,7 @@ export class MessageView {
     return [this.text];
   }
 
-  /** Tell the app; the control looks pressed until it has answered. */
+  /** Send the action to the app; the control looks pressed until the app responds. */
   async #press(channelId, action, control) {
     if (control.ariaBusy === "true") return;
     control.ariaBusy = "true";
@@ -138,7 +138,7 @@ export class MessageView {
   }
 }
 
-/** A status edits itself all the time: the mark is for people's messages only. */
+/** Only messages of people get the mark: status messages are edited all the time. */
 function markEdited(text) {
   const line = text.querySelector(":scope > p:last-child") ?? text;
   const last = line.lastChild;

@@ -6,7 +6,7 @@ const FENCE = /```([\s\S]*?)```/;
 const QUOTE = /^(?:&gt;|>) ?/;
 const ITEM = /^(\s*)([•◦▪‣]|-|\d{1,3}[.)])\s+(?=\S)/;
 
-/** A marked span: whole `<…>` and `code` inside count as one character, so that their underscores close nothing. */
+/** A formatted span: `<…>` and `code` inside count as one character, so that their underscores end no span. */
 const span = (name, mark) =>
   `(?<![\\p{L}\\p{N}${mark}])${mark}(?=\\S)(?<${name}>(?:<[^<>\\n]*>|\`[^\`\\n]*\`|[^${mark}\\n<\`])+)(?<=\\S)${mark}(?![\\p{L}\\p{N}${mark}])`;
 
@@ -116,7 +116,7 @@ export function emoji(name) {
   return char && h("span", { class: "emoji", role: "img", "aria-label": name, title: `:${name}:` }, char);
 }
 
-/** What stands between angle brackets: a mention, a channel or a link. */
+/** The content of angle brackets: a mention, a channel or a link. */
 export function reference(inside, directory) {
   const bar = inside.indexOf("|");
   const target = bar < 0 ? inside : inside.slice(0, bar);

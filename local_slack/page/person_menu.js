@@ -3,13 +3,13 @@ import { displayName } from "./directory.js";
 import { h, icon } from "./dom.js";
 import { menu } from "./menu.js";
 
-/** "You are Ana": the switch between the people of this workspace. */
+/** Switch between the people of this workspace. */
 export function personMenu(me, people, become) {
   const name = h("span", { class: "person-name" }, h("small", {}, "You are"), h("strong", {}, displayName(me)));
   const button = h("button", { type: "button", class: "person-switch", testid: "person-switch" }, userAvatar(me), name, icon("chevron"));
   const options = people.map((person) => option(person, me, (chosen) => choose(chosen)));
-  const note = "Everyone here is you. Open a second tab to be two people at once.";
-  const { element, close } = menu({ name: "person", label: "Be another person", note, options, button });
+  const note = "You can act as any of these people. Open a second tab to act as two at once.";
+  const { element, close } = menu({ name: "person", label: "Switch person", note, options, button });
 
   function choose(person) {
     close();

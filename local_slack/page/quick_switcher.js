@@ -2,7 +2,7 @@ import { userAvatar } from "./avatar.js";
 import { displayName } from "./directory.js";
 import { h } from "./dom.js";
 
-/** A dialog to jump to a channel or a person by a few letters. `actions` as for the sidebar. */
+/** A dialog that jumps to a channel or a person by part of the name. `actions` as for the sidebar. */
 export function openQuickSwitcher(session, actions) {
   if (document.querySelector("dialog[open]")) return;
   const places = everywhere(session, actions);
@@ -26,7 +26,7 @@ export function openQuickSwitcher(session, actions) {
     const query = field.value.trim().toLowerCase().replace(/^[@#]/, "");
     found = matching(places, query);
     const rows = found.map((place, index) => row(place, index, () => take(place)));
-    list.replaceChildren(...(rows.length ? rows : [h("li", { class: "nothing" }, "Nothing of that name.")]));
+    list.replaceChildren(...(rows.length ? rows : [h("li", { class: "nothing" }, "Nothing with that name.")]));
     if (found.length) activate(0);
   };
   field.addEventListener("input", show);
@@ -40,7 +40,7 @@ export function openQuickSwitcher(session, actions) {
   showDialog(dialog, show);
 }
 
-/** Show a modal dialog that a click beside it closes and that leaves nothing behind. */
+/** Show a modal dialog; a click outside closes it. It is removed when it closes. */
 export function showDialog(dialog, prepare = () => {}) {
   dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
   dialog.addEventListener("keydown", (event) => event.key === "Escape" && event.stopPropagation());

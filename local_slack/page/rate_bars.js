@@ -2,16 +2,16 @@ import { h } from "./dom.js";
 
 const TIGHT = 0.7;
 
-/** How much of each rate limit is used, one bar per method, and per channel where the limit is the channel's. */
+/** Use of each rate limit: one bar per method, or per channel if the limit is per channel. */
 export class RateBars {
   #rows = new Map();
 
-  /** Slack's limits are each workspace's own: those of `teamId` are shown. */
+  /** Limits apply per workspace; those of `teamId` are shown. */
   constructor(teamId, channelName) {
     this.teamId = teamId;
     this.channelName = channelName;
     this.element = h("ul", { class: "rate-bars", testid: "rate-bars" });
-    this.empty = h("p", { class: "panel-note" }, "The app has called nothing in the last minute.");
+    this.empty = h("p", { class: "panel-note" }, "No limited calls in the last minute.");
   }
 
   update(limits) {

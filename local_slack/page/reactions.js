@@ -2,7 +2,7 @@ import { displayName } from "./directory.js";
 import { calmMotion, h } from "./dom.js";
 import { emojiFor } from "./emoji.js";
 
-/** The row of reactions under a message; each is a button that adds or takes back one's own. */
+/** The reactions of a message; each is a button that adds or removes the person's own. */
 export class Reactions {
   #session;
   #channelId;

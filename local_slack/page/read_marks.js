@@ -1,4 +1,4 @@
-/** Up to where a person has read each conversation; kept in this browser. */
+/** Read position per person and conversation, kept in this browser. */
 export class ReadMarks {
   #key;
   #read;
@@ -13,7 +13,7 @@ export class ReadMarks {
     }
   }
 
-  /** Somebody else's message `ts` exists. */
+  /** Note the newest message `ts` of another author. */
   saw(channelId, ts) {
     if (ts > (this.#newest.get(channelId) ?? "")) this.#newest.set(channelId, ts);
   }
@@ -22,7 +22,7 @@ export class ReadMarks {
     return (this.#newest.get(channelId) ?? "") > (this.#read[channelId] ?? "");
   }
 
-  /** Everything in the conversation has been seen. Returns whether that is news. */
+  /** Mark the conversation as read. Returns whether it was unread. */
   read(channelId) {
     const wasUnread = this.isUnread(channelId);
     this.#read[channelId] = `${(Date.now() / 1000).toFixed(6)}`;

@@ -14,7 +14,7 @@ function part(element, directory) {
     case "rich_text_quote": return h("blockquote", { class: "line" }, inline(elements, directory));
     case "rich_text_preformatted": return fence(elements.map((each) => each.text ?? each.url ?? "").join(""));
     case "rich_text_list": return list(element, directory);
-    default: return h("p", { class: "unknown-block" }, `not shown here: ${type}`);
+    default: return h("p", { class: "unknown-block" }, `Unsupported element: ${type}`);
   }
 }
 
@@ -37,7 +37,7 @@ function leaf(element, directory) {
     case "broadcast": return h("span", { class: "mention everybody" }, `@${element.range}`);
     case "date": return element.fallback ?? fullTime(String(element.timestamp));
     case "color": return h("code", {}, element.value);
-    default: return h("span", { class: "unknown-block" }, `not shown here: ${element.type}`);
+    default: return h("span", { class: "unknown-block" }, `Unsupported element: ${element.type}`);
   }
 }
 

@@ -9,9 +9,9 @@ const STOP_ACTION = "stop";
 const STATUS = /^\s*(?:⚙|:gear:)/u;
 
 /**
- * The run that is on among the messages of one thread or direct conversation, or null: `bot`, `start` (the message with
+ * The active run among the messages of one thread or direct conversation, or null: `bot`, `start` (the message with
  * the bot's hourglass), and `status`, null until it is posted. A conversation has one run at a time: the newest hourglass
- * counts, and a status from before it was left behind by another run.
+ * counts, and an earlier status message belongs to another run.
  */
 export function runIn(messages, directory) {
   const start = messages.findLast((message) => workerOn(message, directory)) ?? null;
@@ -29,7 +29,7 @@ function workerOn(message, directory) {
   return working?.users.map((id) => directory.user(id)).find((user) => user?.is_bot) ?? null;
 }
 
-/** The line above a composer: how to steer a bot, and while it works a button that stops it. */
+/** The line above a composer: a hint on steering, and a stop button while the bot works. */
 export class RunBar {
   #session;
   #fail;
@@ -53,8 +53,8 @@ export class RunBar {
   }
 
   /**
-   * `bot` is who would work here, null for nobody; `run` comes from `runIn`. Where the status has a Stop of its own,
-   * or Slack shows one (`stoppable`), another one here would only ask which to press.
+   * `bot` is the bot of this place, or null; `run` comes from `runIn`. The button is hidden if the status has a Stop
+   * button, or Slack shows one (`stoppable`).
    */
   update(channelId, bot, run, stoppable = false) {
     this.#channelId = channelId;
@@ -67,19 +67,19 @@ export class RunBar {
     this.element.hidden = !bot && !run;
     this.element.classList.toggle("on", Boolean(run));
     this.button.hidden = !run || hasStop;
-    this.button.title = `Reacts with ❌ to the ${run?.status ? "status message" : "message that it works on"}`;
+    this.button.title = `Reacts with ❌ to the ${run?.status ? "status message" : "message that started the run"}`;
     this.label.textContent = asked ? "Stop now" : "Stop";
     this.text.replaceChildren(...sentence(run?.bot ?? bot, Boolean(run)));
   }
 
-  /** Where one's ❌ already stands; it may have come before the status. */
+  /** The message that has the person's ❌; it may be older than the status. */
   get #asked() {
     if (!this.#run) return [];
     const places = [this.#run.start, this.#run.status].filter(Boolean);
     return places.filter(({ ts }) => this.#session.hasMyReaction(this.#channelId, ts, STOP));
   }
 
-  /** The first ❌ asks the run to end, a second one ends it at once. */
+  /** The first ❌ stops the run gracefully, a second one immediately. */
   async #stop() {
     if (!this.#run) return;
     const channelId = this.#channelId;
@@ -97,6 +97,6 @@ export class RunBar {
 function sentence(bot, on) {
   if (!bot) return [];
   const name = displayName(bot);
-  if (!on) return [`While ${name} works you can just write on. Stop or ❌ on its status stops it.`];
-  return [h("strong", {}, `${name} is working. `), "Just write on: it reads along."];
+  if (!on) return [`While ${name} works, you can send it messages. Stop, or ❌ on its status, stops it.`];
+  return [h("strong", {}, `${name} is working. `), "It reads messages that you send now."];
 }

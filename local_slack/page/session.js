@@ -8,15 +8,15 @@ import { WebApi } from "./web_api.js";
 
 const PAGE_SIZE = 60;
 
-/** What there is in the workspace that the address names as `?team=`, else in the first one. */
+/** The state of the workspace that `?team=` names, by default the first one. */
 export async function fetchState() {
   const response = await fetch(`/page/state.json${location.search}`, { cache: "no-store" });
-  if (!response.ok) throw new Error(`state.json answered ${response.status}`);
+  if (!response.ok) throw new Error(`state.json: HTTP ${response.status}`);
   return response.json();
 }
 
 /**
- * One person in the workspace: what they know and what they do. Owns all data behind the page.
+ * One person in the workspace: their data and actions. Owns all data of the page.
  * Fires `change` (coalesced), `connection`, `posted` (a live message, in `detail`) and `place`.
  */
 export class Session extends EventTarget {
@@ -73,7 +73,7 @@ export class Session extends EventTarget {
     return this.open(this.channelId, threadTs);
   }
 
-  /** The direct conversation with a user; the workspace makes it on first use. */
+  /** The direct conversation with a user; the workspace creates it on first use. */
   async directChannel(userId) {
     const known = this.directory.directWith(userId);
     if (known) return known;
@@ -98,12 +98,12 @@ export class Session extends EventTarget {
     return this.#api.call("chat.delete", { channel: channelId, ts });
   }
 
-  /** Press a button of a message, or choose in a menu of it: the app hears of it and answers. */
+  /** Press a button of a message, or choose in its menu; resolves when the app acknowledges it. */
   press(channelId, ts, action) {
     return this.#api.act("click", { channel: channelId, ts, ...action });
   }
 
-  /** Slack's own Stop of an agent's session. */
+  /** Press Slack's Stop button of an agent session. */
   stopSession(channelId, threadTs) {
     return this.#api.act("stop_session", { channel: channelId, thread_ts: threadTs });
   }
@@ -121,7 +121,7 @@ export class Session extends EventTarget {
     return this.react(channelId, ts, name, !this.hasMyReaction(channelId, ts, name));
   }
 
-  /** Add my reaction, or take it back. A second tab may have been quicker: that is no failure. */
+  /** Add or remove my reaction. It is no error if a second tab was faster. */
   async react(channelId, ts, name, added) {
     try {
       await this.#api.call(added ? "reactions.add" : "reactions.remove", { channel: channelId, timestamp: ts, name });
@@ -140,7 +140,7 @@ export class Session extends EventTarget {
     if (this.marks.read(this.channelId)) this.changed();
   }
 
-  /** Tell the views, once per batch of changes. */
+  /** Notify the views, once per batch of changes. */
   changed() {
     if (this.#changeQueued) return;
     this.#changeQueued = true;
@@ -150,7 +150,7 @@ export class Session extends EventTarget {
     });
   }
 
-  /** The app hears who looks at its messages; nobody needs its answer. */
+  /** Notify the app that its messages tab was opened; errors are ignored. */
   #openHome() {
     this.#api.act("open_home", { tab: "messages" }).catch(() => {});
   }
@@ -176,7 +176,7 @@ export class Session extends EventTarget {
     this.changed();
   }
 
-  /** After a gap nothing known is certain: forget that it was loaded, and load what is on screen. */
+  /** After a gap, loaded data may be stale: mark all as not loaded, and reload what is on screen. */
   async #up() {
     this.#setConnected(true);
     if (!this.#wasUp) {
@@ -197,7 +197,7 @@ export class Session extends EventTarget {
     this.changed();
   }
 
-  /** Look at the newest message of every conversation that is not open, for its unread mark. */
+  /** Load the newest message of every conversation that is not open, for its unread mark. */
   async loadUnread() {
     for (const channel of this.directory.channels.filter((each) => this.directory.isMine(each))) {
       if (channel.id === this.channelId) continue;
@@ -248,7 +248,7 @@ export class Session extends EventTarget {
     this.dispatchEvent(new CustomEvent("posted", { detail: message }));
   }
 
-  /** Replies make a channel unread only for who is in the thread or is called by name. */
+  /** Replies make a channel unread only for people that are in the thread or are mentioned. */
   #concernsMe(message) {
     if (!message.thread_ts || message.thread_ts === message.ts || this.directory.channel(message.channel)?.is_im) return true;
     const thread = this.conversation(message.channel).thread(message.thread_ts);

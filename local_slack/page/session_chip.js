@@ -3,7 +3,7 @@ import { h, icon } from "./dom.js";
 
 const WORDS = { processing: "Working", suspended: "Waiting for you", active: "Ready", closed: "Closed" };
 
-/** The state of an agent's session in the header of its thread, and Slack's own Stop. */
+/** The state of an agent session in the header of its thread, and Slack's Stop button. */
 export class SessionChip {
   #shown = null;
 

@@ -4,7 +4,7 @@ import { h, icon, iconButton } from "./dom.js";
 import { personMenu } from "./person_menu.js";
 import { teamMenu } from "./team_menu.js";
 
-/** Workspace name, conversations, and who one is. */
+/** Workspace name, conversations, and the current person. */
 export class Sidebar {
   #session;
   #actions;
@@ -50,7 +50,7 @@ export class Sidebar {
     this.problem.hidden = !error;
   }
 
-  /** `any`: whether a fault is on, as far as is known. */
+  /** `any`: whether a fault is active, as of the last poll. */
   showFaults(open, any = this.faults.classList.contains("armed")) {
     this.faults.setAttribute("aria-expanded", String(open));
     this.faults.classList.toggle("armed", any);

@@ -1,7 +1,7 @@
 import { h, icon } from "./dom.js";
 import { menu } from "./menu.js";
 
-/** The workspace's name; where there are several, the switch between them. */
+/** The workspace's name; with several workspaces, a menu to switch. */
 export function teamMenu(team, teams) {
   const mark = h("span", { class: "workspace-mark", "aria-hidden": "true" });
   const name = h("span", { class: "workspace-name" }, h("strong", {}, team.name), h("span", {}, "on this machine"));

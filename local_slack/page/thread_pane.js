@@ -8,7 +8,7 @@ import { MessageList } from "./message_list.js";
 import { RunBar, runIn } from "./run_bar.js";
 import { SessionChip } from "./session_chip.js";
 
-/** One thread beside its channel: root, replies, a hint on how to steer, and a composer of its own. */
+/** One thread next to its channel: root, replies, a hint on steering, and a composer. */
 export class ThreadPane {
   #session;
 
@@ -102,7 +102,7 @@ export class ThreadPane {
     }
   }
 
-  /** Who answers in this thread: the bot that wrote in it, else the one it is a conversation with or that its root calls. */
+  /** The bot of this thread: the one that wrote in it, else the partner of the conversation or the bot that the root mentions. */
   #botOf(messages) {
     const { channel, directory } = this.#session;
     const partner = directory.partnerOf(channel);
@@ -110,7 +110,7 @@ export class ThreadPane {
     return wrote ?? directory.bots.find((bot) => bot === partner || messages[0]?.text?.includes(`<@${bot.id}>`)) ?? null;
   }
 
-  /** In a direct conversation the root's run is the conversation's own, not the thread's. */
+  /** In direct messages the root's run belongs to the conversation, not to the thread. */
   #runOf(messages) {
     const { channel, directory } = this.#session;
     return runIn(channel?.is_im ? messages.filter(isReply) : messages, directory);

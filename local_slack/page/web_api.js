@@ -1,28 +1,28 @@
 const SENTENCES = {
-  channel_not_found: "This conversation does not exist any more.",
+  channel_not_found: "This conversation no longer exists.",
   not_in_channel: "You are not a member of this channel.",
   is_archived: "This channel is archived.",
-  message_not_found: "This message is gone.",
-  thread_not_found: "This thread is gone.",
+  message_not_found: "This message no longer exists.",
+  thread_not_found: "This thread no longer exists.",
   cant_update_message: "Only your own messages can be edited.",
   cant_delete_message: "Only your own messages can be deleted.",
   edit_window_closed: "This message can no longer be edited.",
-  msg_too_long: "This message is too long: 40,000 characters are the limit.",
+  msg_too_long: "This message is too long: the limit is 40,000 characters.",
   no_text: "There is nothing to send.",
   invalid_auth: "The workspace does not know you. Reload the page.",
   not_authed: "The workspace does not know you. Reload the page.",
-  invalid_name: "This emoji is not known here.",
+  invalid_name: "This emoji is unknown.",
   too_many_reactions: "This message has too many reactions.",
-  ratelimited: "The workspace asks for a short pause. Try again in a moment.",
-  not_connected: "The app is not connected: nobody hears this.",
-  no_such_action: "This button is gone.",
-  no_answer: "The app did not answer within three seconds.",
-  unreachable: "The workspace does not answer. Is it still running?",
+  ratelimited: "Rate limited. Try again in a moment.",
+  not_connected: "The app is not connected.",
+  no_such_action: "This button no longer exists.",
+  no_answer: "The app did not respond within three seconds.",
+  unreachable: "The workspace does not respond. Is it still running?",
 };
 
 export class ApiError extends Error {
   constructor(code) {
-    super(SENTENCES[code] ?? `That did not work (${code}).`);
+    super(SENTENCES[code] ?? `The call failed (${code}).`);
     this.code = code;
   }
 }
@@ -35,7 +35,7 @@ export class WebApi {
     this.#token = token;
   }
 
-  /** Call `method`; a call that was told to wait waits once before it gives up. */
+  /** Call `method`; a rate-limited call is repeated once after its delay. */
   async call(method, args = {}) {
     const response = await this.#post(method, args);
     if (response.status !== 429) return this.#read(response);
@@ -44,13 +44,13 @@ export class WebApi {
     return this.#read(await this.#post(method, args));
   }
 
-  /** What a person does besides calling methods: it goes to the app, and the app's silence is an error. */
+  /** Send an action to the app; a missing acknowledgement is an error. */
   async act(path, body) {
     const headers = { Authorization: `Bearer ${this.#token}`, "Content-Type": "application/json" };
     return this.#read(await this.#fetch(`/page/${path}`, headers, JSON.stringify(body)));
   }
 
-  /** Form bodies, because Slack's reading methods take no JSON. */
+  /** Form bodies, because Slack's read methods do not accept JSON. */
   async #post(method, args) {
     const given = Object.entries(args).filter(([, value]) => value !== undefined && value !== null);
     return this.#fetch(`/api/${method}`, { Authorization: `Bearer ${this.#token}` }, new URLSearchParams(given));

@@ -4,7 +4,7 @@ import { h, icon } from "./dom.js";
 
 const FIRST_TASK = "look through the notes in the workspace and suggest improvements";
 
-/** How a conversation begins. While it is empty, with a first message that a click puts into the composer. */
+/** The beginning of a conversation. While it is empty, a click puts a suggested message into the composer. */
 export function welcome(channel, directory, isEmpty, suggest) {
   const partner = directory.partnerOf(channel);
   const bot = partner ? (partner.is_bot ? partner : null) : directory.bots.find((each) => !channel.members?.length || channel.members.includes(each.id));
@@ -21,10 +21,10 @@ export function welcome(channel, directory, isEmpty, suggest) {
 }
 
 function introduction(channel, partner, bot) {
-  if (partner?.is_bot) return `This is your direct conversation with ${displayName(partner)}. Write what you want done; no mention is needed.`;
+  if (partner?.is_bot) return `This is your direct conversation with ${displayName(partner)}. Write a task; no mention is needed.`;
   if (partner) return `This is the beginning of your conversation with ${displayName(partner)}.`;
   if (!bot) return `This is the beginning of #${channel.name}.`;
-  return `Give ${displayName(bot)} something to do by mentioning @${bot.name}. It answers in a thread.`;
+  return `Mention @${bot.name} to give ${displayName(bot)} a task. It answers in a thread.`;
 }
 
 function suggestion(bot, partner, suggest) {
@@ -34,24 +34,24 @@ function suggestion(bot, partner, suggest) {
   return h(
     "button",
     { type: "button", class: "suggestion", testid: "suggestion", onclick: () => suggest(text) },
-    h("span", { class: "suggestion-label" }, "Try this first"),
+    h("span", { class: "suggestion-label" }, "Try this"),
     h("span", { class: "suggestion-text" }, shown),
   );
 }
 
 function offlineNote(bot) {
   if (bot.online) return null;
-  return h("p", { class: "offline-note" }, `${displayName(bot)} is not connected at the moment. Start the bot service and it will appear here.`);
+  return h("p", { class: "offline-note" }, `${displayName(bot)} is not connected. Start the bot service to connect it.`);
 }
 
 function steps(bot, isDirect) {
   const name = displayName(bot);
-  const there = isDirect ? "right here" : "in the thread";
+  const there = isDirect ? "here" : "in the thread";
   return h(
     "ul",
     { class: "steps" },
-    step("⏳", `${name} is on it`, `A status message ${there} shows what it is doing.`),
-    step("📨", "Write on while it works", `Whatever you add ${there}, it takes into account as it goes.`),
+    step("⏳", `${name} is working`, `A status message ${there} shows what it is doing.`),
+    step("📨", "Write while it works", `Messages that you send ${there} reach it during its work.`),
     step("❌", "Stop it", "Press Stop under its status message, or react to it with ❌."),
   );
 }

@@ -13,7 +13,7 @@ import { ThreadPane } from "./thread_pane.js";
 const REFRESH_TIMES_MS = 30_000;
 const BANNER_DELAY_MS = 800;
 
-/** The whole page for one person: three panes around a session, and the address that names them. */
+/** The page of one person: three panes, a session, and the address of the tab. */
 export class WorkspacePage {
   #session;
   #app;
@@ -37,7 +37,7 @@ export class WorkspacePage {
     this.#listen();
   }
 
-  /** Open what the address names, or the first channel; events flow before anything is loaded, so that none falls between. */
+  /** Open the place in the address, or the first channel. Events are received before data are loaded, so that none is missed. */
   async start() {
     await this.#session.firstConnected;
     const { place, thread } = readAddress();
@@ -120,7 +120,7 @@ export class WorkspacePage {
     if (channel) await this.#go(channel, thread, { replace: true });
   }
 
-  /** The session moved, perhaps by a click on a message: panes and address follow. */
+  /** Update panes and address after the session opened another place. */
   #moved() {
     const { channel, threadTs, directory, me } = this.#session;
     this.channelPane.moved();
@@ -159,7 +159,7 @@ export class WorkspacePage {
     this.#showFirstAnswer(message);
   }
 
-  /** The first answer in a thread to what was just written here opens that thread, unless one is writing in another. */
+  /** The first answer to the person's newest message opens its thread, unless they are writing in another thread. */
   #showFirstAnswer(message) {
     const { directory, threadTs, channelId } = this.#session;
     const root = message.thread_ts;

@@ -1,4 +1,4 @@
-"""A command that runs beside the workspace, with the variables that point it there."""
+"""Run a command with environment variables that point it to the workspace."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _GRACE_S = 10.0
 
 @asynccontextmanager
 async def child(command: Sequence[str], variables: Mapping[str, str]) -> AsyncIterator[Process]:
-    """Run ``command`` while the block runs; then ask it to end, and kill it after a grace.
+    """Run ``command`` while the block runs; then terminate it, and kill it after a grace period.
 
     Raises OSError if it cannot be started.
     """
@@ -28,7 +28,7 @@ async def child(command: Sequence[str], variables: Mapping[str, str]) -> AsyncIt
 
 
 async def exit_code(process: Process) -> int:
-    """Wait for the end and return the exit code as a shell would say it."""
+    """Wait for the end and return the exit code as in a shell."""
     code = await process.wait()
     return code if code >= 0 else 128 - code
 

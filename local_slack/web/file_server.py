@@ -1,4 +1,4 @@
-"""The two other hosts of Slack's files: where uploads go, and where downloads come from."""
+"""File uploads and downloads, which Slack serves on other hosts than the Web API."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SIGN_IN = "<!DOCTYPE html><html><head><title>Sign in | Slack</title></head><bod
 
 
 class FileServer:
-    """Take uploads at the URLs that ``files.getUploadURLExternal`` gives out, and serve downloads."""
+    """Accept uploads at the URLs of ``files.getUploadURLExternal``, and serve downloads."""
 
     def __init__(self, workspaces: Sequence[Workspace]) -> None:
         self._workspaces = workspaces
@@ -33,15 +33,15 @@ class FileServer:
         ]
 
     async def upload(self, request: web.Request) -> web.StreamResponse:
-        """Take the content as the body, or as the first file of a form."""
+        """Store the content: the body, or the first file of a form."""
         content = await _content(request.clone(client_max_size=_LARGEST_UPLOAD_BYTES))
         ticket = request.match_info["ticket"]
         if content is not None and any(w.files.fill(ticket, content) for w in self._workspaces):
             return web.Response(text=f"OK - {len(content)}")
-        return web.Response(status=400, text="this URL is not open, or the length is not the one announced")
+        return web.Response(status=400, text="this URL is not open, or the length differs from the announced one")
 
     async def download(self, request: web.Request) -> web.StreamResponse:
-        """Send the content; whoever may not see it gets a page to sign in, with status 200, as from Slack."""
+        """Send the content. Without permission the response is a sign-in page with status 200, as in Slack."""
         file = self._file(request)
         if file is None or file.content is None:
             return web.Response(text=_SIGN_IN, content_type="text/html")

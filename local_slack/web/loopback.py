@@ -1,4 +1,4 @@
-"""Only this machine, and in its browsers only our own page: the tokens here are known to everybody."""
+"""Restrict requests to this machine and to our own page, because the tokens are not secret."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FOREIGN_SITES = ("cross-site", "same-site")
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether a host name or address means this machine."""
+    """Return whether a host name or address means this machine."""
     if host.lower() == "localhost":
         return True
     try:
@@ -27,7 +27,7 @@ def is_loopback(host: str) -> bool:
 
 @web.middleware
 async def only_this_machine(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuse a rebound DNS name, another site's page, and another page on this machine."""
+    """Refuse requests with a foreign host name (DNS rebinding) or from pages of another origin."""
     if refusal := _refusal(request):
         return web.Response(status=403, text=refusal)
     return await handler(request)
@@ -36,13 +36,13 @@ async def only_this_machine(request: web.Request, handler: Handler) -> web.Strea
 def _refusal(request: web.Request) -> str | None:
     host = request.headers.get("Host", "")
     if not is_loopback(_name_in(host)):
-        return f"local_slack answers on this machine only, not as {host!r}\n"
+        return f"local_slack accepts requests for this machine only, not for {host!r}\n"
     origin = request.headers.get("Origin")
     if origin is not None and origin != f"http://{host}":
-        return f"local_slack does not answer pages of {origin!r}\n"
+        return f"local_slack does not accept requests from pages of {origin!r}\n"
     foreign = request.headers.get("Sec-Fetch-Site") in _FOREIGN_SITES
     if foreign and request.path != "/":
-        return "local_slack does not answer other sites; open its own page\n"
+        return "local_slack does not accept requests from other sites; open its own page\n"
     return None
 
 

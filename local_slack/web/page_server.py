@@ -1,4 +1,4 @@
-"""What the web page needs beside the Web API: its files, a first picture, and live events."""
+"""Serve the web page: its files, the initial state, and live events."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "X
 
 
 class PageServer:
-    """Serve the page of the workspaces, of which the first is the default; owns the page's open event sockets."""
+    """Serve the page of the workspaces (the first is the default); own its event sockets."""
 
     def __init__(self, *workspaces: Workspace) -> None:
         self._workspaces = {workspace.directory.team.id: workspace for workspace in workspaces}
@@ -51,17 +51,17 @@ class PageServer:
         return _file(request.match_info["path"])
 
     async def state(self, request: web.Request) -> web.StreamResponse:
-        """Show the workspace that the query names as ``team``."""
+        """Return the state of the workspace that ``team`` in the query names."""
         workspace = self._workspaces.get(request.query.get("team", ""), self._default)
         teams = [_team_state(each) for each in self._workspaces.values()]
         return web.json_response(state_json(workspace) | {"teams": teams}, headers=_HEADERS)
 
     async def download(self, request: web.Request) -> web.StreamResponse:
-        """Give a file to a person who is in a channel where it was shared; a link cannot send the header of the API."""
+        """Send a file to a member of its channels. The token is in the query, because links cannot set headers."""
         workspace, person = self._seat(request)
         file = workspace.file(request.match_info["id"])
         if file is None or file.content is None or not _is_shown(file, person, workspace):
-            raise web.HTTPNotFound(text="there is no such file here\n", headers=_HEADERS)
+            raise web.HTTPNotFound(text="file not found\n", headers=_HEADERS)
         disposition = f"attachment; filename*=UTF-8''{quote(file.name, safe='')}"
         headers = {**_HEADERS, "Content-Disposition": disposition, "Content-Type": file.mimetype}
         return web.Response(body=file.content, headers=headers)
@@ -82,7 +82,7 @@ class PageServer:
             await socket.close()
 
     def _seat(self, request: web.Request) -> tuple[Workspace, Person]:
-        """Tell by the token in the query who asks, and in which workspace."""
+        """Return the workspace and the person of the token in the query."""
         for workspace in self._workspaces.values():
             credential = workspace.directory.credential(request.query.get("token", ""))
             if isinstance(credential, PersonToken):
@@ -92,12 +92,12 @@ class PageServer:
     async def _stream(self, socket: web.WebSocketResponse, workspace: Workspace, person: Person) -> None:
         events: asyncio.Queue[Json] = asyncio.Queue()
 
-        def heard(change: Change) -> None:
+        def on_change(change: Change) -> None:
             if sees(person, change, workspace):
                 events.put_nowait(event_of(change, workspace))
 
         events.put_nowait({"type": "hello"})
-        end = workspace.listen(heard)
+        end = workspace.listen(on_change)
         try:
             async with asyncio.TaskGroup() as tasks:
                 writer = tasks.create_task(_write(socket, events))
@@ -162,7 +162,7 @@ def _is_shown(file: File, person: Person, workspace: Workspace) -> bool:
 
 
 def _channel_state(channel: Channel, workspace: Workspace) -> Json:
-    """``user`` of a direct message is the bot where it takes part: the first person's other one."""
+    """``user`` of a direct message is the bot if it is a member, else the second person."""
     first = next((m for m in channel.members if m != workspace.directory.bot.id), "")
     return {
         "id": channel.id,

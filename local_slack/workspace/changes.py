@@ -1,4 +1,4 @@
-"""What can happen in a workspace: one union, given to whoever listens to it."""
+"""The changes of a workspace, as one union; listeners receive them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Posted:
-    """``root`` is set for a reply that is shown in the channel as well."""
+    """``root`` is set for a broadcast reply, which the channel shows too."""
 
     message: Message
     root: Message | None = None
@@ -38,7 +38,7 @@ class Deleted:
 
 @dataclass(frozen=True, slots=True)
 class Reacted:
-    """``added`` or removed: ``user`` and ``name`` on ``message``."""
+    """``user`` added (``added``) or removed the reaction ``name``."""
 
     message: Message
     user: str

@@ -1,16 +1,16 @@
-"""What can go wrong, as one small family."""
+"""The errors of local_slack."""
 
 from __future__ import annotations
 
 
 class LocalSlackError(Exception):
-    """The local Slack cannot do this."""
+    """The base class of errors."""
 
 
 class SlackRefused(LocalSlackError):  # noqa: N818 - reads as what happened
     """A Web API call is answered with ``ok: false``.
 
-    ``code`` is Slack's error string, ``messages`` what stands in ``response_metadata.messages``.
+    ``code`` is Slack's error string, ``messages`` are the ``response_metadata.messages``.
     """
 
     def __init__(self, code: str, *messages: str) -> None:
@@ -29,4 +29,4 @@ class PortInUse(LocalSlackError):  # noqa: N818 - the same
 
 
 class NotLoopback(LocalSlackError):  # noqa: N818 - the same
-    """The tokens are public knowledge, so only this machine may reach the server."""
+    """The host is not a loopback address. The tokens are not secret, so only this machine may connect."""

@@ -1,4 +1,4 @@
-"""Files: first an upload without a place, then part of the messages that share it."""
+"""Files: first an unshared upload, then part of the messages that share it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from local_slack.workspace.people import Member
 
-# The names that Slack gives to what apps upload most; anything else is named by its ending.
+# Slack's names for common file types; other files are named by their extension.
 _KINDS = {
     "txt": ("text", "text/plain", "Plain Text"),
     "md": ("markdown", "text/markdown", "Markdown"),
@@ -31,7 +31,7 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """``base_url`` is the server's; ``content`` is None until it has been sent to the upload URL."""
+    """``base_url`` is the server's; ``content`` is None until it is uploaded."""
 
     id: str
     name: str
@@ -62,7 +62,7 @@ class File:
 
 
 class Files:
-    """Owns all files of a workspace; every step of an upload can be taken once."""
+    """Own all files of a workspace; each step of an upload is accepted once."""
 
     def __init__(self, team: str, clock: Callable[[], float]) -> None:
         self._team = team
@@ -91,14 +91,14 @@ class Files:
         return self._keep(file)
 
     def fill(self, ticket: str, content: bytes) -> File | None:
-        """Store what came to an upload URL; None if it is not, or no longer, open or the size is another."""
+        """Store the uploaded content; returns None if the URL is not open or the announced size differs."""
         file = self._files.get(self._tickets.get(ticket, ""))
         if file is None or file.completed or len(content) != file.size:
             return None
         return self._keep(replace(file, content=content))
 
     def complete(self, member: Member, wanted: Sequence[tuple[str, str]]) -> tuple[File, ...]:
-        """Finish uploads, given as id and title, all or none of them."""
+        """Complete uploads, given as id and title; all or none."""
         files = [self._finishable(member, file_id) for file_id, _ in wanted]
         if len({file.id for file in files}) != len(files):
             raise SlackRefused("invalid_arguments", "[ERROR] a file can be completed once [json-pointer:/files]")

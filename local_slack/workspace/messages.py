@@ -1,4 +1,4 @@
-"""The values a channel is made of. All are frozen; the workspace replaces them."""
+"""The values of a channel. All are frozen; the workspace replaces them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Channel:
 
 @dataclass(frozen=True, slots=True)
 class Reaction:
-    """One emoji under a message; ``users`` in the order in which they reacted."""
+    """One emoji under a message; ``users`` in the order of their reactions."""
 
     name: str
     users: tuple[str, ...]
@@ -54,7 +54,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Thread:
-    """What a root knows of its replies; ``reply_users`` in the order of their first reply."""
+    """The summary of a thread in its root; ``reply_users`` in the order of their first reply."""
 
     reply_count: int
     reply_users: tuple[str, ...]
@@ -63,7 +63,7 @@ class Thread:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """What its author says in a message, and may say anew in an edit."""
+    """The content of a message, which an edit replaces."""
 
     text: str = ""
     blocks: tuple[dict[str, Any], ...] = ()
@@ -74,10 +74,10 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message as it stands. ``user`` is its author, also where the author is the bot.
+    """The current state of a message. ``user`` is its author, a person or the bot.
 
-    A root that has replies carries its own ts as ``thread_ts``, as in Slack; ``is_reply`` tells them apart.
-    ``tombstone``: the author deleted this root, its replies remain. ``only_for``: ephemeral, seen by one.
+    As in Slack, ``thread_ts`` of a root with replies is its own ts; ``is_reply`` distinguishes replies.
+    ``tombstone``: the author deleted this root, its replies remain. ``only_for``: the one reader of an ephemeral post.
     """
 
     channel: str
@@ -132,5 +132,5 @@ class Message:
         return self.thread.reply_count if self.thread else 0
 
     def reacted(self, name: str, by: str | None = None) -> bool:
-        """Tell whether anyone, or the user with the id ``by``, has reacted with this emoji."""
+        """Return whether anyone, or the user with the id ``by``, has reacted with this emoji."""
         return any(r.name == name and (by is None or by in r.users) for r in self.reactions)

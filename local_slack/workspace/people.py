@@ -1,4 +1,4 @@
-"""Who is in the workspace: the team, its people, one bot, and the tokens that speak for them."""
+"""The members of a workspace: the team, its people, one bot, and their tokens."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _COLORS = ("9f69e7", "4bbe2e", "e7392d", "3c989f", "674b1b", "e96699", "e0a729",
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """``number`` counts the workspaces from 0; it makes all ids differ between them."""
+    """``number`` counts the workspaces from 0 and makes ids unique among them."""
 
     id: str = "T0LOCAL"
     name: str = "Playground"
@@ -35,7 +35,7 @@ class Person:
 
 @dataclass(frozen=True, slots=True)
 class Bot:
-    """The bot user ``id`` of the app ``app_id``; Slack knows the same bot as ``bot_id`` too."""
+    """The bot user ``id`` of the app ``app_id``; ``bot_id`` is Slack's second id of the same bot."""
 
     id: str
     bot_id: str
@@ -69,12 +69,12 @@ Credential = PersonToken | BotToken | AppToken
 
 
 def channel_id(name: str, team: Team) -> str:
-    """Return the id of the channel with this name; raises ValueError for what is no name."""
+    """Return the id of the channel with this name; raises ValueError for an invalid name."""
     return f"C{team.number}{_readable(name)}"
 
 
 def teams(names: Sequence[str]) -> tuple[Team, ...]:
-    """Return a team for each name; the first one has the id and the domain that a single one has."""
+    """Return a team for each name. The first one's id and domain do not depend on the number of teams."""
     first, *others = names or ("",)
     if not first.strip():
         raise ValueError("there must be at least one workspace")
@@ -82,7 +82,7 @@ def teams(names: Sequence[str]) -> tuple[Team, ...]:
     for number, name in enumerate(others, 1):
         domain = re.sub(r"[^a-z0-9]", "", name.lower())
         if not domain:
-            raise ValueError(f"a workspace's name has letters or digits in it: {name!r}")
+            raise ValueError(f"a workspace's name must contain letters or digits: {name!r}")
         found.append(Team(f"T{number}{domain.upper()}", name, domain, number))
     if len({team.domain for team in found}) != len(found) or len({team.name for team in found}) != len(found):
         raise ValueError(f"two workspaces give the same id: {', '.join(team.name for team in found)}")
@@ -99,7 +99,7 @@ class Directory:
         team: Team | None = None,
         guests: Collection[str] = (),
     ) -> None:
-        """``people`` are names, or names by display names; the people named in ``guests`` are guests."""
+        """``people`` are names, or a mapping of names to display names; those in ``guests`` are guests."""
         named = people.items() if isinstance(people, Mapping) else [(name, name.capitalize()) for name in people]
         self.team = team or Team()
         self.bot = _bot(bot, self.team)
@@ -125,7 +125,7 @@ class Directory:
         for member in self.members.values():
             if name in (member.name, member.id):
                 return member
-        raise KeyError(f"nobody here is called {name!r}; there are {self.names()}")
+        raise KeyError(f"no member is called {name!r}; there are {self.names()}")
 
     def person(self, name: str) -> Person:
         member = self.named(name)
@@ -149,7 +149,7 @@ def _person(name: str, real_name: str, number: int, team: Team, *, is_guest: boo
 
 
 def _bot(name: str, team: Team) -> Bot:
-    """Return the bot in this team; its app, and the app's token, are the same in all of them."""
+    """Return the bot in this team; its app and app token are the same in all teams."""
     part = _readable(name)
     return Bot(
         id=f"U{team.number}{part}",
@@ -164,7 +164,7 @@ def _bot(name: str, team: Team) -> Bot:
 
 
 def _readable(name: str) -> str:
-    """Return the part of an id that says whose it is: ``ana`` gives ``ANA``."""
+    """Return the part of an id that comes from the name: ``ana`` gives ``ANA``."""
     if not re.fullmatch(r"[a-z0-9][a-z0-9._-]*", name):
-        raise ValueError(f"a name is made of a-z, 0-9, '.', '_' and '-': {name!r}")
+        raise ValueError(f"a name may contain a-z, 0-9, '.', '_' and '-': {name!r}")
     return re.sub(r"[^A-Z0-9]", "", name.upper())

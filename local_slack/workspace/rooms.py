@@ -1,4 +1,4 @@
-"""The channels of a workspace with what is in them, and what must hold before anything is changed there."""
+"""The channels of a workspace with their messages, and the checks before a change."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Room:
-    """A channel and its messages, oldest first; ``threads`` has the replies' ts under each root's ts.
+    """A channel and its messages, oldest first; ``threads`` maps a root's ts to those of its replies.
 
-    Ephemeral messages are kept apart, for tests to see; Slack keeps none.
+    ``whispers`` are ephemeral messages, for tests; Slack stores none.
     """
 
     channel: Channel
@@ -33,7 +33,7 @@ class Room:
             raise SlackRefused("channel_not_found" if self.channel.is_im else "not_in_channel")
 
     def existing(self, ts: str, member: Member) -> Message:
-        """Return a message that this member may touch."""
+        """Return a message; refuses unknown messages, and members of other channels."""
         self.must_have(member)
         message = self.messages.get(ts)
         if message is None:

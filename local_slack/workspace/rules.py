@@ -1,4 +1,4 @@
-"""What the workspace's admins have decided and a test can change: what may be written, where and until when."""
+"""Workspace settings that restrict posts, edits and replies; tests change them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 class Rules:
-    """Change it at will; it holds for the calls that come after.
+    """Settings; a change applies to later calls.
 
-    ``edit_window_s``: how long a message can be edited, None for ever. ``messages_tab``: whether people and the
+    ``edit_window_s``: how long a message can be edited, None: without limit. ``messages_tab``: whether people and the
     bot can write to each other in direct messages. ``restricted``: the ids of channels where the bot may not
-    post. ``refused_tokens``: Slack's word for each token that is no longer good.
+    post. ``refused_tokens``: Slack's error code for each token that is no longer valid.
     """
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Rules:
         self._locked: set[tuple[str, str]] = set()
 
     def lock(self, channel_id: str, root_ts: str) -> None:
-        """Let nobody reply in this thread any more."""
+        """Lock a thread: no one can reply in it."""
         self._locked.add((channel_id, root_ts))
 
     def unlock(self, channel_id: str, root_ts: str) -> None:

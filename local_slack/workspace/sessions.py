@@ -1,4 +1,4 @@
-"""What an agent shows of its work in a thread, beside its messages."""
+"""Agent sessions: the status of an agent in a thread."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _SAID_S = 120.0
 class Session:
     """One thread's session.
 
-    ``says`` and ``loading`` come from ``assistant.threads.setStatus``, at ``said_at``, and hold until the app
-    posts in the thread, for 2 minutes at most. ``status`` is empty where only those methods were used.
+    ``says`` and ``loading`` come from ``assistant.threads.setStatus``, at ``said_at``, and last until the app
+    posts in the thread, at most 2 minutes. ``status`` is empty if only those methods were used.
     """
 
     channel: str
@@ -30,7 +30,7 @@ class Session:
     said_at: float = 0.0
 
     def at(self, now: float) -> Session:
-        """Return what is shown at this time."""
+        """Return the session without an expired status text."""
         return self if now - self.said_at <= _SAID_S else self.silent()
 
     def silent(self) -> Session:

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-# Slack ends a stream after about this time, even while it is fed.
+# Slack ends a stream after about this time, even if the app still appends to it.
 _LIVES_S = 300.0
 
 
 @dataclass(slots=True)
 class Stream:
-    """What came so far; each task is shown once, as it stands."""
+    """The content of a stream so far; each task is shown once, in its current state."""
 
     channel: str
     ts: str
@@ -45,7 +45,7 @@ class Stream:
                     self.blocks += chunk["blocks"]
 
     def shown(self) -> list[Json]:
-        """Return the blocks of the message as it stands."""
+        """Return the current blocks of the message."""
         cards = [{**task, "type": "task_card", "task_id": task["id"]} for task in self.tasks.values()]
         tasks = [{"type": "plan", "title": self.plan, "tasks": cards}] if self.plan else cards
         text = [{"type": "markdown", "text": self.text}] if self.text else []
@@ -53,7 +53,7 @@ class Stream:
 
 
 class Streams:
-    """Owns the streams of a workspace."""
+    """Own the streams of a workspace."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -69,7 +69,7 @@ class Streams:
         return stream is not None and self._runs(stream)
 
     def open_one(self, channel: str, ts: str, user: str) -> Stream:
-        """Return the stream to go on with; refuses one that has ended, and says why."""
+        """Return an open stream; a stream that has ended raises SlackRefused with the reason."""
         stream = self._streams.get((channel, ts))
         if stream is None or stream.finished:
             raise SlackRefused("message_not_in_streaming_state")
@@ -82,7 +82,7 @@ class Streams:
         return stream
 
     def stop(self, channel: str, thread_ts: str) -> list[str]:
-        """End all streams of a thread, as its reader's Stop button does; returns their ts."""
+        """End all streams of a thread, as Slack's Stop button does; returns their ts."""
         ended = [
             s for s in self._streams.values() if (s.channel, s.thread_ts) == (channel, thread_ts) and self._runs(s)
         ]

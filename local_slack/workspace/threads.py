@@ -1,4 +1,4 @@
-"""What a root shows of its thread."""
+"""The thread summary of a root message."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SLACKBOT = "USLACKBOT"
 
 
 def counted(root: Message, replies: Sequence[Message]) -> Message:
-    """Return the root with the counts of these replies, which come oldest first."""
+    """Return the root with the summary of ``replies``, which are ordered oldest first."""
     if not replies and not root.tombstone:
         return replace(root, thread=None, thread_ts=None)
     users = tuple(dict.fromkeys(reply.user for reply in replies))
@@ -24,7 +24,7 @@ def counted(root: Message, replies: Sequence[Message]) -> Message:
 
 
 def tombstone(root: Message) -> Message:
-    """Return what remains of a deleted root whose replies stay."""
+    """Return the tombstone of a deleted root whose replies remain."""
     return Message(
         channel=root.channel,
         ts=root.ts,

@@ -12,7 +12,7 @@ _FORM = re.compile(r"\d{1,12}(\.\d{1,6})?")
 
 
 class Timestamps:
-    """Give out one timestamp after the other, near the clock's time and never the same twice."""
+    """Generate unique, increasing timestamps near the clock's time."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -28,6 +28,6 @@ def is_timestamp(text: str) -> bool:
 
 
 def order(ts: str) -> tuple[int, int]:
-    """Return a key that sorts timestamps by time, also those given without all their digits."""
+    """Return a sort key for timestamps, including those with fewer digits."""
     seconds, _, fraction = ts.partition(".")
     return int(seconds), int(fraction.ljust(6, "0") or 0)

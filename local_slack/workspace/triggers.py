@@ -1,4 +1,4 @@
-"""Trigger ids: the short right to open a view for a person who just did something."""
+"""Trigger ids: they allow the app to open a view for a person, shortly after their action."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _Trigger:
 
 
 class Triggers:
-    """Owns the triggers of a workspace. Each is good once, for 3 s."""
+    """Own the triggers of a workspace. Each is valid once, for 3 s."""
 
     def __init__(self, team: str, clock: Callable[[], float]) -> None:
         self._team = team
@@ -35,7 +35,7 @@ class Triggers:
         return trigger
 
     def take(self, trigger_id: str) -> str:
-        """Use a trigger up and return the id of its user."""
+        """Consume a trigger and return the id of its user."""
         trigger = self._triggers.get(trigger_id)
         if trigger is None:
             raise SlackRefused("invalid_trigger_id")

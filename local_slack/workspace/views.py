@@ -12,7 +12,7 @@ from local_slack.workspace.errors import SlackRefused
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One view as one person sees it; ``content`` is what the app sent, with its ids."""
+    """One view of one person; ``content`` is the app's JSON with added ids."""
 
     id: str
     user: str
@@ -28,7 +28,7 @@ class View:
 
 
 class Views:
-    """Owns all views of a workspace."""
+    """Own all views of a workspace."""
 
     def __init__(self) -> None:
         self._views: dict[str, View] = {}
@@ -39,7 +39,7 @@ class Views:
         return tuple(self._views.values())
 
     def home(self, user: str) -> View | None:
-        """Return the Home tab of the app as this person sees it."""
+        """Return the app's Home tab of this person."""
         return self._views.get(self._homes.get(user, ""))
 
     def publish(self, user: str, content: dict[str, Any], seen_hash: str | None) -> View:

@@ -1,4 +1,4 @@
-"""The workspace: the one owner of all that changes. It refuses what Slack refuses, with Slack's words."""
+"""The workspace: owner of all mutable state. It refuses calls as Slack does, with Slack's error codes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class Workspace:
-    """Read it freely; change it only through its methods. Every change is told to all listeners at once."""
+    """The state of one workspace. Only its methods change it; each change calls all listeners at once."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Workspace:
         bot_channels: Sequence[str] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Seed the channels with all people; with the bot too, unless ``bot_channels`` leaves one out."""
+        """Add all people to all channels, and the bot to ``bot_channels``, by default all."""
         self.directory = directory
         self.bot_online = False
         self.rules = Rules()
@@ -64,7 +64,7 @@ class Workspace:
         if len({channel_id(name, directory.team) for name in channels}) != len(channels):
             raise ValueError(f"two channels give the same id: {', '.join(channels)}")
         if unknown := set(bot_channels or ()) - set(channels):
-            raise ValueError(f"the bot cannot join what is not there: {', '.join(sorted(unknown))}")
+            raise ValueError(f"the bot cannot join unknown channels: {', '.join(sorted(unknown))}")
         for name in channels:
             joined = bot_channels is None or name in bot_channels
             members = (*people, directory.bot.id) if joined else people
@@ -105,13 +105,13 @@ class Workspace:
         return self._clock()
 
     def listen(self, listener: Callable[[Change], None]) -> Callable[[], None]:
-        """Call ``listener`` upon every change, in order; returns a function that ends this."""
+        """Call ``listener`` after every change, in order; returns a function that removes it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     # Messages
 
-    def post(  # noqa: PLR0913 - what one call of chat.postMessage says
+    def post(  # noqa: PLR0913 - the arguments of chat.postMessage
         self,
         channel: str,
         author: Member,
@@ -123,8 +123,8 @@ class Workspace:
     ) -> Message:
         """Post, and return the message. A reply to a reply goes under its root.
 
-        A ``thread_ts`` that names no message is dropped in silence and the message lands in the channel: so
-        does Slack when the root was deleted; the answer then has no ``thread_ts``.
+        A ``thread_ts`` without a message is ignored and the message is posted to the channel, as Slack does when
+        the root was deleted; the response then has no ``thread_ts``.
         """
         room, root = self._postable(channel, author, thread_ts)
         message = Message(
@@ -142,10 +142,10 @@ class Workspace:
         if root:
             room.threads[root.ts].append(message.ts)
             root = room.recount(root.ts)
-        self._tell(Posted(message, root if message.broadcast else None))
+        self._emit(Posted(message, root if message.broadcast else None))
         return message
 
-    def whisper(  # noqa: PLR0913 - what one call of chat.postEphemeral says
+    def whisper(  # noqa: PLR0913 - the arguments of chat.postEphemeral
         self,
         channel: str,
         author: Member,
@@ -169,7 +169,7 @@ class Workspace:
             only_for=to,
         )
         room.whispers.append(message)
-        self._tell(Whispered(message))
+        self._emit(Whispered(message))
         return message
 
     def edit(self, channel: str, ts: str, author: Member, body: Body) -> Message:
@@ -181,11 +181,11 @@ class Workspace:
         at = self._timestamps.next()
         message = replace(previous, body=body, edited=Edit(author.id, at))
         room.messages[ts] = message
-        self._tell(Changed(message, previous, at))
+        self._emit(Changed(message, previous, at))
         return message
 
     def delete(self, channel: str, ts: str, author: Member) -> None:
-        """Delete a message; a root with replies leaves a tombstone, which goes with its last reply."""
+        """Delete a message. A root with replies leaves a tombstone, which is deleted with its last reply."""
         room = self._rooms.get(channel)
         previous = room.existing(ts, author)
         if previous.tombstone:
@@ -195,7 +195,7 @@ class Workspace:
         if previous.thread:
             stone = threads.tombstone(previous)
             room.messages[ts] = stone
-            self._tell(Changed(stone, previous, self._timestamps.next()))
+            self._emit(Changed(stone, previous, self._timestamps.next()))
             return
         self._remove(room, previous)
         if previous.thread_ts and previous.is_reply:
@@ -213,7 +213,7 @@ class Workspace:
         change = reactions.added if add else reactions.removed
         message = replace(message, reactions=change(message.reactions, name, member.id))
         room.messages[ts] = message
-        self._tell(Reacted(message, member.id, name, self._timestamps.next(), add))
+        self._emit(Reacted(message, member.id, name, self._timestamps.next(), add))
 
     # Channels
 
@@ -222,11 +222,11 @@ class Workspace:
         if self._rooms.find(channel.id):
             raise SlackRefused("name_taken")
         self._rooms.add(channel)
-        self._tell(ChannelOpened(channel, creator.id, self._timestamps.next()))
+        self._emit(ChannelOpened(channel, creator.id, self._timestamps.next()))
         return channel
 
     def open_im(self, opener: Member, other: Member) -> tuple[Channel, bool]:
-        """Return the direct message of the two, and whether it was there before."""
+        """Return the direct message of two members, and whether it existed before."""
         members = tuple(sorted({opener.id, other.id}, key=list(self.directory.members).index))
         bot = self.directory.bot.id
         im_id = f"D{self.directory.team.number}" + "".join(
@@ -236,7 +236,7 @@ class Workspace:
             return room.channel, True
         channel = Channel(im_id, "", members, int(self._clock()), is_im=True)
         self._rooms.add(channel)
-        self._tell(ChannelOpened(channel, opener.id, self._timestamps.next()))
+        self._emit(ChannelOpened(channel, opener.id, self._timestamps.next()))
         return channel, False
 
     def join(self, channel: str, member: Member, inviter: str | None = None) -> Channel:
@@ -245,7 +245,7 @@ class Workspace:
             raise SlackRefused("method_not_supported_for_channel_type")
         if member.id not in room.channel.members:
             room.channel = replace(room.channel, members=(*room.channel.members, member.id))
-            self._tell(Joined(room.channel, member.id, self._timestamps.next(), inviter))
+            self._emit(Joined(room.channel, member.id, self._timestamps.next(), inviter))
         return room.channel
 
     def leave(self, channel: str, member: Member) -> None:
@@ -254,7 +254,7 @@ class Workspace:
         room.channel = replace(room.channel, members=remaining)
 
     def archive(self, channel: str, archived: bool = True) -> Channel:
-        """Close a channel to all writing, or open it again."""
+        """Archive or unarchive a channel. No one can write to an archived one."""
         room = self._rooms.get(channel)
         room.channel = replace(room.channel, is_archived=archived)
         return room.channel
@@ -262,16 +262,16 @@ class Workspace:
     def set_bot_online(self, online: bool) -> None:
         if online is not self.bot_online:
             self.bot_online = online
-            self._tell(BotPresence(online))
+            self._emit(BotPresence(online))
 
     # Files, streams and agent sessions
 
     def fill(self, channel: str, ts: str, body: Body) -> None:
-        """Show what a stream has brought; that is no edit."""
+        """Replace the body of a streamed message without marking it as edited."""
         room = self._rooms.get(channel)
         previous = room.messages[ts]
         room.messages[ts] = message = replace(previous, body=body)
-        self._tell(Changed(message, previous, self._timestamps.next()))
+        self._emit(Changed(message, previous, self._timestamps.next()))
 
     def file(self, file_id: str) -> File | None:
         return self.files.get(file_id)
@@ -280,34 +280,34 @@ class Workspace:
         self._rooms.get(channel).must_have(member)
 
     def check_post(self, channel: str, author: Member, thread_ts: str | None = None) -> None:
-        """Refuse what ``post`` would refuse."""
+        """Raise SlackRefused if ``post`` would."""
         self._postable(channel, author, thread_ts)
 
     def withdraw(self, file: File) -> None:
-        """Show in every message that this file was deleted."""
+        """Mark this file as deleted in every message."""
         for room in self._rooms:
             for previous in [m for m in room.messages.values() if any(f.id == file.id for f in m.files)]:
                 files = tuple(file if f.id == file.id else f for f in previous.files)
                 message = replace(previous, body=replace(previous.body, files=files))
                 room.messages[message.ts] = message
-                self._tell(Changed(message, previous, self._timestamps.next()))
+                self._emit(Changed(message, previous, self._timestamps.next()))
 
     @property
     def sessions(self) -> tuple[Session, ...]:
         return tuple(session.at(self._clock()) for session in self._sessions.values())
 
     def session(self, channel: str, thread_ts: str) -> Session | None:
-        """Return what the app's agent shows in this thread, None if it never showed anything."""
+        """Return the agent session of a thread, or None."""
         room = self._rooms.find(channel)
         session = self._sessions.get((room.channel.id, thread_ts)) if room else None
         return session.at(self._clock()) if session else None
 
     def keep_session(self, session: Session) -> None:
-        """Show this from now on in its thread."""
+        """Store the agent session of its thread."""
         key = (session.channel, session.thread_ts)
         if self._sessions.get(key) != session:
             self._sessions[key] = session
-            self._tell(SessionChanged(session, self._timestamps.next()))
+            self._emit(SessionChanged(session, self._timestamps.next()))
 
     # Inside
 
@@ -320,8 +320,8 @@ class Workspace:
 
     def _remove(self, room: Room, message: Message) -> None:
         del room.messages[message.ts]
-        self._tell(Deleted(message, self._timestamps.next()))
+        self._emit(Deleted(message, self._timestamps.next()))
 
-    def _tell(self, change: Change) -> None:
+    def _emit(self, change: Change) -> None:
         for listener in tuple(self._listeners):
             listener(change)

@@ -128,7 +128,7 @@ async def test_a_side_that_fails_ends_the_command_and_is_named():
 async def test_a_benchmark_that_is_not_there_is_named_with_those_that_are():
     code, _, errors = await bench("no_such_benchmark")
     assert code == 2
-    assert "there is no 'no_such_benchmark'; here are: benchmarks.loop, benchmarks.compression" in errors
+    assert "unknown benchmark 'no_such_benchmark'; available: benchmarks.loop, benchmarks.compression" in errors
 
 
 def test_the_table_shows_median_quartiles_and_ratio():

@@ -128,12 +128,12 @@ async def test_an_app_that_is_not_there_yet_gets_the_event_once_it_is() -> None:
 @pytest.mark.parametrize(
     ("echo", "says"),
     [
-        (lambda _: web.Response(text="ok"), "does not answer with the value"),
+        (lambda _: web.Response(text="ok"), "does not return the value"),
         (lambda challenge: web.Response(status=403, text=challenge), "HTTP 403"),
-        (lambda _: web.json_response(["challenge"]), "does not answer with the value"),
+        (lambda _: web.json_response(["challenge"]), "does not return the value"),
         (
             lambda _: web.Response(body=b"\xff", content_type="text/plain", charset="utf-8"),
-            "does not answer with the value",
+            "does not return the value",
         ),
     ],
 )
@@ -163,7 +163,7 @@ async def test_a_challenge_may_be_echoed_as_json_and_as_a_form(there: Endpoint, 
 
 @pytest.mark.parametrize("url", ["nonsense", "ftp://127.0.0.1/x", "http://", "http://127.0.0.1:99999/", "http://[::/"])
 async def test_what_is_no_url_is_named(slack: LocalSlack, url: str) -> None:
-    with pytest.raises(LocalSlackError, match="no request URL"):
+    with pytest.raises(LocalSlackError, match="not a request URL"):
         await slack.deliver_to(url)
 
 

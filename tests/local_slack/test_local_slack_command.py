@@ -160,4 +160,4 @@ async def test_events_go_to_a_request_url_from_all_workspaces(start: Start, sess
 async def test_a_request_url_that_is_none_is_explained(start: Start) -> None:
     code, _, err = await ended(await start("--port", "0", "--deliver-to", "localhost:3000"))
     assert code == 1
-    assert err.startswith("Error: 'localhost:3000' is no request URL; give one such as http://127.0.0.1:3000/")
+    assert err.startswith("Error: 'localhost:3000' is not a request URL; use one such as http://127.0.0.1:3000/")

@@ -42,7 +42,7 @@ async def test_a_direct_message_shows_that_the_bot_works_and_its_stop_crosses_th
     await sit_down(page, slack, "@alpha")
     pane = page.get_by_test_id("channel-pane")
     stop = pane.get_by_test_id("stop-run")
-    await expect(pane.get_by_text("A status message right here")).to_be_visible()
+    await expect(pane.get_by_text("A status message here")).to_be_visible()
 
     asked = await slack.as_person("ana").say(dm, "look through the notes")
     await client.reactions_add(channel=dm, timestamp=asked, name=HOURGLASS)
@@ -133,7 +133,7 @@ async def test_both_answers_to_a_deletion_stand_in_one_row(slack: LocalSlack, pa
     await message.hover()
     await message.get_by_test_id("delete-message").click()
     drop = await message.get_by_test_id("confirm-delete").bounding_box()
-    keep = await message.get_by_role("button", name="Keep it").bounding_box()
+    keep = await message.get_by_role("button", name="Cancel").bounding_box()
     assert drop
     assert keep
     assert drop["y"] == keep["y"]

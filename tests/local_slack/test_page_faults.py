@@ -46,7 +46,7 @@ async def test_the_panel_switches_faults_on_and_shows_what_is_left_of_them_and_o
     await expect(on.first).to_have_text(re.compile("cant_update_message.*1"))
     await expect(panel.get_by_test_id("record")).to_have_attribute("href", "/record.jsonl")
     await panel.get_by_test_id("clear-faults").click()
-    await expect(panel.get_by_text("Nothing: Slack behaves.")).to_be_visible()
+    await expect(panel.get_by_text("No active faults.")).to_be_visible()
     assert slack.faults.pending("chat.update") == 0
     await page.keyboard.press("Escape")
     await expect(panel).to_be_hidden()
