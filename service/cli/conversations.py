@@ -15,7 +15,7 @@ from orchestrator_interactive.interactions.export import as_json_lines, as_page,
 from service.cli.output_file import atomic_output
 from service.cli.store_access import StoreAccess, with_store
 from service.runs.queries import find_conversation, forget, stack_of, summary, with_people
-from service.store import visit_run_store
+from service.store import inspect_run_store
 from service.tables import counted, moment, table
 
 if TYPE_CHECKING:
@@ -103,7 +103,9 @@ async def branches(access: StoreAccess, conversation: str, agent: str | None) ->
 
 @conversations.command()
 @_conversation
-@click.option("--at", "index", metavar="INDEX", type=int, help="Index of the branch's last state. Default: the last one.")
+@click.option(
+    "--at", "index", metavar="INDEX", type=int, help="Index of the branch's last state. Default: the last one."
+)
 @click.option("--name", metavar="NAME", help="Name of the new branch.")
 @_agent
 @with_store
@@ -238,9 +240,9 @@ async def _forget_inboxes(access: StoreAccess, conversations: set[str], idle_sin
     """
     if not conversations and idle_since is None:
         return
-    async with aclosing(await visit_run_store(access.url)) as runs:
+    async with aclosing(await inspect_run_store(access.url)) as runs:
         if idle_since is not None:
-            conversations = conversations.union(await runs.rested(idle_since))
+            conversations = conversations.union(await runs.idle_since(idle_since))
         for conversation_id in conversations - {key.conversation_id for key in await access.store.keys()}:
             await runs.forget(conversation_id)
     await access.store.tidy()

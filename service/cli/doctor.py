@@ -19,7 +19,7 @@ from service.doctor import FindingLevel
 from service.doctor.delivery_audit import check
 from service.doctor.findings import well
 from service.logging import configure_logging, hide_secrets
-from service.store import refuse_unprepared, visit_run_store
+from service.store import inspect_run_store, refuse_unprepared
 from service.tables import counted, table
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class _NotConfigured(click.ClickException):
 
 async def _checked(url: str) -> DeliveryAudit:
     refuse_unprepared(url)
-    async with aclosing(await open_store(url)) as logs, aclosing(await visit_run_store(url)) as runs:
+    async with aclosing(await open_store(url)) as logs, aclosing(await inspect_run_store(url)) as runs:
         return await check(runs, logs)
 
 

@@ -85,7 +85,7 @@ class InstanceConfig(_Section):
 
     persona: PersonaConfig
     instructions: str = (
-        "You work with people in a Slack thread. They may write to you while you work; take that in and go on. "
+        "You work with people in a Slack thread. They may write while you work: consider it and continue. "
         "Answer in Markdown, short and concrete."
     )
     providers: tuple[ModuleConfig, ...] | None = None

@@ -31,7 +31,9 @@ def slack_access(config: SlackConfig, environment: Environment, health: Callable
     return SlackCredentials(bot_token=bot_token(environment), api_url=api_url(environment), door=door)
 
 
-def _transport(config: SlackConfig, environment: Environment, health: Callable[[], str]) -> SocketTransport | HttpTransport:
+def _transport(
+    config: SlackConfig, environment: Environment, health: Callable[[], str]
+) -> SocketTransport | HttpTransport:
     match config.door:
         case "socket":
             return SocketTransport(app_token(environment))

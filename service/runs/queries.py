@@ -77,7 +77,9 @@ async def find_conversation(store: LogStore, part: str, agent: str | None = None
     conversations = list(dict.fromkeys(key.conversation_id for key in keys))
     if not part or not keys:
         of_agent = f" of {agent}" if agent else ""
-        raise AmbiguousConversation(f"No conversation{of_agent} has {part!r} in its id. `list` shows all conversations.")
+        raise AmbiguousConversation(
+            f"No conversation{of_agent} has {part!r} in its id. `list` shows all conversations."
+        )
     if len(conversations) > 1:
         raise AmbiguousConversation(
             f"{part!r} matches {len(conversations)} conversations: {_some(conversations)}. Give a longer part of the id."

@@ -19,7 +19,7 @@ from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.interactions.states import UserMessageState
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from service.runs.queries import forget
-from service.store import open_run_store, visit_run_store
+from service.store import inspect_run_store, open_run_store
 
 
 @pytest.fixture
@@ -216,7 +216,7 @@ def inbox(kept: Kept, *names: str, place: str = HERE, read: bool = True) -> None
 
 def inboxes(kept: Kept) -> list[str]:
     async def known() -> list[str]:
-        async with aclosing(await visit_run_store(kept.url)) as runs:
+        async with aclosing(await inspect_run_store(kept.url)) as runs:
             return sorted(await runs.conversations())
 
     return asyncio.run(known())
