@@ -116,8 +116,8 @@ async def fork(access: StoreAccess, conversation: str, index: int | None, name: 
     every = {branch.name: branch for branch in await stack.get_branch_info()}
     current = await _current(stack)
     click.echo(
-        f"Created {made} with {counted(every[made].length, 'state')} of {current}. The conversation stays on {current}. "
-        f"To switch to {made}:\n  {_checkout(access, stack.key, made, agent)}"
+        f"Created {made} with {counted(every[made].length, 'state')} of {current}. The conversation stays on "
+        f"{current}. To switch to {made}:\n  {_checkout(access, stack.key, made, agent)}"
     )
 
 

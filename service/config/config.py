@@ -202,7 +202,7 @@ class Environment(_Section):
 
     @classmethod
     def take(cls) -> Self:
-        """Read the variables and delete the secrets from the environment, so that child processes do not inherit them."""
+        """Read the variables and delete the secrets from the environment: child processes must not inherit them."""
         environment = cls.read()
         for name, value in environment:
             if isinstance(value, SecretStr):
@@ -284,8 +284,7 @@ def _anchored(config: ServiceConfig, folder: Path) -> ServiceConfig:
 def store_url(key: str, given: SecretStr, folder: Path = Path()) -> str:
     """Return a store's URL with an absolute path; `folder` is the base of relative paths.
 
-    Args:
-        key: the option, variable or key that contained the URL, for error messages.
+    `key` is the option, variable or key that contained the URL, for error messages.
 
     Raises:
         ConfigError: the path is invalid, or the store is not persistent (`memory:`).

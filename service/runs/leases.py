@@ -136,8 +136,8 @@ class HeldLease:
 
     def _not_ours(self) -> LeaseLost:
         return LeaseLost(
-            f"The lease on the conversation {self.conversation_id} is lost: another process has claimed it, this one has "
-            "released it, or it is no longer in the store."
+            f"The lease on the conversation {self.conversation_id} is lost: another process has claimed it, this one "
+            "has released it, or it is no longer in the store."
         )
 
     async def _ask(self, step: Callable[[], Awaitable[T]]) -> T:

@@ -82,7 +82,8 @@ async def find_conversation(store: LogStore, part: str, agent: str | None = None
         )
     if len(conversations) > 1:
         raise AmbiguousConversation(
-            f"{part!r} matches {len(conversations)} conversations: {_some(conversations)}. Give a longer part of the id."
+            f"{part!r} matches {len(conversations)} conversations: {_some(conversations)}. "
+            "Give a longer part of the id."
         )
     if len(keys) > 1:
         agents = " and ".join(key.agent_id for key in keys)

@@ -76,7 +76,7 @@ class StoredRuns:
         self._most_owned = most_owned
         self._lease_config = LeaseConfig(store, self._retry, lease_s, self._clock)
         self._leases = Leases(lease_s, self._look_after)
-        # Conversations that other processes owned before an outage, with the time since when the store answers for each.
+        # Conversations that others owned before an outage, with the time since when the store answers for each.
         self._found_unsettled: dict[str, float] = {}
         self._entered_by: asyncio.Task[object] | None = None
         self._life: asyncio.Task[None] | None = None

@@ -27,13 +27,10 @@ def mount_plan(  # noqa: PLR0913 - the last three have defaults
     *,
     anthropic_api_key: str = "",
 ) -> dict[str, Any]:
-    """Build the mount plan of a conversation's session.
+    """Build the mount plan of a conversation's session, whose files are in `workspace`.
 
-    Args:
-        workspace: folder of the conversation's files.
-        conversation: key of the conversation's log.
-        limits: options of `tool-filesystem` that limit the workspace.
-        anthropic_api_key: key for each Anthropic provider without its own.
+    `conversation` is the key of its log. `limits` are the options of `tool-filesystem` that limit the workspace.
+    `anthropic_api_key` is for each Anthropic provider without its own key.
     """
     providers = instance.providers or [ModuleConfig(module=default_provider)]
     return {

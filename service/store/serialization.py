@@ -58,7 +58,7 @@ def _read(text: str | bytes | None) -> Any:
 
 
 def raw_entry_of(raw: bytes) -> tuple[int, str, Any, bytes]:
-    """Split a Redis inbox entry, `SEQ\\nKIND\\nID_LENGTH\\nID` + data, into sequence number, id, kind and data."""
+    """Split a Redis inbox entry into sequence number, id, kind and data. Its lines: number, kind, id length, id + data."""
     seq, kind, length, rest = raw.split(b"\n", 3)
     at = int(length)
     return int(seq), rest[:at].decode(), kind.decode(), rest[at:]
@@ -83,6 +83,6 @@ def readable(conversation_id: str) -> Iterator[None]:
 
 def lost(conversation_id: str) -> LeaseLost:
     return LeaseLost(
-        f"The lease on the conversation {conversation_id} is lost: another process has claimed it, this one has released "
-        "it, or it is no longer in the store."
+        f"The lease on the conversation {conversation_id} is lost: another process has claimed it, this one has "
+        "released it, or it is no longer in the store."
     )

@@ -267,7 +267,7 @@ async def test_an_admission_that_never_came_after_its_entry_is_no_conversation(r
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ((), ["does not write down what it is given"]),
+        ((), ["is not persistent"]),
         (DURABLE, []),
         ((*DURABLE, "--maxmemory", "1gb", "--maxmemory-policy", "allkeys-lru"), ["(`maxmemory-policy allkeys-lru`)"]),
         ((*DURABLE, "--maxmemory-policy", "allkeys-lru"), []),

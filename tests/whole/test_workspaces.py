@@ -75,7 +75,10 @@ async def test_a_run_of_a_killed_service_waits_untouched_for_a_service_of_its_wo
             assert (len(there.model.requests), len(other_model.requests)) == (1, 1)
             doctor = await run_command("doctor", "--store", there.redis.url)
             assert doctor.code == 0, doctor.output
-            assert f"1 conversation of {there.slack.team_id} waits for a service of that workspace." in doctor.output
+            assert (
+                f"1 conversation of {there.slack.team_id} waits for a service that serves this workspace."
+                in doctor.output
+            )
 
             budgets = [key.decode() for key in there.redis.ask("KEYS", "budget:*")]
             teams = (there.slack.team_id, second.team_id)

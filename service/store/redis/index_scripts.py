@@ -5,8 +5,8 @@ from __future__ import annotations
 from orchestrator_interactive.storage.redis import RedisScript
 from service.store.redis.keys import PRELUDE
 
-# ARGV: the maximum delay until a conversation without an owner is due. Returns 1 and the time since when it is due; 0 and
-# the time of the next check; -1 if there is no pending work.
+# ARGV: the maximum delay until a conversation without an owner is due. Returns 1 and the time since when it is due; 0
+# and the time of the next check; -1 if there is no pending work.
 LOOK = RedisScript(
     PRELUDE
     + """
@@ -25,8 +25,8 @@ return {due <= now and 1 or 0, due}
 """
 )
 
-# KEYS: the index of due conversations, by time; the index of all conversations. ARGV: a conversation, and the delay until
-# its next check. The score always changes, so that a concurrent check of the old score does not remove the entry.
+# KEYS: the index of due conversations, by time; the index of all conversations. ARGV: a conversation, and the delay
+# until its next check. The score always changes, so that a concurrent check of the old score keeps the entry.
 ENTER = RedisScript(
     PRELUDE
     + """
@@ -57,8 +57,8 @@ return found
 """
 )
 
-# KEYS: the index of due conversations. ARGV: for each conversation, its name, its score when it was read, and the time of
-# the next check: "damaged" (unreadable) for a minute from now, or a blank if there is no pending work. An entry is
+# KEYS: the index of due conversations. ARGV: for each conversation, its name, its score when it was read, and the time
+# of the next check: "damaged" (unreadable) for a minute from now, or a blank if there is no pending work. An entry is
 # removed only if two checks, a minute apart, found no pending work and its score did not change: an admission that
 # entered the conversation before the first check has finished by then.
 LATER = RedisScript(

@@ -23,8 +23,8 @@ log = structlog.get_logger(__name__)
 _WITHIN_S = 0.3
 _ASK_AGAIN_S = 5.0
 
-# A bucket's fields: the tokens `left` in it `at` a time, in seconds of the server's clock; after a `Retry-After`, the end
-# of the pause (`until`) and its duration (`pause`), so that a clock that is set back does not extend it.
+# A bucket's fields: the tokens `left` in it `at` a time, in seconds of the server's clock; after a `Retry-After`, the
+# end of the pause (`until`) and its duration (`pause`), so that a clock that is set back does not extend it.
 _CLOCK = """
 local function clock()
     local time = redis.call('TIME')
