@@ -1,1 +1,1 @@
-"""The process: configuration, sessions, and the one place where Slack and the agents are joined (`app`)."""
+"""The service process: CLI, configuration, agent sessions, stores, and the composition root (`app`)."""

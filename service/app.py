@@ -1,4 +1,4 @@
-"""The composition root: here, and only here, Slack and the agents are joined."""
+"""The composition root: connects Slack to the agents."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from orchestrator_interactive.interactions.stores import open_store
 from service.config.config import store_url
 from service.config.secrets import secrets
 from service.config.tokens import slack_access
-from service.runs.expiry import tidying
+from service.runs.expiry import expiring
 from service.runs.runs import StoredRuns
 from service.sessions.manager import InProcessSessionManager
 from service.sessions.workspaces import Workspaces
@@ -40,18 +40,18 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-# Of the grace, what remains for sessions, leases and stores once the connector has ended, or half of a short one; of
-# that, the closing of the stores.
+# Seconds of the shutdown grace that are reserved for closing sessions, leases and stores after the connector has
+# ended (at most half of the grace), and the share of these for closing the stores.
 _AFTER_CONNECTOR_S = 1.5
 _CLOSED_WITHIN_S = 0.3
-# A process that owns this many conversations more than it may have runs at work takes over no others.
+# A process stops taking over conversations when it owns this many more than its limit of concurrent runs.
 _OWNED_BESIDE_RUNS = 300
-# What a signal does that is not asked about any more.
+# Handlers for a second signal: terminate immediately.
 _AT_ONCE: Mapping[signal.Signals, Handler] = {
     signal.SIGINT: signal.default_int_handler,
     signal.SIGTERM: signal.SIG_DFL,
 }
-# Python's own end takes a moment, however short the grace is.
+# Python's interpreter shutdown takes a moment even if the grace is shorter.
 _SHORTEST_GRACE_S = 0.5
 
 
@@ -60,16 +60,16 @@ class _Closable(Protocol):
 
 
 async def serve(config: ServiceConfig, environment: Environment) -> None:
-    """Serve the workspace until SIGINT or SIGTERM, and end within the grace after it.
+    """Serve the workspace until SIGINT or SIGTERM, then shut down within `shutdown_grace_s`.
 
     Raises:
-        ConfigError: a token or a module is missing or wrong.
-        StoreError: the store of the conversations cannot be used.
-        ConnectionRefused: Slack does not let us in.
+        ConfigError: a token or a module is missing or invalid.
+        StoreError: the conversation store cannot be used.
+        ConnectionRefused: Slack refuses the connection.
     """
     free_mb: dict[str, int] = {}
     access = slack_access(config.slack, environment, lambda: lines(free_mb))
-    gc.disable()  # to set up is to make what stays: next to nothing of it is garbage
+    gc.disable()  # objects created during start-up are long-lived; collecting them is wasted time
     provider = "provider-anthropic" if environment.anthropic_api_key else "provider-demo"
     instances = [
         Instance(name, Persona(instance.persona.name, instance.persona.emoji))
@@ -81,7 +81,7 @@ async def serve(config: ServiceConfig, environment: Environment) -> None:
     async with (
         _until_signalled(max(grace_s, _SHORTEST_GRACE_S)) as ended,
         _working(config, environment, url, provider, free_mb) as (sessions, runs),
-        _sharing(url) as budget,
+        _shared_budget(url) as budget,
         connected(
             access,
             instances,
@@ -98,7 +98,7 @@ async def serve(config: ServiceConfig, environment: Environment) -> None:
             tools_grace_s=config.shutdown_tools_s,
         ),
     ):
-        gc.freeze()  # looking at it again and again would hold up every run
+        gc.freeze()  # exclude start-up objects from later collections, which pause every run
         gc.enable()
         log.info("service.ready", instances=list(config.instances), default_provider=provider)
         await ended.wait()
@@ -109,18 +109,18 @@ async def serve(config: ServiceConfig, environment: Environment) -> None:
 async def _working(
     config: ServiceConfig, environment: Environment, url: str, provider: str, free_mb: dict[str, int]
 ) -> AsyncIterator[tuple[InProcessSessionManager, StoredRuns]]:
-    """Sessions and runs over the store of a URL. At the end nothing of it holds up the process for long."""
-    patience, workspaces, owner = StoreRetryPolicy(), Workspaces(config.workspace), uuid4().hex
+    """Open the sessions and runs on the store at a URL. Closing them takes bounded time."""
+    retry, workspaces, owner = StoreRetryPolicy(), Workspaces(config.workspace), uuid4().hex
     async with (
         _stores(url) as (store, logs),
         watching_disks(places(config.workspace, url), config.workspace.reserve_mb, free_mb),
-        tidying(store, logs),
-        StoredRuns(store, owner, config.lease_s, patience, _passing_s, config.limits.runs + _OWNED_BESIDE_RUNS) as runs,
+        expiring(store, logs),
+        StoredRuns(store, owner, config.lease_s, retry, _boottime_s, config.limits.runs + _OWNED_BESIDE_RUNS) as runs,
         InProcessSessionManager(
             config.instances,
             provider,
             workspaces,
-            RetryingStore(logs, patience),
+            RetryingStore(logs, retry),
             config.idle_evict_s,
             secrets=secrets(environment, config),
             anthropic_api_key=environment.anthropic_key,
@@ -130,8 +130,8 @@ async def _working(
 
 
 @asynccontextmanager
-async def _sharing(url: str) -> AsyncIterator[RateBudget | None]:
-    """What the replicas over the store of a URL share of Slack's limits; `None`: there are none."""
+async def _shared_budget(url: str) -> AsyncIterator[RateBudget | None]:
+    """Open the rate budget that replicas share through the store; `None` if the store has no replicas (SQLite)."""
     budget = await open_budget(url)
     if budget is None:
         yield None
@@ -142,14 +142,14 @@ async def _sharing(url: str) -> AsyncIterator[RateBudget | None]:
         await _close(budget)
 
 
-def _passing_s() -> float:
-    """Seconds that pass by, also while the machine sleeps where that can be told."""
+def _boottime_s() -> float:
+    """Return monotonic seconds, including time the machine is suspended if the platform has CLOCK_BOOTTIME."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 @asynccontextmanager
 async def _stores(url: str) -> AsyncIterator[tuple[RunStore, LogStore]]:
-    """The stores of a URL. At the end they are closed side by side, for one that is away holds up neither for long."""
+    """Open the run store and the log store at a URL. Close them concurrently, within `_CLOSED_WITHIN_S`."""
     async with AsyncExitStack() as opened:
         runs = await open_run_store(url)
         opened.push_async_callback(runs.aclose)
@@ -171,9 +171,10 @@ async def _close(*stores: _Closable) -> None:
 
 @asynccontextmanager
 async def _until_signalled(ends_within_s: float) -> AsyncIterator[asyncio.Event]:
-    """An event that SIGINT and SIGTERM set. While the body does not wait for it yet, they end it there.
+    """Yield an event that SIGINT and SIGTERM set. If the body does not wait for it yet, cancel the body.
 
-    Asked a second time, the process ends at once; and whatever hangs, so many seconds after the first time.
+    A second signal terminates the process immediately. A process that is still alive `ends_within_s` after the first
+    signal is killed.
     """
     ended, loop, body = _Ended(), asyncio.get_running_loop(), asyncio.current_task()
 
@@ -183,14 +184,14 @@ async def _until_signalled(ends_within_s: float) -> AsyncIterator[asyncio.Event]
             body.cancel()
 
     def on_signal(_number: int, _frame: FrameType | None) -> None:
-        _listen(_AT_ONCE)
-        last_resort = threading.Timer(ends_within_s, _cut)
+        _install(_AT_ONCE)
+        last_resort = threading.Timer(ends_within_s, _kill)
         last_resort.daemon = True
         last_resort.start()
         loop.call_soon_threadsafe(end)
 
-    # Not the loop's own handlers: those wait for a tool that blocks the loop.
-    before = _listen(dict.fromkeys(_AT_ONCE, on_signal))
+    # The event loop's signal handlers would not run while a tool blocks the loop.
+    before = _install(dict.fromkeys(_AT_ONCE, on_signal))
     try:
         yield ended
     except asyncio.CancelledError:
@@ -199,15 +200,15 @@ async def _until_signalled(ends_within_s: float) -> AsyncIterator[asyncio.Event]
         log.info("service.stopped_at_start")
     finally:
         if not ended.is_set():
-            _listen(before)
+            _install(before)
 
 
-def _listen(handlers: Mapping[signal.Signals, Handler]) -> dict[signal.Signals, Handler]:
-    """Have these called on signals; returns those from before."""
+def _install(handlers: Mapping[signal.Signals, Handler]) -> dict[signal.Signals, Handler]:
+    """Install signal handlers and return the previous ones."""
     return {number: signal.signal(number, handler) for number, handler in handlers.items()}
 
 
-def _cut() -> None:
+def _kill() -> None:
     log.critical("service.cut")
     os._exit(1)
 

@@ -1,4 +1,4 @@
-"""The log: lines for people on a terminal, JSON elsewhere; never a token."""
+"""Logging set-up: readable lines on a terminal, JSON elsewhere, with secrets removed."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
 
     from service.config.config import LogConfig
 
-# In the URL of a Socket Mode connection, also where the URL is escaped in a URL or in JSON.
+# The secret in a Socket Mode URL, plain, percent-encoded or JSON-escaped.
 _TICKET = r"ticket(?:=|%3[Dd]|\\+u003[Dd])"
-# What begins so is a token wherever it stands: an escaped newline before it ends in a letter.
+# Token prefixes. No word boundary before them: a preceding escaped newline (`\n`) ends in a letter.
 _PREFIX = re.compile(rf"xox[a-z]-|xoxe\.|xapp-|sk-ant-|{_TICKET}")
-# Shorter values are nobody's secret, and hiding them would blot out the words that they are part of.
+# Shorter values are ignored: hiding them would remove parts of ordinary words.
 _LEAST_SECRET_CHARS = 8
-# What these libraries log below a warning is their own inner life.
-_LOUD = ("slack_bolt", "slack_sdk", "aiohttp", "asyncio", "httpx2", "httpcore2", "anthropic")
+# Libraries whose debug and info logs are dropped.
+_NOISY = ("slack_bolt", "slack_sdk", "aiohttp", "asyncio", "httpx2", "httpcore2", "anthropic")
 
 
 def hide_secrets(text: str, known: tuple[str, ...] = ()) -> str:
-    """A text without what looks like a token, and without the secrets that are known, however they are escaped."""
-    return _secret(known).sub(_beginning, text)
+    """Remove anything that looks like a token, and the known secrets in plain or escaped form."""
+    return _secret(known).sub(_redacted, text)
 
 
 def hide_known(text: str, known: tuple[str, ...]) -> str:
-    """Return a text without the known secrets. Text that merely looks like a token stays: it may be an example."""
-    return _known(known).sub(_beginning, text) if any(form in text for form in _forms(known)) else text
+    """Remove the known secrets only. Text that merely looks like a token stays: it may be an example."""
+    return _known(known).sub(_redacted, text) if any(form in text for form in _forms(known)) else text
 
 
 @functools.cache
@@ -49,22 +49,22 @@ def _known(known: tuple[str, ...]) -> re.Pattern[str]:
 
 @functools.cache
 def _forms(known: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the known secrets in every form they have in a text, longest first: one may begin with another."""
+    """Return the known secrets in every escaped form, longest first because one may be a prefix of another."""
     forms = {value.strip() for value in known if len(value.strip()) >= _LEAST_SECRET_CHARS}
     forms |= {quote(form, safe="") for form in forms}
-    for _ in range(2):  # a log line may quote what is quoted already
+    for _ in range(2):  # a log line may quote text that is already quoted
         forms |= {quoted(form)[1:-1] for form in forms for quoted in (json.dumps, repr)}
     return tuple(sorted(forms, key=len, reverse=True))
 
 
-def _beginning(secret: re.Match[str]) -> str:
-    """What kind of a token it was helps, and tells nothing."""
+def _redacted(secret: re.Match[str]) -> str:
+    """Keep the token's prefix: it shows the kind of token and reveals nothing."""
     kind = _PREFIX.match(secret[0])
     return f"{kind[0] if kind else ''}…"
 
 
 def configure_logging(config: LogConfig, secrets: tuple[str, ...] = ()) -> None:
-    """Send structlog and the standard library's logging to standard error in one form, without these secrets."""
+    """Send structlog and standard library logging to standard error in one format, without `secrets`."""
     human = config.format == "human" or (config.format == "auto" and sys.stderr.isatty())
     before: list[Any] = [
         structlog.contextvars.merge_contextvars,
@@ -74,9 +74,9 @@ def configure_logging(config: LogConfig, secrets: tuple[str, ...] = ()) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Formatter(secrets, before, _last(human=human)))
     logging.basicConfig(level=config.level.upper(), handlers=[handler], force=True)
-    # Bolt warns of choices that are deliberate here.
+    # Bolt warns about settings that are deliberate here.
     logging.getLogger("connector.bolt").setLevel(logging.ERROR)
-    for name in _LOUD:
+    for name in _NOISY:
         logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLevelName(config.level.upper())))
     structlog.configure(
         processors=[
@@ -88,12 +88,12 @@ def configure_logging(config: LogConfig, secrets: tuple[str, ...] = ()) -> None:
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(config.level.upper())),
         cache_logger_on_first_use=True,
     )
-    # Python would print the traceback itself, and nothing would be hidden in it.
+    # Python's default hook would print the traceback with secrets in it.
     sys.excepthook = _log_crash
 
 
 class _Formatter(structlog.stdlib.ProcessorFormatter):
-    """Hides secrets when everything else of a line is done, tracebacks too."""
+    """Hide secrets in the finished line, including tracebacks."""
 
     def __init__(self, secrets: tuple[str, ...], before: list[Any], last: list[Any]) -> None:
         super().__init__(foreign_pre_chain=before, processors=[self.remove_processors_meta, *last])

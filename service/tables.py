@@ -12,14 +12,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _GAP = "  "
-# Of the last column, however narrow the terminal is.
+# Minimum width of the last column.
 _LEAST_CHARS = 12
-# Where there is no terminal.
+# Assumed terminal size if there is no terminal.
 _SIZE = (100, 24)
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[str] = ()) -> str:
-    """A table that is as wide as the terminal at most: the last column is cut. `numbers` are the heads of those."""
+    """Format a table no wider than the terminal by cutting the last column.
+
+    `numbers` names the columns to align right.
+    """
     lines = [list(head), *([_printable(cell) for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     rest = max(shutil.get_terminal_size(_SIZE).columns - sum(widths[:-1]) - len(_GAP) * (len(head) - 1), _LEAST_CHARS)
@@ -34,7 +37,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[
 
 
 def moment(ts: float) -> str:
-    """A time in seconds since the epoch, as the clock on the wall shows it; a dash for none that it could show."""
+    """Format seconds since the epoch as local time; a dash if the value is out of range."""
     then, now = local(ts), datetime.now(UTC).astimezone()
     if then is None:
         return "-"
@@ -42,12 +45,12 @@ def moment(ts: float) -> str:
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:
-    """`1 state`, `1,200 states`."""
+    """Format a count with its noun: `1 state`, `1,200 states`."""
     return f"{count:,} {one if count == 1 else many or f'{one}s'}"
 
 
 def _printable(text: str) -> str:
-    """A text on one line, without what a terminal would do instead of showing it."""
+    """Put a text on one line and remove control characters."""
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 

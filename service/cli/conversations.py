@@ -1,4 +1,4 @@
-"""The commands `amplifier-slack conversations …`: what was said, and from where it goes on."""
+"""The commands `amplifier-slack conversations …`: inspect, branch, rewind, export and prune conversation logs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import click
 
 from orchestrator_interactive.interactions.errors import DamagedLog, WriteConflict
 from orchestrator_interactive.interactions.export import as_json_lines, as_page, as_text
-from service.cli.output_file import written_whole
-from service.cli.store_access import StoreAccess, on_shelf
-from service.runs.queries import forget, found, stack_of, summary, with_people
-from service.store import visit_run_store
+from service.cli.output_file import atomic_output
+from service.cli.store_access import StoreAccess, with_store
+from service.runs.queries import find_conversation, forget, stack_of, summary, with_people
+from service.store import inspect_run_store
 from service.tables import counted, moment, table
 
 if TYPE_CHECKING:
@@ -30,36 +30,36 @@ T = TypeVar("T")
 
 _FORMATS = {"jsonl": as_json_lines, "html": as_page}
 _DAY_S = 86_400
-# How often a conversation is looked at again to which somebody is just writing.
+# Attempts of a change that conflicts with a concurrent write.
 _TRIES = 5
 
 
 @click.group()
 def conversations() -> None:
-    """See what was said, and decide from where a conversation goes on.
+    """Inspect, branch, rewind and prune conversation logs.
 
-    A conversation is named by its id, or by a part of it that stands in no other one. What is changed here while the
-    service runs counts from the next message on.
+    CONVERSATION is an id or a unique part of one. Changes made while the service is running take effect with the next
+    message.
     """
 
 
 _conversation = click.argument("conversation")
-_agent = click.option("--agent", metavar="NAME", help="Whose log, where several agents have one of the conversation.")
-_branch = click.option("--branch", metavar="NAME", help="Another branch than the current one.")
+_agent = click.option("--agent", metavar="NAME", help="The agent, if several have a log of the conversation.")
+_branch = click.option("--branch", metavar="NAME", help="The branch. Default: the current one.")
 
 
 @conversations.command("list")
-@click.option("--agent", metavar="NAME", help="Only those of this agent.")
+@click.option("--agent", metavar="NAME", help="Only conversations of this agent.")
 @click.option(
-    "--limit", metavar="N", type=click.IntRange(min=1), default=20, show_default=True, help="At most so many."
+    "--limit", metavar="N", type=click.IntRange(min=1), default=20, show_default=True, help="Maximum number of rows."
 )
-@click.option("--all", "every", is_flag=True, help="Also those that agents have with each other.")
-@on_shelf
-async def list_(shelf: StoreAccess, agent: str | None, limit: int, every: bool) -> None:
-    """List the conversations, the one written last first."""
-    keys = [key for key in await shelf.store.keys() if agent in (None, key.agent_id)]
-    keys = keys if every else await with_people(shelf.store, keys)
-    summaries = [await summary(shelf.store, key) for key in keys[:limit]]
+@click.option("--all", "every", is_flag=True, help="Include conversations between agents.")
+@with_store
+async def list_(access: StoreAccess, agent: str | None, limit: int, every: bool) -> None:
+    """List the conversations, most recently written first."""
+    keys = [key for key in await access.store.keys() if agent in (None, key.agent_id)]
+    keys = keys if every else await with_people(access.store, keys)
+    summaries = [await summary(access.store, key) for key in keys[:limit]]
     if not summaries:
         click.echo(f"There are no conversations{f' of {agent}' if agent else ''} yet.", err=True)
         return
@@ -77,23 +77,23 @@ async def list_(shelf: StoreAccess, agent: str | None, limit: int, every: bool) 
 @_conversation
 @_agent
 @_branch
-@click.option("--last", metavar="N", type=click.IntRange(min=1), help="Only the last so many states.")
-@on_shelf
-async def show(shelf: StoreAccess, conversation: str, agent: str | None, branch: str | None, last: int | None) -> None:
-    """Show what was said and done, each state with its index."""
-    stack = await _stack(shelf, conversation, agent)
-    pieces = as_text(shelf.store, stack.key, branch, last_n=last)
+@click.option("--last", metavar="N", type=click.IntRange(min=1), help="Only the last N states.")
+@with_store
+async def show(access: StoreAccess, conversation: str, agent: str | None, branch: str | None, last: int | None) -> None:
+    """Show a conversation's states with their indices."""
+    stack = await _stack(access, conversation, agent)
+    pieces = as_text(access.store, stack.key, branch, last_n=last)
     head = f"{stack.key.conversation_id}  {stack.key.agent_id}  {branch or await _current(stack)}\n"
-    await _pour(head + await anext(pieces, ""), pieces, sys.stdout)
+    await _write_out(head + await anext(pieces, ""), pieces, sys.stdout)
 
 
 @conversations.command()
 @_conversation
 @_agent
-@on_shelf
-async def branches(shelf: StoreAccess, conversation: str, agent: str | None) -> None:
-    """List the branches of a conversation; the current one has a star."""
-    stack = await _stack(shelf, conversation, agent)
+@with_store
+async def branches(access: StoreAccess, conversation: str, agent: str | None) -> None:
+    """List the branches of a conversation; `*` marks the current one."""
+    stack = await _stack(access, conversation, agent)
     rows = [
         ("*" if b.is_current else "", b.name, f"{b.length}", moment(b.created), moment(b.written), b.origin)
         for b in await stack.get_branch_info()
@@ -103,19 +103,21 @@ async def branches(shelf: StoreAccess, conversation: str, agent: str | None) -> 
 
 @conversations.command()
 @_conversation
-@click.option("--at", "index", metavar="INDEX", type=int, help="The last state that it has; by default all.")
-@click.option("--name", metavar="NAME", help="What it is called.")
+@click.option(
+    "--at", "index", metavar="INDEX", type=int, help="Index of the branch's last state. Default: the last one."
+)
+@click.option("--name", metavar="NAME", help="Name of the new branch.")
 @_agent
-@on_shelf
-async def fork(shelf: StoreAccess, conversation: str, index: int | None, name: str | None, agent: str | None) -> None:
-    """Make a branch. The conversation stays where it is until the branch is checked out."""
-    stack = await _stack(shelf, conversation, agent)
-    made = await _insisting(lambda: stack.fork(index, name))
+@with_store
+async def fork(access: StoreAccess, conversation: str, index: int | None, name: str | None, agent: str | None) -> None:
+    """Create a branch. The conversation stays on the current branch until `checkout`."""
+    stack = await _stack(access, conversation, agent)
+    made = await _retrying(lambda: stack.fork(index, name))
     every = {branch.name: branch for branch in await stack.get_branch_info()}
     current = await _current(stack)
     click.echo(
-        f"Made {made} with {counted(every[made].length, 'state')} of {current}. The conversation stays on {current}; "
-        f"to go on with {made}:\n  {_checkout(shelf, stack.key, made, agent)}"
+        f"Created {made} with {counted(every[made].length, 'state')} of {current}. The conversation stays on "
+        f"{current}. To switch to {made}:\n  {_checkout(access, stack.key, made, agent)}"
     )
 
 
@@ -123,13 +125,13 @@ async def fork(shelf: StoreAccess, conversation: str, index: int | None, name: s
 @_conversation
 @click.argument("index", type=int)
 @_agent
-@on_shelf
-async def rewind(shelf: StoreAccess, conversation: str, index: int, agent: str | None) -> None:
-    """Go back: the state at INDEX is the last one that stays.
+@with_store
+async def rewind(access: StoreAccess, conversation: str, index: int, agent: str | None) -> None:
+    """Rewind the conversation: the state at INDEX becomes the last one.
 
-    `show` tells the indices; -1 is the last one. What comes after it stays on a branch of its own.
+    `show` prints the indices; -1 is the last state. Later states are kept on a new branch.
     """
-    stack = await _stack(shelf, conversation, agent)
+    stack = await _stack(access, conversation, agent)
     before = await stack.length()
     left = await stack.rewind(index)
     after = await stack.length()
@@ -137,87 +139,86 @@ async def rewind(shelf: StoreAccess, conversation: str, index: int, agent: str |
     if after == before:
         click.echo(f"{ends} already: nothing was changed.")
     elif left is None:
-        click.echo(f"{ends} now. What it had after that is on the branch that it came from: `branches` shows it.")
+        click.echo(f"{ends} now. The later states are on the branch from which it was created; see `branches`.")
     else:
-        rest = "state after it is" if before - after == 1 else f"{before - after} states after it are"
-        click.echo(f"{ends} now. The {rest} on {left}; to undo this:\n  {_checkout(shelf, stack.key, left, agent)}")
+        rest = "later state is" if before - after == 1 else f"{before - after} later states are"
+        click.echo(f"{ends} now. The {rest} on {left}. To undo this:\n  {_checkout(access, stack.key, left, agent)}")
 
 
 @conversations.command()
 @_conversation
 @click.argument("branch")
 @_agent
-@on_shelf
-async def checkout(shelf: StoreAccess, conversation: str, branch: str, agent: str | None) -> None:
-    """Let the conversation go on with another branch."""
-    stack = await _stack(shelf, conversation, agent)
+@with_store
+async def checkout(access: StoreAccess, conversation: str, branch: str, agent: str | None) -> None:
+    """Switch the conversation to another branch."""
+    stack = await _stack(access, conversation, agent)
     before = await _current(stack)
     if branch == before:
         click.echo(f"The conversation is on {branch} already: nothing was changed.")
         return
-    await _insisting(lambda: stack.checkout(branch))
+    await _retrying(lambda: stack.checkout(branch))
     click.echo(
-        f"The conversation goes on with {branch}, which has {counted(await stack.length(), 'state')}; to go back:\n"
-        f"  {_checkout(shelf, stack.key, before, agent)}"
+        f"The conversation is now on {branch}, which has {counted(await stack.length(), 'state')}. To switch back:\n"
+        f"  {_checkout(access, stack.key, before, agent)}"
     )
 
 
 @conversations.command()
 @_conversation
 @click.option("--format", "form", type=click.Choice(list(_FORMATS)), default="jsonl", show_default=True)
-@click.option("--output", metavar="FILE", type=click.Path(path_type=Path), help="By default the standard output.")
+@click.option("--output", metavar="FILE", type=click.Path(path_type=Path), help="Default: standard output.")
 @_agent
 @_branch
-@on_shelf
+@with_store
 async def export(  # noqa: PLR0913, PLR0917 - one argument per option
-    shelf: StoreAccess, conversation: str, form: str, output: Path | None, agent: str | None, branch: str | None
+    access: StoreAccess, conversation: str, form: str, output: Path | None, agent: str | None, branch: str | None
 ) -> None:
-    """Write a conversation as JSON lines, or as a page for a browser."""
-    key = await found(shelf.store, conversation, agent)
-    pieces = _FORMATS[form](shelf.store, key, branch)
-    first = await anext(pieces)  # where it cannot be had, no file is touched
+    """Export a conversation as JSON Lines or as an HTML page."""
+    key = await find_conversation(access.store, conversation, agent)
+    pieces = _FORMATS[form](access.store, key, branch)
+    first = await anext(pieces)  # raises before the output file is opened
     if output is None:
-        await _pour(first, pieces, sys.stdout)
+        await _write_out(first, pieces, sys.stdout)
         return
-    with written_whole(output, shelf.files) as file:
-        await _pour(first, pieces, file)
+    with atomic_output(output, access.files) as file:
+        await _write_out(first, pieces, file)
     click.echo(f"Wrote {output}.", err=True)
 
 
 @conversations.command()
 @click.argument("conversation", required=False)
 @click.option("--keep-days", metavar="N", type=click.IntRange(min=0), default=30, show_default=True)
-@click.option("--whole", is_flag=True, help="Also whole conversations to which nobody has written for so long.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be forgotten.")
+@click.option("--whole", is_flag=True, help="Also delete conversations without writes in that time.")
+@click.option("--dry-run", is_flag=True, help="Only list what would be deleted.")
 @_agent
-@on_shelf
+@with_store
 async def prune(  # noqa: PLR0913, PLR0917 - one argument per option
-    shelf: StoreAccess, conversation: str | None, keep_days: int, whole: bool, dry_run: bool, agent: str | None
+    access: StoreAccess, conversation: str | None, keep_days: int, whole: bool, dry_run: bool, agent: str | None
 ) -> None:
-    """Forget branches that nobody needs any more.
+    """Delete branches that have not been written to for --keep-days days.
 
-    Those are the ones to which nobody has written for --keep-days days. The current branch of a conversation stays, and
-    so does `main`. Without CONVERSATION, that is done in all of them.
+    The current branch and `main` are kept. Without CONVERSATION, all conversations are pruned.
     """
     if conversation is None:
-        keys = [key for key in await shelf.store.keys() if agent in (None, key.agent_id)]
+        keys = [key for key in await access.store.keys() if agent in (None, key.agent_id)]
     else:
-        keys = [await found(shelf.store, conversation, agent)]
+        keys = [await find_conversation(access.store, conversation, agent)]
     before = time.time() - keep_days * _DAY_S
     every, damaged = [], []
     for key in keys:
         try:
-            forgotten = await _forgotten(shelf.store, key, before, whole=whole, only_look=dry_run)
+            forgotten = await _forgotten(access.store, key, before, whole=whole, only_look=dry_run)
         except DamagedLog as e:
             damaged.append(str(e))
             continue
         if forgotten:
             every.append(forgotten)
-            click.echo(f"{key.conversation_id}  {key.agent_id}  {_what(forgotten)}")
+            click.echo(f"{key.conversation_id}  {key.agent_id}  {_description(forgotten)}")
     if not dry_run:
-        rested = before if whole and conversation is None and agent is None else None
-        await _forget_inboxes(shelf, {each.key.conversation_id for each in every if each.is_whole}, rested)
-    click.echo(_sum(every, keep_days, only_look=dry_run))
+        idle_since = before if whole and conversation is None and agent is None else None
+        await _forget_inboxes(access, {each.key.conversation_id for each in every if each.is_whole}, idle_since)
+    click.echo(_total(every, keep_days, only_look=dry_run))
     if damaged:
         raise click.ClickException("\n".join(damaged))
 
@@ -232,23 +233,23 @@ async def _forgotten(store: LogStore, key: Key, before: float, *, whole: bool, o
     return None
 
 
-async def _forget_inboxes(shelf: StoreAccess, conversations: set[str], rested: float | None) -> None:
-    """Forget what people wrote where no agent has a log of it (any more), and nothing is to be done.
+async def _forget_inboxes(access: StoreAccess, conversations: set[str], idle_since: float | None) -> None:
+    """Delete the inboxes of conversations that have no log, no owner and no pending work.
 
-    With `rested`, not only in these conversations, but wherever nothing has happened since.
+    With `idle_since`, also those of all conversations that have not changed since then.
     """
-    if not conversations and rested is None:
+    if not conversations and idle_since is None:
         return
-    async with aclosing(await visit_run_store(shelf.url)) as runs:
-        if rested is not None:
-            conversations = conversations.union(await runs.rested(rested))
-        for conversation_id in conversations - {key.conversation_id for key in await shelf.store.keys()}:
+    async with aclosing(await inspect_run_store(access.url)) as runs:
+        if idle_since is not None:
+            conversations = conversations.union(await runs.idle_since(idle_since))
+        for conversation_id in conversations - {key.conversation_id for key in await access.store.keys()}:
             await runs.forget(conversation_id)
-    await shelf.store.tidy()
+    await access.store.tidy()
 
 
-async def _insisting(change: Callable[[], Awaitable[T]]) -> T:
-    """Make a change that is as good after what a run has just written."""
+async def _retrying(change: Callable[[], Awaitable[T]]) -> T:
+    """Retry a change that stays valid after a concurrent write."""
     for _ in range(_TRIES - 1):
         try:
             return await change()
@@ -257,35 +258,35 @@ async def _insisting(change: Callable[[], Awaitable[T]]) -> T:
     return await change()
 
 
-def _what(forgotten: Forgotten) -> str:
-    names = ", ".join(branch.name for branch in forgotten.branches) or "all of it"
+def _description(forgotten: Forgotten) -> str:
+    names = ", ".join(branch.name for branch in forgotten.branches) or "the whole conversation"
     return f"{names} ({counted(forgotten.states, 'state')})"
 
 
-def _sum(every: list[Forgotten], keep_days: int, *, only_look: bool) -> str:
+def _total(every: list[Forgotten], keep_days: int, *, only_look: bool) -> str:
     if not every:
-        return f"There is nothing to forget to which nobody has written for {counted(keep_days, 'day')}."
+        return f"Nothing to delete: everything was written to within the last {counted(keep_days, 'day')}, or is kept."
     whole = sum(each.is_whole for each in every)
     some = sum(len(each.branches) for each in every)
     parts = [counted(whole, "conversation")] if whole else []
     parts += [counted(some, "branch", "branches")] if some else []
-    told = f"{' and '.join(parts)} ({counted(sum(each.states for each in every), 'state')})"
-    return f"Would forget {told}; nothing was changed." if only_look else f"Forgot {told}."
+    deleted = f"{' and '.join(parts)} ({counted(sum(each.states for each in every), 'state')})"
+    return f"Would delete {deleted}; nothing was changed." if only_look else f"Deleted {deleted}."
 
 
-async def _stack(shelf: StoreAccess, conversation: str, agent: str | None) -> InteractionStack:
-    return stack_of(shelf.store, await found(shelf.store, conversation, agent))
+async def _stack(access: StoreAccess, conversation: str, agent: str | None) -> InteractionStack:
+    return stack_of(access.store, await find_conversation(access.store, conversation, agent))
 
 
 async def _current(stack: InteractionStack) -> str:
     return next(branch.name for branch in await stack.get_branch_info() if branch.is_current)
 
 
-def _checkout(shelf: StoreAccess, key: Key, branch: str, agent: str | None) -> str:
-    return shelf.command("checkout", key.conversation_id, branch, *(("--agent", agent) if agent else ()))
+def _checkout(access: StoreAccess, key: Key, branch: str, agent: str | None) -> str:
+    return access.command("checkout", key.conversation_id, branch, *(("--agent", agent) if agent else ()))
 
 
-async def _pour(first: str, rest: AsyncIterator[str], file: IO[str]) -> None:
+async def _write_out(first: str, rest: AsyncIterator[str], file: IO[str]) -> None:
     file.write(first)
     async for piece in rest:
         file.write(piece)

@@ -1,4 +1,4 @@
-"""The command `amplifier-slack doctor`: what is wrong, if anything is."""
+"""The command `amplifier-slack doctor`: check the installation and report problems."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from service.doctor import FindingLevel
 from service.doctor.delivery_audit import check
 from service.doctor.findings import well
 from service.logging import configure_logging, hide_secrets
-from service.store import refuse_unprepared, visit_run_store
+from service.store import inspect_run_store, refuse_unprepared
 from service.tables import counted, table
 
 if TYPE_CHECKING:
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from service.doctor.delivery_audit import DeliveryAudit, Tally
 
 _NAMES = {
-    "runs_on": "runs that are on, or whose traces are still to go",
-    "leases": "conversations that a service owns",
-    "unowned": "conversations that wait for a service",
-    "posts_pending": "texts that are still to be posted",
+    "runs_on": "active runs, including unfinished cleanup",
+    "leases": "conversations with an owner",
+    "unowned": "conversations waiting for an owner",
+    "posts_pending": "posts pending in the outbox",
 }
 
 
@@ -45,19 +45,19 @@ _NAMES = {
     is_flag=False,
     flag_value="",
     default=None,
-    help="Only whether every message has come to exactly one end. Without URL, in the store that the service uses.",
+    help="Only audit the store: is every message accounted for exactly once? Default URL: the service's store.",
 )
 @click.option("--config", "config_path", type=click.Path(path_type=Path), help="The service's configuration file.")
-@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def doctor(context: click.Context, url: str | None, config_path: Path | None, as_json: bool) -> None:
-    """Look whether all is well: tokens, scopes, events, the way in, clock, store, agents and models.
+    """Check tokens, scopes, events, the connection to Slack, clock, store, agents and models.
 
-    Nothing is changed and nothing is posted, and the service may run meanwhile. SLACK_CONFIG_TOKEN, where it is set,
-    lets it look up the app's own settings, too.
+    The checks change nothing and post nothing. The service may be running. If SLACK_CONFIG_TOKEN is set, the app's
+    settings in Slack are checked too.
 
-    The exit code is 0 where all is well, 1 where something is wrong, and 2 where the configuration cannot be read, or
-    with --store the store cannot be used.
+    Exit codes: 0 no problems, 1 problems found, 2 the configuration cannot be read or, with --store, the store cannot
+    be used.
     """
     if url is None:
         context.exit(_examine(config_path, as_json=as_json))
@@ -67,7 +67,7 @@ def doctor(context: click.Context, url: str | None, config_path: Path | None, as
 
 
 def _examine(config_path: Path | None, *, as_json: bool) -> int:
-    """Say what is found; the exit code."""
+    """Print the findings and return the exit code."""
     environment = Environment.take()
     known = secrets(environment)
     try:
@@ -75,9 +75,9 @@ def _examine(config_path: Path | None, *, as_json: bool) -> int:
     except ConfigError as e:
         raise _NotConfigured(hide_secrets(str(e), known)) from e
     known = secrets(environment, config)
-    # What modules have to say while they are mounted is told by the findings.
+    # The findings report problems of mounting modules.
     configure_logging(LogConfig(level="error"), known)
-    source = "the default, without a file" if config_path is None else str(config_path)
+    source = "the default (no file)" if config_path is None else str(config_path)
     count = len(config.instances)
     first = well("configuration", f"{source}: {counted(count, 'agent')} ({', '.join(config.instances)}).")
 
@@ -100,7 +100,7 @@ def _examine(config_path: Path | None, *, as_json: bool) -> int:
 
 
 async def _all(first: DoctorFinding, config: ServiceConfig, environment: Environment) -> AsyncIterator[DoctorFinding]:
-    from service.doctor.checkup import examined  # noqa: PLC0415 - with --store nobody asks Slack, or an agent
+    from service.doctor.checkup import examined  # noqa: PLC0415 - not needed with --store
 
     yield first
     async for finding in examined(config, environment):
@@ -109,12 +109,12 @@ async def _all(first: DoctorFinding, config: ServiceConfig, environment: Environ
 
 def _conclusion(every: list[DoctorFinding], wrong: int) -> str:
     if wrong:
-        return f"{counted(wrong, 'thing')} must be changed (✗)."
+        return f"{counted(wrong, 'problem')} found (✗)."
     lacking = sum(finding.verdict is FindingLevel.LACKING for finding in every)
-    is_all_known = not any(finding.verdict is FindingLevel.UNKNOWN for finding in every)
-    so_far = "" if is_all_known else " as far as can be told (–)"  # noqa: RUF001 - a mark
-    but = f", but {counted(lacking, 'thing')} could be better (!)" if lacking else ""
-    return f"All is well{so_far}{but}."
+    skipped = sum(finding.verdict is FindingLevel.UNKNOWN for finding in every)
+    details = [counted(lacking, "warning") + " (!)"] if lacking else []
+    details += [counted(skipped, "check") + " skipped (–)"] if skipped else []  # noqa: RUF001 - a mark
+    return f"No problems found{''.join(f', {detail}' for detail in details)}."
 
 
 class _NotConfigured(click.ClickException):
@@ -123,35 +123,35 @@ class _NotConfigured(click.ClickException):
 
 async def _checked(url: str) -> DeliveryAudit:
     refuse_unprepared(url)
-    async with aclosing(await open_store(url)) as logs, aclosing(await visit_run_store(url)) as runs:
+    async with aclosing(await open_store(url)) as logs, aclosing(await inspect_run_store(url)) as runs:
         return await check(runs, logs)
 
 
 def _as_json(found: DeliveryAudit) -> str:
     workspaces = {name: asdict(tally) for name, tally in sorted(found.workspaces.items())}
-    told = {"holds": found.holds, **asdict(found.tally), "workspaces": workspaces, "violations": found.violations}
-    return json.dumps(told, indent=2)
+    result = {"holds": found.holds, **asdict(found.tally), "workspaces": workspaces, "violations": found.violations}
+    return json.dumps(result, indent=2)
 
 
 def _as_text(found: DeliveryAudit) -> str:
     tally = asdict(found.tally)
     unchecked = tally.pop("unchecked")
-    lines = [table(("", "there are"), [(_NAMES.get(name, name), f"{count:,}") for name, count in tally.items()])]
+    lines = [table(("", "count"), [(_NAMES.get(name, name), f"{count:,}") for name, count in tally.items()])]
     if len(found.workspaces) > 1:
         lines.append(_by_workspace(found.workspaces))
     lines += [
         f"{counted(each.unowned, 'conversation')} of {name} {'waits' if each.unowned == 1 else 'wait'} for a service "
-        "of that workspace."
+        "that serves this workspace."
         for name, each in sorted(found.workspaces.items())
         if each.unowned
     ]
     if unchecked:
         there = counted(unchecked, "conversation")
-        lines.append(f"Of {there} there is no log (any more): what was delivered there cannot be checked.")
+        lines.append(f"{there} without a log: deliveries cannot be checked.")
     if found.holds:
-        lines.append("Every message has come to exactly one end, or waits.")
+        lines.append("Every message is delivered, withdrawn or refused exactly once, or pending.")
     else:
-        lines.append(f"{counted(len(found.violations), 'thing')} should not be:")
+        lines.append(f"{counted(len(found.violations), 'violation')}:")
         lines += [f"- {each}" for each in found.violations]
     return "\n".join(lines)
 

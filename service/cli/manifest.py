@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 _MOST_URL = 3500
 _NEXT = """\
-To use it: api.slack.com/apps → Create New App → From a manifest, and paste it there; then install the app. Of an app
-that is there already, paste it under App Manifest, and reinstall the app where Slack asks for it."""
+New app: open api.slack.com/apps → Create New App → From a manifest, paste the manifest and install the app.
+Existing app: paste the manifest under App Manifest, and reinstall the app if Slack asks for it."""
 
 
 @click.command()
@@ -30,17 +30,17 @@ that is there already, paste it under App Manifest, and reinstall the app where 
     "--config",
     "config_path",
     type=click.Path(path_type=Path),
-    help="The service's configuration file; without it, the manifest is for one instance called alpha.",
+    help="The service's configuration file. Default: one instance named alpha.",
 )
 @click.option(
     "--url",
-    help=f"For `door: http`: the address by which Slack reaches the service from outside; without a path, {PATH}.",
+    help=f"For `door: http`: the public URL at which Slack reaches the service. Default path: {PATH}.",
 )
 @click.option("--format", "form", type=click.Choice(("yaml", "json")), default="yaml", show_default=True)
 def manifest(config_path: Path | None, url: str | None, form: str) -> None:
-    """Print the manifest of the Slack app that this configuration needs.
+    """Print the manifest of the Slack app that this configuration requires.
 
-    It goes to standard output, and what to do with it to standard error.
+    The manifest goes to standard output, instructions to standard error.
     """
     known = secrets(Environment.read())
     try:
@@ -48,7 +48,7 @@ def manifest(config_path: Path | None, url: str | None, form: str) -> None:
         made = manifest_of(names_of(config), _request_url(config, url))
     except ConfigError as e:
         raise _NotConfigured(hide_secrets(str(e), known)) from e
-    click.echo(_written(made, form))
+    click.echo(_serialized(made, form))
     click.echo(_NEXT, err=True)
 
 
@@ -57,15 +57,15 @@ class _NotConfigured(click.ClickException):
 
 
 def names_of(config: ServiceConfig) -> list[str]:
-    """What the agents are called in Slack; the first one is the default."""
+    """Return the agents' display names in Slack; the first is the default agent."""
     return [each.persona.name.strip() or name for name, each in config.instances.items()]
 
 
 def _request_url(config: ServiceConfig, url: str | None) -> str | None:
-    """Where Slack sends what happens; `None`: over Socket Mode.
+    """Return the URL to which Slack sends events; `None` for Socket Mode.
 
     Raises:
-        ConfigError: it takes a URL and there is none, or the other way round.
+        ConfigError: the URL is missing, invalid, or given although the configuration uses Socket Mode.
     """
     if config.slack.door == "socket":
         if url is not None:
@@ -73,8 +73,8 @@ def _request_url(config: ServiceConfig, url: str | None) -> str | None:
         return None
     if url is None:
         raise ConfigError(
-            "`door: http` needs to know where Slack reaches the service from outside. Add --url https://…, the "
-            "address at your reverse proxy."
+            "`door: http` requires the public URL at which Slack reaches the service. Add --url https://… with the "
+            "address of your reverse proxy."
         )
     try:
         parts = urlsplit(url)
@@ -82,11 +82,11 @@ def _request_url(config: ServiceConfig, url: str | None) -> str | None:
     except ValueError:
         is_url = False
     if not is_url or not url.isascii() or not url.isprintable() or " " in url:
-        raise ConfigError("--url is no address that Slack can send to. It looks like https://agents.example.com.")
+        raise ConfigError("--url is not a valid HTTPS URL. Example: https://agents.example.com.")
     return url if parts.path.strip("/") else f"{parts.scheme}://{parts.netloc}{PATH}"
 
 
-def _written(made: dict[str, Any], form: str) -> str:
+def _serialized(made: dict[str, Any], form: str) -> str:
     if form == "json":
         return json.dumps(made, indent=2, ensure_ascii=False)
     return yaml.safe_dump(made, sort_keys=False, allow_unicode=True, width=120).rstrip("\n")

@@ -1,4 +1,4 @@
-"""The commands `amplifier-slack module …`, for writers of modules."""
+"""The commands `amplifier-slack module …`, for module authors."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _FAILED, _UNUSABLE = 1, 2
 
 @click.group()
 def module() -> None:
-    """Help to write modules."""
+    """Tools for module authors."""
 
 
 @module.command()
 @click.argument("path", type=click.Path(path_type=Path))
-@click.option("--type", "module_type", type=click.Choice(MODULE_TYPES), help="What it is; found out otherwise.")
-@click.option("--config", metavar="YAML", help="The module's configuration: a YAML file, or YAML itself.")
+@click.option("--type", "module_type", type=click.Choice(MODULE_TYPES), help="Module type. Default: detected.")
+@click.option("--config", metavar="YAML", help="The module's configuration: a YAML file or inline YAML.")
 @click.option(
     "--input",
     "tool_input",
     metavar="YAML",
-    help="An input to call its tool with, even if that may have side effects; of several tools, by the name of each.",
+    help="Input for the module's tool; the call may have side effects. For several tools: a mapping by tool name.",
 )
 @click.option(
     "--time-limit",
@@ -45,7 +45,7 @@ def module() -> None:
     type=click.FloatRange(min=0, min_open=True),
     default=TIME_LIMIT_S,
     show_default=True,
-    help="How long one check may take.",
+    help="Time limit of one check.",
 )
 def validate(
     path: Path,
@@ -54,13 +54,13 @@ def validate(
     tool_input: str | None,
     time_limit_s: float,
 ) -> None:
-    """Check a module against the contract of its type, in its structure and in its behaviour.
+    """Check a module's structure and behaviour against the contract of its type.
 
-    PATH is a project, a package, or a Python file. The module is run in an empty folder and, where it asks a service at
-    the option `base_url`, with a server of this machine in its place. Tools are called with inputs that make no sense;
-    those that say `side_effect_free`, or that --input is for, also with inputs that do.
+    PATH is a project, a package, or a Python file. The module runs in an empty folder. If it has the option
+    `base_url`, a local server replaces the remote service. Tools are called with invalid inputs; tools marked
+    `side_effect_free`, and tools that have an --input, are also called with valid inputs.
 
-    The exit code is 0 where it passes (there may be warnings), 1 where it fails, 2 where it cannot be looked at.
+    Exit codes: 0 passed (possibly with warnings), 1 failed, 2 cannot be checked.
     """
     environment = Environment.take()
     options = _options("--config", config) or {}
@@ -88,24 +88,24 @@ def _options(option: str, given: str | None) -> dict[str, Any] | None:
     try:
         options = yaml.safe_load(_text(option, given))
     except (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as e:
-        said = getattr(e, "problem", None) or type(e).__name__
-        raise _Unusable(f"{option} cannot be read as YAML: {said}. Correct it, or check the path.") from e
+        problem = getattr(e, "problem", None) or type(e).__name__
+        raise _Unusable(f"{option} is not valid YAML: {problem}. Correct it, or check the path.") from e
     if nesting(options, MAX_NESTING) > MAX_NESTING:  # an alias can contain itself
         raise _Unusable(f"{option} is nested more than {MAX_NESTING} levels deep, or contains itself. Flatten it.")
     if not isinstance(options, dict) or not all(isinstance(name, str) for name in options):
         raise _Unusable(
-            f"{option} is neither a file with options nor options themselves. Give the path of a YAML file that has "
-            "lines such as `key: value`, or YAML such as `{key: value}`."
+            f"{option} must be a mapping. Give the path of a YAML file with lines such as `key: value`, or inline "
+            "YAML such as `{key: value}`."
         )
     return options
 
 
 def _text(option: str, given: str) -> str:
-    """The content of the file of this name; where there is none, the text itself."""
+    """Return the content of the file with this name, or the text itself if there is no such file."""
     try:
         path = Path(given).expanduser()
         return path.read_text(encoding="utf-8") if path.is_file() else given
     except UnicodeDecodeError as e:
-        raise _Unusable(f"{option}: {given} is no text file. Give the path of a YAML file.") from e
-    except (OSError, RuntimeError, ValueError):  # no file can be called so
+        raise _Unusable(f"{option}: {given} is not a text file. Give the path of a YAML file.") from e
+    except (OSError, RuntimeError, ValueError):  # not a valid path
         return given

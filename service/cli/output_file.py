@@ -1,4 +1,4 @@
-"""A file that is written whole, or stays as it was."""
+"""Atomic file output: a complete new file, or the unchanged old one."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-# As the umask of most users has it.
+# The mode under the usual umask of 022.
 _MODE = 0o644
 
 
 @contextmanager
-def written_whole(path: Path, spared: Sequence[Path]) -> Iterator[IO[str]]:
-    """A file in the place of this one, once the body is through; until then that stays as it is.
+def atomic_output(path: Path, protected: Sequence[Path]) -> Iterator[IO[str]]:
+    """Open a temporary file that replaces `path` when the body has succeeded.
 
     Raises:
-        click.ClickException: it is one of the files that are to be `spared`, or cannot be written.
+        click.ClickException: `path` is one of the `protected` files, or cannot be written.
     """
     try:
-        if path.exists() and any(each.exists() and path.samefile(each) for each in spared):
-            raise click.UsageError(f"{path} is the store itself: name another file.")
+        if path.exists() and any(each.exists() and path.samefile(each) for each in protected):
+            raise click.UsageError(f"{path} is the store. Choose another output file.")
         if path.exists() and not path.is_file():  # a pipe, a device
             with path.open("w", encoding="utf-8") as file:
                 yield file
@@ -33,7 +33,7 @@ def written_whole(path: Path, spared: Sequence[Path]) -> Iterator[IO[str]]:
             with _new(path) as new:
                 yield new
     except OSError as e:
-        raise click.FileError(str(path), f"{e.strerror}. Name another file") from e
+        raise click.FileError(str(path), f"{e.strerror}. Choose another file") from e
 
 
 @contextmanager

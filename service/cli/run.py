@@ -21,14 +21,13 @@ from service.logging import configure_logging, hide_secrets
     "--config",
     "config_path",
     type=click.Path(path_type=Path),
-    help="YAML file with the instances; without it one instance called alpha serves.",
+    help="YAML configuration file. Default: one instance named alpha.",
 )
 def run(config_path: Path | None) -> None:
     """Serve a Slack workspace until Ctrl-C.
 
-    SLACK_BOT_TOKEN comes from the environment, and SLACK_APP_TOKEN for Socket Mode, or SLACK_SIGNING_SECRET for
-    requests over HTTP; SLACK_API_URL, ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL and AMPLIFIER_SLACK_STORE too, where they
-    are set.
+    Required environment variables: SLACK_BOT_TOKEN, and SLACK_APP_TOKEN for Socket Mode or SLACK_SIGNING_SECRET for
+    HTTP. Optional: SLACK_API_URL, ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL and AMPLIFIER_SLACK_STORE.
     """
     environment = Environment.take()
     known = secrets(environment)

@@ -1,4 +1,4 @@
-"""How a command comes to the store of the conversations, and what it says where it cannot do what it was asked to."""
+"""Opening of the conversation store for commands, and their error messages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from orchestrator_interactive.storage.errors import StoreError
 from service.config.config import ConfigError, Environment, file_of, load_config, store_url
 from service.config.secrets import passwords, secrets
 from service.logging import hide_secrets
-from service.runs.queries import Unclear
+from service.runs.queries import AmbiguousConversation
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -32,20 +32,20 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class StoreAccess:
-    """The store that a command was given, its URL and its files, and the options that lead another command to it."""
+    """An open store, its URL and files, and the CLI options that select the same store in a follow-up command."""
 
     store: LogStore
     url: str = field(repr=False)
     options: tuple[str, ...]
     files: tuple[Path, ...] = ()
 
-    def command(self, *words: str) -> str:
-        """A command to write next."""
-        return shlex.join(("amplifier-slack", "conversations", *words, *self.options))
+    def command(self, *arguments: str) -> str:
+        """Format a follow-up command."""
+        return shlex.join(("amplifier-slack", "conversations", *arguments, *self.options))
 
 
-def on_shelf(function: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """Make a command of an async function whose first argument is the shelf. Its options say where that is."""
+def with_store(function: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """Turn an async function whose first argument is a `StoreAccess` into a command with --config and --store."""
 
     @click.option(
         "--config",
@@ -53,20 +53,20 @@ def on_shelf(function: Callable[..., Awaitable[None]]) -> Callable[..., None]:
         type=click.Path(path_type=Path),
         help="The service's configuration file, which names the store.",
     )
-    @click.option("--store", "url", metavar="URL", help="The store, whatever else names one.")
+    @click.option("--store", "url", metavar="URL", help="The store's URL; overrides all others.")
     @functools.wraps(function)
     def command(config_path: Path | None, url: str | None, **given: Any) -> None:
         options = _options(config_path, url)
-        run_at(config_path, url, lambda place: _run(function, place, options, given))
+        run_at(config_path, url, lambda store: _run(function, store, options, given))
 
     return command
 
 
 def run_at(config_path: Path | None, url: str | None, use: Callable[[str], Coroutine[Any, Any, T]]) -> T:
-    """What `use` makes of the store that was given: its URL, or else the one of the environment or the configuration.
+    """Run `use` with the store's URL: `url`, or else that of the environment or the configuration.
 
     Raises:
-        click.ClickException: it cannot do what it was asked to; the message says why, without a secret.
+        click.ClickException: the command failed; the message gives the reason and contains no secret.
     """
     environment = Environment.read()
     urls = () if url is None else (url,)
@@ -74,17 +74,17 @@ def run_at(config_path: Path | None, url: str | None, use: Callable[[str], Corou
     try:
         config = load_config(config_path)
         known = secrets(environment, config, *urls)
-        place = _place(url, environment.amplifier_slack_store, config.store)
+        store = _store_url(url, environment.amplifier_slack_store, config.store)
         for stream in (sys.stdout, sys.stderr):
-            stream.reconfigure(errors="replace")  # type: ignore[union-attr] # a terminal may not know every sign
-        return asyncio.run(use(place))
+            stream.reconfigure(errors="replace")  # type: ignore[union-attr] # the terminal's encoding may lack characters
+        return asyncio.run(use(store))
     except BrokenPipeError:
         raise
     except OSError as e:
         raise click.ClickException(f"The output cannot be written: {e.strerror}.") from e
     except (ConfigError, StoreError) as e:
         raise _Unusable(hide_secrets(str(e), known)) from e
-    except (InteractionError, Unclear) as e:
+    except (InteractionError, AmbiguousConversation) as e:
         raise click.ClickException(hide_secrets(str(e), known)) from e
 
 
@@ -93,33 +93,33 @@ class _Unusable(click.ClickException):
 
 
 async def _run(
-    function: Callable[..., Awaitable[None]], place: str, options: tuple[str, ...], given: dict[str, Any]
+    function: Callable[..., Awaitable[None]], url: str, options: tuple[str, ...], given: dict[str, Any]
 ) -> None:
-    path = file_of(place)
-    files = () if path is None else tuple(Path(f"{path}{end}") for end in ("", "-wal", "-shm"))
-    async with aclosing(await open_store(place)) as store:
-        await function(StoreAccess(store, place, options, files), **given)
+    path = file_of(url)
+    files = () if path is None else tuple(Path(f"{path}{suffix}") for suffix in ("", "-wal", "-shm"))
+    async with aclosing(await open_store(url)) as store:
+        await function(StoreAccess(store, url, options, files), **given)
 
 
-def _place(url: str | None, variable: SecretStr | None, configured: SecretStr) -> str:
-    """The URL of the store, of those that were given.
+def _store_url(url: str | None, variable: SecretStr | None, configured: SecretStr) -> str:
+    """Select the URL of the store: the option, the environment variable, or the configuration.
 
     Raises:
-        ConfigError: it is a file that is not there.
+        ConfigError: the store is a file that does not exist.
     """
     if url is not None:
-        place = store_url("--store", SecretStr(url))
+        selected = store_url("--store", SecretStr(url))
     elif variable is not None:
-        place = store_url("AMPLIFIER_SLACK_STORE", variable)
+        selected = store_url("AMPLIFIER_SLACK_STORE", variable)
     else:
-        place = configured.get_secret_value()
-    path = file_of(place)
+        selected = configured.get_secret_value()
+    path = file_of(selected)
     if path is not None and not path.exists():
         raise ConfigError(
-            f"There are no conversations: there is no file {path}. The service makes it when it starts; "
+            f"The store file {path} does not exist. The service creates it when it starts; "
             "check --config, --store and AMPLIFIER_SLACK_STORE."
         )
-    return place
+    return selected
 
 
 def _options(config_path: Path | None, url: str | None) -> tuple[str, ...]:

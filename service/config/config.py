@@ -1,4 +1,4 @@
-"""The configuration: a YAML file for what the agents are, the environment for secrets and addresses."""
+"""The configuration: a YAML file, and environment variables for secrets and addresses."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from service.config.slack import SlackConfig
 
 _DEFAULT_WORKSPACES = Path("~/.local/share/amplifier-slack/workspaces")
 _DEFAULT_STORE = "sqlite:~/.local/share/amplifier-slack/conversations.db"
-# What a message can name as the one it is for.
+# Instance names that a message can address.
 _INSTANCE_NAME = re.compile(r"\w[\w-]*")
-# A session's place in the store is for the service to say.
-_GIVEN_BY_THE_SERVICE = frozenset({"store", "conversation_id", "agent_id"})
+# Options of `context-stack` that the service sets.
+_SET_BY_SERVICE = frozenset({"store", "conversation_id", "agent_id"})
 
 
 class ConfigError(Exception):
-    """The configuration cannot be used; the message names the key and what to do."""
+    """The configuration cannot be used; the message names the key and the fix."""
 
 
-class _Part(BaseModel):
+class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class ModuleConfig(_Part):
-    """A module of the mount plan: its name and its own options; `source` is a path, for one that is not installed."""
+class ModuleConfig(_Section):
+    """A module of the mount plan with its options; `source` is the path of a module that is not installed."""
 
     module: str = Field(min_length=1)
     source: str | None = None
@@ -51,11 +51,11 @@ class ModuleConfig(_Part):
         if source is None:
             return None
         if "://" in source or source.startswith("git@"):
-            raise ValueError("must be a path on this machine; fetch the module first, then name its folder")
+            raise ValueError("must be a local path; download the module first, then write the path of its folder")
         path = (info.context or {}).get("folder", Path()) / Path(source).expanduser()
         if not path.exists():
             raise ValueError(
-                f"there is nothing at {path.absolute()}; write the path of the module's project, package or file"
+                f"{path.absolute()} does not exist; write the path of the module's project, package or file"
             )
         return str(path.resolve())
 
@@ -67,25 +67,25 @@ class ModuleConfig(_Part):
         return {"module": given} if isinstance(given, str) else given
 
 
-class PersonaConfig(_Part):
+class PersonaConfig(_Section):
     name: str = Field(min_length=1, max_length=80)
     emoji: str = Field(pattern=r"^:[a-z0-9_+'-]+:$")
 
 
-class SessionConfig(_Part):
-    """Limits on what hooks may do in a conversation: their time, and how much they may tell the model."""
+class SessionConfig(_Section):
+    """Limits on hooks in a conversation: their time, and the size of the context that they inject."""
 
     hook_timeout_s: float | None = Field(default=None, gt=0)
     injection_size_limit: int | None = Field(default=None, ge=0)
     injection_budget_per_turn: int | None = Field(default=None, ge=0)
 
 
-class InstanceConfig(_Part):
-    """One agent. Without `providers` it runs on Anthropic where a key is set, else on the offline demo."""
+class InstanceConfig(_Section):
+    """One agent. Default provider: Anthropic if a key is set, else the offline demo."""
 
     persona: PersonaConfig
     instructions: str = (
-        "You work with people in a Slack thread. They may write to you while you work; take that in and go on. "
+        "You work with people in a Slack thread. They may write while you work: consider it and continue. "
         "Answer in Markdown, short and concrete."
     )
     providers: tuple[ModuleConfig, ...] | None = None
@@ -98,11 +98,11 @@ class InstanceConfig(_Part):
     @field_validator("context")
     @classmethod
     def _is_in_the_store(cls, context: ModuleConfig) -> ModuleConfig:
-        taken = sorted(_GIVEN_BY_THE_SERVICE & context.config.keys()) if context.module == "context-stack" else []
+        taken = sorted(_SET_BY_SERVICE & context.config.keys()) if context.module == "context-stack" else []
         if taken:
             raise ValueError(
-                f"the service gives {context.module} its {taken[0]!r}; leave it out, and name the store of all "
-                "conversations by `store:` at the top of the file"
+                f"{taken[0]!r} of {context.module} is set by the service; remove it, and set the store of all "
+                "conversations with `store:` at the top level of the file"
             )
         return context
 
@@ -110,13 +110,13 @@ class InstanceConfig(_Part):
         return (self.orchestrator, self.context, *(self.providers or ()), *self.tools, *self.hooks)
 
 
-class WorkspaceConfig(_Part):
-    """Where conversations keep their files: a folder each under `root`, new ones copied from `template`.
+class WorkspaceConfig(_Section):
+    """The conversations' files: one folder each under `root`, initially a copy of `template`.
 
     Args:
-        quota_mb: total size of the files in one folder, in megabytes.
-        quota_files: number of files and folders in one.
-        reserve_mb: free space that agents leave on the disk, in megabytes.
+        quota_mb: maximum total size of the files in one folder, in megabytes.
+        quota_files: maximum number of files and folders in one folder.
+        reserve_mb: free disk space that agents must leave, in megabytes.
     """
 
     root: Path = _DEFAULT_WORKSPACES
@@ -130,27 +130,27 @@ class WorkspaceConfig(_Part):
         return self.model_dump(include={"quota_mb", "quota_files", "reserve_mb"})
 
 
-class LimitsConfig(_Part):
-    """How many runs may be at work at once in one process: in total, in one channel, of one person."""
+class LimitsConfig(_Section):
+    """Maximum number of concurrent runs in one process: in total, per channel, per person."""
 
     runs: int = Field(default=200, ge=1)
     runs_per_channel: int = Field(default=50, ge=1)
     runs_per_person: int = Field(default=10, ge=1)
 
 
-class LogConfig(_Part):
+class LogConfig(_Section):
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: Literal["auto", "human", "json"] = "auto"
 
 
-class ServiceConfig(_Part):
+class ServiceConfig(_Section):
     """The whole file.
 
     Args:
-        idle_evict_s: how long an agent's session stays in memory when nothing runs in it.
-        shutdown_grace_s: within how long the service ends; runs may come to a boundary for most of it.
+        idle_evict_s: time that an idle agent session stays in memory.
+        shutdown_grace_s: time limit of a shutdown; most of it is for runs to reach a turn boundary.
         shutdown_tools_s: time for running tools after SIGTERM; `None`: `shutdown_grace_s` less 3.5 s for the hand-over.
-        lease_s: how long a conversation stays with a service of which nothing is heard.
+        lease_s: duration of a conversation's lease; the conversations of a silent process are taken over after it.
     """
 
     instances: dict[str, InstanceConfig] = Field(
@@ -165,7 +165,7 @@ class ServiceConfig(_Part):
     idle_evict_s: float = Field(default=900, gt=0, allow_inf_nan=False)
     shutdown_grace_s: float = Field(default=10, ge=0, allow_inf_nan=False)
     shutdown_tools_s: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    # Less would take conversations from services that are just busy.
+    # A shorter lease would expire while its owner is merely busy.
     lease_s: float = Field(default=10, ge=2, allow_inf_nan=False)
 
     @field_validator("instances")
@@ -176,13 +176,13 @@ class ServiceConfig(_Part):
             if not _INSTANCE_NAME.fullmatch(name):
                 raise ValueError(f"the name {name!r} must be one word of letters, digits, `_` and `-`")
             if name.lower() in seen:
-                raise ValueError(f"{seen[name.lower()]} and {name} are the same name; give one of them another")
+                raise ValueError(f"{seen[name.lower()]} and {name} differ only in case; rename one of them")
             seen[name.lower()] = name
         return instances
 
 
-class Environment(_Part):
-    """What comes from the environment. The modules of other providers read their own keys there."""
+class Environment(_Section):
+    """The environment variables of the service. Modules of other providers read their own keys."""
 
     slack_app_token: SecretStr | None = None
     slack_bot_token: SecretStr | None = None
@@ -194,17 +194,17 @@ class Environment(_Part):
 
     @property
     def anthropic_key(self) -> str:
-        """The key itself; blank if there is none."""
+        """The key as plain text; blank if not set."""
         return self.anthropic_api_key.get_secret_value() if self.anthropic_api_key else ""
 
     @classmethod
     def read(cls) -> Self:
-        """What the variables of these names say; a blank one is as good as none."""
-        return cls(**{name: said for name in cls.model_fields if (said := os.environ.get(name.upper()))})
+        """Read the variables; a blank one counts as not set."""
+        return cls(**{name: value for name in cls.model_fields if (value := os.environ.get(name.upper()))})
 
     @classmethod
     def take(cls) -> Self:
-        """As `read`, and remove the secrets: no child process of a module inherits them."""
+        """Read the variables and delete the secrets from the environment: child processes must not inherit them."""
         environment = cls.read()
         for name, value in environment:
             if isinstance(value, SecretStr):
@@ -213,18 +213,18 @@ class Environment(_Part):
 
 
 def load_config(path: Path | None) -> ServiceConfig:
-    """Read a configuration file; without one, the default: one instance called alpha.
+    """Read a configuration file. Without one, return the default: one instance named alpha.
 
-    Paths in the file are relative to the file.
+    Paths in the file are relative to its folder.
 
     Raises:
-        ConfigError: the file cannot be read, is no YAML, or has a key that is unknown or wrong.
+        ConfigError: the file cannot be read, is not YAML, or has an unknown or invalid key.
     """
     if path is None:
         return _anchored(ServiceConfig(), Path())
     given = _read(path)
     if not isinstance(given, dict):
-        raise ConfigError(f"{path}: holds no keys; it begins with `instances:`, see docs/configuration.md.")
+        raise ConfigError(f"{path}: has no keys; it must begin with `instances:`, see docs/configuration.md.")
     try:
         config = ServiceConfig.model_validate(given, context={"folder": path.parent})
     except ValidationError as e:
@@ -234,13 +234,13 @@ def load_config(path: Path | None) -> ServiceConfig:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML whose every fault is a `YAMLError` with its place, and in which no key stands twice."""
+    """A YAML loader that rejects duplicate keys and reports every error as a `YAMLError` with its position."""
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:
             return super().construct_object(node, deep)
         except (ValueError, LookupError, AttributeError, TypeError) as e:  # a 13th month, a number of 5000 digits
-            problem = "found a value that cannot be read; put it into quotes"
+            problem = "found an invalid value; put it into quotes"
             raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from e
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
@@ -248,7 +248,7 @@ class _Loader(yaml.SafeLoader):
         seen: set[str] = set()
         for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
             if key.value in seen:
-                raise yaml.constructor.ConstructorError(None, None, "found a key for the second time", key.start_mark)
+                raise yaml.constructor.ConstructorError(None, None, "found a duplicate key", key.start_mark)
             seen.add(key.value)
         return node
 
@@ -259,13 +259,13 @@ def _read(path: Path) -> Any:
     except OSError as e:
         raise ConfigError(f"{path}: cannot be read: {e.strerror}. Check the path given to --config.") from e
     except yaml.MarkedYAMLError as e:
-        # Without the excerpt of the file that PyYAML adds.
+        # Without PyYAML's excerpt of the file, which may contain a secret.
         where = f" (line {e.problem_mark.line + 1}, column {e.problem_mark.column + 1})" if e.problem_mark else ""
         raise ConfigError(f"{path}: is not valid YAML: {e.problem or e.context}{where}.") from e
     except (yaml.YAMLError, UnicodeDecodeError) as e:
         raise ConfigError(f"{path}: is not valid YAML: {' '.join(str(e).split())}.") from e
     except RecursionError as e:
-        raise ConfigError(f"{path}: is nested too deeply to be read.") from e
+        raise ConfigError(f"{path}: is nested too deeply.") from e
     from orchestrator_interactive.outside_json import MAX_NESTING, nesting  # noqa: PLC0415 - not every command has a file
 
     if nesting(data, MAX_NESTING) > MAX_NESTING:  # an alias can contain itself
@@ -277,34 +277,36 @@ def _anchored(config: ServiceConfig, folder: Path) -> ServiceConfig:
     root = _path("workspace.root", config.workspace.root, folder)
     template = config.workspace.template and _path("workspace.template", config.workspace.template, folder)
     if template is not None and not template.is_dir():
-        raise ConfigError(f"workspace.template: there is no folder {template}.")
+        raise ConfigError(f"workspace.template: the folder {template} does not exist.")
     store = SecretStr(store_url("store", config.store, folder))
     workspace = config.workspace.model_copy(update={"root": root, "template": template})
     return config.model_copy(update={"workspace": workspace, "store": store})
 
 
 def store_url(key: str, given: SecretStr, folder: Path = Path()) -> str:
-    """The URL of a store; the path of a file is relative to `folder`. `key` is where it was given.
+    """Return a store's URL with an absolute path; `folder` is the base of relative paths.
+
+    `key` is the option, variable or key that contained the URL, for error messages.
 
     Raises:
-        ConfigError: no file can be called so, or it keeps nothing.
+        ConfigError: the path is invalid, or the store is not persistent (`memory:`).
     """
     url = given.get_secret_value()
     if url == "memory:":
         raise ConfigError(
-            f"{key}: `memory:` keeps nothing, and what people write would be lost with a restart. Name a file "
-            "(`sqlite:conversations.db`) or a Redis (`redis://HOST:6379/0`)."
+            f"{key}: `memory:` is not persistent; messages would be lost with a restart. Use a file "
+            "(`sqlite:conversations.db`) or Redis (`redis://HOST:6379/0`)."
         )
     path = file_of(url)
     return url if path is None else f"sqlite:{_path(key, path, folder)}"
 
 
 def file_of(url: str) -> Path | None:
-    """The path in the URL of a store that is a file, as it stands there."""
+    """Return the path in an SQLite URL unchanged; `None` for other stores."""
     scheme, _, path = url.partition(":")
     if scheme != "sqlite" or not path:
         return None
-    if path.startswith("//"):  # the form with a host, which is this machine
+    if path.startswith("//"):  # with an authority part, which must be empty
         return Path(path.removeprefix("//")) if path.startswith("///") else None
     return Path(path)
 
@@ -312,8 +314,8 @@ def file_of(url: str) -> Path | None:
 def _path(key: str, given: Path, folder: Path) -> Path:
     try:
         path = (folder / given.expanduser()).resolve()
-        path.exists()  # raises where no file can be called so
+        path.exists()  # raises for an invalid file name
     except (OSError, RuntimeError, ValueError) as e:
         reason = (e.strerror if isinstance(e, OSError) else None) or str(e).rstrip(".")
-        raise ConfigError(f"{key}: this path cannot be used: {reason}. Write another one.") from e
+        raise ConfigError(f"{key}: invalid path: {reason}. Choose another one.") from e
     return path

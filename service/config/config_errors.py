@@ -1,4 +1,4 @@
-"""What is wrong with a configuration file, in sentences that never repeat what was given."""
+"""Error messages for a configuration file. They never repeat a value: it may be a misplaced token."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pydantic import BaseModel
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-# By the kinds of error that pydantic tells. What was given is never repeated: it may be a token in the wrong place.
+# Messages by pydantic's error types.
 _WRONG = {
     "missing": "is missing",
-    "invalid_key": "is a key that is not text; put it into quotes",
+    "invalid_key": "must be a text key; put it into quotes",
     "string_type": "must be text; put it into quotes",
     "path_type": "must be text: the path of a folder",
     "tuple_type": "must be a list, such as `[one, two]`",
@@ -40,11 +40,11 @@ _WRONG = {
 
 
 def sentence(error: ErrorDetails, kind: type[BaseModel]) -> str:
-    """What is wrong at one place of a file that is to hold a model of this kind."""
+    """Return the message for one error of a file that is validated as the model `kind`."""
     loc = error["loc"]
     key = ".".join(str(part) for part in loc if part != "[key]")
     if error["type"] == "extra_forbidden":
-        return f"{key}: unknown key; there are: {', '.join(_siblings(loc, kind))}."
+        return f"{key}: unknown key; valid keys: {', '.join(_siblings(loc, kind))}."
     if loc[-1] == "[key]":
         return f"{key}: {_WRONG['invalid_key']}."
     if error["input"] is None:
@@ -55,19 +55,19 @@ def sentence(error: ErrorDetails, kind: type[BaseModel]) -> str:
 
 
 def _siblings(loc: tuple[int | str, ...], kind: type[BaseModel]) -> list[str]:
-    """The keys that may stand where an unknown one stood."""
-    place: Any = kind
+    """Return the valid keys next to an unknown one."""
+    parent: Any = kind
     for part in loc[:-1]:
-        place = _inside(place, part)
-    return list(place.model_fields)
+        parent = _value_type(parent, part)
+    return list(parent.model_fields)
 
 
-def _inside(place: Any, part: int | str) -> Any:
-    """What stands under a key of a model or of a mapping, or in a list."""
-    if isinstance(place, type) and issubclass(place, BaseModel):
-        found = place.model_fields[str(part)].annotation
+def _value_type(parent: Any, part: int | str) -> Any:
+    """Return the type of a model's field, a mapping's values or a list's items."""
+    if isinstance(parent, type) and issubclass(parent, BaseModel):
+        found = parent.model_fields[str(part)].annotation
     else:
-        found = get_args(place)[1 if get_origin(place) is dict else 0]
+        found = get_args(parent)[1 if get_origin(parent) is dict else 0]
     if get_origin(found) is UnionType:
         (found,) = (each for each in get_args(found) if each is not NoneType)
     return found

@@ -1,4 +1,4 @@
-"""The secrets that this process knows, so that its log can hide them."""
+"""The secrets of this process, to be hidden in logs and output."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from service.config.config import Environment, ServiceConfig
 
 _SECRET_OPTION = re.compile(r"(key|token|secret|password)$", re.IGNORECASE)
-# Up to the last @: in a password that is not quoted there may be any sign.
+# Up to the last @: an unquoted password may contain any character.
 _WITH_PASSWORD = re.compile(r"//[^:]*:(.+)@.*", re.DOTALL)
 _WITHOUT_PASSWORD = ("memory", "sqlite")
 
 
 def secrets(environment: Environment, config: ServiceConfig | None = None, *more: str) -> tuple[str, ...]:
-    """Those of the environment, the modules' options that are called so, and the passwords in addresses.
+    """Collect the secrets of the environment, the secret options of modules, and the passwords in URLs.
 
-    `more` are URLs that were given otherwise.
+    `more` are further URLs, such as those of command options.
     """
     store = environment.amplifier_slack_store
     tokens = (value for _, value in environment if isinstance(value, SecretStr) and value is not store)
@@ -40,7 +40,7 @@ def secrets(environment: Environment, config: ServiceConfig | None = None, *more
 
 
 def secret_options(value: Any, name: str = "") -> Iterator[str]:
-    """The texts in the options of a module that are called as secrets are, however deep."""
+    """Return the values of module options whose name marks a secret (key, token, …), at any depth."""
     match value:
         case dict():
             for key, item in value.items():
@@ -55,12 +55,12 @@ def secret_options(value: Any, name: str = "") -> Iterator[str]:
 
 
 def _password_in(address: str) -> tuple[str, ...]:
-    """The password in a text, if it is an address with one."""
+    """Return the password in a text, if the text is a URL with a password."""
     return passwords(address) if "://" in address and "@" in address else ()
 
 
 def passwords(url: str) -> tuple[str, ...]:
-    """The password; where it is no URL, all of it: it may be a password in the wrong place."""
+    """Return the password of a URL. If the text is not a URL, return all of it: it may be a misplaced password."""
     scheme, _, rest = url.partition(":")
     if match := _WITH_PASSWORD.fullmatch(rest):
         return (match[1], unquote(match[1]))

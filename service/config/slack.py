@@ -1,4 +1,4 @@
-"""The `slack:` section of the configuration: by which door Slack comes in, and who may use the service where."""
+"""The `slack:` section of the configuration: transport and access policy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Address(NamedTuple):
 def _user_id(given: str) -> str:
     if not _USER.fullmatch(given):
         raise ValueError(
-            "must be a person's id, such as U012AB3CD; Slack shows it in their profile, under ⋮ → Copy member ID"
+            "must be a user id such as U012AB3CD; Slack shows it in the user's profile under ⋮ → Copy member ID"
         )
     return given
 
@@ -28,22 +28,21 @@ def _user_id(given: str) -> str:
 def _channel_id(given: str) -> str:
     if not _CHANNEL.fullmatch(given):
         raise ValueError(
-            "must be a channel's id, such as C012AB3CD; Slack shows it at the end of the channel's details, under About"
+            "must be a channel id such as C012AB3CD; Slack shows it at the end of the channel's details, under About"
         )
     return given
 
 
 class SlackConfig(BaseModel):
-    """How Slack comes in, and for whom.
+    """Transport and access policy.
 
     Args:
-        listen: for the door `http`: the address at which Slack's requests arrive.
-        users: who may use it; `None`: everybody in the workspace.
-        channels: where; `None`: everywhere it is invited to.
-        external: whether people of other workspaces may, too, in channels that are shared with them.
-        guests: whether guests of the workspace may, too. By default they may: a member invited them to the channel,
-            and most apps serve them.
-        rate_scale: a factor on Slack's rate limits, where Slack has granted more.
+        listen: for `door: http`: the address on which the service listens for Slack's requests.
+        users: ids of the users that have access; `None`: all members of the workspace.
+        channels: ids of the channels in which the bot answers; `None`: all channels that it is a member of.
+        external: whether users of other workspaces have access in shared channels.
+        guests: whether guests of the workspace have access. Allowed by default: a member invited them to the channel.
+        rate_scale: factor on Slack's rate limits, for apps to which Slack grants higher ones.
         stop_reaction: name of the emoji that stops a run, without colons.
         status_interval_s: least time between two edits of a status message.
     """
@@ -63,7 +62,7 @@ class SlackConfig(BaseModel):
     @field_validator("users", "channels", mode="before")
     @classmethod
     def _is_no_blank(cls, given: Any) -> Any:
-        # A key whose lines were all commented out is not meant to let everybody in.
+        # A list whose lines are all commented out must not give access to all users.
         if given is None:
             raise ValueError("is blank")
         return given
@@ -76,10 +75,10 @@ class SlackConfig(BaseModel):
 
 
 def address_of(listen: str) -> Address:
-    """The address in a text such as `127.0.0.1:3000` or `[::1]:3000`.
+    """Parse an address such as `127.0.0.1:3000` or `[::1]:3000`.
 
     Raises:
-        ValueError: it holds none.
+        ValueError: the text is not an address.
     """
     host, _, port = listen.rpartition(":")
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host

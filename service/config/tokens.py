@@ -1,4 +1,4 @@
-"""The way into the workspace, of what the environment and the configuration say."""
+"""Slack credentials and transport, from the environment and the configuration."""
 
 from __future__ import annotations
 
@@ -22,16 +22,18 @@ _TOKEN = re.compile(r"[\w.-]+", re.ASCII)
 
 
 def slack_access(config: SlackConfig, environment: Environment, health: Callable[[], str] = str) -> SlackCredentials:
-    """Read the tokens and the address; `health` is that of `HttpTransport`.
+    """Read the tokens and the Web API's URL; `health` is passed to `HttpTransport`.
 
     Raises:
-        ConfigError: one is missing, or is none.
+        ConfigError: a token or the URL is missing or invalid.
     """
-    door = _door(config, environment, health)
+    door = _transport(config, environment, health)
     return SlackCredentials(bot_token=bot_token(environment), api_url=api_url(environment), door=door)
 
 
-def _door(config: SlackConfig, environment: Environment, health: Callable[[], str]) -> SocketTransport | HttpTransport:
+def _transport(
+    config: SlackConfig, environment: Environment, health: Callable[[], str]
+) -> SocketTransport | HttpTransport:
     match config.door:
         case "socket":
             return SocketTransport(app_token(environment))
@@ -41,10 +43,10 @@ def _door(config: SlackConfig, environment: Environment, health: Callable[[], st
 
 
 def api_url(environment: Environment) -> str:
-    """Where the Web API is, with a slash at the end.
+    """Return the Web API's base URL with a trailing slash.
 
     Raises:
-        ConfigError: it is no address.
+        ConfigError: SLACK_API_URL is not a URL.
     """
     url = environment.slack_api_url
     try:
@@ -52,7 +54,7 @@ def api_url(environment: Environment) -> str:
     except ValueError:
         reachable = False
     if not reachable:
-        raise ConfigError(f"SLACK_API_URL is no address: {url!r}. It looks like https://slack.com/api/.")
+        raise ConfigError(f"SLACK_API_URL is not a valid URL: {url!r}. Example: https://slack.com/api/.")
     return url if url.endswith("/") else f"{url}/"
 
 
@@ -65,7 +67,7 @@ def app_token(environment: Environment) -> str:
 
 
 def config_token(environment: Environment) -> str | None:
-    """The token that may read the app's own configuration; `None`: none was given."""
+    """Return the token that can read the app's settings; `None` if it is not set."""
     given = environment.slack_config_token
     return None if given is None else _token("SLACK_CONFIG_TOKEN", "xoxe", given)
 
@@ -73,22 +75,22 @@ def config_token(environment: Environment) -> str | None:
 def signing_secret(environment: Environment) -> str:
     given, where = environment.slack_signing_secret, "your app's page under Basic Information → App Credentials"
     if given is None:
-        raise ConfigError(f"SLACK_SIGNING_SECRET is not set: `door: http` needs it. It stands on {where}.")
+        raise ConfigError(f"SLACK_SIGNING_SECRET is not set: `door: http` requires it. Copy it from {where}.")
     secret = given.get_secret_value()
     if secret.startswith(("xoxb-", "xapp-", "xoxp-", "xoxe")):
-        raise ConfigError(f"SLACK_SIGNING_SECRET is a token; the signing secret is no token. It stands on {where}.")
-    return _without_strays("SLACK_SIGNING_SECRET", secret)
+        raise ConfigError(f"SLACK_SIGNING_SECRET is a token, not a signing secret. Copy the secret from {where}.")
+    return _checked("SLACK_SIGNING_SECRET", secret)
 
 
 def _token(variable: str, prefix: str, token: SecretStr | None) -> str:
     if token is None:
-        raise ConfigError(f"{variable} is not set. Put your Slack app's token ({prefix}…) into the environment.")
+        raise ConfigError(f"{variable} is not set. Set it to your Slack app's token ({prefix}…).")
     if not token.get_secret_value().startswith(prefix):
-        raise ConfigError(f"{variable} does not begin with {prefix}: it is another kind of token.")
-    return _without_strays(variable, token.get_secret_value())
+        raise ConfigError(f"{variable} does not begin with {prefix}: it is a different kind of token.")
+    return _checked(variable, token.get_secret_value())
 
 
-def _without_strays(variable: str, secret: str) -> str:
+def _checked(variable: str, secret: str) -> str:
     if not _TOKEN.fullmatch(secret):
-        raise ConfigError(f"{variable} has characters that none has: copy it again, without spaces or line ends.")
+        raise ConfigError(f"{variable} has invalid characters. Copy it again, without spaces or line breaks.")
     return secret

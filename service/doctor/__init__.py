@@ -1,6 +1,6 @@
-"""Whether everything is there that the service needs, looked at from outside: nothing is changed, nothing is posted.
+"""Read-only checks of everything that the service depends on. They change nothing and post nothing.
 
-`checkup` is the whole examination, and `findings` is what it says.
+`checkup` runs all checks; `findings` defines their results.
 """
 
 from service.doctor.findings import DoctorFinding, FindingLevel

@@ -1,4 +1,4 @@
-"""The agents: whether their modules can be mounted, and whether a model answers them."""
+"""Check that each agent's modules can be mounted and that its providers answer."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _WITHIN_S = 15.0
 _DEMO = "demo"
 
 
-async def look_at_agents(
+async def check_agents(
     config: ServiceConfig, default_provider: str, anthropic_api_key: str = ""
 ) -> AsyncIterator[DoctorFinding]:
-    """Mount and unmount what each instance consists of, and ask its providers which models they have."""
+    """Mount and unmount each instance's modules, and list the models of its providers."""
     asked: set[str] = set()
     with tempfile.TemporaryDirectory() as folder:
         for name, instance in config.instances.items():
@@ -59,32 +59,32 @@ async def _of_providers(plan: dict[str, Any]) -> list[DoctorFinding]:
 
 
 async def _of_provider(name: str, provider: Any) -> DoctorFinding:
-    """Ask for its models, which costs nothing."""
+    """List the provider's models, which is free of charge."""
     area = f"model {name}"
     if name == _DEMO:
-        return lacking(area, "is the offline demo, which is no model. Set ANTHROPIC_API_KEY to talk to Claude.")
+        return lacking(area, "offline demo without a model. Set ANTHROPIC_API_KEY to use Claude.")
     try:
         async with asyncio.timeout(_WITHIN_S):
             models = [str(model.id) for model in await provider.list_models()]
     except errors.RateLimitError:
-        return lacking(area, "its service accepts the key, but asks to slow down.")
+        return lacking(area, "the provider accepts the key, but rate-limits it.")
     except Exception as e:  # noqa: BLE001 - a module is foreign code
         return wrong(area, _refusal(e, provider))
     model = str(provider.get_info().defaults.get("model", ""))
     if models and model and not any(each.startswith(model) for each in models):
         some = ", ".join(models[:5])
-        return lacking(area, f"{model} is not among the {len(models)} models that the key may use: {some}.")
-    return well(area, f"answers; {model or 'its own choice'} is asked.")
+        return lacking(area, f"{model} is not one of the {len(models)} models available to the key: {some}.")
+    return well(area, f"available; model: {model or 'the default of the provider'}.")
 
 
 def _refusal(error: Exception, provider: Any) -> str:
     match error:
         case errors.AuthenticationError():
-            return f"its service does not accept the key. Check {_keys(provider)}."
+            return f"the provider does not accept the key. Check {_keys(provider)}."
         case errors.ProviderUnavailableError() | errors.LLMTimeoutError() | TimeoutError() | OSError():
-            return "its service does not answer. Check the network, and the module's `base_url`."
+            return "the provider does not answer. Check the network and the module's `base_url`."
         case _:
-            return f"its service does not tell its models: {' '.join(str(error).split()) or type(error).__name__}"
+            return f"the models cannot be listed: {' '.join(str(error).split()) or type(error).__name__}"
 
 
 def _keys(provider: Any) -> str:

@@ -1,4 +1,4 @@
-"""The bot's token: whether Slack takes it, what it may do, and what time it is there."""
+"""Check the bot token, its scopes, and the local clock against Slack's."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from service.doctor.findings import DoctorFinding
     from service.doctor.web_api import WebApi, WebApiAnswer
 
-# Slack's requests are refused when they seem to be older than that.
+# Maximum age of a signed request from Slack; a clock that is off by more rejects all of them. In seconds.
 _MOST_OFF_S = 300
 _OFF_S = 30
 
 
 async def answer_to(api: WebApi, environment: Environment) -> WebApiAnswer | DoctorFinding:
-    """What Slack says about the bot's token; where it says nothing, what is wrong."""
+    """Call `auth.test` and return Slack's answer, or a finding if the call failed."""
     try:
         return await api.call("auth.test", bot_token(environment))
     except ConfigError as e:
         return wrong("bot token", str(e))
     except SlackCallFailed as e:
         if e.is_passing:
-            return wrong("Slack", f"cannot be reached at {api.url} ({e}). Check the network, and SLACK_API_URL.")
+            return wrong("Slack", f"cannot be reached at {api.url} ({e}). Check the network and SLACK_API_URL.")
         return wrong(
             "bot token",
             f"Slack does not accept SLACK_BOT_TOKEN ({e.error}). Copy it again from your app's page at "
@@ -41,22 +41,23 @@ async def answer_to(api: WebApi, environment: Environment) -> WebApiAnswer | Doc
 
 
 def findings_in(answer: WebApiAnswer) -> Iterator[DoctorFinding]:
-    """What the answer to `auth.test` tells: who we are, what we may do, and how late it is."""
-    who = answer.data
-    if not who.get("bot_id"):
-        yield wrong("bot token", "SLACK_BOT_TOKEN is not a bot's token. Take the one that begins with xoxb-.")
+    """Check identity, scopes and clock in the answer to `auth.test`."""
+    identity = answer.data
+    if not identity.get("bot_id"):
+        yield wrong("bot token", "SLACK_BOT_TOKEN is not a bot token. Use the token that begins with xoxb-.")
     else:
-        yield well("bot token", f"is accepted: @{who.get('user')} in {who.get('team')} ({who.get('team_id')}).")
+        where = f"{identity.get('team')} ({identity.get('team_id')})"
+        yield well("bot token", f"valid: @{identity.get('user')} in {where}.")
     yield from _of_scopes(answer)
     yield _of_clock(answer)
 
 
 def _of_scopes(answer: WebApiAnswer) -> Iterator[DoctorFinding]:
-    told = answer.headers.get("x-oauth-scopes")
-    if told is None:
-        yield unknown("scopes", "Slack does not tell which ones the token has.")
+    header = answer.headers.get("x-oauth-scopes")
+    if header is None:
+        yield unknown("scopes", "Slack does not return the token's scopes.")
         return
-    granted = {scope.strip() for scope in told.split(",")}
+    granted = {scope.strip() for scope in header.split(",")}
     missing = [need for need in BOT_SCOPES if need.name not in granted]
     if not missing:
         yield well("scopes", f"all {len(BOT_SCOPES)} are granted.")
@@ -65,19 +66,21 @@ def _of_scopes(answer: WebApiAnswer) -> Iterator[DoctorFinding]:
 
 
 def _missing(need: MethodRequirement) -> DoctorFinding:
-    what_to_do = "Add it under OAuth & Permissions → Scopes, and reinstall the app."
+    fix = "Add it under OAuth & Permissions → Scopes, and reinstall the app."
     if need.is_required:
-        return wrong("scopes", f"{need.name} is missing, which it takes to {need.purpose}. {what_to_do}")
-    return lacking("scopes", f"{need.name} is missing: {need.without}. {what_to_do}")
+        return wrong("scopes", f"{need.name} is missing; it is required to {need.purpose}. {fix}")
+    return lacking("scopes", f"{need.name} is missing: {need.without}. {fix}")
 
 
 def _of_clock(answer: WebApiAnswer) -> DoctorFinding:
     try:
         theirs_s = parsedate_to_datetime(answer.headers["date"]).timestamp()
     except (KeyError, ValueError):
-        return unknown("clock", "Slack does not tell what time it is.")
+        return unknown("clock", "Slack does not return its time.")
     off_s = answer.at_s - theirs_s
     if abs(off_s) <= _OFF_S:
         return well("clock", "agrees with Slack's.")
-    said = f"is {abs(off_s):.0f} s {'ahead of' if off_s > 0 else 'behind'} Slack's. Have this machine's time set (NTP)."
-    return wrong("clock", said) if abs(off_s) > _MOST_OFF_S else lacking("clock", said)
+    problem = (
+        f"{abs(off_s):.0f} s {'ahead of' if off_s > 0 else 'behind'} Slack's. Synchronize this machine's time (NTP)."
+    )
+    return wrong("clock", problem) if abs(off_s) > _MOST_OFF_S else lacking("clock", problem)

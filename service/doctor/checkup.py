@@ -1,4 +1,4 @@
-"""The whole examination, in the order in which things depend on each other."""
+"""All checks, in the order of their dependencies."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from service.config.config import ConfigError
 from service.config.tokens import api_url, bot_token
 from service.doctor import app, bot, door
-from service.doctor.agents import look_at_agents
+from service.doctor.agents import check_agents
 from service.doctor.findings import DoctorFinding, unknown, wrong
-from service.doctor.places import look_at_disks, look_at_store, look_at_workspace
+from service.doctor.places import check_disks, check_store, check_workspace
 from service.doctor.web_api import WebApi
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 async def examined(config: ServiceConfig, environment: Environment) -> AsyncIterator[DoctorFinding]:
-    """Everything that the service needs, one finding after the other."""
+    """Run all checks and yield their findings."""
     try:
         url = api_url(environment)
     except ConfigError as e:
@@ -28,11 +28,11 @@ async def examined(config: ServiceConfig, environment: Environment) -> AsyncIter
         async with WebApi.at(url) as api:
             async for finding in _of_slack(api, config, environment):
                 yield finding
-    yield await look_at_store(config, environment)
-    yield look_at_workspace(config)
-    yield look_at_disks(config, environment)
+    yield await check_store(config, environment)
+    yield check_workspace(config)
+    yield check_disks(config, environment)
     default = "provider-anthropic" if environment.anthropic_api_key else "provider-demo"
-    async for finding in look_at_agents(config, default, environment.anthropic_key):
+    async for finding in check_agents(config, default, environment.anthropic_key):
         yield finding
 
 
@@ -40,18 +40,18 @@ async def _of_slack(api: WebApi, config: ServiceConfig, environment: Environment
     answer, bots_app = await bot.answer_to(api, environment), None
     if isinstance(answer, DoctorFinding):
         yield answer
-        yield unknown("scopes", "not looked at: the bot token does not work.")
+        yield unknown("scopes", "not checked: the bot token does not work.")
     else:
         for finding in bot.findings_in(answer):
             yield finding
         bots_app = await app.id_of(api, bot_token(environment), str(answer.data.get("bot_id")))
     sockets_app = None
     if config.slack.door == "socket":
-        found, sockets_app = await door.look_at_socket(api, environment)
+        found, sockets_app = await door.check_socket(api, environment)
         yield found
     else:
-        yield await door.look_at_http(api, config.slack, environment)
+        yield await door.check_http(api, config.slack, environment)
     for finding in app.of_two_apps(sockets_app, bots_app):
         yield finding
-    async for finding in app.look_at_settings(api, environment, config.slack, sockets_app or bots_app):
+    async for finding in app.check_settings(api, environment, config.slack, sockets_app or bots_app):
         yield finding

@@ -1,4 +1,4 @@
-"""Whether every message that people wrote has come to exactly one end, as the two stores tell it."""
+"""Audit of the stores: each accepted message must be delivered, withdrawn, refused or pending, exactly once."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
     from orchestrator_interactive.interactions.stores.base import LogStore
     from service.store.base import ConversationRecord, RunStore
 
-# How often a conversation is looked at in which something seems to be wrong: people may just be writing there.
+# Number of times a conversation with violations is read, since a running service may change it between the reads.
 _LOOKS = 3
-# Of damaged states, so many are named.
+# Maximum number of damaged states that a violation lists.
 _NAMED = 5
 _ENDS = ("delivered", "withdrawn", "refused", "waiting")
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How many there are of what.
+    """Counts of an audit.
 
     Args:
-        accepted: messages that were ever kept in an inbox; the next four are where they are now. Those that left one in
-            the time of a version that did not count them are not among them once their ids are forgotten.
-        runs_on: runs that have begun and not come to their end.
-        leases: conversations that a process owns now.
-        unowned: conversations that have something to do and no owner: they wait for a service of their workspace.
-        posts_pending: texts that are still to be posted.
-        unchecked: conversations whose log is gone, or was never kept: nobody can tell what was delivered there.
+        accepted: messages ever admitted to an inbox, the sum of the next four. Excludes messages that left it under
+            a version without counters, once their ids have expired.
+        runs_on: runs that have started and not ended.
+        leases: conversations with a valid lease.
+        unowned: conversations with pending work and no owner; a service of their workspace must take them over.
+        posts_pending: posts pending in the outbox.
+        unchecked: conversations without a log, whose deliveries cannot be checked.
     """
 
     conversations: int = 0
@@ -60,7 +60,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryAudit:
-    """The result of a check: the tally of each workspace by its id, and each violation as a sentence."""
+    """The result of an audit: the tallies by workspace id, and each violation as a sentence."""
 
     workspaces: Mapping[str, Tally] = field(default_factory=dict)
     violations: tuple[str, ...] = ()
@@ -80,7 +80,7 @@ class DeliveryAudit:
 
 
 async def check(runs: RunStore, logs: LogStore) -> DeliveryAudit:
-    """Look at every conversation that is known. Nothing is changed, and the service may run meanwhile.
+    """Audit every conversation in the stores. Read-only; the service may be running.
 
     Raises:
         StoreError: a store cannot be used.
@@ -88,52 +88,52 @@ async def check(runs: RunStore, logs: LogStore) -> DeliveryAudit:
     keys: dict[str, list[Key]] = {}
     for key in await logs.keys():
         keys.setdefault(key.conversation_id, []).append(key)
-    found = [await _looked_at(place, runs, logs, keys.get(place, [])) for place in await runs.conversations()]
-    strays = tuple(f"entry {name} is in the inbox of a conversation that is not there." for name in await runs.strays())
-    return reduce(DeliveryAudit.__add__, found, DeliveryAudit(violations=strays))
+    found = [await _audited(place, runs, logs, keys.get(place, [])) for place in await runs.conversations()]
+    orphans = tuple(
+        f"entry {name} is in the inbox of a conversation that does not exist." for name in await runs.orphans()
+    )
+    return reduce(DeliveryAudit.__add__, found, DeliveryAudit(violations=orphans))
 
 
-async def _looked_at(conversation_id: str, runs: RunStore, logs: LogStore, keys: Sequence[Key]) -> DeliveryAudit:
+async def _audited(conversation_id: str, runs: RunStore, logs: LogStore, keys: Sequence[Key]) -> DeliveryAudit:
     found = DeliveryAudit()
     for _ in range(_LOOKS):
-        # The inbox first: what it says of the log was true by then.
+        # Read the inbox first: an entry that is closed as delivered there is already in the log.
         try:
-            known = await runs.known(conversation_id)
-            if known is None:
+            record = await runs.record(conversation_id)
+            if record is None:
                 return DeliveryAudit()
-            read = {key.agent_id: await logged_ids(logs, key) for key in _with_agent(conversation_id, keys, known)}
+            read = {key.agent_id: await logged_ids(logs, key) for key in _with_agent(conversation_id, keys, record)}
         except DamagedLog as e:
             return DeliveryAudit({workspace_of(conversation_id): Tally(conversations=1)}, (str(e),))
-        found = _judged(conversation_id, known, {agent: each for agent, each in read.items() if each is not None})
+        found = _audit(conversation_id, record, {agent: each for agent, each in read.items() if each is not None})
         if found.holds:
             break
     return found
 
 
-def _judged(conversation_id: str, known: ConversationRecord, logs: Mapping[str, LoggedIds]) -> DeliveryAudit:
-    messages = _messages(known)
+def _audit(conversation_id: str, record: ConversationRecord, logs: Mapping[str, LoggedIds]) -> DeliveryAudit:
+    messages = _messages(record)
     logged = Counter(id_ for log in logs.values() for id_ in log.every)
     is_whole = bool(logs) and all(log.is_whole for log in logs.values())
-    waiting = {entry.id for entry in known.waiting}
-    ends = {id_: _end_of(known.ends.get(id_), id_ in logged, id_ in waiting, is_whole=is_whole) for id_ in messages}
+    waiting = {entry.id for entry in record.waiting}
+    ends = {id_: _end_of(record.ends.get(id_), id_ in logged, id_ in waiting, is_whole=is_whole) for id_ in messages}
     wrong = [f"message {id_} {end}" for id_, end in ends.items() if end not in _ENDS]
-    wrong += [
-        f"message {id_} waits, and has come to its end." for id_ in messages if id_ in waiting & known.ends.keys()
-    ]
-    wrong += [f"message {id_} stands in the logs of {count} agents." for id_, count in logged.items() if count > 1]
-    place = {id_: number for number, id_ in enumerate(known.order)}
+    wrong += [f"message {id_} is both pending and finished." for id_ in messages if id_ in waiting & record.ends.keys()]
+    wrong += [f"message {id_} is in the logs of {count} agents." for id_, count in logged.items() if count > 1]
+    place = {id_: number for number, id_ in enumerate(record.order)}
     for agent, log in logs.items():
-        wrong += _wrong_in(agent, log, place)
-    wrong += inbox.wrong_in(known)
-    counts = Counter(ends.values()) + inbox.forgotten_messages(known)
+        wrong += _log_violations(agent, log, place)
+    wrong += inbox.inconsistencies(record)
+    counts = Counter(ends.values()) + inbox.expired_messages(record)
     tally = Tally(
         conversations=1,
-        accepted=len(messages) + inbox.forgotten_messages(known).total(),
+        accepted=len(messages) + inbox.expired_messages(record).total(),
         **{end: counts[end] for end in _ENDS},
-        runs_on=int(known.has_run),
-        leases=int(known.is_owned),
-        unowned=int(known.has_something_to_do and not known.is_owned),
-        posts_pending=known.posts,
+        runs_on=int(record.has_run),
+        leases=int(record.is_owned),
+        unowned=int(record.has_something_to_do and not record.is_owned),
+        posts_pending=record.posts,
         unchecked=int(not logs and counts["delivered"] > 0),
     )
     violations = tuple(f"{conversation_id}: {each}" for each in wrong)
@@ -141,35 +141,35 @@ def _judged(conversation_id: str, known: ConversationRecord, logs: Mapping[str, 
 
 
 def _end_of(end: str | None, is_logged: bool, is_waiting: bool, *, is_whole: bool) -> str:
-    """Where a message is now, one of the known ends; else what is wrong with it.
+    """Return a message's state, one of `_ENDS`, or a description of the violation.
 
-    `end` is how it left the inbox, if it did. A log that is not whole may have had it.
+    `end` is how the message left the inbox, if it did. An incomplete log may have contained the message.
     """
     match end:
         case "withdrawn" | "refused":
-            return f"was {end}, and stands in the log all the same." if is_logged else end
+            return f"was {end}, but is in the log." if is_logged else end
         case _ if is_logged or (end is not None and not is_whole):
             return "delivered"
         case None if is_waiting:
             return "waiting"
         case None:
-            return "was accepted and is nowhere: not in the log, not withdrawn, not refused, and it does not wait."
-    return "left the inbox as delivered, and is not in the log."
+            return "was accepted and is lost: neither in the log, withdrawn, refused nor pending."
+    return "left the inbox as delivered, but is not in the log."
 
 
-def _wrong_in(agent: str, log: LoggedIds, place: dict[str, int]) -> Iterator[str]:
-    """What is wrong with the branches of one log; each thing is said once, of however many branches it is true."""
+def _log_violations(agent: str, log: LoggedIds, place: dict[str, int]) -> Iterator[str]:
+    """Describe violations in one log. A violation on several branches is reported once."""
     for branch, states in log.damaged.items():
         some = ", ".join(map(str, states[:_NAMED])) + (" and more" if len(states) > _NAMED else "")
         yield f"in the log of {agent}, branch {branch}, {counted(len(states), 'state')} cannot be read: {some}."
-    yield from dict.fromkeys(each for ids in log.branches.values() for each in _wrong_on(ids, place))
+    yield from dict.fromkeys(each for ids in log.branches.values() for each in _branch_violations(ids, place))
 
 
-def _wrong_on(ids: Sequence[str], place: dict[str, int]) -> Iterator[str]:
+def _branch_violations(ids: Sequence[str], place: dict[str, int]) -> Iterator[str]:
     for id_, count in Counter(ids).items():
         if count > 1:
-            yield f"message {id_} stands in the log {count} times."
-    # What may have come too early: nothing that came later was both written and accepted later.
+            yield f"message {id_} is in the log {count} times."
+    # Delivered messages that could be out of order: no later one was both written and accepted later.
     latest: dict[str, tuple[float, int]] = {}
     for id_ in ids:
         if id_ not in place or (written_s := _written_s(id_)) is None:
@@ -183,7 +183,7 @@ def _wrong_on(ids: Sequence[str], place: dict[str, int]) -> Iterator[str]:
 
 
 def _written_s(message_id: str) -> float | None:
-    """When a message was written or changed, in seconds since the epoch; `None`: its id does not tell."""
+    """Return when a message was written or edited (seconds since the epoch); `None` if its id has no timestamp."""
     match message_id.split(":"):
         case [_team, _channel, ts] | [_team, _channel, _, "edit", ts]:
             with suppress(ValueError):
@@ -191,13 +191,13 @@ def _written_s(message_id: str) -> float | None:
     return None
 
 
-def _messages(known: ConversationRecord) -> list[str]:
-    """The ids of the messages among the entries, in the order of acceptance."""
-    others = {entry.id for entry in known.waiting if entry.kind != "message"}
-    return [id_ for id_ in known.order if id_ not in others and known.ends.get(id_) != "done"]
+def _messages(record: ConversationRecord) -> list[str]:
+    """Return the ids of the entries that are messages, in the order of acceptance."""
+    others = {entry.id for entry in record.waiting if entry.kind != "message"}
+    return [id_ for id_ in record.order if id_ not in others and record.ends.get(id_) != "done"]
 
 
-def _with_agent(conversation_id: str, keys: Iterable[Key], known: ConversationRecord) -> list[Key]:
-    """The logs of a conversation; one may have come to be since they were listed."""
-    now = [Key(conversation_id, known.agent)] if known.agent else []
+def _with_agent(conversation_id: str, keys: Iterable[Key], record: ConversationRecord) -> list[Key]:
+    """Add the log of the conversation's agent, which may have been created since the logs were listed."""
+    now = [Key(conversation_id, record.agent)] if record.agent else []
     return list(dict.fromkeys([*keys, *now]))

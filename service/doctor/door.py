@@ -1,4 +1,4 @@
-"""The door by which events come in: whether Slack opens a connection, or whether we can listen where it sends."""
+"""Check the transport of events: a Socket Mode connection, or the address for HTTP requests."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ if TYPE_CHECKING:
 _HELLO_WITHIN_S = 10.0
 _OFF = "Turn it on on your app's page at api.slack.com/apps, under Socket Mode."
 _NEW_ONE = (
-    f"Make one with the scope {APP_SCOPE.name} on your app's page at api.slack.com/apps, under Basic Information → "
-    "App-Level Tokens (xapp-…)."
+    f"Create a token with the scope {APP_SCOPE.name} on your app's page at api.slack.com/apps, under Basic Information "
+    "→ App-Level Tokens (xapp-…)."
 )
 _DISCONNECTED = {
     "link_disabled": f"is turned off. {_OFF}",
-    "too_many_websockets": "has as many connections as Slack allows (10): fewer replicas can be connected.",
+    "too_many_websockets": "has Slack's maximum of 10 connections. Run fewer replicas.",
 }
 _WHERE = (
-    "Under Event Subscriptions and under Interactivity, Slack must have the address https://YOUR-HOST/slack/events, "
-    "and your proxy lead there."
+    "In the app's settings, under Event Subscriptions and under Interactivity, the Request URL must be "
+    "https://YOUR-HOST/slack/events, and your proxy must forward it to this address."
 )
 
 
-async def look_at_socket(api: WebApi, environment: Environment) -> tuple[DoctorFinding, str | None]:
-    """Open a connection, and close it with Slack's first word; and the app's id, where Slack has told it.
+async def check_socket(api: WebApi, environment: Environment) -> tuple[DoctorFinding, str | None]:
+    """Open a Socket Mode connection and close it after Slack's first message; also return the app's id, if known.
 
-    An event that Slack sends over it meanwhile is not acknowledged: it comes again to the others.
+    An event that Slack sends over this connection is not acknowledged, so Slack sends it again over another one.
     """
     try:
         opened = await api.call("apps.connections.open", app_token(environment))
@@ -59,8 +59,8 @@ async def look_at_socket(api: WebApi, environment: Environment) -> tuple[DoctorF
     except SlackCallFailed as e:
         return _not_opened(e, api.url), None
     except (aiohttp.ClientError, TimeoutError, OSError, TypeError, ValueError):
-        said = "cannot be connected, though Slack answers. Let the network pass WebSockets (wss)."
-        return wrong("Socket Mode", said), None
+        problem = "the Web API answers, but the WebSocket connection fails. Allow WebSockets (wss) in the network."
+        return wrong("Socket Mode", problem), None
     if not isinstance(first, dict) or first.get("type") != "hello":
         reason = str(first.get("reason")) if isinstance(first, dict) else "no hello"
         return wrong("Socket Mode", _DISCONNECTED.get(reason, f"was closed by Slack ({reason}). Try again.")), None
@@ -71,16 +71,16 @@ async def look_at_socket(api: WebApi, environment: Environment) -> tuple[DoctorF
 
 def _not_opened(error: SlackCallFailed, url: str) -> DoctorFinding:
     if error.is_passing:
-        return wrong("Socket Mode", f"Slack opens no connection at {url} ({error}). Try again.")
+        return wrong("Socket Mode", f"Slack does not open a connection at {url} ({error}). Try again.")
     if error.error == "missing_scope":
         return wrong("app token", f"SLACK_APP_TOKEN lacks the scope {APP_SCOPE.name}. {_NEW_ONE}")
     if error.verdict is Reason.WORKSPACE_CLOSED or error.error == "not_allowed_token_type":
         return wrong("app token", f"Slack does not accept SLACK_APP_TOKEN ({error.error}). {_NEW_ONE}")
-    return wrong("Socket Mode", f"Slack opens no connection ({error.error}). {_OFF}")
+    return wrong("Socket Mode", f"Slack does not open a connection ({error.error}). {_OFF}")
 
 
-async def look_at_http(api: WebApi, config: SlackConfig, environment: Environment) -> DoctorFinding:
-    """Whether requests can be taken where the configuration says; where somebody does, whether that is us."""
+async def check_http(api: WebApi, config: SlackConfig, environment: Environment) -> DoctorFinding:
+    """Check that the configured address is free, or that this service already listens on it."""
     address = address_of(config.listen)
     try:
         secret = signing_secret(environment)
@@ -92,20 +92,20 @@ async def look_at_http(api: WebApi, config: SlackConfig, environment: Environmen
         return wrong("signing secret", str(e))
     except OSError as e:
         if e.errno != errno.EADDRINUSE:
-            said = f"{config.listen} cannot be listened on: {e.strerror or e}. Change `slack.listen`."
-            return wrong("HTTP door", said)
+            problem = f"cannot listen on {config.listen}: {e.strerror or e}. Change `slack.listen`."
+            return wrong("HTTP door", problem)
         if await _is_ours(api, address, secret):
             return well("HTTP door", f"the service answers at {config.listen}. {_WHERE}")
         return wrong(
             "HTTP door",
-            f"at {config.listen} listens another program, or the service with another SLACK_SIGNING_SECRET. End it, "
-            "or change `slack.listen`.",
+            f"{config.listen} is in use by another program, or by the service with another SLACK_SIGNING_SECRET. "
+            "Stop it, or change `slack.listen`.",
         )
     return well("HTTP door", f"{config.listen} is free to listen on. {_WHERE}")
 
 
 async def _is_ours(api: WebApi, address: Address, secret: str) -> bool:
-    """Whether the one that listens there answers what Slack asks a new address, signed as Slack signs."""
+    """Send a signed `url_verification` request, as Slack does, and check that the challenge is returned."""
     challenge, timestamp = secrets.token_hex(8), str(int(time.time()))
     body = json.dumps({"type": "url_verification", "challenge": challenge}).encode()
     headers = {

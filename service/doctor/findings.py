@@ -1,4 +1,4 @@
-"""What the doctor found: one line each, with what to change where something is wrong."""
+"""The results of checks: one line each, with the fix for each problem."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 
 class FindingLevel(StrEnum):
     WELL = "well"
-    LACKING = "lacking"  # the service works, but not all of it
+    LACKING = "lacking"  # the service works with limitations
     WRONG = "wrong"
     UNKNOWN = "unknown"
 
@@ -19,7 +19,7 @@ _WIDTH = 14
 
 @dataclass(frozen=True, slots=True)
 class DoctorFinding:
-    """What is so in an area that was looked at; `said` tells what is wrong, and what to change."""
+    """The result of one check; `said` is a sentence that states the problem and the fix."""
 
     area: str
     verdict: FindingLevel

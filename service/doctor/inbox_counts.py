@@ -1,40 +1,45 @@
-"""Whether what an inbox has agrees with what it has counted."""
+"""Consistency of an inbox with its counters."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from service.tables import counted
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from service.store.base import ConversationRecord
 
-# What a message's end is called where it is counted, by how it left the inbox.
+# Name of a message's final state in the audit, by its `end` in the inbox.
 _COUNTED_AS = {"": "delivered", "withdrawn": "withdrawn", "refused": "refused"}
 
 
-def forgotten_messages(known: ConversationRecord) -> Counter[str]:
-    """Messages whose ids are not known any more, by the end that they came to."""
-    there = Counter(known.ends.values())
-    rest = {name: known.count.left.get(end, 0) - there[end] for end, name in _COUNTED_AS.items()}
+def expired_messages(record: ConversationRecord) -> Counter[str]:
+    """Count the messages whose ids have expired, by final state."""
+    stored = Counter(record.ends.values())
+    rest = {name: record.count.left.get(end, 0) - stored[end] for end, name in _COUNTED_AS.items()}
     return +Counter(rest)
 
 
-def wrong_in(known: ConversationRecord) -> Iterator[str]:
-    """What should not be, in sentences."""
-    count, there = known.count, len(known.waiting) + sum(known.count.left.values())
-    if there != count.accepted:
-        yield f"its inbox has accepted {count.accepted} entries, and {there} wait or have left it."
-    elif len(known.order) + count.forgotten != count.accepted:
+def inconsistencies(record: ConversationRecord) -> Iterator[str]:
+    """Describe each inconsistency in a sentence."""
+    count, total = record.count, len(record.waiting) + sum(record.count.left.values())
+    if total != count.accepted:
+        yield f"its inbox has accepted {count.accepted} entries, but {total} are pending or finished."
+    elif len(record.order) + count.forgotten != count.accepted:
         yield (
-            f"of {count.accepted} entries that were accepted, the ids of {len(known.order)} are known, and "
-            f"{count.forgotten} are old enough to be forgotten."
+            f"its inbox has accepted {count.accepted} entries, but it has the ids of {len(record.order)}, and "
+            f"{count.forgotten} have expired."
         )
-    if known.held > count.accepted:
-        yield f"messages up to place {known.held} are held back, and there were {count.accepted}: nobody starts a run."
-    if known.posts and not known.has_run:
-        yield f"of no run, {known.posts} texts are still to be posted."
-    if known.is_overlooked:
-        yield "it has something to do, and is not where that is looked for: nobody goes on with it."
-    yield from (f"{what}." for what in known.damaged)
+    if record.held > count.accepted:
+        yield (
+            f"messages up to number {record.held} are held back, but only {count.accepted} were accepted: new messages "
+            "start no run."
+        )
+    if record.posts and not record.has_run:
+        yield f"{counted(record.posts, 'post')} pending in the outbox without a run."
+    if record.is_overlooked:
+        yield "it has pending work, but is missing from the index of due conversations: no process will resume it."
+    yield from (f"{problem}." for problem in record.damaged)

@@ -1,4 +1,4 @@
-"""Where conversations and their files are kept: whether that can be used, found out as a visitor."""
+"""Check the store, the workspace folders and their disks, without taking leases or locks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orchestrator_interactive.storage.errors import StoreError
 from service.config.config import ConfigError, file_of, store_url
 from service.doctor.findings import lacking, well, wrong
 from service.sessions.workspaces import excess, template_entries
-from service.store import refuse_unprepared, visit_run_store
+from service.store import inspect_run_store, refuse_unprepared
 from service.store.disk_space import free_mb, places
 
 if TYPE_CHECKING:
@@ -20,34 +20,34 @@ if TYPE_CHECKING:
     from service.config.config import Environment, ServiceConfig
     from service.doctor.findings import DoctorFinding
 
-# Of the entries of a template that are not copied.
+# Maximum number of skipped template entries that a finding lists.
 _MOST_NAMED = 5
 
 
-async def look_at_store(config: ServiceConfig, environment: Environment) -> DoctorFinding:
-    """Whether the store can be opened and written; a file that is not there is not made."""
+async def check_store(config: ServiceConfig, environment: Environment) -> DoctorFinding:
+    """Check that the store can be opened and written. A missing file is not created."""
     try:
         url = _url(config, environment)
         path = file_of(url)
         if path is not None and not path.exists():
             return _of_new("store", path)
         if path is not None and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
-            return wrong("store", f"{path} cannot be written: let the service write it and its folder.")
+            return wrong("store", f"{path} is not writable. Give the service write access to it and its folder.")
         if path is not None:
             try:
                 refuse_unprepared(url)
-            except StoreError as e:  # the service will prepare it when it starts
+            except StoreError as e:  # the service migrates it when it starts
                 return lacking("store", str(e))
-        async with aclosing(await open_store(url)), aclosing(await visit_run_store(url)):
-            return well("store", f"{path or 'Redis'} can be used.")
+        async with aclosing(await open_store(url)), aclosing(await inspect_run_store(url)):
+            return well("store", f"{path or 'Redis'} is usable.")
     except (ConfigError, StoreError) as e:
         return wrong("store", str(e))
     except OSError as e:
-        return wrong("store", f"{e.filename} cannot be looked at: {e.strerror}. Let the service use it.")
+        return wrong("store", f"{e.filename} is not accessible: {e.strerror}. Give the service access to it.")
 
 
-def look_at_workspace(config: ServiceConfig) -> DoctorFinding:
-    """Whether conversations can have folders, each a whole copy of the template."""
+def check_workspace(config: ServiceConfig) -> DoctorFinding:
+    """Check that workspace folders can be created, each with a complete copy of the template."""
     root = config.workspace.root
     try:
         entries = template_entries(config.workspace)
@@ -57,30 +57,30 @@ def look_at_workspace(config: ServiceConfig) -> DoctorFinding:
             more = f" (and {len(skipped) - _MOST_NAMED} more)" if len(skipped) > _MOST_NAMED else ""
             return lacking(
                 "workspace",
-                f"workspace.template: not copied: {'; '.join(skipped[:_MOST_NAMED])}{more}. Remove or correct it.",
+                f"workspace.template: not copied: {'; '.join(skipped[:_MOST_NAMED])}{more}. Remove or fix it.",
             )
         if root.is_dir() and os.access(root, os.W_OK):
-            return well("workspace", f"{root} can be written.")
+            return well("workspace", f"{root} is writable.")
         return _of_new("workspace", root)
     except OSError as e:
-        return wrong("workspace", f"{e.filename} cannot be looked at: {e.strerror}. Let the service use it.")
+        return wrong("workspace", f"{e.filename} is not accessible: {e.strerror}. Give the service access to it.")
 
 
-def look_at_disks(config: ServiceConfig, environment: Environment) -> DoctorFinding:
-    """Whether the disks of the store and of the workspaces have more free space than the reserve."""
+def check_disks(config: ServiceConfig, environment: Environment) -> DoctorFinding:
+    """Check that the disks of the store and of the workspaces have more free space than the reserve."""
     reserve = config.workspace.reserve_mb
     try:
         found = free_mb(places(config.workspace, _url(config, environment)))
     except ConfigError:
         found = free_mb({"workspaces": config.workspace.root})
-    said = ", ".join(f"{name} {free:,} MB" for name, free in found.items())
+    free_space = ", ".join(f"{name} {free:,} MB" for name, free in found.items())
     if low := [name for name, free in found.items() if free < reserve]:
         return lacking(
             "disk",
-            f"free: {said}; workspace.reserve_mb is {reserve:,}. Make room on the disk of the {' and the '.join(low)}: "
-            "agents write no more files, and where the store has no room, everything waits.",
+            f"free: {free_space}; workspace.reserve_mb is {reserve:,}. Free space on the disk of the "
+            f"{' and the '.join(low)}: agents cannot write files, and a full store stops all conversations.",
         )
-    return well("disk", f"free: {said}.")
+    return well("disk", f"free: {free_space}.")
 
 
 def _url(config: ServiceConfig, environment: Environment) -> str:
@@ -89,7 +89,10 @@ def _url(config: ServiceConfig, environment: Environment) -> str:
 
 
 def _of_new(area: str, path: Path) -> DoctorFinding:
-    there = next(folder for folder in (path, *path.parents) if folder.exists())
-    if there != path and there.is_dir() and os.access(there, os.W_OK):
-        return well(area, f"{path} will be made when the service starts.")
-    return wrong(area, f"{path} cannot be made or written: let the service write to {there}, or name another place.")
+    existing = next(folder for folder in (path, *path.parents) if folder.exists())
+    if existing != path and existing.is_dir() and os.access(existing, os.W_OK):
+        return well(area, f"{path} will be created when the service starts.")
+    return wrong(
+        area,
+        f"{path} cannot be created or written. Give the service write access to {existing}, or choose another path.",
+    )

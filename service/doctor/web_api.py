@@ -1,4 +1,4 @@
-"""Single calls to Slack's Web API, without a second attempt: the doctor says what happened to the first one."""
+"""Single calls to Slack's Web API, without retries: the doctor reports the first failure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WITHIN_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class WebApiAnswer:
-    """What Slack said, with its headers by lower-case name; `at_s` was the time here at the middle of the call."""
+    """Slack's answer, with headers by lower-case name; `at_s` is the local time at the middle of the call."""
 
     data: Mapping[str, Any]
     headers: Mapping[str, str]
@@ -29,7 +29,7 @@ class WebApiAnswer:
 
 
 class WebApi:
-    """Slack at one address. `http` is for what is no call of a method."""
+    """Slack's Web API at one URL. `http` is the client for other requests."""
 
     def __init__(self, url: str, http: aiohttp.ClientSession) -> None:
         self.url = url
@@ -45,7 +45,7 @@ class WebApi:
         """Call a method.
 
         Raises:
-            SlackCallFailed: Slack refused, or did not answer.
+            SlackCallFailed: Slack returned an error, or no valid answer.
         """
         client = AsyncWebClient(token, base_url=self.url, session=self.http, retry_handlers=[])
         begun_s = time.time()
@@ -54,7 +54,7 @@ class WebApi:
         except SlackApiError as e:
             raise failure(method, e) from e
         except (aiohttp.ClientError, TimeoutError, OSError, AttributeError, TypeError, ValueError) as e:
-            # The last three are how the SDK fails on an answer that is not Slack's.
+            # The SDK raises the last three for an answer that is not from Slack.
             raise SlackCallFailed(method, "no_answer") from e
         if not isinstance(response.data, dict):
             raise SlackCallFailed(method, "no_answer")

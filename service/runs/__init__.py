@@ -1,1 +1,1 @@
-"""Leases and runs of this process."""
+"""Leases and inboxes of this process."""

@@ -1,4 +1,4 @@
-"""What the stores keep and nobody needs any more goes, now and then, while the service runs."""
+"""Periodic deletion of expired data in the stores."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-# Replicas do so at different times.
+# A random interval, so that replicas run at different times.
 _EVERY_S = (30 * 60.0, 90 * 60.0)
 
 
-class ExpiryReport(Protocol):
+class ExpiringStore(Protocol):
     async def tidy(self) -> None: ...
 
 
 @asynccontextmanager
-async def tidying(*stores: ExpiryReport, every_s: tuple[float, float] = _EVERY_S) -> AsyncIterator[None]:
-    """Tidy the stores within this context, each time after a while between these two."""
-    task = asyncio.create_task(_tidy(stores, every_s))
+async def expiring(*stores: ExpiringStore, every_s: tuple[float, float] = _EVERY_S) -> AsyncIterator[None]:
+    """Delete expired data in the background, at random intervals between the two of `every_s`."""
+    task = asyncio.create_task(_expire(stores, every_s))
     try:
         yield
     finally:
@@ -35,7 +35,7 @@ async def tidying(*stores: ExpiryReport, every_s: tuple[float, float] = _EVERY_S
         await asyncio.wait([task])
 
 
-async def _tidy(stores: tuple[ExpiryReport, ...], every_s: tuple[float, float]) -> None:
+async def _expire(stores: tuple[ExpiringStore, ...], every_s: tuple[float, float]) -> None:
     while True:
         await asyncio.sleep(random.uniform(*every_s))  # noqa: S311 - no secret
         for store in stores:

@@ -1,4 +1,4 @@
-"""The conversations that this process owns, and that it goes on owning them."""
+"""The leases of this process and their renewal."""
 
 from __future__ import annotations
 
@@ -25,39 +25,39 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class LeaseConfig:
-    """On what a process holds its leases.
+    """Settings shared by all leases of a process.
 
     Args:
-        lease_s: how long one lasts when it is renewed.
-        clock: seconds that pass by.
+        lease_s: duration of a lease from its last renewal.
+        clock: monotonic seconds.
     """
 
     store: RunStore
-    patience: StoreRetryPolicy
+    retry: StoreRetryPolicy
     lease_s: float
     clock: Callable[[], float]
 
 
 class HeldLease:
-    """A lease on one conversation, as `connector.protocols.Lease` has it.
+    """A lease on one conversation; implements `connector.protocols.Lease`.
 
     Args:
-        asked_at_s: by the clock, when it was claimed: from then on nobody else has it for so long.
+        asked_at_s: time of the claim request by `config.clock`. The lease is valid for `lease_s` from then on.
     """
 
-    def __init__(self, conversation_id: str, claim: Claim, terms: LeaseConfig, asked_at_s: float) -> None:
+    def __init__(self, conversation_id: str, claim: Claim, config: LeaseConfig, asked_at_s: float) -> None:
         self.conversation_id = conversation_id
         self._claim = claim
-        self._store = terms.store
-        self._patience = terms.patience
-        self._lease_s = terms.lease_s
-        self._clock = terms.clock
-        self._certain_until_s = asked_at_s + terms.lease_s
+        self._store = config.store
+        self._retry = config.retry
+        self._lease_s = config.lease_s
+        self._clock = config.clock
+        self._valid_until_s = asked_at_s + config.lease_s
         self._lost = asyncio.Event()
         self._is_handed_over = self._given_back = False
-        # One at a time: a renewal that came after the lease was given back would take it again.
+        # Serialises renewals and the release: a renewal after the release would renew a released lease.
         self._renewing = asyncio.Lock()
-        # What an owner writes comes to be in the order in which it is written.
+        # Keeps the owner's writes in order.
         self._writing = asyncio.Lock()
         self._newest = max((entry.seq for entry in claim.entries), default=0)
 
@@ -67,7 +67,7 @@ class HeldLease:
 
     @property
     def is_over(self) -> bool:
-        """Whether it was given back, or is somebody else's."""
+        """Whether the lease was released or lost."""
         return self._given_back or self._lost.is_set()
 
     @property
@@ -91,7 +91,7 @@ class HeldLease:
         return self._given_back
 
     async def hand_over(self, rest_s: float = 0.0) -> None:
-        self._is_handed_over = True  # whoever is next may have it before we hear of that
+        self._is_handed_over = True  # the next owner may claim it before the store's answer arrives
         async with self._writing, self._renewing:
             await self._ask(lambda: self._store.hand_over(self.conversation_id, self._claim.token, rest_s))
             self._given_back = True
@@ -102,15 +102,15 @@ class HeldLease:
     async def confirm(self) -> None:
         if self._is_handed_over or self.is_over:
             raise self._not_ours()
-        # A process that was frozen does not know it: what it did not renew in time may be somebody else's by now.
-        if self._certain_until_s - self._clock() < self._lease_s / 2:
+        # A suspended process may have missed renewals, so its lease may belong to another process.
+        if self._valid_until_s - self._clock() < self._lease_s / 2:
             await self._renew()
 
     async def renewed(self) -> bool:
-        """Own the conversation for longer; whether there is something in its inbox that is news here.
+        """Renew the lease. Return whether the inbox has entries that this process has not fetched.
 
         Raises:
-            LeaseLost: somebody else owns it.
+            LeaseLost: another process owns the conversation.
         """
         last = await self._renew()
         is_news, self._newest = last > self._newest, max(last, self._newest)
@@ -120,7 +120,7 @@ class HeldLease:
         async def renew() -> int:
             asked_at_s = self._clock()
             last = await self._store.renew(self.conversation_id, self._claim.token, self._lease_s)
-            self._certain_until_s = asked_at_s + self._lease_s
+            self._valid_until_s = asked_at_s + self._lease_s
             return last
 
         async with self._renewing:
@@ -131,20 +131,20 @@ class HeldLease:
             self.lose()
 
     def lose(self) -> None:
-        """Somebody else owns the conversation."""
+        """Mark the lease as lost to another process."""
         self._lost.set()
 
     def _not_ours(self) -> LeaseLost:
         return LeaseLost(
-            f"Another process owns the conversation {self.conversation_id} by now, this one has given it back, or the "
-            "store knows nothing of it any more."
+            f"The lease on the conversation {self.conversation_id} is lost: another process has claimed it, this one "
+            "has released it, or it is no longer in the store."
         )
 
     async def _ask(self, step: Callable[[], Awaitable[T]]) -> T:
         if self._lost.is_set():
             raise self._not_ours()
         try:
-            return await self._patience.through(step)
+            return await self._retry.through(step)
         except LeaseLost:
             self._lost.set()
             raise
@@ -162,19 +162,19 @@ class Leases:
         return sum(1 for _ in self)
 
     def __iter__(self) -> Iterator[HeldLease]:
-        """Those that are held now."""
-        self._held = {place: lease for place, lease in self._held.items() if not lease.is_over}
+        """Iterate over the leases that are held now."""
+        self._held = {name: lease for name, lease in self._held.items() if not lease.is_over}
         return iter(list(self._held.values()))
 
     def hold(self, lease: HeldLease) -> None:
-        """Have a lease renewed from here on. An earlier one on the conversation is worth nothing any more."""
+        """Register a lease for renewal. It invalidates an earlier lease on the same conversation."""
         earlier = self._held.get(lease.conversation_id)
         if earlier is not None and not earlier.is_over:
             earlier.lose()
         self._held[lease.conversation_id] = lease
 
     async def renew(self) -> None:
-        """Renew all of them in time, side by side, for ever; one that cannot be renewed just now holds up no other."""
+        """Renew all leases concurrently, for ever. A slow renewal does not delay the others."""
         async with asyncio.TaskGroup() as renewals:
             while True:
                 await asyncio.sleep(min(self._lease_s / 4, 1.0))
@@ -189,4 +189,4 @@ class Leases:
         except LeaseLost:
             log.warning("lease.lost", conversation=lease.conversation_id, token=lease.claim.token)
         except StoreError as e:
-            log.error("lease.not_renewed", conversation=lease.conversation_id, problem=str(e))  # noqa: TRY400 - it says why
+            log.error("lease.not_renewed", conversation=lease.conversation_id, problem=str(e))  # noqa: TRY400 - the message gives the reason

@@ -1,4 +1,4 @@
-"""What the store knows of the conversations, and what of it may be forgotten."""
+"""Queries over conversation logs for the CLI, and pruning of old branches."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
     from orchestrator_interactive.interactions.stores.base import LogStore
     from orchestrator_interactive.interactions.tree import Branch
 
-# In the place of a prompt.
+# Shown instead of the prompt of a damaged conversation.
 DAMAGED = "(damaged)"
-# Of ids that a sentence names.
+# Maximum number of ids in an error message.
 _NAMED = 5
-# Of the states in which a prompt is looked for first; then in as many times more.
+# Number of last states in which a prompt is searched first; each further search reads eight times as many.
 _PAGE = 32
 
 
-class Unclear(Exception):  # noqa: N818 - a fact about what was asked
-    """It cannot be told which conversation is meant; the message says what to do."""
+class AmbiguousConversation(Exception):  # noqa: N818 - a fact about the request
+    """No conversation, or more than one, matches; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConversationSummary:
-    """A conversation in a line; `written` in seconds since the epoch, `prompt` is the last task that was given.
+    """One row of `list`; `written` is in seconds since the epoch, `prompt` is the last prompt.
 
-    Of one that is damaged nothing is known but its key.
+    A damaged conversation has only its key.
     """
 
     key: Key
@@ -47,7 +47,7 @@ class ConversationSummary:
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """What of a conversation was forgotten, or would be: these branches, or where there are none all of it."""
+    """The deleted part of a conversation: the listed branches, or the whole conversation if there are none."""
 
     key: Key
     branches: tuple[Branch, ...]
@@ -62,13 +62,13 @@ def stack_of(store: LogStore, key: Key) -> InteractionStack:
     return InteractionStack(store, key.conversation_id, key.agent_id)
 
 
-async def found(store: LogStore, part: str, agent: str | None = None) -> Key:
-    """The conversation whose id is `part`, or, if there is none, the only one that has it in its id.
+async def find_conversation(store: LogStore, part: str, agent: str | None = None) -> Key:
+    """Find the conversation whose id is `part`, or else the only one whose id contains it.
 
-    What agents say to each other for the sake of a conversation (`ID/…`) is meant only by more of its id.
+    Conversations between agents (`ID/…`) are skipped if the conversation `ID` matches, too.
 
     Raises:
-        Unclear: there is none, there are several, or several agents have a log of it.
+        AmbiguousConversation: none or several match, or several agents have a log of the conversation.
     """
     keys = [key for key in await store.keys() if agent in (None, key.agent_id)]
     keys = [key for key in keys if key.conversation_id == part] or [key for key in keys if part in key.conversation_id]
@@ -77,19 +77,22 @@ async def found(store: LogStore, part: str, agent: str | None = None) -> Key:
     conversations = list(dict.fromkeys(key.conversation_id for key in keys))
     if not part or not keys:
         of_agent = f" of {agent}" if agent else ""
-        raise Unclear(f"There is no conversation{of_agent} with {part!r} in its id: `list` shows those that there are.")
+        raise AmbiguousConversation(
+            f"No conversation{of_agent} has {part!r} in its id. `list` shows all conversations."
+        )
     if len(conversations) > 1:
-        raise Unclear(
-            f"{part!r} is in the ids of {len(conversations)} conversations, {_some(conversations)}: write more of one."
+        raise AmbiguousConversation(
+            f"{part!r} matches {len(conversations)} conversations: {_some(conversations)}. "
+            "Give a longer part of the id."
         )
     if len(keys) > 1:
         agents = " and ".join(key.agent_id for key in keys)
-        raise Unclear(f"{conversations[0]} has logs of {agents}: say by --agent which one you mean.")
+        raise AmbiguousConversation(f"{conversations[0]} has logs of {agents}. Choose one with --agent.")
     return keys[0]
 
 
 async def with_people(store: LogStore, keys: Iterable[Key]) -> list[Key]:
-    """Those of the conversations that answer no other agent's request, as far as that can be told."""
+    """Filter out the conversations that answer another agent's request. Damaged logs are kept."""
     return [key for key in keys if await _is_with_people(store, key)]
 
 
@@ -102,7 +105,7 @@ async def _is_with_people(store: LogStore, key: Key) -> bool:
 
 
 async def summary(store: LogStore, key: Key) -> ConversationSummary:
-    """A conversation in a line."""
+    """Summarize a conversation for `list`."""
     stack = stack_of(store, key)
     try:
         branches = await stack.get_branch_info()
@@ -114,14 +117,14 @@ async def summary(store: LogStore, key: Key) -> ConversationSummary:
 
 
 async def forget(store: LogStore, key: Key, before: float, *, whole: bool, only_look: bool = False) -> Forgotten | None:
-    """Forget branches to which nobody has written since `before`, in seconds since the epoch.
+    """Delete branches that were created and last written before `before` (seconds since the epoch).
 
-    Neither the current one nor `main`, but with `whole` the conversation itself, where nobody has written to any of its
-    branches. A branch that came to be since stays, however old its states are. With `only_look` all stays.
+    The current branch and `main` are kept. With `whole`, delete the conversation if all its branches are that old.
+    With `only_look`, delete nothing.
 
     Raises:
-        WriteConflict: somebody else has just written to it.
-        DamagedLog: it cannot be read.
+        WriteConflict: the conversation was written concurrently.
+        DamagedLog: the log cannot be read.
     """
     log = await store.load(key)
     if log is None:
@@ -152,7 +155,7 @@ async def _last_prompt(stack: InteractionStack, states: int) -> str:
 
 
 def _text(content: Any) -> str:
-    """The text of a row's content, without what is no text in it."""
+    """Return the text blocks of a row's content."""
     if isinstance(content, str):
         return content
     return " ".join(str(block.get("text")) for block in content if isinstance(block, dict) and "text" in block)

@@ -1,4 +1,4 @@
-"""What people do in conversations, kept and told to whoever owns them."""
+"""Admission of inbox entries, claims of conversations, and notification of their owners."""
 
 from __future__ import annotations
 
@@ -28,30 +28,31 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
-# How often this process looks for conversations that nobody owns, and how many it takes on at a time.
+# How often this process looks for due conversations without an owner, and how many it takes over at a time.
 _LOOK_EVERY_S = 1.0
 _MOST_AT_A_TIME = 50
 _MOST_OWNED = 500
-# Where there are more than that.
+# The interval while there are more of them than that.
 _LOOK_AGAIN_S = 0.1
-# After a store has said that it cannot be used.
+# Delay before retrying a store that reports an error.
 _TRY_AGAIN_S = 1.0
-# Of entries that wait while the store is away: Slack delivers again what is not acknowledged.
+# Maximum number of admissions waiting during a store outage. Slack redelivers events that are not acknowledged.
 _MOST_WAITING = 1000
-# How long the end may take over leases that nobody has given back.
+# Time limit at shutdown for handing over the leases that are still held.
 _HAND_OVER_WITHIN_S = 0.4
 
 
 class StoredRuns:
-    """Inboxes and leases over a store that other processes may share; see `connector.protocols.Runs`.
+    """Inboxes and leases in a store that processes share; implements `connector.protocols.Runs`.
 
     Args:
-        store: where they are kept; it is not closed here.
-        owner: what this process is called there; no two have the same name, not even one after the other.
-        lease_s: how long a conversation stays with a process of which nothing is heard.
-        patience: with the store; whoever uses the same one shares it.
-        clock: seconds that pass by, also while the machine sleeps: leases run out meanwhile. By default, the loop's.
-        most_owned: as long as it owns so many conversations, it looks for no more.
+        store: the run store; the caller closes it.
+        owner: name of this process in the store; unique, even after a restart.
+        lease_s: duration of a lease without renewal.
+        retry: retry policy of the store, shared by all its users in the process.
+        clock: monotonic seconds that include suspension of the machine, because leases expire meanwhile. Default: the
+            event loop's clock.
+        most_owned: stop taking over conversations while this process owns so many.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - all but the first three have defaults
@@ -59,23 +60,23 @@ class StoredRuns:
         store: RunStore,
         owner: str,
         lease_s: float,
-        patience: StoreRetryPolicy | None = None,
+        retry: StoreRetryPolicy | None = None,
         clock: Callable[[], float] | None = None,
         most_owned: int = _MOST_OWNED,
     ) -> None:
         self._store = store
         self._owner = owner
         self._lease_s = lease_s
-        self._patience = patience or StoreRetryPolicy()
+        self._retry = retry or StoreRetryPolicy()
         self._clock = clock or (lambda: asyncio.get_running_loop().time())
         self._listeners: defaultdict[str, list[Callable[[str], None]]] = defaultdict(list)  # by workspace
         self._is_watched = asyncio.Event()
         self._orders: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._admitting = 0
         self._most_owned = most_owned
-        self._terms = LeaseConfig(store, self._patience, lease_s, self._clock)
+        self._lease_config = LeaseConfig(store, self._retry, lease_s, self._clock)
         self._leases = Leases(lease_s, self._look_after)
-        # Conversations that others owned before an outage, and since when they could be asked for.
+        # Conversations that others owned before an outage, with the time since when the store answers for each.
         self._found_unsettled: dict[str, float] = {}
         self._entered_by: asyncio.Task[object] | None = None
         self._life: asyncio.Task[None] | None = None
@@ -93,7 +94,7 @@ class StoredRuns:
         self._life.cancel()
         held = list(self._leases)
         try:
-            async with asyncio.timeout(_HAND_OVER_WITHIN_S / 4 if self._patience.is_away else _HAND_OVER_WITHIN_S):
+            async with asyncio.timeout(_HAND_OVER_WITHIN_S / 4 if self._retry.is_away else _HAND_OVER_WITHIN_S):
                 await asyncio.wait({self._life})
                 await asyncio.gather(*map(_hand_over, held))
         except TimeoutError:
@@ -102,27 +103,27 @@ class StoredRuns:
             for lease in held:
                 lease.lose()
         if self._life.done() and not self._life.cancelled() and (problem := self._life.exception()) is not None:
-            raise _why(problem)
+            raise _root_cause(problem)
 
     def watch(self, workspace: str, look_after: Callable[[str], None]) -> None:
-        """Call `look_after(conversation_id)` from here on, when something is to be done in a conversation there."""
+        """Call `look_after(conversation_id)` whenever a conversation of the workspace has work to do."""
         self._listeners[workspace].append(look_after)
         self._is_watched.set()
 
     async def admit(self, conversation_id: str, entry: InboxEntry, agent: str | None = None) -> bool:
-        """Keep an entry, behind those of its conversation that were given here before it; False: it was known.
+        """Append an entry to the conversation's inbox, in call order. Return False for a duplicate.
 
         Raises:
-            StoreError: it cannot be kept, and waiting is no use.
-            StoreAway: the store is away, and very many wait for it already.
+            StoreError: the entry cannot be stored, and a retry would not help.
+            StoreAway: the store is unreachable, and `_MOST_WAITING` admissions wait for it already.
         """
-        if self._patience.is_away and self._admitting >= _MOST_WAITING:
-            raise StoreAway(f"{_MOST_WAITING} entries wait for the store already: Slack is to deliver this one again.")
+        if self._retry.is_away and self._admitting >= _MOST_WAITING:
+            raise StoreAway(f"{_MOST_WAITING} entries already wait for the store; Slack will redeliver this one.")
         order = self._orders.setdefault(conversation_id, asyncio.Lock())
         self._admitting += 1
         try:
             async with order:
-                admitted = await self._patience.through(lambda: self._store.admit(conversation_id, entry, agent))
+                admitted = await self._retry.through(lambda: self._store.admit(conversation_id, entry, agent))
         finally:
             self._admitting -= 1
         if admitted.is_new and admitted.owner in (None, self._owner):
@@ -130,21 +131,21 @@ class StoredRuns:
         return admitted.is_new
 
     async def claim(self, conversation_id: str) -> HeldLease | None:
-        """Own the conversation; `None`: another process does, or this one does not watch its workspace.
+        """Claim the conversation's lease; `None` if another process holds it or this one does not serve its workspace.
 
         Raises:
-            StoreError: the store cannot be used, and waiting is no use.
+            StoreError: the store cannot be used, and a retry would not help.
         """
         if workspace_of(conversation_id) not in self._listeners:
             return None
-        lease = await self._patience.through(lambda: self._claimed(conversation_id))
+        lease = await self._retry.through(lambda: self._claimed(conversation_id))
         if lease is not None:
             self._leases.hold(lease)
         return lease
 
     async def agent_of(self, conversation_id: str) -> str | None:
-        """The instance that a conversation goes on with; `None`: nobody has written to an agent there."""
-        return await self._patience.through(lambda: self._store.agent_of(conversation_id))
+        """Return the conversation's instance; `None` if no message there addressed an agent yet."""
+        return await self._retry.through(lambda: self._store.agent_of(conversation_id))
 
     async def _claimed(self, conversation_id: str) -> HeldLease | None:
         if await self._may_be_its_owners(conversation_id):
@@ -153,37 +154,37 @@ class StoredRuns:
         claim = await self._store.claim(conversation_id, self._owner, self._lease_s)
         if claim is None:
             return None
-        return HeldLease(conversation_id, claim, self._terms, asked_at_s)
+        return HeldLease(conversation_id, claim, self._lease_config, asked_at_s)
 
     async def _may_be_its_owners(self, conversation_id: str) -> bool:
-        """Whether another process may not have renewed its lease just because the store was away.
+        """Return whether another process may have missed renewals only because of a store outage.
 
-        It has as long as its lease for it, from when this process finds that the store answers for this conversation:
-        of several servers one may answer while another is away.
+        That owner gets one lease duration from the moment that the store answers for this conversation: in a cluster,
+        one server may answer while another is still unreachable.
         """
-        if not self._patience.unsettled_s(self._lease_s):
+        if not self._retry.unsettled_s(self._lease_s):
             self._found_unsettled.clear()
             return False
         try:
-            known = await self._store.known(conversation_id)
+            record = await self._store.record(conversation_id)
         except StoreAway:
             self._found_unsettled.pop(conversation_id, None)
             raise
-        if known is None or known.owner in (None, self._owner):
+        if record is None or record.owner in (None, self._owner):
             return False
         return self._clock() < self._found_unsettled.setdefault(conversation_id, self._clock()) + self._lease_s
 
     async def _live(self) -> None:
         async with asyncio.TaskGroup() as endless:
-            for each in (self._leases.renew(), self._hear(), self._look_for_due()):
+            for each in (self._leases.renew(), self._listen(), self._look_for_due()):
                 endless.create_task(each)
 
     def _lived(self, life: asyncio.Task[None]) -> None:
-        """Without it nobody would be told of anything: whoever entered this ends, too, and is raised its error."""
+        """Cancel the task that entered this context if the background task failed: `__aexit__` raises its error."""
         problem = None if life.cancelled() else life.exception()
         if problem is None or self._entered_by is None:
             return
-        match _why(problem):
+        match _root_cause(problem):
             case StoreGone() as gone:
                 log.critical("store.gone", problem=str(gone))
             case other:
@@ -194,48 +195,48 @@ class StoredRuns:
         for listener in self._listeners.get(workspace_of(conversation_id), ()):
             listener(conversation_id)
 
-    async def _hear(self) -> None:
-        """Pass on what others tell this process."""
+    async def _listen(self) -> None:
+        """Dispatch the store's notifications of entries that other processes admitted."""
         while True:
-            for conversation_id in await self._insisting(lambda: self._store.woken(self._owner)):
+            for conversation_id in await self._retrying(lambda: self._store.woken(self._owner)):
                 self._look_after(conversation_id)
 
     async def _look_for_due(self) -> None:
-        """Pass on what nobody looks after; after an outage `_claimed` leaves it to those who owned it.
+        """Dispatch due conversations without an owner in the workspaces that this process serves.
 
-        Not while very much is under way here already: a lease must be renewed in time, and there may be others.
-        Only workspaces that this process watches are looked at.
+        After an outage, `_claimed` leaves them to their previous owners. Paused while this process owns `most_owned`
+        conversations: it must renew their leases in time, and other replicas may have capacity.
         """
         await self._is_watched.wait()
         while True:
             are_more = False
             for workspace in list(self._listeners):
                 most = min(self._most_owned - len(self._leases), _MOST_AT_A_TIME)
-                due = await self._insisting(partial(self._store.due, workspace, most)) if most > 0 else []
+                due = await self._retrying(partial(self._store.due, workspace, most)) if most > 0 else []
                 for conversation_id in due:
                     self._look_after(conversation_id)
-                are_more |= len(due) == most and not self._patience.unsettled_s(self._lease_s)
+                are_more |= len(due) == most and not self._retry.unsettled_s(self._lease_s)
             wait_s = _LOOK_AGAIN_S if are_more else _LOOK_EVERY_S
-            await asyncio.sleep(wait_s * random.uniform(0.75, 1.25))  # noqa: S311 - so that replicas do not look at once
+            await asyncio.sleep(wait_s * random.uniform(0.75, 1.25))  # noqa: S311 - jitter between replicas
 
-    async def _insisting(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """What the store answers, however long it cannot be used.
+    async def _retrying(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Retry a store call until it succeeds.
 
         Raises:
-            StoreGone: it never will.
+            StoreGone: the store cannot recover.
         """
         while True:
             try:
-                return await self._patience.through(ask)
+                return await self._retry.through(ask)
             except StoreGone:
                 raise
             except StoreError as e:
-                log.error("store.unusable", problem=str(e))  # noqa: TRY400 - the sentence says why
+                log.error("store.unusable", problem=str(e))  # noqa: TRY400 - the message gives the reason
             await asyncio.sleep(_TRY_AGAIN_S)
 
 
-def _why(problem: BaseException) -> BaseException:
-    """The error of a task that failed in its group."""
+def _root_cause(problem: BaseException) -> BaseException:
+    """Return the first error inside nested exception groups."""
     while isinstance(problem, BaseExceptionGroup):
         problem = problem.exceptions[0]
     return problem

@@ -1,4 +1,4 @@
-"""Which messages the logs of conversations have: what was read of a log is not read again."""
+"""Lookup of message ids in conversation logs, with a cache so that no part of a log is read twice."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ if TYPE_CHECKING:
     from orchestrator_interactive.interactions.stores.base import LogStore
     from orchestrator_interactive.interactions.tree import Segment, Tree
 
-# Of states that are read at a time.
+# Number of states per read.
 _PAGE = 500
-# Of logs of which it is known what was read: those that were asked for last.
-_REMEMBERED = 100
-# The types of states that may hold the row of a message.
+# Maximum number of logs in the cache; the least recently used ones are dropped.
+_CACHED_LOGS = 100
+# The types of states that can contain a message's row.
 _WITH_IDS = frozenset(kind.__name__ for kind in (UserMessageState, UserResponseState, RowState))
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What was read of a segment, at a stretch: states [start, stop), and the ids of the messages in them."""
+    """A contiguous range of a segment that was read: states [start, stop), and the message ids in them."""
 
     start: int
     stop: int
     ids: frozenset[str] = frozenset()
 
     def is_of(self, segment: Segment) -> bool:
-        """Whether it still is: states are never changed, but a log may be removed, and begun anew."""
+        """Return whether the range is still valid: states are immutable, but a log can be deleted and recreated."""
         return segment.base <= self.start and self.stop <= segment.end
 
     def with_read(self, start: int, stop: int, nodes: Collection[Node]) -> _Part:
-        """With states that stand right before it, or right behind it."""
+        """Extend the range by adjacent states, before or after it."""
         new = {message_id for node in nodes for message_id in _ids_of(node)}
         return _Part(min(start, self.start), max(stop, self.stop), self.ids | new if new else self.ids)
 
@@ -52,10 +52,10 @@ def _ids_of(node: Node) -> tuple[str, ...]:
 
 
 class DeliveredIds:
-    """Tells of messages whether a log has them in a row, on whatever branch.
+    """Finds messages that are delivered: their ids are in a row of the log, on any branch.
 
-    A log is read from its end, and no further than until all are found that are asked for. One that is asked for
-    messages which it has not, as those that wait, is read to its beginning; but once, and then only what is new in it.
+    Reads a log backwards from its end until all ids are found. A search for absent ids, such as those of pending
+    messages, reads the whole log once; later searches read only its new states.
     """
 
     def __init__(self, store: LogStore) -> None:
@@ -63,7 +63,7 @@ class DeliveredIds:
         self._parts: dict[Key, dict[tuple[int, float], _Part]] = {}
 
     async def of(self, key: Key, ids: Collection[str]) -> frozenset[str]:
-        """Those of the messages that the log has.
+        """Return those of the message ids that are in the log.
 
         Raises:
             DamagedLog: its branches cannot be read.
@@ -80,13 +80,13 @@ class DeliveredIds:
             part = before.get(name)
             if part is None or not part.is_of(segment):
                 part = _Part(segment.end, segment.end)
-            parts[name] = part = await self._read_on(key, number, segment, part, missing)
+            parts[name] = part = await self._extended(key, number, segment, part, missing)
             missing -= part.ids
-        self._remember(key, parts)
+        self._cache(key, parts)
         return wanted - missing
 
-    async def _read_on(self, key: Key, number: int, segment: Segment, part: _Part, missing: frozenset[str]) -> _Part:
-        """The part with what has come since, and with what comes before it for as long as any is missing."""
+    async def _extended(self, key: Key, number: int, segment: Segment, part: _Part, missing: frozenset[str]) -> _Part:
+        """Extend the range to the segment's end, then towards its start, until no id is missing."""
         while part.stop < segment.end and missing - part.ids:
             stop = min(part.stop + _PAGE, segment.end)
             part = part.with_read(part.stop, stop, await self._store.read(key, number, part.stop, stop))
@@ -95,10 +95,10 @@ class DeliveredIds:
             part = part.with_read(start, part.start, await self._store.read(key, number, start, part.start))
         return part
 
-    def _remember(self, key: Key, parts: dict[tuple[int, float], _Part]) -> None:
+    def _cache(self, key: Key, parts: dict[tuple[int, float], _Part]) -> None:
         self._parts.pop(key, None)
         self._parts[key] = parts
-        if len(self._parts) > _REMEMBERED:
+        if len(self._parts) > _CACHED_LOGS:
             del self._parts[next(iter(self._parts))]
 
 

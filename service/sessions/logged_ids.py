@@ -1,4 +1,4 @@
-"""The messages that a conversation's log says were delivered."""
+"""The ids of the delivered messages in a conversation's log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from orchestrator_interactive.interactions.stores.base import LogStore
     from orchestrator_interactive.interactions.tree import Tree
 
-# Of states that are read at a time.
+# Number of states per read.
 _PAGE = 500
 
 
@@ -26,10 +26,10 @@ class LoggedIds:
     """The ids of messages in a log.
 
     Args:
-        every: of all its branches, those that were left behind among them.
-        branches: by the name of a branch, in the order in which they stand there.
-        is_whole: whether nothing was pruned that could have had others, and each state is of a kind that is known here.
-        damaged: the states that should be there and are not, or cannot be read, by the name of a branch they stand on.
+        every: the ids on all branches, including abandoned ones.
+        branches: the ids in log order, by branch name.
+        is_whole: whether no segment was pruned and all state types are known, so that no id can be missing.
+        damaged: indices of missing or unreadable states, by the name of a branch that contains them.
     """
 
     every: frozenset[str]
@@ -39,7 +39,7 @@ class LoggedIds:
 
 
 async def logged_ids(store: LogStore, key: Key) -> LoggedIds | None:
-    """The ids of the messages in a log; `None`: there is none.
+    """Read the ids of the messages in a log; `None` if there is no log.
 
     Raises:
         DamagedLog: its branches cannot be read.
@@ -49,14 +49,14 @@ async def logged_ids(store: LogStore, key: Key) -> LoggedIds | None:
     if log is None:
         return None
     tree = log.tree
-    # A branch that was pruned has lost its name, or its segment.
+    # A pruned branch has lost its name or its segment.
     is_whole = len(tree.segments) == tree.next_segment and all(each.name for each in tree.segments.values())
     segments = {
         number: await _read(store, key, number, segment.base, segment.end) for number, segment in tree.segments.items()
     }
     branches = {branch.name: _ids_on(tree, branch.name, segments) for branch in tree.branches()}
     damaged = {
-        tree.segments[number].name or f"{number}, which was pruned": tuple(found.damaged)
+        tree.segments[number].name or f"{number} (pruned)": tuple(found.damaged)
         for number, found in segments.items()
         if found.damaged
     }
@@ -66,7 +66,7 @@ async def logged_ids(store: LogStore, key: Key) -> LoggedIds | None:
 
 @dataclass(slots=True)
 class _Segment:
-    """The ids in a segment by the index of their state; and what of it cannot be read, or is not known here."""
+    """The message ids in a segment by state index, and its unreadable and unknown states."""
 
     ids: dict[int, tuple[str, ...]] = field(default_factory=dict)
     damaged: list[int] = field(default_factory=list)
@@ -91,10 +91,10 @@ async def _read(store: LogStore, key: Key, segment: int, base: int, end: int) ->
 
 
 def ids_in(node: Node) -> tuple[str, ...]:
-    """The ids of the messages in a state.
+    """Return the ids of the messages in a state.
 
     Raises:
-        Unreadable: it is damaged.
+        UnreadableState: the state is damaged.
     """
     row = row_of(decode(node.envelope))
     return tuple(delivered_in(row)) if row is not None else ()

@@ -1,4 +1,4 @@
-"""The agents' sessions, in this process: one per instance and conversation."""
+"""Agent sessions in this process: one per instance and conversation."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ _IDLE_EVICT_S = 900.0
 
 
 class InProcessSessionManager:
-    """Runs prompts in sessions that live in this process; the store keeps what was said.
+    """Runs prompts in sessions in this process; conversation logs are kept in the store.
 
     Args:
-        store: of the conversations' logs; it is not closed here.
-        idle_evict_s: how long a session stays in memory when nothing runs in it.
-        secrets: texts that are hidden from models and from people.
-        anthropic_api_key: for each provider of Anthropic's that has none of its own.
+        store: the log store; the caller closes it.
+        idle_evict_s: time that an idle session stays in memory.
+        secrets: texts to hide from models and users.
+        anthropic_api_key: key for each Anthropic provider without its own.
     """
 
     def __init__(  # noqa: PLR0913 - the last three have defaults
@@ -68,19 +68,19 @@ class InProcessSessionManager:
         self._default_provider = default_provider
         self._workspaces = workspaces
         self._store = store
-        self._deliveries = DeliveredIds(store)
-        self._live = SessionPool(self._new_session, idle_evict_s)
+        self._delivered_ids = DeliveredIds(store)
+        self._pool = SessionPool(self._new_session, idle_evict_s)
         self._runs: dict[Key, SessionRun] = {}
 
     async def __aenter__(self) -> Self:
         await self._preflight()
-        await self._live.__aenter__()
+        await self._pool.__aenter__()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._live.__aexit__(kind, error, trace)
+        await self._pool.__aexit__(kind, error, trace)
 
     async def execute(  # noqa: PLR0913 - what a run consists of
         self,
@@ -97,11 +97,11 @@ class InProcessSessionManager:
         """Run a prompt in the conversation's session and return the answer.
 
         Raises:
-            RunFailed: there is no answer; the message says why, for the people in the thread.
-            CancelledError: the caller was cancelled. The run was suspended then: `resume` goes on with it.
-            LeaseLost: somebody with a higher fence has been at the conversation's log.
+            RunFailed: there is no answer; the message is the reason, for users.
+            CancelledError: the caller was cancelled. The run is suspended and can be continued with `resume`.
+            LeaseLost: a process with a higher fencing token has written to the conversation's log.
         """
-        if author is not None:  # a foreign loop takes no author, so the prompt names theirs
+        if author is not None:  # a foreign loop has no author parameter, so the prompt contains the author
             prompt = framing.message_text(prompt, _author(author), files)
 
         async def work(session: AmplifierSession) -> str:
@@ -117,10 +117,10 @@ class InProcessSessionManager:
         *,
         fence: int | None = None,
     ) -> str:
-        """Go on with the run that the conversation's log shows, and return its answer.
+        """Continue the run recorded in the conversation's log, and return its answer.
 
         Raises:
-            RunFailed: as in `execute`; besides, nothing is left of what was said.
+            RunFailed: as in `execute`, or the log is empty or the loop cannot resume.
             CancelledError, LeaseLost: as in `execute`.
         """
 
@@ -136,10 +136,12 @@ class InProcessSessionManager:
     async def delivered(
         self, instance_name: str, conversation_id: str, ids: Collection[str], *, fence: int | None = None
     ) -> frozenset[str]:
-        """Those of the messages that the conversation's log has in a row. No session is set up for that.
+        """Return those of the message ids that are in a committed row of the conversation's log.
+
+        Does not create a session.
 
         Raises:
-            RunFailed: the log is damaged, or the context keeps none and has forgotten: that lasts.
+            RunFailed: the log is damaged, or the context keeps no log and its session is gone. Permanent.
             StoreError: the log cannot be read now.
             LeaseLost: as in `execute`.
         """
@@ -148,38 +150,38 @@ class InProcessSessionManager:
             if keeps_log(self._instances[instance_name]):
                 if fence is not None:
                     await self._store.fence(key, fence)
-                return await self._deliveries.of(key, ids)
-            rows = await _rows(self._here(key))
-        except Exception as e:  # the border to the thread
+                return await self._delivered_ids.of(key, ids)
+            rows = await _rows(self._session_in_memory(key))
+        except Exception as e:  # boundary to the connector
             if isinstance(e, StoreError) and not isinstance(e, DamagedLog):
                 raise
-            raise _told(e, key) from e
+            raise _connector_error(e, key) from e
         return frozenset(ids).intersection(each for row in rows for each in delivered_in(row))
 
-    def _here(self, key: Key) -> AmplifierSession:
-        """The session of a conversation that is in memory.
+    def _session_in_memory(self, key: Key) -> AmplifierSession:
+        """Return the conversation's session, active or idle.
 
         Raises:
-            Interrupted: there is none, and its context keeps no log.
+            Interrupted: there is no session in memory.
         """
         run = self._runs.get(key)
-        session = (run.session if run else None) or self._live.resting(key)
+        session = (run.session if run else None) or self._pool.idle(key)
         if session is None:
             raise Interrupted
         return session
 
     def inject(self, instance_name: str, conversation_id: str, steer: SteeringMessage) -> bool:
-        """Hand a steer to the running loop; whether it took it.
+        """Inject a message into the running loop. Return False if there is no loop that accepts it.
 
         Raises:
-            QueueFull: it has enough to read for now.
+            QueueFull: the loop's injection queue is full.
             Refused: the text is blank.
         """
-        take = self._door(instance_name, conversation_id, "orchestrator.inject_message")
-        if take is None:
+        offer = self._capability(instance_name, conversation_id, "orchestrator.inject_message")
+        if offer is None:
             return False
         try:
-            take(Injection(steer.text, steer.id, _author(steer.author), steer.files, order=steer.written_s))
+            offer(Injection(steer.text, steer.id, _author(steer.author), steer.files, order=steer.written_s))
         except RunFinished:
             return False
         except InjectionQueueFull as e:
@@ -189,35 +191,35 @@ class InProcessSessionManager:
         return True
 
     def edit(self, instance_name: str, conversation_id: str, message_id: str, text: str) -> bool:
-        """Replace the text of a steer that waits in the running loop; whether it did.
+        """Replace the text of a pending injection in the running loop. Return whether it was pending.
 
         Raises:
             Refused: the text is blank.
         """
-        edit = self._door(instance_name, conversation_id, "orchestrator.edit_message")
+        edit = self._capability(instance_name, conversation_id, "orchestrator.edit_message")
         try:
             return bool(edit(message_id, text)) if edit else False
         except ValueError as e:
             raise Refused(str(e)) from e
 
     def withdraw(self, instance_name: str, conversation_id: str, message_id: str) -> bool:
-        """Take back a steer that waits in the running loop; whether it did."""
-        withdraw = self._door(instance_name, conversation_id, "orchestrator.withdraw_message")
+        """Withdraw a pending injection from the running loop. Return whether it was pending."""
+        withdraw = self._capability(instance_name, conversation_id, "orchestrator.withdraw_message")
         return bool(withdraw(message_id)) if withdraw else False
 
     def stop(self, instance_name: str, conversation_id: str, *, immediate: bool = False) -> bool:
-        """Stop the run that is on, in whatever state it is; whether that changed anything."""
+        """Stop the active run, gracefully or immediately. Return whether this changed its state."""
         run = self._runs.get(Key(conversation_id, instance_name))
         return run.stop(immediate=immediate) if run else False
 
     def suspend(self, instance_name: str, conversation_id: str) -> bool:
-        """Have the run that is on end at its next boundary; whether that changed anything."""
+        """Suspend the active run at its next turn boundary. Return whether this changed its state."""
         run = self._runs.get(Key(conversation_id, instance_name))
         return run.suspend() if run else False
 
-    def _door(self, instance_name: str, conversation_id: str, capability: str) -> Any:
+    def _capability(self, instance_name: str, conversation_id: str, name: str) -> Any:
         run = self._runs.get(Key(conversation_id, instance_name))
-        return run.door(capability) if run else None
+        return run.capability(name) if run else None
 
     async def _run(
         self,
@@ -228,27 +230,27 @@ class InProcessSessionManager:
         on_progress: ProgressCallback | None,
     ) -> str:
         if key in self._runs:
-            raise RunFailed("I am still at work on the message before this one.")
+            raise RunFailed("I am still working on the previous message.")
         self._runs[key] = run
         try:
-            session = await run.unless_cut(lambda: self._set_up(key, fence))
+            session = await run.unless_aborted(lambda: self._set_up(key, fence))
             if session is None:
-                return await run.tell_cut(on_progress)
+                return await run.emit_aborted(on_progress)
             try:
-                if run.is_cut:
-                    return await run.tell_cut(on_progress)
-                with run.on(session):
-                    return await run.whole(await run.to_its_end(work(session)))
+                if run.is_aborted:
+                    return await run.emit_aborted(on_progress)
+                with run.attached(session):
+                    return await run.full_answer(await run.run_to_end(work(session)))
             finally:
-                await self._live.give_back(key, session)
-        except Exception as e:  # the border to the thread: people read a sentence, the log has the rest
-            raise _told(e, key) from e
+                await self._pool.give_back(key, session)
+        except Exception as e:  # boundary to the connector: users see a sentence, the log has the details
+            raise _connector_error(e, key) from e
         finally:
             del self._runs[key]
 
     async def _set_up(self, key: Key, fence: int | None) -> AmplifierSession:
         await self._workspaces.prepare(key.conversation_id)
-        return await self._live.take(key, fence)
+        return await self._pool.take(key, fence)
 
     async def _new_session(self, key: Key) -> AmplifierSession:
         instance, folder = self._instances[key.agent_id], self._workspaces.folder(key.conversation_id)
@@ -270,10 +272,10 @@ class InProcessSessionManager:
         return (hide_known if known_only else hide_secrets)(text, self._secrets)
 
     async def _preflight(self) -> None:
-        """Mount every instance once, so that a wrong configuration is told at the start and not in a thread.
+        """Mount every instance once, to report configuration errors at the start and not in a thread.
 
         Raises:
-            ConfigError: the folders cannot be made; a module is unknown, of the wrong kind, or cannot be mounted.
+            ConfigError: a folder cannot be created, or a module is unknown, of the wrong type, or cannot be mounted.
         """
         await self._workspaces.check()
         for name, instance in self._instances.items():
@@ -297,8 +299,8 @@ async def _log_load_failure(_event: str, data: dict[str, Any]) -> HookResult:
     return HookResult()
 
 
-def _told(error: Exception, key: Key) -> RunFailed | LeaseLost:
-    """What the connector is to hear of an error."""
+def _connector_error(error: Exception, key: Key) -> RunFailed | LeaseLost:
+    """Log an error and convert it to one of the connector's errors."""
     place = {"instance": key.agent_id, "conversation": key.conversation_id}
     if _is_fenced(error):
         log.warning("run.fenced", **place)
@@ -308,7 +310,7 @@ def _told(error: Exception, key: Key) -> RunFailed | LeaseLost:
 
 
 def _is_fenced(error: BaseException | None) -> bool:
-    """Whether it comes from there being another owner, whatever was made of that on its way."""
+    """Return whether a refused fencing token is anywhere in the chain of causes."""
     while error is not None:
         if isinstance(error, Fenced | LeaseLost):
             return True

@@ -1,4 +1,4 @@
-"""Where the modules of a plan come from: a path on this machine, where the plan gives one; else what is installed."""
+"""Module sources: the local path in the plan, or else an installed module."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class LocalSources:
     """The `module-source-resolver` of the service: a `source` is the path of a project, a package or a Python file."""
 
     def resolve(self, module_id: str, profile_hint: str | None = None) -> LocalSource:
-        """Lead to a module's `source`.
+        """Return a module's local source.
 
         Raises:
-            ModuleNotFoundError: the plan gives none, or there is nothing at that path.
+            ModuleNotFoundError: the plan has no `source` for the module, or the path does not exist.
         """
         if profile_hint is None:
-            raise ModuleNotFoundError("The plan gives no `source` for it.")
+            raise ModuleNotFoundError("The plan has no `source` for it.")
         path = Path(profile_hint)
         if not path.exists():
-            raise ModuleNotFoundError(f"The source of '{module_id}' is gone: there is nothing at {path}.")
+            raise ModuleNotFoundError(f"The source of '{module_id}' does not exist: {path}.")
         return LocalSource(path)

@@ -1,4 +1,4 @@
-"""From an instance's configuration to the mount plan of one conversation's session."""
+"""Mount plans for sessions, from an instance's configuration."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def mount_plan(  # noqa: PLR0913 - the last three have defaults
     *,
     anthropic_api_key: str = "",
 ) -> dict[str, Any]:
-    """The plan for a conversation whose files lie in `workspace`; `conversation` is what its log is kept under.
+    """Build the mount plan of a conversation's session, whose files are in `workspace`.
 
-    `limits` are the options of `tool-filesystem` that limit this folder. `anthropic_api_key` is for each provider of
-    Anthropic's that has none of its own.
+    `conversation` is the key of its log. `limits` are the options of `tool-filesystem` that limit the workspace.
+    `anthropic_api_key` is for each Anthropic provider without its own key.
     """
     providers = instance.providers or [ModuleConfig(module=default_provider)]
     return {
@@ -46,7 +46,7 @@ def mount_plan(  # noqa: PLR0913 - the last three have defaults
 
 
 def keeps_log(instance: InstanceConfig) -> bool:
-    """Whether what is said to this instance is in the store, so that it outlives the process."""
+    """Return whether the instance's conversations are logged in the store and so survive a restart."""
     return instance.context.module == _WITH_LOG
 
 
@@ -63,7 +63,7 @@ def _of_context(instance: InstanceConfig, conversation: Key | None) -> dict[str,
 
 
 def _provider(module: ModuleConfig, anthropic_api_key: str) -> dict[str, Any]:
-    """Pass the key on as an option: the environment of this process does not have it any more."""
+    """Pass the API key as an option: it was removed from the environment."""
     entry = _entry(module)
     if module.module == _OF_ANTHROPIC and anthropic_api_key and not entry["config"].get("api_key"):
         entry["config"]["api_key"] = anthropic_api_key
@@ -71,7 +71,7 @@ def _provider(module: ModuleConfig, anthropic_api_key: str) -> dict[str, Any]:
 
 
 def _rooted(tool: ModuleConfig, workspace: Path, limits: Mapping[str, int]) -> dict[str, Any]:
-    """Files are confined to the conversation's own folder. The limits are of that, not of a folder of the user's."""
+    """Confine `tool-filesystem` to the conversation's folder. The limits do not apply to a configured `root`."""
     if tool.module != "tool-filesystem" or "root" in tool.config:
         return {}
     return {"root": str(workspace), **limits}

@@ -1,4 +1,4 @@
-"""Whether a mount plan can be mounted as it is meant, found out before anybody asks for an answer."""
+"""Check that a mount plan can be mounted, before the first run needs it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 _SINGLE = ("orchestrator", "context")
 _MULTI = ("providers", "tools")
-_WHERE_IT_STANDS = "where it stands"
+_CONFIGURED_POINT = "configured point"
 
 
 async def find_problems(plan: dict[str, Any]) -> list[str]:
-    """Mount a plan and unmount it; a sentence for everything that is wrong with it."""
+    """Mount and unmount a plan; return one sentence for each problem."""
     problems: list[str] = []
 
     async def note(_event: str, data: dict[str, Any]) -> HookResult:
@@ -37,7 +37,7 @@ async def find_problems(plan: dict[str, Any]) -> list[str]:
     session.coordinator.hooks.register(events.MODULE_LOAD_FAILED, note)
     try:
         await session.initialize()
-    except Exception as e:  # noqa: BLE001 - a module is foreign code: whatever it raises is what is wrong
+    except Exception as e:  # noqa: BLE001 - a module is foreign code and may raise anything
         return [_sentence(watched.latest, str(e) or type(e).__name__)]
     finally:
         await session.cleanup()
@@ -48,12 +48,12 @@ async def find_problems(plan: dict[str, Any]) -> list[str]:
 
 
 def _sentence(module: str, error: str) -> str:
-    told = " ".join(error.split()) or "it cannot be mounted and does not say why."
-    return told if module in told else f"{module}: {told}"
+    problem = " ".join(error.split()) or "cannot be mounted; it gives no reason."
+    return problem if module in problem else f"{module}: {problem}"
 
 
 class _WatchedLoader(ModuleLoader):
-    """Notes at which points each module mounts something, and which providers replace one another."""
+    """Records at which points each module mounts something, and which providers replace one another."""
 
     def __init__(self, coordinator: ModuleCoordinator) -> None:
         super().__init__(coordinator)
@@ -70,11 +70,11 @@ class _WatchedLoader(ModuleLoader):
             result = await replace(found, config=config)(coordinator)
             new = {point for point, _ in _mounted(coordinator) - before}
             if not new and result is not None and not inspect.isroutine(result):
-                new = {_WHERE_IT_STANDS}  # what is only returned, the session mounts there
+                new = {_CONFIGURED_POINT}  # the session mounts a returned module at the configured point
             self._points[module_id] |= new
             self.replaced += [
-                f"providers: the module '{module_id}' replaces '{name}', which has the same name; where one is to take "
-                "over from the other, they must have names of their own."
+                f"providers: the module '{module_id}' replaces '{name}', which has the same name. Give them different "
+                "names to use one as the fallback of the other."
                 for name, provider in providers.items()
                 if coordinator.get("providers", name) is not provider
             ]
@@ -83,7 +83,7 @@ class _WatchedLoader(ModuleLoader):
         return replace(found, function=watched)
 
     def misplaced(self, plan: dict[str, Any]) -> list[str]:
-        """A sentence for each module that stands under a key of another kind than its own."""
+        """Return one sentence for each module under the key of another module type."""
         placed = [(point, plan["session"][point]["module"]) for point in _SINGLE]
         placed += [(point, entry["module"]) for point in (*_MULTI, "hooks") for entry in plan[point]]
         return [
@@ -94,21 +94,21 @@ class _WatchedLoader(ModuleLoader):
 
 
 def _is_misplaced(point: str, points: set[str]) -> bool:
-    if point == "hooks":  # one may register its handlers when the session is ready
+    if point == "hooks":  # hooks may register their handlers later, when the session is ready
         return bool(points) and point not in points
-    # A provider without its key mounts nothing, and the next one is asked.
-    return points.isdisjoint({point, _WHERE_IT_STANDS}) and not (point == "providers" and not points)
+    # A provider without an API key mounts nothing; the session uses the next one.
+    return points.isdisjoint({point, _CONFIGURED_POINT}) and not (point == "providers" and not points)
 
 
 def _wrong(point: str, points: set[str]) -> str:
     if not points:
-        return "mounts nothing; see what it needs in its `config`."
-    what = "registers no handler" if point == "hooks" else f"mounts no {point.removesuffix('s')}"
-    return f"{what}; it stands under the wrong key."
+        return "mounts nothing; check its `config`."
+    problem = "registers no handler" if point == "hooks" else f"mounts no {point.removesuffix('s')}"
+    return f"{problem}; it is under the wrong key."
 
 
 def _mounted(coordinator: ModuleCoordinator) -> set[tuple[str, int]]:
-    """The points at which something is mounted, with the identity of what it is."""
+    """Return the mounted modules and handlers as (mount point, identity)."""
     single = {(point, id(module)) for point in _SINGLE if (module := coordinator.get(point)) is not None}
     handlers = {("hooks", hash((event, *names))) for event, names in coordinator.hooks.list_handlers().items()}
     return single | handlers | {(point, id(module)) for point in _MULTI for module in coordinator.get(point).values()}

@@ -1,4 +1,4 @@
-"""One run of a session, from the moment that it is asked for."""
+"""The state of one run, including the time before it has a session."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ T = TypeVar("T")
 
 
 class SessionRun:
-    """A run that may be stopped and suspended before it has a session, and while it has one (`session`).
+    """A run that can be stopped and suspended before and while it has a session.
 
-    One that goes on (`is_resumed`) is not cut by a stop: its loop is to tell first what it had said before.
+    A resumed run is not aborted by a stop before it has a session: its loop must first emit the text that it produced
+    before the interruption.
     """
 
     def __init__(self, *, is_resumed: bool = False) -> None:
@@ -29,57 +30,57 @@ class SessionRun:
         self._stop = CancellationToken()
         self.session: AmplifierSession | None = None
         self._is_suspended = False
-        self._cut: Callable[[], None] | None = None
+        self._abort: Callable[[], None] | None = None
 
     @property
-    def is_cut(self) -> bool:
-        """Whether it was stopped or suspended while it had no session."""
+    def is_aborted(self) -> bool:
+        """Whether the run was stopped or suspended before it had a session."""
         return self._is_suspended or (self._stop.is_cancelled and not self._is_resumed)
 
     def stop(self, *, immediate: bool) -> bool:
-        """Stop it; whether that changed anything."""
+        """Stop the run. Return whether this changed its state."""
         return self._stop.request_immediate() if immediate else self._stop.request_graceful()
 
     def suspend(self) -> bool:
-        """Have it end at its next boundary; whether that changed anything."""
+        """Suspend the run at its next turn boundary. Return whether this changed its state."""
         if self.session is not None:
-            suspend = self.door("orchestrator.suspend")
+            suspend = self.capability("orchestrator.suspend")
             return bool(suspend()) if suspend else False
-        if self.is_cut:
+        if self.is_aborted:
             return False
         self._is_suspended = True
-        if self._cut is not None:
-            self._cut()
+        if self._abort is not None:
+            self._abort()
         return True
 
-    def door(self, capability: str) -> Any:
-        """What the loop offers under this name; `None` where there is no loop, or it does not offer that."""
-        return self.session.coordinator.get_capability(capability) if self.session else None
+    def capability(self, name: str) -> Any:
+        """Return a capability of the session; `None` if there is no session or no such capability."""
+        return self.session.coordinator.get_capability(name) if self.session else None
 
-    async def unless_cut(self, set_up: Callable[[], Awaitable[T]]) -> T | None:
-        """What the set-up gives; `None`: the run was stopped or suspended before there was anything."""
+    async def unless_aborted(self, set_up: Callable[[], Awaitable[T]]) -> T | None:
+        """Await `set_up` and return its result; `None` if the run is stopped or suspended before that."""
 
-        def cut() -> None:
-            if self.is_cut and not patience.expired():
-                patience.reschedule(0)
+        def abort() -> None:
+            if self.is_aborted and not timeout.expired():
+                timeout.reschedule(0)
 
         if self._is_suspended:
             return None
         try:
-            async with asyncio.timeout(None) as patience:
-                self._cut = cut
-                with self._stop.watch(cut):
+            async with asyncio.timeout(None) as timeout:
+                self._abort = abort
+                with self._stop.watch(abort):
                     return await set_up()
         except TimeoutError:
-            if not patience.expired():
+            if not timeout.expired():
                 raise
             return None
         finally:
-            self._cut = None
+            self._abort = None
 
     @contextmanager
-    def on(self, session: AmplifierSession) -> Iterator[None]:
-        """The run has this session; afterwards what its loop has not read is nobody's there."""
+    def attached(self, session: AmplifierSession) -> Iterator[None]:
+        """Attach the session to the run. On exit, withdraw the injections that its loop has not consumed."""
         token = session.coordinator.cancellation
         self.session = session
         self._stop.register_child(token)
@@ -88,40 +89,39 @@ class SessionRun:
         finally:
             self._stop.unregister_child(token)
             token.reset()
-            self._give_up_unread()
+            self._withdraw_pending()
             self.session = None
 
-    async def to_its_end(self, work: Coroutine[Any, Any, T]) -> T:
-        """What the session's work gives.
+    async def run_to_end(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run the session's work and return its result.
 
-        Where the caller is cancelled, nobody has stopped the run: it is suspended, its tools are cut, and once it has
-        ended the cancellation goes on.
+        If the caller is cancelled, suspend the run and cancel its tools; propagate the cancellation once it has ended.
         """
         working = CancellableTask(work)
 
-        def cut() -> None:
+        def suspend() -> None:
             self.suspend()
             working.task.cancel()
 
-        await working.end(cut)
+        await working.end(suspend)
         return working.task.result()
 
-    async def whole(self, answer: str) -> str:
-        """The answer, or what the log has of it though the loop was cut before it knew that."""
-        unsaid = self.door("orchestrator.unsaid")
+    async def full_answer(self, answer: str) -> str:
+        """Return the answer, or text that is in the log although the loop was cancelled before it returned it."""
+        unsaid = self.capability("orchestrator.unsaid")
         return (await unsaid() if unsaid else "") or answer
 
-    async def tell_cut(self, on_progress: ProgressCallback | None) -> str:
-        """Tell the end of a run that was cut before its loop began, as that would."""
-        # One that goes on has something to tell before it ends: the next owner does.
+    async def emit_aborted(self, on_progress: ProgressCallback | None) -> str:
+        """Emit the `complete` event of a run that was aborted before its loop started."""
+        # A resumed run still has text to emit: its next owner emits it.
         hands_over = self._is_suspended and (self._is_resumed or not self._stop.is_cancelled)
         status = "suspended" if hands_over else "cancelled"
         if on_progress is not None:
             await on_progress("complete", {"iterations": 0, "status": status, "waiting": 0})
         return ""
 
-    def _give_up_unread(self) -> None:
-        receipts, withdraw = self.door("orchestrator.receipts"), self.door("orchestrator.withdraw_message")
+    def _withdraw_pending(self) -> None:
+        receipts, withdraw = self.capability("orchestrator.receipts"), self.capability("orchestrator.withdraw_message")
         if receipts is not None and withdraw is not None:
             for receipt in receipts():
                 if receipt.state == "waiting":

@@ -1,4 +1,4 @@
-"""The agents' sessions that are in memory, and how long they stay there."""
+"""The pool of idle agent sessions."""
 
 from __future__ import annotations
 
@@ -19,39 +19,39 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-# How long one session may take over its end; and, when the service ends, whoever ends one just then, and all others.
+# Time limits for closing one session, and for closing all of them when the service stops.
 _END_WITHIN_S = 10.0
 _ALL_END_WITHIN_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class _Resting:
+class _IdleSession:
     session: AmplifierSession
     since_s: float
 
 
 class SessionPool:
-    """Hands out sessions, one per conversation and agent, and keeps those that rest for a while.
+    """Hands out sessions, one per conversation and agent, and evicts idle ones.
 
-    One without a log stays, since it could not come back.
+    A session without a log is never evicted, because it could not be restored.
 
     Args:
-        made: makes a session for a conversation that is to begin, or to come back from its log.
-        idle_evict_s: how long one that rests is kept.
+        create: creates a session for a new conversation, or restores one from its log.
+        idle_evict_s: time that an idle session is kept.
     """
 
-    def __init__(self, made: Callable[[Key], Awaitable[AmplifierSession]], idle_evict_s: float) -> None:
-        self._made = made
+    def __init__(self, create: Callable[[Key], Awaitable[AmplifierSession]], idle_evict_s: float) -> None:
+        self._create = create
         self._idle_evict_s = idle_evict_s
-        # The one that has rested longest comes first: all are kept for the same time, and one timer is enough.
-        self._resting: OrderedDict[Key, _Resting] = OrderedDict()
-        self._staying: dict[Key, _Resting] = {}
-        self._has_some = asyncio.Event()
+        # Longest idle first. All are kept for the same time, so one timer is enough.
+        self._idle: OrderedDict[Key, _IdleSession] = OrderedDict()
+        self._unlogged: dict[Key, _IdleSession] = {}
+        self._has_idle = asyncio.Event()
         self._evicting: asyncio.Task[None] | None = None
 
-    def resting(self, key: Key) -> AmplifierSession | None:
-        """The session of this conversation that rests here, where it goes on resting; `None`: none does."""
-        found = self._resting.get(key) or self._staying.get(key)
+    def idle(self, key: Key) -> AmplifierSession | None:
+        """Return the conversation's idle session without taking it; `None` if there is none."""
+        found = self._idle.get(key) or self._unlogged.get(key)
         return found.session if found else None
 
     async def __aenter__(self) -> Self:
@@ -65,11 +65,11 @@ class SessionPool:
             self._evicting.cancel()
             await asyncio.wait([self._evicting], timeout=_ALL_END_WITHIN_S)
         ending = [
-            asyncio.create_task(_ended(key, resting.session))
-            for key, resting in (*self._resting.items(), *self._staying.items())
+            asyncio.create_task(_close(key, idle.session))
+            for key, idle in (*self._idle.items(), *self._unlogged.items())
         ]
-        self._resting.clear()
-        self._staying.clear()
+        self._idle.clear()
+        self._unlogged.clear()
         if not ending:
             return
         _, late = await asyncio.wait(ending, timeout=_ALL_END_WITHIN_S)
@@ -79,69 +79,69 @@ class SessionPool:
             log.warning("sessions.not_ended", count=len(late))
 
     async def take(self, key: Key, fence: int | None) -> AmplifierSession:
-        """A session that is ready for its next run, and knows its log as it is now.
+        """Take the conversation's session out of the pool or create it, up to date with its log.
 
-        What it writes from here on, it writes under this fencing token.
+        The session writes to the log under the fencing token `fence`.
 
         Raises:
-            Fenced: somebody with a higher token has been at its log.
-            StoreError: its log cannot be used.
-            ModuleNotFoundError, ModuleLoadError: a module cannot be had.
+            Fenced: a process with a higher fencing token has claimed the log.
+            StoreError: the log cannot be used.
+            ModuleNotFoundError, ModuleLoadError: a module cannot be loaded.
         """
-        resting = self._pop(key)
-        session = resting.session if resting else None
+        idle = self._pop(key)
+        session = idle.session if idle else None
         try:
             if session is not None and not await _is_up_to_date(session, fence):
-                await _ended(key, session)
+                await _close(key, session)
                 session = None
             if session is None:
-                session = await self._made(key)
+                session = await self._create(key)
                 await session.initialize()
                 await _is_up_to_date(session, fence)
-        except BaseException:  # half a session is of no use to the next run
+        except BaseException:  # close a partly initialised session
             if session is not None:
-                await _ended(key, session)
+                await _close(key, session)
             raise
         return session
 
     async def give_back(self, key: Key, session: AmplifierSession) -> None:
-        """Let a session rest."""
+        """Return a session to the pool."""
         other = self._pop(key)
-        resting = _Resting(session, asyncio.get_running_loop().time())
+        idle = _IdleSession(session, asyncio.get_running_loop().time())
         if log_of(session) is None:
-            self._staying[key] = resting
+            self._unlogged[key] = idle
         else:
-            self._resting[key] = resting
-            self._has_some.set()
+            self._idle[key] = idle
+            self._has_idle.set()
         if other is not None and other.session is not session:
-            await _ended(key, other.session)
+            await _close(key, other.session)
 
-    def _pop(self, key: Key) -> _Resting | None:
-        return self._resting.pop(key, None) or self._staying.pop(key, None)
+    def _pop(self, key: Key) -> _IdleSession | None:
+        return self._idle.pop(key, None) or self._unlogged.pop(key, None)
 
     async def _evict(self) -> None:
         clock = asyncio.get_running_loop()
         while True:
-            await self._has_some.wait()
-            while self._resting:
-                key, longest = next(iter(self._resting.items()))
+            await self._has_idle.wait()
+            while self._idle:
+                key, longest = next(iter(self._idle.items()))
                 left_s = longest.since_s + self._idle_evict_s - clock.time()
                 if left_s > 0:
                     await asyncio.sleep(left_s)
                     continue
-                del self._resting[key]
-                await _ended(key, longest.session)
-            self._has_some.clear()
+                del self._idle[key]
+                await _close(key, longest.session)
+            self._has_idle.clear()
 
 
 def log_of(session: AmplifierSession) -> InteractionStack | None:
-    """The log of a session's conversation; `None`: its context keeps none."""
+    """Return the log of the session's conversation; `None` if its context keeps no log."""
     stack: InteractionStack | None = session.coordinator.get_capability("interactions.stack")
     return stack
 
 
 async def _is_up_to_date(session: AmplifierSession, fence: int | None) -> bool:
-    """Whether nobody else has been at the session's log since it was there last; it has the fence from here on."""
+    """Set the log's fencing token; return whether no other process has changed the log since the session read it."""
     stack = log_of(session)
     if stack is None:
         return True
@@ -150,13 +150,13 @@ async def _is_up_to_date(session: AmplifierSession, fence: int | None) -> bool:
         await stack.refresh()
     else:
         await stack.fence(fence)
-    await stack.length()  # it has looked by now
+    await stack.length()  # forces a read of the log
     return stack.moves == before
 
 
-async def _ended(key: Key, session: AmplifierSession) -> None:
+async def _close(key: Key, session: AmplifierSession) -> None:
     try:
         async with asyncio.timeout(_END_WITHIN_S):
             await session.cleanup()
-    except Exception:  # one session may not keep the others from ending
+    except Exception:  # a failure must not prevent closing the others
         log.exception("session.cleanup_failed", instance=key.agent_id, conversation=key.conversation_id)

@@ -1,4 +1,4 @@
-"""What a person reads when a run could not answer."""
+"""Error messages for users when a run fails."""
 
 from __future__ import annotations
 
@@ -17,50 +17,50 @@ from service.sessions.workspace_template import WorkspaceTemplateTooLarge
 
 
 class Interrupted(Exception):  # noqa: N818 - a fact about the run
-    """A run was interrupted, and nothing is left of it to go on from."""
+    """A run was interrupted and cannot be resumed: nothing is logged, or its loop does not support it."""
 
 
-_AGAIN = "Write again to try once more."
-_OPERATOR = "Whoever runs this bot finds the reason in its log."
+_AGAIN = "Send a message to try again."
+_OPERATOR = "The operator of this bot can find the reason in its log."
 _FULL = (
-    "There is no room on the disk for the files of this conversation. Whoever runs this bot has to make room; then "
-    "write again."
+    "The disk is full, so I cannot store the files of this conversation. Ask the operator of this bot to free space, "
+    "then send a message to try again."
 )
 _TEMPLATE_TOO_LARGE = (
-    f"The template of new workspace folders is larger than a folder may be, so I cannot begin here. {_OPERATOR}"
+    f"I cannot start here: the template of new workspace folders exceeds their size limit. {_OPERATOR}"
 )
 
-# The first kind that fits speaks.
+# The first matching type determines the message.
 _SENTENCES: tuple[tuple[type[Exception], str], ...] = (
-    (errors.AuthenticationError, f"The model's service does not accept our key. {_OPERATOR}"),
-    (errors.RateLimitError, "The model's service asks us to slow down. Write again in {wait}."),
+    (errors.AuthenticationError, f"The model provider does not accept our API key. {_OPERATOR}"),
+    (errors.RateLimitError, "The model provider's rate limit is reached. Try again in {wait}."),
     (errors.ContextLengthError, "This conversation has become too long for the model. Start a new thread, please."),
-    (errors.ContentFilterError, "The model's service refused this content. Put it differently, please."),
+    (errors.ContentFilterError, "The model provider refused this content. Rephrase it, please."),
     (errors.LLMTimeoutError, f"The model stopped answering. {_AGAIN}"),
-    (errors.ProviderUnavailableError, f"The model's service is not available at the moment. {_AGAIN}"),
-    (errors.LLMError, f"The model's service refused the request. {_AGAIN} If that does not help, start a new thread."),
-    (Interrupted, "I was interrupted, and what I was doing is lost. Write again."),
+    (errors.ProviderUnavailableError, f"The model provider is not available at the moment. {_AGAIN}"),
+    (errors.LLMError, f"The model provider refused the request. {_AGAIN} If that fails, too, start a new thread."),
+    (Interrupted, f"I was interrupted and lost my work. {_AGAIN}"),
     (
         WriteConflict,
-        "Somebody changed this conversation from outside, so I stopped. Write again: I go on from where it stands now.",
+        f"Another program changed this conversation, so I stopped. {_AGAIN} I will continue from its current state.",
     ),
-    (ConversationFinished, "This conversation is finished: nothing can be added to it. Start a new thread, please."),
-    (DamagedLog, f"What was said here cannot be read. Start a new thread, please. {_OPERATOR}"),
-    (StoreError, f"What is said here cannot be kept at the moment, so I stopped. {_AGAIN} {_OPERATOR}"),
-    (InteractionError, f"What was said here cannot be read. Start a new thread, please. {_OPERATOR}"),
+    (ConversationFinished, "This conversation is finished and accepts no messages. Start a new thread, please."),
+    (DamagedLog, f"The log of this conversation cannot be read. Start a new thread, please. {_OPERATOR}"),
+    (StoreError, f"I cannot save this conversation at the moment, so I stopped. {_AGAIN} {_OPERATOR}"),
+    (InteractionError, f"The log of this conversation cannot be read. Start a new thread, please. {_OPERATOR}"),
     (errors.ModuleNotFoundError, f"This agent is not set up correctly. {_OPERATOR}"),
     (errors.ModuleLoadError, f"This agent is not set up correctly. {_OPERATOR}"),
     (TimeoutError, f"The model stopped answering. {_AGAIN}"),
-    (ConnectionError, f"The model's service cannot be reached at the moment. {_AGAIN}"),
+    (ConnectionError, f"The model provider cannot be reached at the moment. {_AGAIN}"),
     (NoRoom, _FULL),
     (WorkspaceTemplateTooLarge, _TEMPLATE_TOO_LARGE),
     (OSError, f"The files of this conversation cannot be used. {_OPERATOR}"),
-    (Exception, f"Something went wrong on my side. {_AGAIN} {_OPERATOR}"),
+    (Exception, f"An internal error occurred. {_AGAIN} {_OPERATOR}"),
 )
 
 
 def sentence(error: Exception) -> str:
-    """Say plainly what went wrong and what to do."""
+    """Return the message for an error: the problem and what to do."""
     wait = _in_words(getattr(error, "retry_after", None))
     return next(text for kind, text in _SENTENCES if isinstance(error, kind)).format(wait=wait)
 

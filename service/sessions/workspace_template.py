@@ -1,4 +1,4 @@
-"""The template of workspace folders: a list of its files, and a copy of it."""
+"""Listing and copying of the template of workspace folders."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class TemplateEntry:
 
 
 def entries(template: Path) -> Iterator[TemplateEntry]:
-    """List a template, each folder before its contents. A link inside of the template is listed as its target.
+    """List a template, each folder before its contents. A link within the template is listed as its target.
 
-    These have a problem: links that lead nowhere, out of the template or to a folder above them, entries that are
-    neither files nor folders, and unreadable ones.
+    Entries with a problem: broken links, links out of the template or to a parent folder, unreadable entries, and
+    entries that are neither files nor folders.
     """
     top = Path(os.path.realpath(template))
     folders: list[tuple[Path, frozenset[Path]]] = [(top, frozenset({top}))]
@@ -43,7 +43,7 @@ def entries(template: Path) -> Iterator[TemplateEntry]:
             yield TemplateEntry(str(folder.relative_to(top)), problem=f"cannot be read: {e.strerror}")
             continue
         for path in inside:
-            target = Path(os.path.realpath(path))  # Path.resolve raises at a loop of links
+            target = Path(os.path.realpath(path))  # Path.resolve raises on a link loop
             entry = _entry(path, target, top, above)
             yield entry
             if entry.is_folder:
@@ -55,26 +55,26 @@ def _entry(path: Path, target: Path, top: Path, above: frozenset[Path]) -> Templ
     try:
         found = target.stat()
     except OSError as e:
-        return TemplateEntry(name, problem=f"leads nowhere, to {target}: {e.strerror}")
+        return TemplateEntry(name, problem=f"is a broken link to {target}: {e.strerror}")
     is_folder = stat.S_ISDIR(found.st_mode)
     if not target.is_relative_to(top):
-        problem = f"leads out of the template, to {target}"
+        problem = f"links out of the template, to {target}"
     elif target in above:
-        problem = "leads to a folder above it"
+        problem = "links to a parent folder"
     elif not is_folder and not stat.S_ISREG(found.st_mode):
         problem = "is neither a file nor a folder"
     elif not os.access(target, os.R_OK):
-        problem = "cannot be read: let the service read it"
+        problem = "is not readable by the service"
     if problem is not None:
         return TemplateEntry(name, problem=problem)
     return TemplateEntry(name, is_folder, 0 if is_folder else found.st_size)
 
 
 def copy(template: Path, folder: Path) -> None:
-    """Copy the entries without a problem into a folder that exists. All keep their modes, but for this folder.
+    """Copy the entries without a problem into an existing folder. Modes are preserved, except that of the folder.
 
     Raises:
-        OSError: something cannot be written.
+        OSError: an entry cannot be written.
     """
     folders: list[str] = []
     for entry in entries(template):
@@ -85,5 +85,5 @@ def copy(template: Path, folder: Path) -> None:
             folders.append(entry.path)
         else:
             shutil.copy2(template / entry.path, folder / entry.path)
-    for path in reversed(folders):  # at last, for one that cannot be written takes no files
+    for path in reversed(folders):  # last, because files cannot be added to a read-only folder
         shutil.copystat(template / path, folder / path)

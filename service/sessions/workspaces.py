@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-# For the service's user alone.
+# Accessible to the service's user only.
 _PRIVATE = 0o700
-# Followed by 8 characters, the name of a copy of the template that is not complete. A kill leaves it behind.
+# Prefix of an incomplete copy of the template, followed by 8 characters. A killed process leaves it behind.
 _COPY = ".new-"
 
 
 class Workspaces:
-    """One folder per conversation, begun as a copy of the template."""
+    """One folder per conversation, initially a copy of the template."""
 
     def __init__(self, config: WorkspaceConfig) -> None:
         self._config = config
@@ -43,10 +43,10 @@ class Workspaces:
         return self._config.limits()
 
     async def check(self) -> None:
-        """Make sure that conversations can have folders here, and that other users cannot read them.
+        """Check that folders can be created, and make them inaccessible to other users.
 
         Raises:
-            ConfigError: the root cannot be written to, or lies inside the template, or the template exceeds the quota.
+            ConfigError: the root is not writable or is inside the template, or the template exceeds the quota.
         """
         await asyncio.to_thread(self._check)
 
@@ -54,11 +54,12 @@ class Workspaces:
         return self._config.root / re.sub(r"[^\w.-]", "-", conversation_id)
 
     async def prepare(self, conversation_id: str) -> None:
-        """Make sure that the conversation's folder is there.
+        """Create the conversation's folder if it does not exist.
 
         Raises:
-            OSError: it cannot be made; NoRoom: its disk is full, or would be; TemplateTooLarge: it has grown past the
-                quota.
+            OSError: the folder cannot be created.
+            NoRoom: the disk has too little free space.
+            WorkspaceTemplateTooLarge: the template exceeds the quota.
         """
         try:
             await asyncio.to_thread(self._prepare, self.folder(conversation_id))
@@ -71,8 +72,8 @@ class Workspaces:
         root, template = self._config.root, self._config.template
         if template is not None and root.resolve().is_relative_to(template.resolve()):
             raise ConfigError(
-                f"workspace.root: {root} lies inside workspace.template, so that new folders would be copied into each "
-                "other. Name a folder outside of the template."
+                f"workspace.root: {root} is inside workspace.template, so new folders would contain copies of each "
+                "other. Choose a folder outside of the template."
             )
         entries = template_entries(self._config)
         if problem := excess(self._config, entries):
@@ -86,8 +87,8 @@ class Workspaces:
                 pass
         except OSError as e:
             raise ConfigError(
-                f"workspace.root: nothing can be written to {root}: {e.strerror}. "
-                "Let the service write there, or name another folder."
+                f"workspace.root: {root} is not writable: {e.strerror}. "
+                "Give the service write access, or choose another folder."
             ) from e
         _remove_old_copies(root)
         for folder in (root, *(path for path in root.iterdir() if path.is_dir() and not path.is_symlink())):
@@ -107,9 +108,7 @@ class Workspaces:
         _remove_old_copies(folder.parent)
         needed = sum(entry.size_bytes for entry in entries)
         if free_bytes(folder.parent) - needed < self._config.reserve_mb * MB:
-            raise NoRoom(
-                f"A copy of {template} needs {needed:,} bytes, and would leave less than workspace.reserve_mb."
-            )
+            raise NoRoom(f"A copy of {template} needs {needed:,} bytes and would leave less than workspace.reserve_mb.")
         _copy_whole(template, folder)
 
 
@@ -125,8 +124,8 @@ def excess(config: WorkspaceConfig, entries: Sequence[templates.TemplateEntry]) 
         return None
     return (
         f"workspace.template: {config.template} has {len(entries):,} or more files and folders with "
-        f"{size_bytes / MB:,.1f} MB; a workspace may hold {config.quota_files:,} with {config.quota_mb:,} MB. Raise "
-        "workspace.quota_files or workspace.quota_mb, or take files out of the template."
+        f"{size_bytes / MB:,.1f} MB; a workspace may hold {config.quota_files:,} with {config.quota_mb:,} MB. Increase "
+        "workspace.quota_files or workspace.quota_mb, or remove files from the template."
     )
 
 
@@ -140,19 +139,19 @@ def _make_private(folder: Path) -> None:
 
 def _remove_old_copies(root: Path) -> None:
     for copy in root.glob(f"{_COPY}{'?' * 8}"):
-        with suppress(FileNotFoundError):  # another instance was faster
+        with suppress(FileNotFoundError):  # another process has removed it
             if is_left_behind(copy):
                 shutil.rmtree(copy, ignore_errors=True)
 
 
 def _copy_whole(template: Path, folder: Path) -> None:
-    """Copy beside the folder and rename: a copy that was interrupted is never taken for a whole one."""
+    """Copy to a temporary sibling folder and rename it, so that an interrupted copy is never used."""
     copy = Path(tempfile.mkdtemp(prefix=_COPY, dir=folder.parent))
     try:
         templates.copy(template, copy)
         copy.rename(folder)
     except OSError:
-        # Another instance of the same conversation may have been faster.
+        # Another process may have created the folder first.
         if not folder.is_dir():
             raise
     finally:

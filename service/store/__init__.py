@@ -1,7 +1,7 @@
-"""Where inboxes, leases and runs are kept: in an SQLite file, or in Redis, beside the logs of the conversations.
+"""Stores of inboxes, leases and runs, in the SQLite file or the Redis that also contains the conversation logs.
 
-`open_run_store` is the service's door, `visit_run_store` that of commands beside it; `open_budget` is for what replicas
-share of Slack's rate limits.
+`open_run_store` is for the service, `inspect_run_store` for CLI commands. `open_budget` opens the rate budget that
+replicas share.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from service.store.redis.rate_budget import RedisBudget
     from service.store.redis.store import RedisRunStore
 
-_KNOWN = "`sqlite:PATH`, `redis://HOST:PORT/DB` and `rediss://HOST:PORT/DB`"
+_SUPPORTED = "`sqlite:PATH`, `redis://HOST:PORT/DB` or `rediss://HOST:PORT/DB`"
 
-__all__ = ["open_budget", "open_run_store", "refuse_unprepared", "visit_run_store"]
+__all__ = ["inspect_run_store", "open_budget", "open_run_store", "refuse_unprepared"]
 
 
 async def open_run_store(url: str) -> RunStore:
-    """The store of a URL, as for the logs of conversations, for a service that runs agents.
+    """Open the run store at a URL for a service.
 
-    An SQLite file is this process's alone from here on, and the leases of the one before it are over.
+    An SQLite file is locked by this process, and all its leases end.
 
     Raises:
-        StoreError: there is no such store, or it cannot be used; nothing was changed.
+        StoreError: the URL is not supported, or the store cannot be used; nothing was changed.
     """
     match _scheme(url):
         case "sqlite":
@@ -37,54 +37,54 @@ async def open_run_store(url: str) -> RunStore:
             return await _redis_store().open(url)
 
 
-async def visit_run_store(url: str) -> RunStore:
-    """The store of a URL, for who looks at it or tidies it beside the services that use it.
+async def inspect_run_store(url: str) -> RunStore:
+    """Open the run store at a URL for a CLI command, without a lock or leases. Services may use it at the same time.
 
     Raises:
         StoreError: as in `open_run_store`.
     """
     match _scheme(url):
         case "sqlite":
-            return await SqliteRunStore.visit(sqlite_path(url))
+            return await SqliteRunStore.inspect(sqlite_path(url))
         case _:
-            return await _redis_store().visit(url)
+            return await _redis_store().inspect(url)
 
 
 async def open_budget(url: str) -> RedisBudget | None:
-    """The budget of calls to Slack that all services share that use the store of this URL; `None`: it has one service.
+    """Open the rate budget shared by all services on the store at a URL; `None` for SQLite, which has one service.
 
     Raises:
-        StoreError: there is no such store, or it cannot be used.
+        StoreError: the URL is not supported, or the store cannot be used.
     """
     if _scheme(url) == "sqlite":
         return None
-    from service.store.redis.rate_budget import RedisBudget  # noqa: PLC0415 - who has no Redis does not wait for its client
+    from service.store.redis.rate_budget import RedisBudget  # noqa: PLC0415 - SQLite does not need the Redis client
 
     return await RedisBudget.open(url)
 
 
 def refuse_unprepared(url: str) -> None:
-    """Raise StoreError where to open the store of this URL would change it."""
+    """Raise StoreError if opening the store at this URL would migrate it."""
     if _scheme(url) == "sqlite":
         refuse_older(sqlite_path(url))
 
 
 def _redis_store() -> type[RedisRunStore]:
-    from service.store.redis.store import RedisRunStore  # noqa: PLC0415 - who has no Redis does not wait for its client
+    from service.store.redis.store import RedisRunStore  # noqa: PLC0415 - SQLite does not need the Redis client
 
     return RedisRunStore
 
 
 def _scheme(url: str) -> str:
-    """What the URL begins with.
+    """Return the URL's scheme.
 
     Raises:
-        StoreError: it names no store that outlives the process.
+        StoreError: the URL is not that of a persistent store.
     """
     scheme, colon, _ = url.partition(":")
     if url == "memory:":
-        raise StoreError(f"What is kept in memory is lost with the process: use {_KNOWN}.")
+        raise StoreError(f"A store in memory is not persistent: use {_SUPPORTED}.")
     if not colon or scheme not in ("sqlite", "redis", "rediss"):
-        # It is not repeated: it may hold a password.
-        raise StoreError(f"The URL of the store names none that is known; known are {_KNOWN}.")
+        # The message does not contain the URL, which may contain a password.
+        raise StoreError(f"The URL of the store is not supported: use {_SUPPORTED}.")
     return scheme

@@ -1,4 +1,4 @@
-"""What a run store does: inboxes, leases, and the runs that are on, one conversation at a time."""
+"""The run store's protocol: inboxes, leases, active runs and outboxes, by conversation."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """What became of an entry.
+    """The result of admitting an inbox entry.
 
     Args:
-        is_new: it was not known before.
-        owner: the process whose lease on the conversation is valid; `None`: nobody's is.
+        is_new: whether the entry's id is not a duplicate.
+        owner: the process with a valid lease on the conversation; `None` if there is none.
     """
 
     is_new: bool
@@ -26,12 +26,12 @@ class Admission:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How many entries an inbox has had, as it has counted them: what is there must agree with it.
+    """An inbox's counters, which the audit compares with its entries.
 
     Args:
-        accepted: all of them.
-        left: those that have left it, by their end; `?`: in the time of a version that did not count.
-        forgotten: those of them whose ids are not known any more, for they are old.
+        accepted: number of entries ever admitted.
+        left: number of entries that left the inbox, by their `end`; `?`: under a version without counters.
+        forgotten: number of entries whose ids have expired.
     """
 
     accepted: int
@@ -41,20 +41,20 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class ConversationRecord:
-    """Everything that is known of a conversation at one moment, for who checks it.
+    """A snapshot of a conversation's stored data, for audits.
 
     Args:
-        agent: the instance that it goes on with.
-        owner: the process that had the lease last; `None`: it was given back.
+        agent: the conversation's instance.
+        owner: the process that held the last lease; `None` if it was released.
         is_owned: whether that lease is valid.
-        has_run: whether a run is on, or was when its owner died.
-        posts: how many of its texts are still to be posted.
-        held: messages up to this place start no run by themselves.
-        waiting: what waits in the inbox, in order.
-        ends: how the entries left the inbox that did, by id.
-        order: the ids of all entries that are known, in the order of acceptance.
-        damaged: what cannot be read, or does not fit together, in words.
-        is_overlooked: whether it has something to do, and nobody will ever be told that it is due.
+        has_run: whether a run is active, or was active when its owner died.
+        posts: number of pending posts in the outbox.
+        held: messages up to this sequence number start no run by themselves.
+        waiting: pending inbox entries, in order.
+        ends: how entries left the inbox (`end`), by id.
+        order: ids of all entries that have not expired, in the order of acceptance.
+        damaged: descriptions of unreadable or inconsistent data.
+        is_overlooked: whether the conversation has pending work, but is missing from the index of due conversations.
     """
 
     agent: str | None
@@ -71,18 +71,18 @@ class ConversationRecord:
     is_overlooked: bool = False
 
     def __post_init__(self) -> None:
-        """Raise TypeError if a value is of a wrong type, because the store is damaged."""
+        """Raise TypeError if a value has a wrong type because the store is damaged."""
         texts = [*self.order, *self.ends, *self.ends.values(), *(name for name in (self.agent, self.owner) if name)]
         numbers = [self.held, self.count.accepted, self.count.forgotten, *self.count.left.values()]
         for entry in self.waiting:
             texts += [entry.id, entry.kind]
             numbers.append(entry.seq)
         if not all(isinstance(text, str) for text in texts) or not all(type(number) is int for number in numbers):
-            raise TypeError("a value is of another type than was written")
+            raise TypeError("a stored value has a wrong type")
 
     @property
     def has_something_to_do(self) -> bool:
-        """Whether a run is on, or an entry waits behind those that are held."""
+        """Whether a run is active, or an entry is pending after `held`."""
         return self.has_run or any(entry.seq > self.held for entry in self.waiting)
 
 
@@ -92,41 +92,41 @@ def workspace_of(conversation_id: str) -> str:
 
 
 class RunStore(Protocol):
-    """Every method is one atomic step, and may be called by any number of tasks and processes at once.
+    """Every method is atomic and safe to call concurrently, from several tasks and processes.
 
-    Time is the store's own, so that the clocks of its users need not agree. A step whose answer was lost can be asked
-    for once more: it then gives what it gave, or would have given, the first time.
+    Times are measured by the store's clock. Methods are idempotent: a call whose answer was lost can be retried and
+    returns the result of the first call.
 
-    All raise StoreAway where the store cannot be reached just now, and StoreError where it cannot be used.
+    All methods raise StoreAway if the store is temporarily unreachable, and StoreError if it cannot be used.
     """
 
     async def admit(self, conversation_id: str, entry: InboxEntry, agent: str | None) -> Admission:
-        """Keep an entry at the end of the conversation's inbox, and wake whoever owns the conversation.
+        """Append an entry to the conversation's inbox and notify the owner. Ignore a duplicate id.
 
-        One whose id is known changes nothing. A conversation without an owner is due two seconds from now: whoever
-        admits has that long to claim it.
+        A conversation without an owner becomes due after two seconds, so that the admitting process can claim it
+        first.
         """
         ...
 
     async def claim(self, conversation_id: str, owner: str, lease_s: float) -> Claim | None:
-        """Own the conversation for so long; `None`: somebody else's lease is valid.
+        """Claim the conversation's lease for `lease_s`; `None` if another process has a valid lease.
 
-        The token is higher than every one before it. An owner who asks again gets a new token, too.
+        The fencing token is higher than all earlier ones, even for a repeated claim by the same owner.
         """
         ...
 
     async def renew(self, conversation_id: str, token: int, lease_s: float) -> int:
-        """Own the conversation for so long from now; returns the last place in its inbox.
+        """Renew the lease for `lease_s` from now; return the last sequence number in the inbox.
 
-        A lease that has run out, and that nobody has claimed since, is renewed like any other.
+        An expired lease can be renewed if no other process has claimed the conversation.
 
         Raises:
-            LeaseLost: somebody has claimed it since.
+            LeaseLost: another process has claimed it.
         """
         ...
 
     async def fetch(self, conversation_id: str, token: int, after: int) -> tuple[InboxEntry, ...]:
-        """What waits in the inbox behind this place, in order.
+        """Return the pending inbox entries after this sequence number, in order.
 
         Raises:
             LeaseLost: as in `renew`.
@@ -134,7 +134,7 @@ class RunStore(Protocol):
         ...
 
     async def write(self, conversation_id: str, token: int, changes: StateChanges) -> None:
-        """Write all of it down, or nothing. What is closed already, or not there, is left as it is.
+        """Write all changes or none. Entries that are closed or missing are left unchanged.
 
         Raises:
             LeaseLost: as in `renew`.
@@ -142,7 +142,7 @@ class RunStore(Protocol):
         ...
 
     async def release(self, conversation_id: str, token: int, seen: int) -> bool:
-        """Give the lease back, unless an entry waits behind the place `seen`: then False.
+        """Release the lease. Return False, and keep it, if an entry is pending after the sequence number `seen`.
 
         Raises:
             LeaseLost: as in `renew`.
@@ -150,7 +150,7 @@ class RunStore(Protocol):
         ...
 
     async def hand_over(self, conversation_id: str, token: int, rest_s: float = 0.0) -> None:
-        """Give the lease back as things are: if there is something to do, the conversation is due after `rest_s`.
+        """Release the lease unconditionally. If there is pending work, the conversation is due after `rest_s`.
 
         `rest_s` is at most LONGEST_REST_S.
 
@@ -160,44 +160,44 @@ class RunStore(Protocol):
         ...
 
     async def due(self, workspace: str, most: int) -> list[str]:
-        """Conversations of a workspace that have something to do and no valid lease, in the order of waiting longest.
+        """Return the due conversations of a workspace: pending work and no valid lease, longest waiting first.
 
-        Something to do is a run that is on, or an entry that waits behind those that are held.
+        Pending work is an active run, or an entry that is pending after `held`.
         """
         ...
 
     async def woken(self, owner: str) -> Sequence[str]:
-        """Wait for news in conversations that this process owns; returns them. An empty answer means: ask again."""
+        """Wait for new entries in conversations that this process owns; return their ids. Empty after a timeout."""
         ...
 
     async def agent_of(self, conversation_id: str) -> str | None:
-        """The agent that was named last with an entry; `None`: none was."""
+        """Return the agent of the last entry that had one; `None` if none had."""
         ...
 
     async def conversations(self) -> list[str]:
-        """All that are known."""
+        """Return the ids of all conversations."""
         ...
 
-    async def known(self, conversation_id: str) -> ConversationRecord | None:
-        """All about one; `None`: there is none."""
+    async def record(self, conversation_id: str) -> ConversationRecord | None:
+        """Return a snapshot of a conversation; `None` if it does not exist."""
         ...
 
-    async def strays(self) -> list[str]:
-        """The ids of entries that belong to no conversation that is known; there should be none."""
+    async def orphans(self) -> list[str]:
+        """Return the ids of entries that belong to no conversation; empty in a consistent store."""
         ...
 
-    async def rested(self, since: float) -> list[str]:
-        """Conversations in which nothing has happened since then, in seconds since the epoch."""
+    async def idle_since(self, since: float) -> list[str]:
+        """Return the conversations without changes since then (seconds since the epoch)."""
         ...
 
     async def tidy(self) -> None:
-        """Forget what is of no use to anybody any more: for who serves, now and then."""
+        """Delete expired data; the service calls this periodically."""
         ...
 
     async def forget(self, conversation_id: str) -> bool:
-        """Forget a conversation that has no owner and nothing to do; whether it was one."""
+        """Delete a conversation that has no owner and no pending work. Return whether it was deleted."""
         ...
 
     async def aclose(self) -> None:
-        """Let go of it, once all that is on its way is written."""
+        """Close the store after pending writes."""
         ...

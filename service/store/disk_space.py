@@ -1,4 +1,4 @@
-"""Free space on the disks of the store and of the workspaces, and a watch over it."""
+"""Monitoring of the free disk space of the store and the workspaces."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ _EVERY_S = 30.0
 
 
 def places(workspace: WorkspaceConfig, store_url: str) -> dict[str, Path]:
-    """Return the folders whose disks can become full; a Redis has none."""
+    """Return the folders whose disks are monitored; Redis has none."""
     file = file_of(store_url)
     return {"workspaces": workspace.root} | ({} if file is None else {"store": file.parent})
 
 
 def free_mb(places: Mapping[str, Path]) -> dict[str, int]:
-    """Return the free megabytes of each place that can be asked; of a folder to be made, those of its parent."""
+    """Return the free megabytes of each accessible place. For a missing folder, use its nearest existing parent."""
     found = {}
     for name, path in places.items():
         try:
-            there = next(folder for folder in (path, *path.parents) if folder.exists())
-            found[name] = free_bytes(there) // MB
+            existing = next(folder for folder in (path, *path.parents) if folder.exists())
+            found[name] = free_bytes(existing) // MB
         except OSError:
             continue
     return found
 
 
 def lines(free: Mapping[str, int]) -> str:
-    """Return one line for each place, for the health check."""
+    """Format one line per place for the health endpoint."""
     return "".join(f"{name}_free_mb {mb}\n" for name, mb in free.items())
 
 
@@ -49,9 +49,9 @@ def lines(free: Mapping[str, int]) -> str:
 async def watching_disks(
     places: Mapping[str, Path], reserve_mb: int, free: dict[str, int], every_s: float = _EVERY_S
 ) -> AsyncIterator[None]:
-    """Log the free space at the start, and whenever it falls below the reserve or rises above it again.
+    """Log the free space at the start, and whenever it crosses the reserve.
 
-    `free` is kept up to date: the free megabytes of each place.
+    `free` is updated with the free megabytes of each place.
     """
     free.update(found := await asyncio.to_thread(free_mb, places))
     log.info("disk.space", reserve_mb=reserve_mb, **{f"{name}_free_mb": mb for name, mb in found.items()})

@@ -1,4 +1,4 @@
-"""Patience with a store that is away: whoever needs it waits, and the log says what is going on."""
+"""Retries while a store is unreachable, with log messages about the outage."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
-# Of those who wait, so many ask at a time.
+# Maximum number of concurrent retries.
 _AT_A_TIME = 16
-# What each of them waits before it asks: longer, the longer nothing has answered.
-_PAUSE_S = (0.02, 1.0)
-# How often the log says that the store is still away.
-_TOLD_EVERY_S = 10.0
+# Shortest and longest back-off before a retry; it grows with the duration of the outage.
+_BACKOFF_S = (0.02, 1.0)
+# Interval of log messages during an outage.
+_LOG_EVERY_S = 10.0
 
 
 class StoreRetryPolicy:
-    """What a process knows of its store's outages: one for all who use the same store.
+    """Tracks outages of a store and retries calls; shared by all users of the store in a process.
 
-    An outage lasts from the first call that finds the store away until nobody waits for it any more. However many wait,
-    few of them ask at a time, each in its turn: of several servers one may be back before another.
+    An outage lasts from the first call that finds the store unreachable until no call is waiting. At most
+    `_AT_A_TIME` calls are retried concurrently, in turns, because one server of a cluster may be back before another.
     """
 
     def __init__(self) -> None:
         self._since_s: float | None = None
-        self._told_s = 0.0
+        self._logged_s = 0.0
         self._back_s: float | None = None
         self._waiting = 0
         self._answers = True
@@ -45,11 +45,11 @@ class StoreRetryPolicy:
 
     @property
     def is_away(self) -> bool:
-        """Whether somebody waits for the store."""
+        """Whether a call is waiting for the store."""
         return self._waiting > 0
 
     async def through(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """What the store answers, asked again for as long as it is away."""
+        """Call the store; retry while it is unreachable."""
         try:
             answer = await ask()
         except StoreAway as e:
@@ -59,34 +59,34 @@ class StoreRetryPolicy:
             return answer
         self._waiting += 1
         try:
-            answer = await self._asked_again(ask)
+            answer = await self._retried(ask)
         finally:
             self._waiting -= 1
         self._found_there()
         return answer
 
     def unsettled_s(self, settled_after_s: float) -> float:
-        """How many seconds of so many after an outage are still to pass; all of them while one is on."""
+        """Return the remaining seconds until `settled_after_s` after an outage; all of them during an outage."""
         if self._since_s is not None:
             return settled_after_s
         if self._back_s is None:
             return 0.0
         return max(self._back_s + settled_after_s - asyncio.get_running_loop().time(), 0.0)
 
-    async def _asked_again(self, ask: Callable[[], Awaitable[T]]) -> T:
+    async def _retried(self, ask: Callable[[], Awaitable[T]]) -> T:
         while True:
             async with self._turns:
-                await asyncio.sleep(self._pause_s() * random.uniform(0.5, 1))  # noqa: S311 - spreads the crowd
+                await asyncio.sleep(self._backoff_s() * random.uniform(0.5, 1))  # noqa: S311 - jitter
                 try:
                     answer = await ask()
                 except StoreAway as e:
                     self._found_away(e)
                 else:
-                    self._answers = True  # so that those behind it hurry
+                    self._answers = True  # resets the back-off of the waiting calls
                     return answer
 
-    def _pause_s(self) -> float:
-        shortest_s, longest_s = _PAUSE_S
+    def _backoff_s(self) -> float:
+        shortest_s, longest_s = _BACKOFF_S
         if self._answers or self._since_s is None:
             return shortest_s
         return min(max(asyncio.get_running_loop().time() - self._since_s, shortest_s), longest_s)
@@ -95,15 +95,15 @@ class StoreRetryPolicy:
         self._answers = False
         now_s = asyncio.get_running_loop().time()
         if self._since_s is None:
-            self._since_s, self._told_s = now_s, now_s
+            self._since_s, self._logged_s = now_s, now_s
             log.warning("store.away", problem=str(error))
-        elif now_s - self._told_s >= _TOLD_EVERY_S:
-            self._told_s = now_s
+        elif now_s - self._logged_s >= _LOG_EVERY_S:
+            self._logged_s = now_s
             log.warning("store.away", problem=str(error), for_s=round(now_s - self._since_s, 1), waiting=self._waiting)
 
     def _found_there(self) -> None:
         self._answers = True
-        # Of several servers one may answer while another is away.
+        # One server of a cluster may answer while another is still unreachable.
         if self._since_s is None or self._waiting:
             return
         self._back_s = asyncio.get_running_loop().time()
@@ -112,11 +112,11 @@ class StoreRetryPolicy:
 
 
 class RetryingStore:
-    """A log store whose users wait while it is away."""
+    """A log store that retries calls while the store is unreachable."""
 
-    def __init__(self, store: LogStore, patience: StoreRetryPolicy) -> None:
+    def __init__(self, store: LogStore, retry: StoreRetryPolicy) -> None:
         self._store = store
-        self._through = patience.through
+        self._through = retry.through
 
     async def load(self, key: Key) -> Log | None:
         return await self._through(lambda: self._store.load(key))
@@ -134,7 +134,7 @@ class RetryingStore:
         return await self._through(self._store.keys)
 
     async def scan(self, since: float, until: float, kinds: Sequence[str]) -> AsyncIterator[tuple[Key, Node]]:
-        """As the store's own; where that goes away in the middle, this one raises StoreAway."""
+        """Scan as the wrapped store does. Retries until the first row; an outage after it raises StoreAway."""
         found: AsyncIterator[tuple[Key, Node]]
 
         async def begin() -> list[tuple[Key, Node]]:

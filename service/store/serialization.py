@@ -1,4 +1,4 @@
-"""How what a run store keeps is written, and what its errors say."""
+"""Serialization of run store data, and errors for data that cannot be read."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from orchestrator_interactive.interactions.errors import DamagedLog
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-# For how long nobody else is told of a conversation without an owner to which something was admitted, in seconds.
+# Seconds until a conversation without an owner is due after an admission; the admitting process can claim it first.
 GRACE_S = 2.0
-# For how long a conversation that is handed over may rest before it is due, in seconds.
+# Maximum delay in seconds until a conversation that was handed over is due.
 LONGEST_REST_S = 60.0
-# Of entries that were closed, so many of a conversation's newest are known again when they come once more,
+# Ids of closed entries are kept for duplicate detection: the newest of each conversation,
 KEPT_ENTRIES = 10_000
-# and for so long after its last change, in seconds.
+# for this many seconds after its last change.
 KEPT_S = 7 * 24 * 60 * 60
 
 _UNREADABLE = object()
@@ -27,21 +27,21 @@ as_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def run_of(text: str | bytes | None) -> Mapping[str, Any] | None:
-    """A run as it was written, `None`: none was; one that cannot be read has an `id` and nothing else."""
+    """Parse a run record; `None` if there is none. An unreadable one is replaced by a record with only an `id`."""
     if text is None:
         return None
     run = _read(text)
     return run if isinstance(run, dict) else {"id": "unreadable"}
 
 
-def posts_of(written: Iterable[tuple[str, str | bytes]]) -> dict[str, Any]:
-    """The posts of a run, without those that cannot be read."""
-    posts = {part: _read(content) for part, content in written}
+def posts_of(stored: Iterable[tuple[str, str | bytes]]) -> dict[str, Any]:
+    """Parse the posts of a run, omitting unreadable ones."""
+    posts = {part: _read(content) for part, content in stored}
     return {part: content for part, content in posts.items() if content is not _UNREADABLE}
 
 
 def data_of(text: str | bytes | None) -> Mapping[str, Any]:
-    """The data of an entry; empty where they cannot be read."""
+    """Parse the data of an entry; empty if unreadable."""
     data = _read(text)
     return data if isinstance(data, dict) else {}
 
@@ -58,35 +58,31 @@ def _read(text: str | bytes | None) -> Any:
 
 
 def raw_entry_of(raw: bytes) -> tuple[int, str, Any, bytes]:
-    """Place, id, kind and data of an entry of an inbox in Redis: it has place, kind, length of the id; id and data."""
+    """Split a Redis inbox entry into sequence number, id, kind and data. Its lines: number, kind, id length, id + data."""
     seq, kind, length, rest = raw.split(b"\n", 3)
     at = int(length)
     return int(seq), rest[:at].decode(), kind.decode(), rest[at:]
 
 
 def entry_of(raw: bytes) -> InboxEntry:
-    """An entry, as the inbox in Redis has it."""
+    """Parse a Redis inbox entry."""
     seq, name, kind, data = raw_entry_of(raw)
     return InboxEntry(name, kind, data_of(data), seq)
 
 
 @contextmanager
 def readable(conversation_id: str) -> Iterator[None]:
-    """Report stored data that cannot be read within this context in a sentence.
-
-    Raises:
-        DamagedLog: the data are damaged.
-    """
+    """Convert errors of parsing stored data to `DamagedLog`."""
     try:
         yield
     except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError) as e:
         raise DamagedLog(
-            f"What is stored of the inbox of conversation {conversation_id} is damaged: restore it from a backup."
+            f"The stored inbox of conversation {conversation_id} is damaged: restore it from a backup."
         ) from e
 
 
 def lost(conversation_id: str) -> LeaseLost:
     return LeaseLost(
-        f"Another process owns the conversation {conversation_id} by now, this one has given it back, or the store "
-        "knows nothing of it any more."
+        f"The lease on the conversation {conversation_id} is lost: another process has claimed it, this one has "
+        "released it, or it is no longer in the store."
     )

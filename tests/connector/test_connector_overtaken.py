@@ -83,9 +83,9 @@ async def test_of_many_threads_that_cannot_be_read_few_keep_their_lease(runs, st
                 await (await sessions.next_run()).answer("ok")
             place = f"{slack.team_id}:{slack.channel('general').id}"
             async with asyncio.timeout(10):
-                while all([(await store.known(f"{place}:{root}")).is_owned for root in roots[20:]]):  # noqa: ASYNC110
+                while all([(await store.record(f"{place}:{root}")).is_owned for root in roots[20:]]):  # noqa: ASYNC110
                     await asyncio.sleep(0.02)
-            free = [root for root in roots if not (await store.known(f"{place}:{root}")).is_owned][0]  # noqa: RUF015
+            free = [root for root in roots if not (await store.record(f"{place}:{root}")).is_owned][0]  # noqa: RUF015
             await ana.say("general", "and this", thread=free)
             run = await sessions.next_run()
             assert run.prompt == "and this"

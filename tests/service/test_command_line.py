@@ -38,12 +38,12 @@ async def test_a_missing_token_is_named(missing):
 
 async def test_a_token_of_the_wrong_kind_is_named():
     line = one_line(await run_command("run", env={**TOKENS, "SLACK_BOT_TOKEN": "xapp-b"}), 2)
-    assert line == "SLACK_BOT_TOKEN does not begin with xoxb-: it is another kind of token."
+    assert line == "SLACK_BOT_TOKEN does not begin with xoxb-: it is a different kind of token."
 
 
 async def test_a_store_that_keeps_nothing_is_refused():
     line = one_line(await run_command("run", env={**TOKENS, "AMPLIFIER_SLACK_STORE": "memory:"}), 2)
-    assert line.startswith("AMPLIFIER_SLACK_STORE: `memory:` keeps nothing")
+    assert line.startswith("AMPLIFIER_SLACK_STORE: `memory:` is not persistent")
 
 
 async def test_tokens_that_slack_does_not_accept_end_the_command(tmp_path):
@@ -70,7 +70,7 @@ async def test_an_unreachable_slack_ends_the_command(tmp_path):
             "instances: {a: {persona: {name: A, emoji: ':owl:', colour: red}}}",
             "instances.a.persona.colour: unknown key",
         ),
-        ("instance: {}", "instance: unknown key; there are: instances, slack, workspace, store, limits, log, "),
+        ("instance: {}", "instance: unknown key; valid keys: instances, slack, workspace, store, limits, log, "),
         ("instances: {a: {persona: {name: A}}}", "instances.a.persona.emoji: is missing."),
         ("instances: {a: {persona: {name: A, emoji: owl}}}", "instances.a.persona.emoji: "),
         ("instances: {}", "instances: "),
@@ -80,11 +80,11 @@ async def test_an_unreachable_slack_ends_the_command(tmp_path):
         ("shutdown_grace_s: .inf", "shutdown_grace_s: must be a number."),
         ("lease_s: 1.5", "lease_s: must be 2 or more."),
         ("lease_s: soon", "lease_s: must be a number."),
-        ("workspace: {template: nowhere}", "workspace.template: there is no folder"),
+        ("workspace: {template: nowhere}", "workspace.template: the folder"),
         ("- a", "holds no keys"),
         ("a: [", "is not valid YAML"),
         ("a: &a [*a]", "is nested more than 100 levels deep, or contains itself."),
-        ("a: " + "[" * 900 + "]" * 900, "is nested too deeply to be read."),
+        ("a: " + "[" * 900 + "]" * 900, "is nested too deeply."),
     ],
 )
 async def test_a_config_that_is_wrong_is_told_by_its_key(tmp_path, text, said):
@@ -104,15 +104,15 @@ async def test_an_unknown_module_is_told_with_the_modules_that_there_are(tmp_pat
     entry = where.replace("M", "provider-nowhere")
     path.write_text(f"instances: {{a: {{persona: {{name: A, emoji: ':owl:'}}, {entry}}}}}")
     line = one_line(await run_command("run", "--config", str(path), env=TOKENS), 2)
-    assert "There is no module 'provider-nowhere'. The plan gives no `source` for it. Installed modules: " in line
+    assert "There is no module 'provider-nowhere'. The plan has no `source` for it. Installed modules: " in line
     assert "provider-demo" in line
 
 
 @pytest.mark.parametrize(
     ("source", "told"),
     [
-        ("nowhere", "tools.0.source: there is nothing at "),
-        ("git+https://host/module", "tools.0.source: must be a path on this machine"),
+        ("nowhere", "does not exist; write the path of the module's project, package or file"),
+        ("git+https://host/module", "tools.0.source: must be a local path"),
     ],
 )
 async def test_a_source_that_leads_nowhere_is_told(tmp_path, source, told):

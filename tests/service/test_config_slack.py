@@ -45,13 +45,13 @@ def test_the_section_says_who_may_use_it_where(tmp_path):
     ("section", "told"),
     [
         ("{door: window}", "slack.door: must be 'socket' or 'http'."),
-        ("{users: [ana]}", "slack.users.0: must be a person's id, such as U012AB3CD"),
-        ("{users: [U012AB3CD, C012AB3CD]}", "slack.users.1: must be a person's id"),
+        ("{users: [ana]}", "slack.users.0: must be a user id such as U012AB3CD"),
+        ("{users: [U012AB3CD, C012AB3CD]}", "slack.users.1: must be a user id"),
         ("{users: U012AB3CD}", "slack.users: must be a list"),
         ("{users: [7]}", "slack.users.0: must be text"),
         ("{users: []}", "slack.users: must have at least one entry."),
         ("{users: }", "slack.users: is blank; give it a value, or leave the key out."),
-        ("{channels: ['#general']}", "slack.channels.0: must be a channel's id, such as C012AB3CD"),
+        ("{channels: ['#general']}", "slack.channels.0: must be a channel id such as C012AB3CD"),
         ("{channels: }", "slack.channels: is blank"),
         ("{external: perhaps}", "slack.external: must be true or false."),
         ("{guests: yes}", "slack.guests: must be 'allow' or 'deny'."),
@@ -64,7 +64,7 @@ def test_the_section_says_who_may_use_it_where(tmp_path):
         ("{listen: '127.0.0.1:99999'}", "slack.listen: must be a host and a port"),
         (
             "{user: [U012AB3CD]}",
-            "slack.user: unknown key; there are: door, listen, users, channels, external, guests, rate_scale, stop_",
+            "slack.user: unknown key; valid keys: door, listen, users, channels, external, guests, rate_scale, stop_",
         ),
         ("socket", "slack: must be a mapping"),
     ],
@@ -107,10 +107,10 @@ def environment(**given):
 @pytest.mark.parametrize(
     ("secret", "told"),
     [
-        (None, "SLACK_SIGNING_SECRET is not set: `door: http` needs it."),
+        (None, "SLACK_SIGNING_SECRET is not set: `door: http` requires it."),
         ("xoxb-1-of-the-test", "SLACK_SIGNING_SECRET is a token"),
-        ("0123456789abcdef\n", "SLACK_SIGNING_SECRET has characters that none has"),
-        ("sécret", "SLACK_SIGNING_SECRET has characters that none has"),
+        ("0123456789abcdef\n", "SLACK_SIGNING_SECRET has invalid characters"),
+        ("sécret", "SLACK_SIGNING_SECRET has invalid characters"),
     ],
 )
 def test_the_door_http_needs_the_signing_secret(secret, told):
@@ -143,4 +143,4 @@ async def test_the_service_says_which_secret_it_lacks(tmp_path):
     path.write_text("slack: {door: http}")
     ended = await run_command("run", "--config", str(path), env={"SLACK_BOT_TOKEN": "xoxb-1", "HOME": str(tmp_path)})
     assert ended.code == 2, ended.output
-    assert "Error: SLACK_SIGNING_SECRET is not set: `door: http` needs it." in ended.output
+    assert "Error: SLACK_SIGNING_SECRET is not set: `door: http` requires it." in ended.output

@@ -117,14 +117,14 @@ async def test_a_message_that_left_as_delivered_and_is_in_no_row_is_lost(house):
     await house.write("a", "b")
     await house.deliver("a")
     await house.close("", "a", "b")
-    assert await house.wrong() == ["message b left the inbox as delivered, and is not in the log."]
+    assert await house.wrong() == ["message b left the inbox as delivered, but is not in the log."]
 
 
 async def test_a_message_that_is_in_two_rows_of_a_branch_was_read_twice(house):
     await house.write("a")
     await house.deliver("a")
     await house.deliver("a")
-    assert await house.wrong() == ["message a stands in the log 2 times."]
+    assert await house.wrong() == ["message a is in the log 2 times."]
 
 
 async def test_a_message_that_was_taken_back_or_refused_and_was_read_all_the_same_is_told(house):
@@ -133,8 +133,8 @@ async def test_a_message_that_was_taken_back_or_refused_and_was_read_all_the_sam
     await house.close("withdrawn", "a")
     await house.close("refused", "b")
     assert await house.wrong() == [
-        "message a was withdrawn, and stands in the log all the same.",
-        "message b was refused, and stands in the log all the same.",
+        "message a was withdrawn, but is in the log.",
+        "message b was refused, but is in the log.",
     ]
 
 
@@ -157,7 +157,7 @@ async def test_a_message_that_two_agents_have_read_is_told(house):
     await house.write("a")
     await house.deliver("a")
     await InteractionStack(house.logs, HERE, "beta").push(*states_of(user_row("a", "a"), {}))
-    assert await house.wrong() == ["message a stands in the logs of 2 agents."]
+    assert await house.wrong() == ["message a is in the logs of 2 agents."]
 
 
 async def test_what_was_read_on_a_branch_that_was_left_behind_was_read(house):

@@ -119,12 +119,12 @@ class TestTheName:
         for number in range(7):
             kept.talk("hello", place=f"T:C:{number}")
         said = refused(kept.run("branches", "T:C"))
-        assert said.startswith("'T:C' is in the ids of 7 conversations, T:C:6, T:C:5, T:C:4, T:C:3, T:C:2 and 2 more: ")
+        assert said.startswith("'T:C' matches 7 conversations: T:C:6, T:C:5, T:C:4, T:C:3, T:C:2 and 2 more. ")
 
     def test_of_a_conversation_of_several_agents_needs_the_agent(self, kept):
         kept.talk("hello")
         kept.talk("hello", agent="beta")
-        assert "say by --agent which one" in refused(kept.run("rewind", HERE, "0"))
+        assert "Choose one with --agent" in refused(kept.run("rewind", HERE, "0"))
         output = told(kept.run("rewind", HERE, "0", "--agent", "beta"))
         assert (kept.branches(agent="beta")["main"], kept.branches(agent="alpha")) == (1, {"main": 2})
         told(run_told(output))
@@ -133,7 +133,7 @@ class TestTheName:
     @pytest.mark.parametrize(("part", "more"), [("nope", ()), ("", ()), ("C0GENERAL", ("--agent", "gamma"))])
     def test_of_no_conversation_is_told(self, kept, part, more):
         kept.talk("hello")
-        assert "`list` shows those that there are" in refused(kept.run("branches", part, *more))
+        assert "`list` shows all conversations" in refused(kept.run("branches", part, *more))
 
 
 class TestBranches:
@@ -143,14 +143,14 @@ class TestBranches:
         assert output.startswith("Made branch-1 with 2 states of main. The conversation stays on main; ")
         assert kept.branches() == {"main": 4, "branch-1": 2}
         assert told(run_told(output)).startswith(
-            "The conversation goes on with branch-1, which has 2 states; to go back:"
+            "The conversation is now on branch-1, which has 2 states. To switch back:"
         )
         assert kept.said() == ["one"]
 
     def test_a_rewind_is_undone_by_what_it_says(self, kept):
         kept.talk("one", "two", "three")
         output = told(kept.run("rewind", "C0GENERAL", "1"))
-        assert output.startswith("main ends with state 1 now. The 4 states after it are on branch-1; to undo this:\n  ")
+        assert output.startswith("main ends with state 1 now. The 4 later states are on branch-1. To undo this:\n  ")
         assert kept.said() == ["one"]
         back = told(run_told(output))
         assert kept.said() == ["one", "two", "three"]
@@ -159,7 +159,7 @@ class TestBranches:
 
     def test_a_negative_index_counts_from_the_end(self, kept):
         kept.talk("one", "two")
-        assert "The 2 states after it are on branch-1" in told(kept.run("rewind", HERE, "-3"))
+        assert "The 2 later states are on branch-1" in told(kept.run("rewind", HERE, "-3"))
         assert kept.branches()["main"] == 2
         told(kept.run("fork", HERE, "--at", "-2", "--name", "short"))
         assert kept.branches()["short"] == 1
@@ -173,13 +173,13 @@ class TestBranches:
     def test_a_second_rewind_says_where_the_states_are(self, kept):
         kept.talk("one", "two", "three")
         told(kept.run("rewind", HERE, "3"))
-        assert "is on the branch that it came from" in told(kept.run("rewind", HERE, "1"))
+        assert "are on the branch from which it was created" in told(kept.run("rewind", HERE, "1"))
         assert kept.branches() == {"main": 2, "branch-1": 6}
 
     def test_a_finished_conversation_can_be_rewound_to_go_on(self, kept):
         kept.talk("one")
         kept.push(FinishedState())
-        assert "The state after it is on branch-1" in told(kept.run("rewind", HERE, "1"))
+        assert "The later state is on branch-1" in told(kept.run("rewind", HERE, "1"))
         kept.talk("two")
         assert kept.said() == ["one", "two"]
 
@@ -278,12 +278,12 @@ class TestTheStore:
     @pytest.mark.parametrize("words", [("list",), ("show", "x"), ("rewind", "x", "1"), ("prune", "--whole")])
     def test_that_is_a_file_which_is_not_there_is_told_and_no_file_is_made(self, tmp_path, words):
         said = refused(run("conversations", *words, "--store", f"sqlite:{tmp_path}/below/typo.db"), 2)
-        assert said.startswith(f"There are no conversations: there is no file {tmp_path}/below/typo.db. ")
+        assert said.startswith(f"The store file {tmp_path}/below/typo.db does not exist. ")
         assert list(tmp_path.iterdir()) == []
 
     def test_without_any_is_in_the_home_folder(self, tmp_path):
         said = refused(run("conversations", "list", HOME=str(tmp_path)), 2)
-        assert f"there is no file {tmp_path}/.local/share/amplifier-slack/conversations.db." in said
+        assert f"The store file {tmp_path}/.local/share/amplifier-slack/conversations.db does not exist." in said
 
     @pytest.mark.parametrize("url", ["geheimgeheim", "sqlite:", "sqlite://host/a.db", "postgres://a:geheimgeheim@b/c"])
     def test_that_is_none_is_told_without_its_password(self, url):

@@ -88,7 +88,7 @@ def test_a_file_that_cannot_be_written_is_told(kept, tmp_path):
     for path in (tmp_path, tmp_path / "nowhere" / "page.html"):
         said = refused(kept.run("export", HERE, "--output", str(path)))
         assert str(path) in said
-        assert said.endswith("Name another file")
+        assert said.endswith("Choose another file")
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(kept):
@@ -104,7 +104,7 @@ def test_the_store_is_not_written_over(kept):
         name.touch()
         result = kept.run("export", HERE, "--output", str(name))
         assert result.exit_code == 2
-        assert f"{name} is the store itself: name another file" in " ".join(result.output.split())
+        assert f"{name} is the store. Choose another output file" in " ".join(result.output.split())
     assert kept.path.read_bytes() == before
 
 

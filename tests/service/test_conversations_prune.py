@@ -19,7 +19,7 @@ from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.interactions.states import UserMessageState
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from service.runs.queries import forget
-from service.store import open_run_store, visit_run_store
+from service.store import inspect_run_store, open_run_store
 
 
 @pytest.fixture
@@ -42,7 +42,9 @@ def test_a_branch_that_was_left_today_stays_whatever_the_age_of_its_states(tmp_p
     kept.talk("one", "two")
     kept.rest({"main": 100})
     told(kept.run("rewind", HERE, "1"))
-    assert told(kept.run("prune")) == "There is nothing to forget to which nobody has written for 30 days.\n"
+    assert (
+        told(kept.run("prune")) == "Nothing to delete: everything was written to within the last 30 days, or is kept.\n"
+    )
     assert kept.branches() == {"main": 2, "branch-1": 4}
 
 
@@ -83,7 +85,9 @@ def test_whole_conversations_go_only_when_that_is_asked_for_and_all_of_them_is_o
     kept.talk("elsewhere", place=THERE)
     kept.rest({"main": 40}, THERE)
     kept.rest({"main": 40})
-    assert told(kept.run("prune")) == "There is nothing to forget to which nobody has written for 30 days.\n"
+    assert (
+        told(kept.run("prune")) == "Nothing to delete: everything was written to within the last 30 days, or is kept.\n"
+    )
     output = told(kept.run("prune", "--whole"))
     assert output.splitlines() == [f"{THERE}  alpha  all of it (2 states)", "Forgot 1 conversation (2 states)."]
     assert list(kept.branches()) == ["main", "branch-1"], "a branch of it is of today"
@@ -216,7 +220,7 @@ def inbox(kept: Kept, *names: str, place: str = HERE, read: bool = True) -> None
 
 def inboxes(kept: Kept) -> list[str]:
     async def known() -> list[str]:
-        async with aclosing(await visit_run_store(kept.url)) as runs:
+        async with aclosing(await inspect_run_store(kept.url)) as runs:
             return sorted(await runs.conversations())
 
     return asyncio.run(known())

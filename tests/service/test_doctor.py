@@ -61,7 +61,9 @@ def test_a_store_in_which_all_is_well_is_told_in_a_table(url):
     assert result.exit_code == 0, result.output
     counts = dict(line.rsplit(maxsplit=1) for line in result.output.splitlines()[1:-1])
     assert (counts["conversations"], counts["accepted"], counts["waiting"]) == ("1", "2", "2")
-    assert result.output.splitlines()[-1] == "Every message has come to exactly one end, or waits."
+    assert (
+        result.output.splitlines()[-1] == "Every message is delivered, withdrawn or refused exactly once, or pending."
+    )
 
 
 def test_what_is_wrong_is_told_in_sentences_and_by_the_exit_code(url):
@@ -69,7 +71,7 @@ def test_what_is_wrong_is_told_in_sentences_and_by_the_exit_code(url):
     pushed(url)
     result = run("doctor", "--store", url)
     assert result.exit_code == 1, result.output
-    assert f"- {HERE}: message b left the inbox as delivered, and is not in the log." in result.output
+    assert f"- {HERE}: message b left the inbox as delivered, but is not in the log." in result.output
     told = json.loads(run("doctor", "--store", url, "--json").output)
     assert (told["holds"], told["accepted"], len(told["violations"])) == (False, 2, 1)
 
@@ -122,7 +124,7 @@ def test_a_file_of_an_earlier_version_is_left_as_it_is(url, spoilt):
         file.execute(spoilt)
         before = [*file.execute("PRAGMA user_version"), *file.execute("SELECT sql FROM sqlite_master")]
     result = run("doctor", "--store", url)
-    assert (result.exit_code, "start the service once" in result.output) == (2, True)
+    assert (result.exit_code, "Start the service once" in result.output) == (2, True)
     with sqlite3.connect(path) as file:
         assert [*file.execute("PRAGMA user_version"), *file.execute("SELECT sql FROM sqlite_master")] == before
 
@@ -144,6 +146,6 @@ def test_what_waits_for_a_service_of_its_workspace_is_no_damage_and_is_counted_b
     rows = [line.split() for line in result.output.splitlines()]
     assert ["T1", "2", "2", "2", "0", "2", "0"] in rows
     assert ["T2", "1", "1", "1", "0", "0", "1"] in rows
-    assert "1 conversation of T2 waits for a service of that workspace." in result.output
+    assert "1 conversation of T2 waits for a service that serves this workspace." in result.output
     told = json.loads(machine.output)
     assert (told["unowned"], told["workspaces"]["T2"]["unowned"], told["workspaces"]["T1"]["leases"]) == (1, 1, 2)

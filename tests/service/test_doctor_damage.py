@@ -47,8 +47,8 @@ def found(url: str) -> list[str]:
     return [each.removeprefix(f"{HERE}: ") for each in told["violations"]]
 
 
-LOST = "message m2 left the inbox as delivered, and is not in the log."
-SHORT = "its inbox has accepted 6 entries, and 5 wait or have left it."
+LOST = "message m2 left the inbox as delivered, but is not in the log."
+SHORT = "its inbox has accepted 6 entries, but 5 are pending or finished."
 
 
 @pytest.mark.parametrize(
@@ -67,23 +67,23 @@ SHORT = "its inbox has accepted 6 entries, and 5 wait or have left it."
         ("DELETE FROM run_entries WHERE seq = 5", [SHORT]),
         ("DELETE FROM run_entries WHERE seq = 6", [SHORT]),
         ("DELETE FROM run_entries WHERE seq = 2", [SHORT]),
-        ("UPDATE run_conversations SET seq = 3", ["its inbox has accepted 3 entries, and 6 wait or have left it."]),
+        ("UPDATE run_conversations SET seq = 3", ["its inbox has accepted 3 entries, but 6 are pending or finished."]),
         (
             "DELETE FROM run_conversations",
-            [f"entry m{number} is in the inbox of a conversation that is not there." for number in range(1, 7)],
+            [f"entry m{number} is in the inbox of a conversation that does not exist." for number in range(1, 7)],
         ),
         ("UPDATE run_entries SET data = '{{' WHERE seq = 5", ["entry m5 of its inbox cannot be read."]),
         ("UPDATE run_conversations SET run = '{{'", ["the record of its run cannot be read."]),
         ("UPDATE run_posts SET content = '{{'", ["the text 1 of its run cannot be read."]),
         (
             "UPDATE run_conversations SET todo = 0",
-            ["it has something to do, and is not where that is looked for: nobody goes on with it."],
+            ["it has pending work, but is missing from the index of due conversations: no process will resume it."],
         ),
         (
             "UPDATE run_conversations SET held = 99",
-            ["messages up to place 99 are held back, and there were 6: nobody starts a run."],
+            ["messages up to number 99 are held back, but only 6 were accepted: new messages start no run."],
         ),
-        ("UPDATE run_conversations SET run = NULL", ["of no run, 1 texts are still to be posted."]),
+        ("UPDATE run_conversations SET run = NULL", ["1 post pending in the outbox without a run."]),
     ],
 )
 def test_of_a_file(tmp_path, damage, said):
@@ -100,7 +100,7 @@ def redis() -> Iterator[RedisServer]:
         yield server
 
 
-ORDER = "the ids of its entries and their order are not of the same entries."
+ORDER = "the ids of its entries and their order do not match."
 
 
 @pytest.mark.parametrize(
@@ -115,10 +115,13 @@ ORDER = "the ids of its entries and their order are not of the same entries."
         (("HDEL", f"{RUNS}:ids", "m1"), [ORDER]),
         (("DEL", f"{RUNS}:order", f"{RUNS}:ids"), ["of 6 entries"]),
         (("ZREMRANGEBYRANK", f"{RUNS}:inbox", "0", "0"), ["message m5 was accepted and is nowhere", SHORT]),
-        (("HSET", RUNS, "seq", "7"), ["its inbox has accepted 7 entries, and 6 wait or have left it."]),
-        (("DEL", RUNS), ["its inbox has accepted 0 entries, and 6 wait or have left it."]),
+        (("HSET", RUNS, "seq", "7"), ["its inbox has accepted 7 entries, but 6 are pending or finished."]),
+        (("DEL", RUNS), ["its inbox has accepted 0 entries, but 6 are pending or finished."]),
         (("HSET", RUNS, "run", "{{"), ["the record of its run cannot be read."]),
-        (("ZREM", "runs:{index}:due:T", HERE), ["it has something to do, and is not where that is looked for"]),
+        (
+            ("ZREM", "runs:{index}:due:T", HERE),
+            ["it has pending work, but is missing from the index of due conversations"],
+        ),
     ],
 )
 def test_of_a_server(redis, damage, said):
@@ -164,7 +167,7 @@ def test_a_file_of_a_version_that_did_not_count_is_counted_from_now_on(tmp_path)
         ):
             file.execute(statement)
     result = run("doctor", "--store", url)
-    assert (result.exit_code, "start the service once" in result.output) == (2, True)
+    assert (result.exit_code, "Start the service once" in result.output) == (2, True)
     asyncio.run(_opened_once(url))
     assert ends(told_of(url)) == [4, 1, 1, 2]
     with closing(sqlite3.connect(tmp_path / "kept.db", isolation_level=None)) as file:
@@ -178,7 +181,10 @@ def test_a_file_of_a_newer_version_is_refused(tmp_path):
     with closing(sqlite3.connect(tmp_path / "kept.db", isolation_level=None)) as file:
         file.execute("UPDATE run_version SET version = 3")
     result = run("doctor", "--store", url)
-    assert (result.exit_code, "has version 3, and this installation knows 2" in result.output) == (2, True)
+    assert (result.exit_code, "have version 3; this installation supports up to version 2" in result.output) == (
+        2,
+        True,
+    )
 
 
 async def _opened_once(url: str) -> None:

@@ -85,7 +85,7 @@ async def test_each_missing_scope_is_told_with_what_it_is_for_and_what_to_do(tmp
     async with LocalSlack(scopes=ALL_SCOPES - {"reactions:write", "users:read"}) as slack:
         lacking, needed = sorted((await found(slack, tmp_path))["scopes"], key=lambda finding: finding.verdict)
     assert (needed.verdict, lacking.verdict) == (FindingLevel.WRONG, FindingLevel.LACKING)
-    assert needed.said.startswith("reactions:write is missing, which it takes to show by ⏳, 📨 and 👀")
+    assert needed.said.startswith("reactions:write is missing; it is required to show by ⏳, 📨 and 👀")
     assert lacking.said.startswith("users:read is missing: the agents know people by their ids alone, and")
     assert needed.said.endswith("Add it under OAuth & Permissions → Scopes, and reinstall the app.")
 
@@ -112,7 +112,7 @@ async def test_a_token_that_slack_does_not_accept_is_told(slack, tmp_path, word)
             "Slack does not accept SLACK_APP_TOKEN (invalid_auth).",
         ),
         ({"slack_config_token": "xoxb-1"}, "events", "SLACK_CONFIG_TOKEN does not begin with xoxe"),
-        ({"slack_api_url": "nowhere"}, "Slack", "SLACK_API_URL is no address"),
+        ({"slack_api_url": "nowhere"}, "Slack", "SLACK_API_URL is not a valid URL"),
     ],
 )
 async def test_a_token_or_address_that_is_none_is_told(slack, tmp_path, given, area, told):
@@ -142,7 +142,7 @@ def test_tokens_of_two_apps_are_told_and_where_slack_does_not_say_it_nobody_gues
     [
         ("missing_scope", "app token", "lacks the scope connections:write. Make one"),
         ("not_allowed_token_type", "app token", "does not accept SLACK_APP_TOKEN (not_allowed_token_type). Make one"),
-        ("forbidden_team", "Socket Mode", "opens no connection (forbidden_team). Turn it on"),
+        ("forbidden_team", "Socket Mode", "does not open a connection (forbidden_team). Turn it on"),
         ("internal_error", "Socket Mode", "(apps.connections.open: internal_error). Try again."),
     ],
 )
@@ -166,7 +166,7 @@ async def test_where_no_connection_is_left_it_is_told_why(slack, tmp_path):
                 url = (await answer.json())["url"]
             await (await stack.enter_async_context(http.ws_connect(url))).receive()
         finding = only((await found(slack, tmp_path))["Socket Mode"])
-    assert (finding.verdict, "as many connections as Slack allows" in finding.said) == (FindingLevel.WRONG, True)
+    assert (finding.verdict, "maximum of 10 connections" in finding.said) == (FindingLevel.WRONG, True)
 
 
 async def test_the_doctor_takes_no_event_away(tmp_path):
@@ -179,7 +179,7 @@ async def test_the_doctor_takes_no_event_away(tmp_path):
 async def test_without_a_token_for_it_the_settings_are_said_to_be_unknown(slack, tmp_path):
     finding = only((await found(slack, tmp_path))["events"])
     assert finding.verdict is FindingLevel.UNKNOWN
-    assert "these tokens cannot tell" in finding.said
+    assert "cannot be read with these tokens" in finding.said
     assert all(need.name in finding.said for need in BOT_EVENTS)
 
 
@@ -199,15 +199,15 @@ async def test_settings_that_differ_from_the_manifest_are_told_one_by_one(tmp_pa
         "reaction_added": FindingLevel.WRONG,
     }
     assert [finding.verdict for finding in areas["app"]] == [FindingLevel.WRONG] * 3 + [FindingLevel.LACKING]
-    assert "Socket Mode is off, and `slack.door` is socket." in areas["app"][2].said
+    assert "Socket Mode is turned off, but `slack.door` is socket." in areas["app"][2].said
 
 
 @pytest.mark.parametrize(
     ("events", "clicks", "verdict", "told"),
     [
-        (URL, URL, FindingLevel.WELL, f"Slack sends to {URL};"),
-        (URL, None, FindingLevel.WRONG, f"events go to {URL}, clicks do not."),
-        (None, None, FindingLevel.WRONG, "Slack has no address for events."),
+        (URL, URL, FindingLevel.WELL, f"Slack sends requests to {URL}."),
+        (URL, None, FindingLevel.WRONG, f"events go to {URL}, interactions do not."),
+        (None, None, FindingLevel.WRONG, "no URL for events is set."),
     ],
 )
 async def test_the_addresses_that_slack_has_are_looked_up(tmp_path, events, clicks, verdict, told):
@@ -220,7 +220,9 @@ async def test_the_addresses_that_slack_has_are_looked_up(tmp_path, events, clic
     assert (finding.verdict, told in finding.said) == (verdict, True)
 
 
-@pytest.mark.parametrize(("word", "told"), [("token_expired", "lasts for 12 hours"), ("internal_error", "Try again.")])
+@pytest.mark.parametrize(
+    ("word", "told"), [("token_expired", "expires after 12 hours"), ("internal_error", "Try again.")]
+)
 async def test_settings_that_slack_does_not_tell_are_unknown(slack, tmp_path, word, told):
     slack.faults.next("apps.manifest.export", Refuses(word))
     finding = only((await found(slack, tmp_path, slack_config_token=slack.config_token))["events"])
@@ -235,7 +237,7 @@ async def test_settings_that_slack_does_not_tell_are_unknown(slack, tmp_path, wo
         (-20, FindingLevel.WELL, "agrees"),
         (100, FindingLevel.LACKING, "100 s ahead of"),
         (-100, FindingLevel.LACKING, "100 s behind"),
-        (301, FindingLevel.WRONG, "301 s ahead of Slack's. Have this machine's time set (NTP)."),
+        (301, FindingLevel.WRONG, "301 s ahead of Slack's. Synchronize this machine's time (NTP)."),
     ],
 )
 def test_a_clock_that_is_off_is_told_with_how_much(late_s, verdict, told):
@@ -297,14 +299,14 @@ async def test_a_module_that_cannot_be_mounted_is_told_by_its_agent(slack, tmp_p
     assert only(areas["agent a"]).said.startswith("There is no module 'tool-nowhere'.")
     assert only(areas["agent b"]).verdict is FindingLevel.WELL
     assert only(areas["model demo"]).verdict is FindingLevel.LACKING
-    assert "is the offline demo" in only(areas["model demo"]).said
+    assert "offline demo without a model" in only(areas["model demo"]).said
 
 
 @pytest.mark.parametrize(
     ("failure", "told"),
     [
         ((401, "authentication_error"), "does not accept the key. Check ANTHROPIC_API_KEY."),
-        ((400, "invalid_request_error"), "does not tell its models"),
+        ((400, "invalid_request_error"), "the models cannot be listed"),
     ],
 )
 async def test_a_key_that_is_not_accepted_is_told(slack, tmp_path, monkeypatch, failure, told):
@@ -327,7 +329,7 @@ async def test_a_model_that_the_key_may_not_use_is_told(slack, tmp_path, monkeyp
         model.models.append({**made, "id": "claude-sonnet-5-20260401"})
         better = only((await found(slack, tmp_path, anthropic_api_key="sk-ant-of-the-test"))["model anthropic"])
     assert (finding.verdict, better.verdict) == (FindingLevel.LACKING, FindingLevel.WELL)
-    assert "claude-sonnet-5 is not among the 1 models that the key may use: claude-other." in finding.said
+    assert "claude-sonnet-5 is not one of the 1 models available to the key: claude-other." in finding.said
 
 
 @pytest.mark.parametrize("url", ["mysql://x", "sqlite:", "sqlite://kept.db"])
@@ -361,7 +363,7 @@ async def test_the_command_says_it_in_lines_and_by_its_exit_code(tmp_path):
         )
     assert well.code == 0, well.output
     assert well.output.splitlines()[0].startswith("✓ configuration")
-    assert well.output.splitlines()[-1] == "All is well as far as can be told (–), but 1 thing could be better (!)."  # noqa: RUF001
+    assert well.output.splitlines()[-1] == "No problems found, 1 warning (!), 1 check skipped (–)."  # noqa: RUF001
     assert wrong.code == 1, wrong.output
     told = json.loads(wrong.output)
     assert not told["holds"]
@@ -384,8 +386,8 @@ async def test_what_of_the_template_is_not_copied_is_told(slack, tmp_path):
     finding = only([f async for f in examined(load_config(path), Environment()) if f.area == "workspace"])
     assert finding.verdict is FindingLevel.LACKING
     assert finding.said == (
-        f"workspace.template: not copied: may.md leads nowhere, to {tmp_path}/notes/gone.md: No such file or "
-        "directory. Remove or correct it."
+        f"workspace.template: not copied: may.md is a broken link to {tmp_path}/notes/gone.md: No such file or "
+        "directory. Remove or fix it."
     )
 
 
@@ -396,5 +398,5 @@ async def test_a_disk_with_less_than_the_reserve_is_told(slack, tmp_path):
     assert finding.verdict is FindingLevel.LACKING
     assert finding.said.startswith("free: workspaces ")
     assert (
-        "workspace.reserve_mb is 1,000,000,000. Make room on the disk of the workspaces and the store" in finding.said
+        "workspace.reserve_mb is 1,000,000,000. Free space on the disk of the workspaces and the store" in finding.said
     )

@@ -26,7 +26,7 @@ from service.sessions.user_errors import sentence
 )
 def test_a_rate_limit_says_when_to_write_again(retry_after_s, wait):
     told = sentence(errors.RateLimitError("slow down", retry_after=retry_after_s))
-    assert told == f"The model's service asks us to slow down. Write again in {wait}."
+    assert told == f"The model provider's rate limit is reached. Try again in {wait}."
 
 
 @pytest.mark.parametrize(
@@ -40,11 +40,11 @@ def test_a_rate_limit_says_when_to_write_again(retry_after_s, wait):
         (errors.InvalidRequestError("x"), "start a new thread"),
         (errors.ModuleNotFoundError("x"), "not set up correctly"),
         (PermissionError("x"), "The files of this conversation"),
-        (WriteConflict("x"), "Somebody changed this conversation from outside"),
+        (WriteConflict("x"), "Another program changed this conversation"),
         (ConversationFinished("x"), "Start a new thread"),
-        (StoreError("x"), "cannot be kept"),
+        (StoreError("x"), "cannot save this conversation"),
         (UnreadableState("x"), "cannot be read"),
-        (asyncio.QueueFull(), "Something went wrong on my side"),
+        (asyncio.QueueFull(), "An internal error occurred"),
     ],
 )
 def test_every_failure_says_what_to_do_and_none_shows_its_inside(error, said):

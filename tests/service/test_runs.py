@@ -310,13 +310,13 @@ async def test_a_conversation_of_a_workspace_that_nobody_here_watches_waits_unto
         claim = await store.claim(place, "gone", 10)
         await store.write(place, claim.token, StateChanges(run={"id": place}))
         await store.hand_over(place, claim.token)
-    before = [await store.known(place) for place in foreign]
+    before = [await store.record(place) for place in foreign]
     async with process() as one:
         await one.told(HERE)
         assert await one.runs.admit(foreign[0], InboxEntry("m", "message", {}))
         assert await one.runs.claim(foreign[0]) is None
         assert set(one.news) == {HERE}
-        assert [await store.known(place) for place in foreign[1:]] == before[1:]
+        assert [await store.record(place) for place in foreign[1:]] == before[1:]
         one.runs.watch("T2", lambda _: None)
         lease = await one.runs.claim(foreign[0])
         assert (lease.claim.run, len(lease.claim.entries)) == ({"id": foreign[0]}, 1)

@@ -31,7 +31,7 @@ def test_the_limits_of_hooks_reach_the_session(tmp_path):
         ("hook_timeout_s: 0", "instances.a.session.hook_timeout_s: must be more than 0"),
         ("hook_timeout_s: soon", "instances.a.session.hook_timeout_s: must be a number"),
         ("injection_size_limit: -1", "instances.a.session.injection_size_limit: must be 0 or more"),
-        ("hooks: 3", "instances.a.session.hooks: unknown key; there are: hook_timeout_s, injection_size_limit"),
+        ("hooks: 3", "instances.a.session.hooks: unknown key; valid keys: hook_timeout_s, injection_size_limit"),
     ],
 )
 def test_a_wrong_limit_is_told(tmp_path, limits, told):

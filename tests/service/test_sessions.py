@@ -223,7 +223,7 @@ async def test_a_template_inside_the_root_is_copied(model, tmp_path):
 
 async def test_a_root_that_cannot_be_written_to_is_told_at_the_start(tmp_path):
     (tmp_path / "files").write_text("in the way")
-    with pytest.raises(ConfigError, match="nothing can be written to"):
+    with pytest.raises(ConfigError, match="is not writable"):
         await manager(tmp_path / "files").__aenter__()
 
 

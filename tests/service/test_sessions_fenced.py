@@ -266,5 +266,7 @@ async def test_a_context_that_forgets_says_so_where_a_run_is_to_go_on(model, sta
         assert await one.delivered("alpha", HERE, [FIRST], fence=1) == {FIRST}
     async with started(context=ModuleConfig(module="context-simple")) as two:
         for step in (two.delivered("alpha", HERE, [FIRST], fence=2), two.resume("alpha", HERE, fence=2)):
-            with pytest.raises(RunFailed, match=r"^I was interrupted, and what I was doing is lost\. Write again\.$"):
+            with pytest.raises(
+                RunFailed, match=r"^I was interrupted and lost my work\. Send a message to try again\.$"
+            ):
                 await step

@@ -154,7 +154,7 @@ async def test_a_conversation_that_somebody_changed_during_a_run_says_so_and_goe
         )
         await InteractionStack(store, HERE, "alpha").rewind(1)
         gate.open()
-        with pytest.raises(RunFailed, match="Somebody changed this conversation from outside, so I stopped"):
+        with pytest.raises(RunFailed, match="Another program changed this conversation, so I stopped"):
             await task
         assert await sessions.execute("alpha", HERE, "three") == "fine"
     said = str(model.bodies[-1]["messages"])
@@ -164,7 +164,7 @@ async def test_a_conversation_that_somebody_changed_during_a_run_says_so_and_goe
 async def test_a_conversation_that_is_finished_says_so(model, started, store):
     await InteractionStack(store, HERE, "alpha").push(UserMessageState("one"), FinishedState())
     async with started() as sessions:
-        with pytest.raises(RunFailed, match=r"This conversation is finished: .* Start a new thread"):
+        with pytest.raises(RunFailed, match=r"This conversation is finished .* Start a new thread"):
             await sessions.execute("alpha", HERE, "two")
 
 
@@ -174,7 +174,7 @@ async def test_a_store_that_is_gone_in_the_middle_is_told_in_a_sentence(model, t
     async with InProcessSessionManager({"alpha": ALPHA}, "provider-anthropic", workspaces, store) as sessions:
         await sessions.execute("alpha", HERE, "one")
         await store.aclose()
-        with pytest.raises(RunFailed, match="What is said here cannot be kept at the moment"):
+        with pytest.raises(RunFailed, match="I cannot save this conversation at the moment"):
             await sessions.execute("alpha", HERE, "two")
 
 
@@ -187,7 +187,7 @@ async def test_a_redis_that_was_away_for_a_while_is_told_and_then_used_again(mod
         ):
             await sessions.execute("alpha", HERE, "one")
             server.kill()
-            with pytest.raises(RunFailed, match="What is said here cannot be kept at the moment"):
+            with pytest.raises(RunFailed, match="I cannot save this conversation at the moment"):
                 await sessions.execute("alpha", HERE, "two")
             server.start()
             assert await sessions.execute("alpha", HERE, "three") == "fine"

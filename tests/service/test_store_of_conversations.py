@@ -68,10 +68,10 @@ def test_without_one_the_conversations_are_kept_in_the_home_folder(tmp_path, mon
         ("store: 5", "store: must be text"),
         ("store:", "store: is blank; give it a value"),
         ("store: [sqlite:a.db]", "store: must be text"),
-        ("store: 'sqlite:~nobody-is-called-this/a.db'", "store: this path cannot be used"),
-        ('store: "sqlite:a\\0b"', "store: this path cannot be used"),
-        ("store: 'memory:'", "store: `memory:` keeps nothing, .* Name a file .* or a Redis"),
-        ("stores: 'memory:'", "stores: unknown key; there are: instances, slack, workspace, store, limits, log"),
+        ("store: 'sqlite:~nobody-is-called-this/a.db'", "store: invalid path"),
+        ('store: "sqlite:a\\0b"', "store: invalid path"),
+        ("store: 'memory:'", "store: `memory:` is not persistent; .* Use a file .* or Redis"),
+        ("stores: 'memory:'", "stores: unknown key; valid keys: instances, slack, workspace, store, limits, log"),
     ],
 )
 def test_what_cannot_be_a_store_is_told_by_its_key(tmp_path, text, told):
@@ -83,7 +83,9 @@ def test_what_cannot_be_a_store_is_told_by_its_key(tmp_path, text, told):
 def test_the_place_of_a_conversation_in_the_store_is_not_for_an_instance_to_choose(tmp_path, option):
     path = tmp_path / "config.yaml"
     path.write_text(f"instances: {{a: {{{PERSONA}, context: {{module: context-stack, config: {{{option}}}}}}}}}")
-    with pytest.raises(ConfigError, match=r"instances\.a\.context: the service gives context-stack its '.*`store:` at"):
+    with pytest.raises(
+        ConfigError, match=r"instances\.a\.context: '.*' of context-stack is set by the service; .*`store:` at"
+    ):
         load_config(path)
 
 

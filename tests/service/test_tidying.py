@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 from virtual_time import in_virtual_time
 
 from orchestrator_interactive.storage.errors import StoreAway
-from service.runs.expiry import tidying
+from service.runs.expiry import expiring
 
 
 class Store:
@@ -26,7 +26,7 @@ class Store:
 async def test_every_store_is_tidied_about_every_hour_whatever_is_wrong_with_another():
     away, there = Store(StoreAway("It is away.")), Store()
     with capture_logs() as lines:
-        async with tidying(away, there):
+        async with expiring(away, there):
             await asyncio.sleep(10 * 3600)
     assert 6 <= len(there.tidied) == len(away.tidied) <= 20
     assert {line["problem"] for line in lines if line["event"] == "store.not_tidied"} == {"It is away."}

@@ -95,12 +95,12 @@ async def test_what_cannot_be_copied_of_a_template_is_skipped_and_logged(tmp_pat
     assert (folder / "link.md").read_text() == "in May"
     skipped = {line["path"]: line["problem"] for line in lines if line["event"] == "workspace.template_entry_skipped"}
     assert skipped == {
-        "dangling.md": f"leads nowhere, to {template}/gone.md: No such file or directory",
-        "loop": f"leads nowhere, to {template}/loop: Too many levels of symbolic links",
-        "outside.md": f"leads out of the template, to {tmp_path}/secret.md",
+        "dangling.md": f"is a broken link to {template}/gone.md: No such file or directory",
+        "loop": f"is a broken link to {template}/loop: Too many levels of symbolic links",
+        "outside.md": f"links out of the template, to {tmp_path}/secret.md",
         "pipe": "is neither a file nor a folder",
-        "plans/around": "leads to a folder above it",
-        "same-plans/around": "leads to a folder above it",
+        "plans/around": "links to a parent folder",
+        "same-plans/around": "links to a parent folder",
     }
 
 
@@ -136,7 +136,7 @@ async def test_a_template_that_grows_past_the_quota_is_not_copied_and_the_conver
     config = WorkspaceConfig(root=tmp_path / "files", template=template, quota_mb=1)
     async with manager(config) as sessions:
         (template / "large.bin").write_bytes(b"x" * (MB + 1))
-        with pytest.raises(RunFailed, match="The template of new workspace folders is larger than a folder may be"):
+        with pytest.raises(RunFailed, match="the template of new workspace folders exceeds their size limit"):
             await sessions.execute("alpha", HERE, "hello")
     assert files_in(tmp_path / "files") == []
 
@@ -181,7 +181,7 @@ async def test_without_room_for_a_new_folder_only_its_conversation_is_told_so(tm
     config = WorkspaceConfig(root=tmp_path / "files", template=template)
     await Workspaces(config).prepare(THERE)
     async with manager(config.model_copy(update={"reserve_mb": 10**9})) as sessions:
-        with pytest.raises(RunFailed, match="There is no room on the disk for the files of this conversation"):
+        with pytest.raises(RunFailed, match="The disk is full, so I cannot store the files of this conversation"):
             await sessions.execute("alpha", HERE, "hello")
         model.reply(tool_call("write_file", {"path": "a.md", "content": "text"}))
         assert await sessions.execute("alpha", THERE, "hello") == "fine"

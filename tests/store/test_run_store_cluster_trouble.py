@@ -89,7 +89,7 @@ async def test_a_conversation_that_moves_to_another_node_while_it_is_used_loses_
         await there.wait()
     using.cancel()
     await asyncio.wait([using])
-    known = await store.known(C)
+    known = await store.record(C)
     assert [int(name[1:]) for name in known.order][: len(admitted)] == admitted == list(range(1, len(admitted) + 1))
     assert known.count.accepted - len(admitted) in (0, 1)  # the last one was on its way
     await store.aclose()

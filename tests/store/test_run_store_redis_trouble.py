@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from connector.protocols import StateChanges
 from orchestrator_interactive.storage.errors import StoreAway, StoreError
-from service.store import open_run_store, visit_run_store
+from service.store import inspect_run_store, open_run_store
 from service.store.redis import index_scripts, scripts
 
 STATE = f"runs:{{{C}}}"
@@ -67,7 +67,7 @@ async def test_a_step_whose_reply_was_lost_gives_what_it_gave(lossy, times):
     assert await store.release(C, claim.token, 0)
     _lose(proxy, scripts.FORGET, times)
     assert await store.forget(C)
-    assert await store.known(C) is None
+    assert await store.record(C) is None
     assert proxy.lost == 8 * times
 
 
@@ -79,7 +79,7 @@ async def test_an_admission_whose_reply_was_lost_for_good_is_new_when_it_is_aske
     proxy.lose(b"", 0)
     assert (await store.admit(C, entry(1), "owl")).is_new
     assert not (await store.admit(C, entry(1), "owl")).is_new
-    assert names_of((await store.known(C)).waiting) == ["1"]
+    assert names_of((await store.record(C)).waiting) == ["1"]
 
 
 async def test_another_who_admits_the_same_meanwhile_is_told_that_it_is_known(lossy, redis_url):
@@ -159,7 +159,7 @@ async def test_a_store_that_is_away_says_so_and_leases_and_runs_are_there_when_i
                 store.release(C, claim.token, 1),
                 store.hand_over(C, claim.token),
                 *(store.due(T1, 9), store.woken("a"), store.agent_of(C), store.conversations()),
-                *(store.known(C), store.forget(C), open_run_store(server.url)),
+                *(store.record(C), store.forget(C), open_run_store(server.url)),
             )
             ended = await asyncio.gather(*steps, return_exceptions=True)
             assert {type(each) for each in ended} == {StoreAway}
@@ -218,7 +218,7 @@ async def test_a_conversation_that_rests_longer_than_its_days_is_forgotten(redis
         assert {redis.ask("TTL", name) for name in names} == {30 * 86400}
         for name in names:
             redis.ask("EXPIRE", name, "0")
-        assert await store.known(C) is None
+        assert await store.record(C) is None
         assert await store.conversations() == []
         assert (await store.claim(C, "b", LONG_S)).token > claim.token
 
@@ -267,7 +267,7 @@ async def test_an_admission_that_never_came_after_its_entry_is_no_conversation(r
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ((), ["does not write down what it is given"]),
+        ((), ["is not persistent"]),
         (DURABLE, []),
         ((*DURABLE, "--maxmemory", "1gb", "--maxmemory-policy", "allkeys-lru"), ["(`maxmemory-policy allkeys-lru`)"]),
         ((*DURABLE, "--maxmemory-policy", "allkeys-lru"), []),
@@ -284,12 +284,12 @@ async def test_a_server_that_may_lose_what_it_was_given_is_told_of_once(options,
 
 async def test_a_visitor_reads_and_forgets_and_is_not_told_of_durability(redis_url):
     with capture_logs() as logs:
-        visitor = await visit_run_store(redis_url)
+        visitor = await inspect_run_store(redis_url)
     assert logs == []
     async with _opened(redis_url) as store:
         await admitted(store, C, 1)
         claim = await store.claim(C, "a", LONG_S)
-        assert (await visitor.known(C)).owner == "a"
+        assert (await visitor.record(C)).owner == "a"
         await store.write(C, claim.token, StateChanges(closed={1: ""}))
         await store.release(C, claim.token, 0)
         assert await visitor.forget(C)

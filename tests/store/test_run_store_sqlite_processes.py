@@ -17,9 +17,9 @@ from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.interactions.states import UserMessageState
 from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.storage.errors import StoreError
-from service.store import open_run_store, visit_run_store
+from service.store import inspect_run_store, open_run_store
 from service.store.serialization import KEPT_ENTRIES
-from service.store.sqlite import records as sqlite_known
+from service.store.sqlite import records as sqlite_records
 
 _SERVICE = """
 import asyncio, sys
@@ -58,7 +58,9 @@ async def test_a_process_that_was_killed_leaves_all_it_had_reported_and_no_lease
     async with _service(sqlite_url) as process:
         for _ in range(steps):
             await process.stdout.readline()
-        with pytest.raises(StoreError, match=r"Another service uses .*logs\.db: stop it, or use Redis for several\.$"):
+        with pytest.raises(
+            StoreError, match=r"Another service uses .*logs\.db\. Stop it, or use Redis to run several services\.$"
+        ):
             await open_run_store(sqlite_url)
         process.send_signal(signal.SIGKILL)
         rest = (await process.stdout.read()).splitlines(keepends=True)
@@ -68,7 +70,7 @@ async def test_a_process_that_was_killed_leaves_all_it_had_reported_and_no_lease
     store = await open_run_store(sqlite_url)
     assert await store.due(T1, 9) == ["T1:c"]
     claim = await store.claim("T1:c", "us", LONG_S)
-    known = await store.known("T1:c")
+    known = await store.record("T1:c")
     assert claim.run["id"] in (last, last + 1)
     assert claim.posts == {"1": f"{claim.run['id']}"}
     assert len(known.ends) == min(claim.run["id"], KEPT_ENTRIES)
@@ -86,7 +88,7 @@ async def test_the_next_process_goes_on_at_once(sqlite_url):
     await store.aclose()
     store = await open_run_store(sqlite_url)
     assert set(await store.due(T1, 9)) == {C, D}
-    assert (await store.known(C)).owner == "a"
+    assert (await store.record(C)).owner == "a"
     again = await store.claim(C, "b", LONG_S)
     assert (again.run, again.token > claim.token) == ({"id": 1}, True)
     assert await is_lost(store.renew(C, claim.token, LONG_S))
@@ -99,8 +101,8 @@ async def test_one_service_at_a_time_uses_a_file_and_visitors_come_and_go(tmp_pa
         await open_run_store(sqlite_url)
     await admitted(store, C, 1)
     claim = await store.claim(C, "a", LONG_S)
-    visitor = await visit_run_store(sqlite_url)
-    assert (await visitor.known(C)).owner == "a"
+    visitor = await inspect_run_store(sqlite_url)
+    assert (await visitor.record(C)).owner == "a"
     assert await visitor.conversations() == [C]
     assert not await visitor.forget(C)
     await visitor.aclose()
@@ -119,7 +121,9 @@ async def test_a_file_is_the_same_one_whatever_it_is_called(tmp_path, sqlite_url
     await store.aclose()
     (tmp_path / "twin.db").hardlink_to(tmp_path / "logs.db")
     for name in ("logs.db", "twin.db"):
-        with pytest.raises(StoreError, match=r"has another name \(a hard link\): remove one of them"):
+        with pytest.raises(
+            StoreError, match=r"has a second hard link, which can corrupt the file\. Remove one of them"
+        ):
             await open_run_store(f"sqlite:{tmp_path}/{name}")
     (tmp_path / "twin.db").unlink()
     await (await open_run_store(f"sqlite:{tmp_path}/elsewhere/linked.db")).aclose()
@@ -135,7 +139,7 @@ async def test_runs_and_logs_share_a_file(sqlite_url):
 
     await asyncio.gather(*map(write, range(50)))
     assert await stack.length() == 50
-    assert len((await runs.known(C)).waiting) == 50
+    assert len((await runs.record(C)).waiting) == 50
     await runs.aclose()
     await logs.aclose()
 
@@ -174,7 +178,7 @@ async def test_ids_are_forgotten_a_week_after_the_last_change(tmp_path, sqlite_u
     with closing(sqlite3.connect(tmp_path / "logs.db")) as file, file:
         file.execute("UPDATE run_conversations SET changed = changed - 7.1 * 86400 WHERE conversation = ?", (C,))
     store = await open_run_store(sqlite_url)
-    assert (list((await store.known(C)).order), list((await store.known(D)).order)) == (["m2"], ["m1", "m2"])
+    assert (list((await store.record(C)).order), list((await store.record(D)).order)) == (["m2"], ["m1", "m2"])
     await store.aclose()
 
 
@@ -191,8 +195,8 @@ async def test_a_folder_that_cannot_be_written_is_told(tmp_path):
 
 @pytest.mark.parametrize("url", ["memory:", "memory", "sqlite", "postgres://me:hunter2@host/db", ""])
 async def test_a_url_that_names_no_store_that_lasts_is_refused(url):
-    for door in (open_run_store, visit_run_store):
-        with pytest.raises(StoreError, match=r"`sqlite:PATH`, `redis://HOST:PORT/DB` and") as refused:
+    for door in (open_run_store, inspect_run_store):
+        with pytest.raises(StoreError, match=r"`sqlite:PATH`, `redis://HOST:PORT/DB` or") as refused:
             await door(url)
         assert "hunter2" not in str(refused.value)
 
@@ -204,7 +208,7 @@ async def test_a_store_that_was_closed_says_so(sqlite_url):
     with pytest.raises(StoreError, match="has been closed"):
         await store.admit(C, entry(1), None)
     with pytest.raises(StoreError, match="has been closed"):
-        await store.known(C)
+        await store.record(C)
 
 
 async def test_what_is_known_is_of_one_moment_whoever_writes_meanwhile(tmp_path, sqlite_url):
@@ -219,9 +223,9 @@ async def test_what_is_known_is_of_one_moment_whoever_writes_meanwhile(tmp_path,
                 "run_posts" in asked and owner.execute("UPDATE run_entries SET \"end\" = 'refused', data = NULL")
             )
         )
-        known = sqlite_known.known(looking, 0, C)
+        known = sqlite_records.record_of(looking, 0, C)
         assert (names_of(known.waiting), known.ends, known.damaged) == (["1"], {}, ())
-        assert sqlite_known.known(looking, 0, C).ends == {"m1": "refused"}
+        assert sqlite_records.record_of(looking, 0, C).ends == {"m1": "refused"}
     await store.aclose()
 
 
@@ -236,7 +240,7 @@ async def test_tidying_forgets_ids_and_the_next_service_the_fences_of_logs_that_
     with closing(sqlite3.connect(tmp_path / "logs.db", isolation_level=None)) as file:
         file.execute("UPDATE run_conversations SET changed = changed - 7.1 * 86400")
         await store.tidy()
-        assert list((await store.known(C)).order) == ["m2"]
+        assert list((await store.record(C)).order) == ["m2"]
         await store.aclose()
         await logs.aclose()
         assert len(file.execute("SELECT * FROM fences").fetchall()) == 2

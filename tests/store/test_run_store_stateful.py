@@ -200,7 +200,7 @@ class RunsOfTwoConversations(RuleBasedStateMachine):
     @invariant()
     def all_that_is_known_is_told(self):
         for name, there in self.truth.items():
-            known = self.run(self.store.known(self.full(name)))
+            known = self.run(self.store.record(self.full(name)))
             if known is None:
                 assert not there.is_there
                 continue

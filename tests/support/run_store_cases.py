@@ -94,7 +94,7 @@ async def an_entry_that_is_known_changes_nothing(store: RunStore) -> None:
     assert await store.fetch(C, claim.token, 0) == claim.entries
     await store.write(C, claim.token, StateChanges(closed={1: "refused"}))
     assert not (await store.admit(C, entry(1), "fox")).is_new
-    known = await store.known(C)
+    known = await store.record(C)
     assert (known.agent, known.waiting, known.ends, list(known.order)) == ("owl", (), {"m1": "refused"}, ["m1"])
     assert await store.renew(C, claim.token, LONG_S) == 1
 
@@ -254,7 +254,7 @@ async def what_an_owner_wrote_its_successor_reads(store: RunStore) -> None:
         ("m2", "message", {"text": "2"}, 2),
         ("m3", "message", {"text": "new"}, 3),
     ]
-    known = await store.known(C)
+    known = await store.record(C)
     assert (known.owner, known.has_run, known.posts, known.held) == ("b", True, 1, 2)
     assert (known.waiting, known.ends) == (after.entries, {"m1": "", "m4": "refused"})
     assert list(known.order) == ["m1", "m2", "m3", "m4"]
@@ -266,7 +266,7 @@ async def what_is_closed_or_not_there_is_left_as_it_is(store: RunStore) -> None:
     claim = await store.claim(C, "a", LONG_S)
     await store.write(C, claim.token, StateChanges(closed={1: "withdrawn"}))
     await store.write(C, claim.token, StateChanges(replaced={1: {"text": "late"}, 7: {}}, closed={1: "", 8: "done"}))
-    known = await store.known(C)
+    known = await store.record(C)
     assert (names_of(known.waiting), known.ends, list(known.order)) == (["2"], {"m1": "withdrawn"}, ["m1", "m2"])
     assert (await store.admit(C, entry(3), None)).is_new
     assert await store.renew(C, claim.token, LONG_S) == 3
@@ -287,7 +287,7 @@ async def with_its_run_the_posts_are_forgotten_and_nothing_else(store: RunStore)
     await store.write(C, claim.token, StateChanges(run={}))
     claim = await store.claim(C, "a", LONG_S)
     assert (claim.run, claim.posts, claim.held, names_of(claim.entries)) == (None, {}, 1, ["1"])
-    known = await store.known(C)
+    known = await store.record(C)
     assert (known.has_run, known.posts) == (False, 0)
 
 
@@ -300,7 +300,7 @@ async def a_lease_is_not_given_back_while_something_waits_behind_what_was_seen(s
     assert await store.renew(C, claim.token, LONG_S) == 2
     await store.write(C, claim.token, StateChanges(closed={2: "withdrawn"}))
     assert await store.release(C, claim.token, 1)
-    known = await store.known(C)
+    known = await store.record(C)
     assert (known.owner, names_of(known.waiting)) == (None, ["1"])
 
 
@@ -479,7 +479,7 @@ async def the_agent_is_the_one_that_was_named_last(store: RunStore) -> None:
 
 @_case
 async def what_nobody_knows_is_not_there(store: RunStore) -> None:
-    assert await store.known(C) is None
+    assert await store.record(C) is None
     assert await store.conversations() == []
     assert await store.due(T1, 9) == []
     assert not await store.forget(C)
@@ -500,7 +500,7 @@ async def only_what_is_over_is_forgotten(store: RunStore) -> None:
     assert await store.release(C, claim.token, 2)
     assert await store.conversations() == [C]
     assert await store.forget(C)
-    assert await store.known(C) is None
+    assert await store.record(C) is None
     assert await store.conversations() == []
     assert await store.agent_of(C) is None
     assert not await store.forget(C)
@@ -524,7 +524,7 @@ async def names_and_texts_may_hold_anything(store: RunStore) -> None:
         await store.write(
             name, claim.token, StateChanges(posts={name: data}, replaced={len(names): {name: name}}, closed=closed)
         )
-        known = await store.known(name)
+        known = await store.record(name)
         assert (known.ends, list(known.order)) == (dict.fromkeys(names[:-1], "withdrawn"), names)
         assert [(each.id, each.data) for each in known.waiting] == [("a=b", {name: name})]
         assert (await store.claim(name, name, LONG_S)).posts == {name: data}
@@ -541,7 +541,7 @@ async def what_a_cancelled_owner_wrote_is_settled_by_the_next_answer(store: RunS
         writing.cancel()
         await asyncio.wait([writing])
         await store.renew(C, claim.token, LONG_S)
-        assert (await store.known(C)).held in (number, number - 1)
+        assert (await store.record(C)).held in (number, number - 1)
         await store.write(C, claim.token, StateChanges(held=number))
-        assert (await store.known(C)).held == number
+        assert (await store.record(C)).held == number
     assert await store.release(C, claim.token, 0)

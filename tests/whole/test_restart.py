@@ -233,7 +233,7 @@ async def test_a_conversation_that_was_rewound_while_it_rested_goes_on_from_ther
         await thread.hears("Three, after one.")
         assert said_by_user(model.bodies[-1]) == ["one", "three"]
 
-        undo = rewound.split("to undo this:")[1].split()
+        undo = rewound.split("To undo this:")[1].split()
         await thread.command(*undo[2 : undo.index("--config")])
         model.reply(text("Four, after two."))
         await thread.say("four")
@@ -251,7 +251,7 @@ async def test_a_run_whose_conversation_is_rewound_meanwhile_ends_and_says_so(th
         await thread.tests.reached.wait()
         await thread.command("rewind", thread.root, "1")
         thread.tests.open()
-        await thread.hears("Somebody changed this conversation from outside, so I stopped.")
+        await thread.hears("Another program changed this conversation, so I stopped.")
         model.reply(text("From one, then."))
         await thread.say("go on")
         await thread.hears("From one, then.")

@@ -66,7 +66,7 @@ async def test_a_service_that_stays_away_is_told_once_the_run_has_tried_enough(o
         model.fail(503)
     async with opened(max_retries=2, retry_base_delay_s=0) as place:
         ts = await place.ask()
-        text_ = "⚠️ The model's service is not available at the moment. Write again to try once more."
+        text_ = "⚠️ The model provider is not available at the moment. Send a message to try again."
         assert await place.said(ts) == [text_]
     assert len(model.requests) == 3
 

@@ -106,7 +106,7 @@ async def test_a_direct_message_is_answered_without_a_mention(seat, model):
 async def test_a_model_that_fails_is_told_in_plain_words_and_the_next_message_works(seat, model):
     model.fail(401, "authentication_error", "invalid x-api-key")
     await seat.write(seat.channel, f"@alpha {ASK}")
-    await seat.see(seat.thread, "The model's service does not accept our key.")
+    await seat.see(seat.thread, "The model provider does not accept our API key.")
     await seat.see_reaction(seat.channel, ASK, "hourglass_flowing_sand", gone=True)
     model.reply(text("Here I am."))
     await seat.write(seat.thread, "and now?")

@@ -15,7 +15,7 @@ from connector.events import SlackMessage
 from connector.protocols import InboxEntry
 from connector.records.inbox import PendingMessage
 from local_slack import LocalSlack
-from service.store import visit_run_store
+from service.store import inspect_run_store
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +48,7 @@ async def test_a_run_of_a_killed_service_waits_untouched_for_a_service_of_its_wo
             "ANTHROPIC_BASE_URL": other_model.base_url,
         }
         other = Replica("other", env, here.config)
-        async with Replicas((other,), tmp_path / "other"), aclosing(await visit_run_store(there.redis.url)) as store:
+        async with Replicas((other,), tmp_path / "other"), aclosing(await inspect_run_store(there.redis.url)) as store:
             await there.start(here)
             await other.start()
             there.model.reply(tool_call("run_tests", {}))
@@ -57,7 +57,7 @@ async def test_a_run_of_a_killed_service_waits_untouched_for_a_service_of_its_wo
             foreign = f"{there.slack.team_id}:{there.slack.channel('general').id}:{there.root}"
             await here.kill()
             async with asyncio.timeout(10):
-                while (known := await store.known(foreign)).is_owned:  # noqa: ASYNC110 - its lease is to run out
+                while (known := await store.record(foreign)).is_owned:  # noqa: ASYNC110 - its lease is to run out
                     await asyncio.sleep(0.05)
 
             # The other service finds this message by its search for due conversations, which ran after the lease ended.
@@ -70,12 +70,15 @@ async def test_a_run_of_a_killed_service_waits_untouched_for_a_service_of_its_wo
             thread = (second.channel("general").id, inbound.message.ts)
             await other_slack.until(lambda _: any(m.text == "Hello." for m in second.workspace.thread(*thread)), 30)
 
-            assert await store.known(foreign) == known
+            assert await store.record(foreign) == known
             assert there.slack.channel("general").id not in other_slack.record.text
             assert (len(there.model.requests), len(other_model.requests)) == (1, 1)
             doctor = await run_command("doctor", "--store", there.redis.url)
             assert doctor.code == 0, doctor.output
-            assert f"1 conversation of {there.slack.team_id} waits for a service of that workspace." in doctor.output
+            assert (
+                f"1 conversation of {there.slack.team_id} waits for a service that serves this workspace."
+                in doctor.output
+            )
 
             budgets = [key.decode() for key in there.redis.ask("KEYS", "budget:*")]
             teams = (there.slack.team_id, second.team_id)

@@ -1,4 +1,4 @@
-"""Whether a Redis server keeps what it was given."""
+"""Check of a Redis server's durability settings."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ logger = structlog.get_logger(__name__)
 
 
 async def warn(client: RedisClient) -> None:
-    """Log what it is that may be lost, where the server tells how it is set up."""
+    """Log a warning if the server's settings can lose data. Silent if the server does not reveal them."""
     settings: dict[str, str] = {}
     async with client.asking():
         for name in ("appendonly", "maxmemory", "maxmemory-policy"):
             try:
                 found = await client.redis.config_get(name)
-            except ResponseError:  # it keeps that from us
+            except ResponseError:  # CONFIG GET is not permitted
                 return
             settings |= {_text(key): _text(value) for key, value in found.items()}
     reasons = _reasons(settings)
@@ -32,13 +32,13 @@ def _reasons(settings: dict[str, str]) -> list[str]:
     reasons = []
     if settings.get("appendonly") == "no":
         reasons.append(
-            "Redis does not write down what it is given: what people wrote last is lost when it restarts. "
-            "Set `appendonly yes`, and `appendfsync always` where not a second may be lost."
+            "Redis is not persistent: recent messages are lost when it restarts. "
+            "Set `appendonly yes`; also set `appendfsync always` to avoid losing the last second."
         )
     policy = settings.get("maxmemory-policy", "noeviction")
     if policy != "noeviction" and settings.get("maxmemory", "0") != "0":
         reasons.append(
-            f"Redis drops conversations when its memory is full (`maxmemory-policy {policy}`). "
+            f"Redis evicts conversations when its memory is full (`maxmemory-policy {policy}`). "
             "Set `maxmemory-policy noeviction`."
         )
     return reasons

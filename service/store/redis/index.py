@@ -1,7 +1,7 @@
-"""Which conversations there are in Redis, and which of them may be due: apart from them, as they lie on many servers.
+"""Indexes of all conversations and of due conversations in Redis, apart from the conversations' own cluster slots.
 
-A conversation is entered before anything happens to it, and taken out long after nothing is left to do; whoever dies
-between two steps leaves an entry too many, and never one too few. So each entry is looked at before it counts.
+A conversation is entered into the indexes before it changes, and removed long after its last pending work. A process
+that dies in between leaves a superfluous entry, never a missing one. Entries are therefore verified before use.
 """
 
 from __future__ import annotations
@@ -26,40 +26,40 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _ALL = "runs:{index}:all"
-# What a conversation consists of at the most.
+# Number of keys of a conversation.
 _KEYS = 4
-# Of conversations that are looked at at a time.
+# Number of conversations per request.
 _PAGE = 100
-# Whoever has entered a conversation has admitted something to it long before this is over, in milliseconds.
+# Upper bound of the time between entering a conversation and writing to it, in milliseconds.
 _ENTERED_MS = 60 * 60 * 1000
-# Entries that are to be looked at later than this were entered before the server's clock was set back, or have an
-# uncommonly long lease.
+# Entries due later than this, in milliseconds, were written before the server's clock was set back, or have an
+# unusually long lease.
 _FAR_MS = 2 * 60 * 1000
 
 
 def keys(conversation_id: str) -> list[str]:
-    """Of a conversation: its fields, its inbox, the ids of its entries, and these in order.
+    """Return a conversation's keys: its fields, its inbox, the ids of its entries, and their order.
 
-    What stands in braces decides where they lie on a cluster: beside the conversation's log.
+    The hash tag in braces puts them into the cluster slot of the conversation's log.
     """
     state = f"runs:{{{_name(conversation_id)}}}"
     return [state, f"{state}:inbox", f"{state}:ids", f"{state}:order"]
 
 
 async def refuse_unwritable(client: RedisClient) -> None:
-    """Raise StoreError where the server cannot be written."""
+    """Raise StoreError if the server is not writable."""
     async with client.asking():
         await client.redis.zrem(_ALL, "")
 
 
 class RedisIndex:
-    """The conversations by name; each step that may give one something to do begins with `enter`."""
+    """The conversations by name. Each operation that may create pending work must call `enter` first."""
 
     def __init__(self, client: RedisClient) -> None:
         self._client = client
 
     async def enter(self, conversation_id: str, rest_s: float) -> None:
-        """Have the conversation looked at, at the latest after so many seconds."""
+        """Schedule a check of the conversation within `rest_s` seconds."""
         arguments = [_name(conversation_id), int(rest_s * 1000)]
         await self._client.run(scripts.ENTER, [_due(workspace_of(conversation_id)), _ALL], arguments)
 
@@ -70,43 +70,43 @@ class RedisIndex:
             while len(found) < most:
                 page = await self._client.run(scripts.CANDIDATES, [_due(workspace)], [len(found), _PAGE, _FAR_MS])
                 entries = list(zip(page[::2], page[1::2], strict=True))
-                due, away = await self._looked_at(workspace, entries)
+                due, away = await self._checked(workspace, entries)
                 found += due
                 if len(entries) < _PAGE or away:
                     break
         return [conversation_id for _, conversation_id in sorted(found)[:most]]
 
     async def all(self) -> list[str]:
-        """The conversations of which anything is there, in the order of their names."""
+        """Return the existing conversations, sorted by name."""
         with self._client.underway():
-            return sorted(_id(name) for name, is_there in await self._entered() if is_there)
+            return sorted(_id(name) for name, exists in await self._entered() if exists)
 
-    async def rested(self, since_ms: float) -> list[str]:
-        """Those that were entered last before then."""
+    async def idle_since(self, since_ms: float) -> list[str]:
+        """Return the conversations that were last entered before then."""
         async with self._client.asking():
             names = await self._client.redis.zrangebyscore(_ALL, "-inf", f"({since_ms:.0f}")
         return [_id(name) for name in names if _is_id(name)]
 
     async def is_watched(self, conversation_id: str) -> bool:
-        """Whether it is looked at whether it is due."""
+        """Return whether the conversation is in its workspace's index of due conversations."""
         async with self._client.asking():
             index = _due(workspace_of(conversation_id))
             return await self._client.redis.zscore(index, _name(conversation_id)) is not None
 
     async def tidy(self) -> None:
-        """Take out the conversations that are not there any more."""
+        """Remove the conversations that no longer exist from the index."""
         with self._client.underway():
-            gone = [name for name, is_there in await self._entered() if not is_there]
+            gone = [name for name, exists in await self._entered() if not exists]
             for at in range(0, len(gone), _PAGE):
                 await self._client.run(scripts.GONE, [_ALL], [_ENTERED_MS, *gone[at : at + _PAGE]])
 
-    async def _looked_at(
+    async def _checked(
         self, workspace: str, entries: Sequence[tuple[bytes, bytes]]
     ) -> tuple[list[tuple[float, str]], bool]:
-        """Those that are due, with the time since when they are; and whether some could not be looked at."""
+        """Return the due conversations with the time since when they are due, and whether some were unreachable."""
         names = [_id(name) for name, _ in entries]
-        looks = [self._client.run(scripts.LOOK, keys(name), [int(LONGEST_REST_S * 1000)]) for name in names]
-        found: list[Any] = await asyncio.gather(*looks, return_exceptions=True)
+        checks = [self._client.run(scripts.LOOK, keys(name), [int(LONGEST_REST_S * 1000)]) for name in names]
+        found: list[Any] = await asyncio.gather(*checks, return_exceptions=True)
         due, later = [], list[Any]()
         for name, entry, seen in zip(names, entries, found, strict=True):
             match seen:
@@ -117,7 +117,7 @@ class RedisIndex:
                 case [-1, _]:
                     later += [*entry, ""]
                 case StoreError() if not isinstance(seen, StoreAway):
-                    # The others are looked at anyway, and this one again a minute later.
+                    # Continue with the others; check this one again after a minute.
                     log.error("conversation.damaged", conversation=name, problem=str(seen))
                     later += [*entry, "damaged"]
         if later:
@@ -125,11 +125,11 @@ class RedisIndex:
         return due, self._is_away(found)
 
     def _is_away(self, found: Sequence[Any]) -> bool:
-        """Whether a part of the store is away.
+        """Return whether a part of the store is unreachable.
 
         Raises:
-            StoreAway: all of it is.
-            Exception: what else went wrong.
+            StoreAway: all of it is unreachable.
+            Exception: any other error.
         """
         problems = [each for each in found if isinstance(each, BaseException)]
         for problem in problems:
@@ -138,7 +138,7 @@ class RedisIndex:
         return any(isinstance(problem, StoreAway) for problem in problems)
 
     async def _entered(self) -> list[tuple[bytes, bool]]:
-        """The conversations that were entered, and whether anything of them is there."""
+        """Return the names in the index of all conversations, and whether each conversation exists."""
         async with self._client.asking():
             names = await self._client.redis.zrange(_ALL, 0, -1)
         found = [(name, False) for name in names if not _is_id(name)]
@@ -169,5 +169,5 @@ def _is_id(name: bytes) -> bool:
 
 
 def _name(conversation_id: str) -> str:
-    """As the logs name it, too."""
+    """Return the name of a conversation in keys, as the log store encodes it."""
     return quote(conversation_id, safe=":")

@@ -1,14 +1,14 @@
-"""What is done in one step in the indexes of conversations in Redis: which there are, and which of them may be due."""
+"""Lua scripts for the indexes of all conversations and of due conversations in Redis. Each runs atomically."""
 
 from __future__ import annotations
 
 from orchestrator_interactive.storage.redis import RedisScript
-from service.store.redis.keys import WORDS
+from service.store.redis.keys import PRELUDE
 
-# ARGV: the longest time for which a conversation without an owner may rest. Gives 1 and since when others may be told
-# that there is something to do; 0 and when to look again; -1 where there is nothing to do.
+# ARGV: the maximum delay until a conversation without an owner is due. Returns 1 and the time since when it is due; 0
+# and the time of the next check; -1 if there is no pending work.
 LOOK = RedisScript(
-    WORDS
+    PRELUDE
     + """
 local now = clock()
 if owner_at(now) then
@@ -18,17 +18,17 @@ if not has_something_to_do() then
     return {-1, 0}
 end
 local due = tonumber(redis.call('HGET', KEYS[1], 'due') or '0')
-if due - now > tonumber(ARGV[1]) then  -- before the clock was set back
+if due - now > tonumber(ARGV[1]) then  -- written before the clock was set back
     return {1, now}
 end
 return {due <= now and 1 or 0, due}
 """
 )
 
-# KEYS: the index of what may be due, by time; that of all conversations. ARGV: a conversation, and how long nobody need
-# look at it. Its entry is another one afterwards in any case, so that nobody who looked at it before takes it out.
+# KEYS: the index of due conversations, by time; the index of all conversations. ARGV: a conversation, and the delay
+# until its next check. The score always changes, so that a concurrent check of the old score keeps the entry.
 ENTER = RedisScript(
-    WORDS
+    PRELUDE
     + """
 local now = clock()
 redis.call('ZADD', KEYS[2], now, ARGV[1])
@@ -39,10 +39,10 @@ return 1
 """
 )
 
-# KEYS: the index of what may be due. ARGV: how many to leave out, and how many to give; the longest time for which none
-# is looked at: those with more before them were entered before the clock was set back. Gives conversations and times.
+# KEYS: the index of due conversations. ARGV: offset and count; the maximum delay of a check: entries beyond it were
+# written before the clock was set back and are returned, too. Returns conversations and scores.
 CANDIDATES = RedisScript(
-    WORDS
+    PRELUDE
     + """
 local now = clock()
 local found = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'WITHSCORES', 'LIMIT', ARGV[1], ARGV[2])
@@ -57,12 +57,12 @@ return found
 """
 )
 
-# KEYS: the index of what may be due. ARGV: of each conversation, its time as it was found; and when to look again,
-# "damaged" for a minute from now where it cannot be read, or a blank where there is nothing to do. It is taken out only
-# where that was found twice, a minute apart, and nobody has entered it meanwhile: by then nobody is between entering it
-# and admitting something to it.
+# KEYS: the index of due conversations. ARGV: for each conversation, its name, its score when it was read, and the time
+# of the next check: "damaged" (unreadable) for a minute from now, or a blank if there is no pending work. An entry is
+# removed only if two checks, a minute apart, found no pending work and its score did not change: an admission that
+# entered the conversation before the first check has finished by then.
 LATER = RedisScript(
-    WORDS
+    PRELUDE
     + """
 local again = clock() + 60000 + 0.5
 for i = 1, #ARGV, 3 do
@@ -83,10 +83,10 @@ return 1
 """
 )
 
-# KEYS: the index of all conversations. ARGV: how long ago each of these must have been entered to be taken out, and
-# those that are not there.
+# KEYS: the index of all conversations. ARGV: the minimum age of an entry to be removed, and the conversations that no
+# longer exist.
 GONE = RedisScript(
-    WORDS
+    PRELUDE
     + """
 local before = clock() - tonumber(ARGV[1])
 for i = 2, #ARGV do

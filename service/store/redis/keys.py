@@ -1,17 +1,17 @@
-"""What the scripts of a run store in Redis have in common: words of which they are made.
+"""Lua functions shared by the scripts of the run store in Redis.
 
-KEYS[1] to KEYS[4] are those of a conversation, in each of them: see `redis_scripts`.
+KEYS[1] to KEYS[4] are the keys of a conversation; see `scripts`.
 """
 
 from __future__ import annotations
 
-WORDS = """
+PRELUDE = """
 local function clock()
     local time = redis.call('TIME')
     return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 end
 
--- One that is higher than all that were given before, even where the conversation was forgotten meanwhile.
+-- A fencing token higher than all earlier ones; time-based in case the conversation was deleted and recreated.
 local function next_token()
     local time = redis.call('TIME')
     local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
@@ -22,8 +22,8 @@ local function whole(number)
     return string.format('%.0f', number)
 end
 
--- Whose lease is valid, if anybody's is. One that has more than its length before it began before the clock was set
--- back: it begins anew, so that an owner that lives keeps it, and that of a dead one runs out all the same.
+-- The owner with a valid lease, or false. If the remaining time exceeds the lease's length, the clock was set back: the
+-- lease restarts, so that a live owner keeps it and a dead owner's lease still expires.
 local function owner_at(now)
     local found = redis.call('HMGET', KEYS[1], 'owner', 'until', 'length')
     local length = tonumber(found[3] or '')
@@ -39,7 +39,7 @@ local function is_owned(token)
     return found[1] and found[2] == token
 end
 
--- Whether this step of a process was overtaken; else it is the one that may not be.
+-- Whether a later step of the same process has already run; otherwise record this step.
 local function is_late(process, number)
     local found = redis.call('HMGET', KEYS[1], 'process', 'step')
     if found[1] == process and tonumber(found[2]) > tonumber(number) then
@@ -58,9 +58,9 @@ local function has_something_to_do()
     return found[1] and true or waits_behind(found[2] or '0')
 end
 
--- A conversation lasts as long as it is told to. Where that is for ever, only the ids of what has left it go: `kept`
--- seconds after the last change, once nothing waits.
-local function last(ttl, kept)
+-- Set the time to live of the conversation. With a ttl of 0 only the ids of closed entries expire: `kept` seconds after
+-- the last change, if no entry is pending.
+local function set_expiry(ttl, kept)
     if ttl ~= '0' then
         for _, key in ipairs(KEYS) do
             redis.call('EXPIRE', key, ttl)
@@ -78,8 +78,8 @@ local function last(ttl, kept)
     end
 end
 
--- Have it counted how many entries leave the inbox, in a field `n:END` for each end, from the first one on. Of an older
--- version's time, those whose ids are known are counted; `n:?` are the rest, and there is no telling which they were.
+-- Initialise the counters of closed entries, a field `n:END` for each end. For data of an older version, count the
+-- entries whose ids are stored; `n:?` is the number of the others.
 local function count_ends()
     if redis.call('HEXISTS', KEYS[1], 'n:?') == 1 then
         return
@@ -99,14 +99,14 @@ local function count_ends()
     end
 end
 
--- An entry in the inbox: place, kind, length of its id, id and data.
+-- An inbox entry: sequence number, kind, length of the id, id and data.
 local function parsed(entry)
     local place, kind, length, rest = string.match(entry, '^(%d+)\\n([%l_]+)\\n(%d+)\\n(.*)$')
     length = tonumber(length)
     return place, kind, string.sub(rest, 1, length), string.sub(rest, length + 1)
 end
 
-local function written(place, kind, id, data)
+local function serialized(place, kind, id, data)
     return place .. '\\n' .. kind .. '\\n' .. #id .. '\\n' .. id .. data
 end
 """

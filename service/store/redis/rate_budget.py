@@ -1,4 +1,4 @@
-"""The budget of calls to Slack in Redis: replicas that answer in one workspace share it."""
+"""The rate budget in Redis, shared by replicas that serve the same workspace."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-# An answer waits no longer than this to be counted, and while Redis is away, it is not asked for each call.
+# Timeout of a request to Redis, and the interval of attempts while Redis is unreachable.
 _WITHIN_S = 0.3
 _ASK_AGAIN_S = 5.0
 
-# A bucket's fields: what is `left` in it `at` a time, in seconds of the server's clock; where Slack has asked for a
-# pause, `until` when, and how long that was (`pause`): a clock that is set back must not make it longer.
+# A bucket's fields: the tokens `left` in it `at` a time, in seconds of the server's clock; after a `Retry-After`, the
+# end of the pause (`until`) and its duration (`pause`), so that a clock that is set back does not extend it.
 _CLOCK = """
 local function clock()
     local time = redis.call('TIME')
@@ -47,7 +47,7 @@ _TAKE = RedisScript(
     + """
 local burst, per_s, now = tonumber(ARGV[1]), tonumber(ARGV[2]), clock()
 
--- A bucket that is full again needs no key.
+-- The key expires when the bucket is full.
 local function full_ms(left)
     return math.ceil((burst - left) / per_s * 1000) + 1000
 end
@@ -60,7 +60,7 @@ local found = redis.call('HMGET', KEYS[1], 'left', 'at')
 local at = tonumber(found[2] or now)
 local left = math.min(burst, tonumber(found[1] or burst) + math.max(now - at, 0) * per_s)
 if left < 1 then
-    -- Counted from here on: else a clock that is set back would stop the bucket from filling.
+    -- Store the current time: otherwise a clock that is set back would stop the refill.
     redis.call('HSET', KEYS[1], 'left', exact(left), 'at', exact(now))
     redis.call('PEXPIRE', KEYS[1], full_ms(left))
     return exact((1 - left) / per_s)
@@ -84,66 +84,66 @@ end
 return 0
 """
 )
-# By then a bucket is full again after a pause, whatever its limit.
+# Upper bound of the time to refill any bucket after a pause.
 _FULL_AGAIN_MS = 10 * 60 * 1000
 
 
 class RedisBudget:
-    """Token buckets in Redis, by its clock; see `connector.protocols.Budget`.
+    """Token buckets in Redis, by the server's clock; implements `connector.protocols.RateBudget`.
 
-    While Redis is away, each process has a budget of its own: Slack refuses what is too much.
+    While Redis is unreachable, each process uses a local budget; Slack rejects excess calls.
     """
 
     def __init__(self, client: RedisClient) -> None:
         self._client = client
-        self._own = LocalRateBudget()
-        self._alone_until_s = 0.0
+        self._local = LocalRateBudget()
+        self._local_until_s = 0.0
 
     @classmethod
     async def open(cls, url: str) -> Self:
-        """The budget that lies beside the store of this URL.
+        """Open the budget in the Redis at a URL.
 
         Raises:
-            StoreError: it cannot be used.
+            StoreError: Redis cannot be used.
         """
         return cls(await RedisClient.open(url))
 
     async def take(self, bucket: str, limit: Limit) -> float:
-        """Take one call out of a bucket: 0; where there is none in it, after how many seconds there may be."""
-        said = await self._said(_TAKE, bucket, limit.burst, limit.per_s)
-        return await self._own.take(bucket, limit) if said is None else float(said)
+        """Take one token from a bucket and return 0; if it is empty, return the seconds until the next token."""
+        wait_s = await self._run(_TAKE, bucket, limit.burst, limit.per_s)
+        return await self._local.take(bucket, limit) if wait_s is None else float(wait_s)
 
     async def pause(self, bucket: str, for_s: float) -> None:
-        """Let nobody take anything out of a bucket for so long, and begin it with one call then, if it had one."""
-        await self._own.pause(bucket, for_s)
-        await self._said(_PAUSE, bucket, for_s, _FULL_AGAIN_MS)
+        """Block a bucket for `for_s` seconds; afterwards it has at most one token."""
+        await self._local.pause(bucket, for_s)
+        await self._run(_PAUSE, bucket, for_s, _FULL_AGAIN_MS)
 
     async def aclose(self) -> None:
         await self._client.aclose()
 
-    async def _said(self, script: RedisScript, bucket: str, *arguments: float) -> Any:
-        """What Redis says; `None`: it is away."""
+    async def _run(self, script: RedisScript, bucket: str, *arguments: float) -> Any:
+        """Run a script; return `None` if Redis is unreachable."""
         now_s = asyncio.get_running_loop().time()
-        was_alone = self._alone_until_s > 0
-        if was_alone:
-            if now_s < self._alone_until_s:
+        was_local = self._local_until_s > 0
+        if was_local:
+            if now_s < self._local_until_s:
                 return None
-            self._alone_until_s = now_s + _ASK_AGAIN_S  # one asks, nobody else waits
+            self._local_until_s = now_s + _ASK_AGAIN_S  # only this call tries Redis
         try:
             async with asyncio.timeout(_WITHIN_S):
-                said = await self._client.run(script, _keys(bucket), arguments)
+                result = await self._client.run(script, _keys(bucket), arguments)
         except (StoreError, TimeoutError) as e:
-            if not self._alone_until_s:
+            if not self._local_until_s:
                 log.warning("budget.alone", problem=str(e) or "Redis does not answer in time.")
-            self._alone_until_s = asyncio.get_running_loop().time() + _ASK_AGAIN_S
+            self._local_until_s = asyncio.get_running_loop().time() + _ASK_AGAIN_S
             return None
-        if was_alone:
-            self._alone_until_s = 0.0
+        if was_local:
+            self._local_until_s = 0.0
             log.info("budget.shared_again")
-        return said
+        return result
 
 
 def _keys(bucket: str) -> Sequence[str]:
-    """What stands in braces decides where it lies on a cluster: a workspace's buckets lie together."""
+    """Return a bucket's key. The hash tag in braces puts a workspace's buckets into one cluster slot."""
     workspace, _, rest = bucket.partition(":")
     return [f"budget:{{{workspace}}}:{rest}"]

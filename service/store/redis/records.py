@@ -1,4 +1,4 @@
-"""What Redis says of a conversation to who looks at it."""
+"""Snapshots of conversations in Redis, for audits."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _POST, _LEFT = b"p:", b"n:"
 
 
 def posts(fields: Mapping[bytes, bytes]) -> Iterator[tuple[str, bytes]]:
-    """The posts among the fields of a conversation, by part."""
+    """Return the posts among a conversation's fields, by part."""
     return ((name[2:].decode(), content) for name, content in fields.items() if name.startswith(_POST))
 
 
-def known(  # noqa: PLR0913, PLR0917 - as the script gives it
+def record_of(  # noqa: PLR0913, PLR0917 - the results of the script RECORD
     pairs: Sequence[bytes],
     inbox: Sequence[bytes],
     known_ids: Sequence[bytes],
@@ -28,7 +28,7 @@ def known(  # noqa: PLR0913, PLR0917 - as the script gives it
     old: int,
     is_owned: int,
 ) -> ConversationRecord | None:
-    """What the script KNOWN has found; `None`: there is nothing of it."""
+    """Convert the results of the script RECORD; `None` if there is no such conversation."""
     fields, hows = (dict(zip(each[::2], each[1::2], strict=True)) for each in (pairs, known_ids))
     if not fields and not inbox and not order and not hows:
         return None
@@ -52,12 +52,12 @@ def known(  # noqa: PLR0913, PLR0917 - as the script gives it
 
 def _count(fields: Mapping[bytes, bytes], ends: Mapping[str, str], waiting: int, order: int, old: int) -> Count:
     accepted = int(fields.get(b"seq", 0))
-    if b"n:?" not in fields:  # an older version had it last: nothing can be said of what is not there
+    if b"n:?" not in fields:  # written by a version without counters: only known ids can be counted
         rest = max(accepted - waiting - len(ends), 0)
         left = {end: list(ends.values()).count(end) for end in set(ends.values())}
         return Count(accepted, left | {"?": rest}, max(accepted - order, 0))
     left = {name[2:].decode(): int(count) for name, count in fields.items() if name.startswith(_LEFT)}
-    # All of them are forgotten at once where nothing has happened for long.
+    # If the conversation is unchanged for KEPT_S, all its ids expire at once.
     forgotten = accepted if not order and not waiting else int(fields.get(b"gone", 0)) - old
     return Count(accepted, left, forgotten)
 
@@ -66,7 +66,7 @@ def _damaged(
     fields: Mapping[bytes, bytes], inbox: Sequence[tuple[int, str, Any, bytes]], are_all_in_order: bool
 ) -> Iterator[str]:
     if not are_all_in_order:
-        yield "the ids of its entries and their order are not of the same entries"
+        yield "the ids of its entries and their order do not match"
     if b"run" in fields and not is_readable(fields[b"run"]):
         yield "the record of its run cannot be read"
     yield from (

@@ -1,24 +1,25 @@
-"""What a run store in Redis does in one step: the server runs a script to its end, and nobody else meanwhile.
+"""Lua scripts of the run store in Redis. Each runs atomically.
 
-Of a conversation there are four keys, in one slot: its own fields, with a field `p:PART` for each post; its inbox, the
-entries that wait by their place; how each entry that is known came and left, by id; and the ids by their place. Times
+A conversation has four keys, in one cluster slot: its fields, with a field `p:PART` for each post; its inbox, the
+pending entries by sequence number; by id, how each entry was admitted and closed; and the ids by sequence number. Times
 are the server's, in milliseconds since the epoch.
 
-An owner's step names the process that asks for it, and the number of the step. One that was long on its way, and that
-a later one of the same process has overtaken, does nothing: nobody waits for its answer any more.
+An owner's call has the process and a step number. A delayed call that a later call of the same process has overtaken
+does nothing.
 """
 
 from __future__ import annotations
 
 from orchestrator_interactive.storage.redis import RedisScript
-from service.store.redis.keys import WORDS
+from service.store.redis.keys import PRELUDE
 
-# Each begins with: for how many seconds the conversation lasts, 0: for ever; and ids of entries that have left it.
+# The first two ARGV of all scripts: time to live of the conversation, and of the ids of closed entries, in seconds;
+# 0: no expiry.
 
-# ARGV: the entry's id, kind and data; the id of this call; the agent, blank: as before; the time for which nobody else
-# is told of a conversation without an owner. Gives whether it was new, and the owner or a blank.
+# ARGV: the entry's id, kind and data; the id of this call; the agent, blank: unchanged; the delay until a conversation
+# without an owner is due. Returns whether the entry is new, and the owner or a blank.
 ADMIT = RedisScript(
-    WORDS
+    PRELUDE
     + """
 local now = clock()
 local owner = owner_at(now)
@@ -33,21 +34,21 @@ if redis.call('EXISTS', KEYS[4]) == 0 then
     redis.call('HSET', KEYS[1], 'gone', redis.call('HGET', KEYS[1], 'seq') or '0')
 end
 local place = whole(redis.call('HINCRBY', KEYS[1], 'seq', 1))
-redis.call('ZADD', KEYS[2], place, written(place, ARGV[4], ARGV[3], ARGV[5]))
+redis.call('ZADD', KEYS[2], place, serialized(place, ARGV[4], ARGV[3], ARGV[5]))
 redis.call('HSET', KEYS[3], ARGV[3], ARGV[6])
 redis.call('ZADD', KEYS[4], place, ARGV[3])
 if ARGV[7] ~= '' then
     redis.call('HSET', KEYS[1], 'agent', ARGV[7])
 end
-last(ARGV[1], ARGV[2])
+set_expiry(ARGV[1], ARGV[2])
 return {1, owner or ''}
 """
 )
 
-# ARGV: process and step; the owner; for how long. Gives nothing where somebody else's lease is valid, else the token,
-# the conversation's fields and its inbox.
+# ARGV: process and step; the owner; the lease's duration. Returns nothing if another lease is valid, else the fencing
+# token, the conversation's fields and its inbox.
 CLAIM = RedisScript(
-    WORDS
+    PRELUDE
     + """
 local now = clock()
 local owner = owner_at(now)
@@ -58,28 +59,28 @@ local until_then = whole(now + tonumber(ARGV[6]))
 local token = whole(next_token())
 local lease = {'until', until_then, 'due', until_then, 'length', ARGV[6]}
 redis.call('HSET', KEYS[1], 'owner', ARGV[5], 'token', token, unpack(lease))
-last(ARGV[1], ARGV[2])
+set_expiry(ARGV[1], ARGV[2])
 return {token, redis.call('HGETALL', KEYS[1]), redis.call('ZRANGE', KEYS[2], 0, -1)}
 """
 )
 
-# ARGV: the token; for how long. Gives the last place in the inbox, or -1 where the lease is another's.
+# ARGV: the token; the lease's duration. Returns the last sequence number in the inbox, or -1 if the lease is lost.
 RENEW = RedisScript(
-    WORDS
+    PRELUDE
     + """
 if not is_owned(ARGV[3]) then
     return -1
 end
 local until_then = whole(clock() + tonumber(ARGV[4]))
 redis.call('HSET', KEYS[1], 'until', until_then, 'due', until_then, 'length', ARGV[4])
-last(ARGV[1], ARGV[2])
+set_expiry(ARGV[1], ARGV[2])
 return tonumber(redis.call('HGET', KEYS[1], 'seq') or '0')
 """
 )
 
-# ARGV: the token; the place behind which. Gives the entries, or nothing where the lease is another's.
+# ARGV: the token; a sequence number. Returns the pending entries after it, or nothing if the lease is lost.
 FETCH = RedisScript(
-    WORDS
+    PRELUDE
     + """
 if not is_owned(ARGV[3]) then
     return false
@@ -88,11 +89,11 @@ return redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. ARGV[4], '+inf')
 """
 )
 
-# ARGV: process and step; the token; how many entries' ids are kept; run, blank: as before, {}: none; held, blank: as
-# before; 1: the posts are forgotten; the number of posts, then part and content of each; the number of entries to
-# replace, then place and data of each; place and end of each entry to close. Gives 1, or -1: the lease is another's.
+# ARGV: process and step; the token; the number of ids to keep; run, blank: unchanged, {}: none; held, blank: unchanged;
+# 1: delete the posts; the number of posts, then part and content of each; the number of entries to replace, then
+# sequence number and data of each; sequence number and end of each entry to close. Returns 1; -1: the lease is lost.
 WRITE = RedisScript(
-    WORDS
+    PRELUDE
     + """
 if not is_owned(ARGV[5]) then
     return -1
@@ -101,7 +102,7 @@ if is_late(ARGV[3], ARGV[4]) then
     return 1
 end
 
-local function waiting(place)
+local function take_pending(place)
     local entry = redis.call('ZRANGEBYSCORE', KEYS[2], place, place)[1]
     if entry then
         redis.call('ZREM', KEYS[2], entry)
@@ -111,15 +112,15 @@ end
 
 local at = 5
 
--- What was given next, one after the other.
-local function given()
+-- The next argument.
+local function next_arg()
     at = at + 1
     return ARGV[at]
 end
 
-local kept, run, held, forgets_posts = tonumber(given()), given(), given(), given()
-for _ = 1, tonumber(given()) do
-    local part, content = given(), given()
+local kept, run, held, forgets_posts = tonumber(next_arg()), next_arg(), next_arg(), next_arg()
+for _ = 1, tonumber(next_arg()) do
+    local part, content = next_arg(), next_arg()
     redis.call('HSET', KEYS[1], 'p:' .. part, content)
 end
 if forgets_posts == '1' then
@@ -137,16 +138,16 @@ end
 if held ~= '' then
     redis.call('HSET', KEYS[1], 'held', held)
 end
-for _ = 1, tonumber(given()) do
-    local entry, data = waiting(given()), given()
+for _ = 1, tonumber(next_arg()) do
+    local entry, data = take_pending(next_arg()), next_arg()
     if entry then
         local place, kind, id = parsed(entry)
-        redis.call('ZADD', KEYS[2], place, written(place, kind, id, data))
+        redis.call('ZADD', KEYS[2], place, serialized(place, kind, id, data))
     end
 end
 count_ends()
 while at < #ARGV do
-    local entry, how = waiting(given()), given()
+    local entry, how = take_pending(next_arg()), next_arg()
     if entry then
         local _, _, id = parsed(entry)
         redis.call('HINCRBY', KEYS[1], 'n:' .. how, 1)
@@ -164,16 +165,16 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[4], '-inf', oldest, 'LIMIT'
         redis.call('ZREM', KEYS[4], id)
     end
 end
-last(ARGV[1], ARGV[2])
+set_expiry(ARGV[1], ARGV[2])
 return 1
 """
 )
 
-# ARGV: process and step; the token; the place behind which nothing may wait, blank: anything may; after how
-# many milliseconds it is due. Gives -1 where the lease is another's, 0 where something waits; 1 where the lease was
-# given back, 2 where there is something to do still.
+# ARGV: process and step; the token; the sequence number after which no entry may be pending, blank: no condition; the
+# delay until the conversation is due. Returns -1 if the lease is lost, 0 if an entry is pending, 1 if the lease was
+# released, 2 if it was released with pending work.
 RELEASE = RedisScript(
-    WORDS
+    PRELUDE
     + """
 if redis.call('HGET', KEYS[1], 'back') ~= ARGV[5] then
     if not is_owned(ARGV[5]) then
@@ -187,16 +188,16 @@ if redis.call('HGET', KEYS[1], 'back') ~= ARGV[5] then
     end
     redis.call('HDEL', KEYS[1], 'owner')
     redis.call('HSET', KEYS[1], 'back', ARGV[5], 'due', whole(clock() + tonumber(ARGV[7])))
-    last(ARGV[1], ARGV[2])
+    set_expiry(ARGV[1], ARGV[2])
 end
 return has_something_to_do() and 2 or 1
 """
 )
 
-# Gives the conversation's fields, its inbox, how the entries came and left, their ids in order, how many of these are
-# not younger than those that may have been forgotten, and whether somebody's lease is valid.
-KNOWN = RedisScript(
-    WORDS
+# Returns the conversation's fields, its inbox, how the entries were admitted and closed, their ids in order, the number
+# of ids up to the field `gone`, and whether a lease is valid.
+RECORD = RedisScript(
+    PRELUDE
     + """
 local found = redis.call('HMGET', KEYS[1], 'owner', 'until', 'gone')
 return {
@@ -207,9 +208,9 @@ return {
 """
 )
 
-# ARGV: the id of this call. KEYS[5] keeps it for a minute. Gives whether a conversation was forgotten.
+# ARGV: the id of this call, stored in KEYS[5] for a minute. Returns whether a conversation was deleted.
 FORGET = RedisScript(
-    WORDS
+    PRELUDE
     + """
 if redis.call('GET', KEYS[5]) == ARGV[3] then
     return 1
@@ -223,7 +224,7 @@ return 1
 """
 )
 
-# KEYS: the news of an owner. ARGV: a conversation; how many news are kept, and for how many seconds.
+# KEYS: an owner's notification list. ARGV: a conversation; the list's maximum length and time to live in seconds.
 WAKE = RedisScript("""
 redis.call('RPUSH', KEYS[1], ARGV[1])
 redis.call('LTRIM', KEYS[1], -tonumber(ARGV[2]), -1)

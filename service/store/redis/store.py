@@ -1,4 +1,4 @@
-"""Runs in Redis, beside the logs, for several processes on several machines."""
+"""The run store in Redis, for several processes on several machines."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ if TYPE_CHECKING:
     from orchestrator_interactive.storage.redis import RedisScript
     from service.store.base import ConversationRecord
 
-# Of admissions of which nobody knows what became.
+# Maximum number of admissions with an unknown outcome that are remembered.
 _MOST_DOUBTS = 10_000
-# Of news that an owner has not asked for yet: how many are kept, and for how long.
+# Maximum number of pending notifications of an owner, and their time to live in seconds.
 _MOST_NEWS, _NEWS_S = 10_000, 60
-# For how long news are waited for before the caller is asked to ask again, in seconds.
+# Timeout of `woken`, in seconds.
 _WAIT_S = 1
 
 
 class RedisRunStore:
-    """The run store's contract in a Redis server or cluster."""
+    """A run store in a Redis server or cluster."""
 
     def __init__(self, client: RedisClient) -> None:
         self._client = client
@@ -58,19 +58,19 @@ class RedisRunStore:
 
     @classmethod
     async def open(cls, url: str) -> Self:
-        """The store of this URL; where it does not keep its data durably, a warning says so.
+        """Open the store at a URL. Log a warning if its data are not durable.
 
         Raises:
-            StoreError: it cannot be used; nothing was changed.
+            StoreError: Redis cannot be used; nothing was changed.
         """
         return await cls._opened(url, warn)
 
     @classmethod
-    async def visit(cls, url: str) -> Self:
-        """The store of this URL, for who owns no conversation.
+    async def inspect(cls, url: str) -> Self:
+        """Open the store at a URL for reading and pruning. Claims no conversation.
 
         Raises:
-            StoreError: it cannot be used; nothing was changed.
+            StoreError: Redis cannot be used; nothing was changed.
         """
         return await cls._opened(url)
 
@@ -86,13 +86,13 @@ class RedisRunStore:
         return cls(client)
 
     async def admit(self, conversation_id: str, entry: InboxEntry, agent: str | None) -> Admission:
-        # Where the answer to the same admission was lost, it is that one which is asked for again.
+        # A retry after a lost answer has the same call id, so that the script returns the first result.
         call = self._doubts.pop((conversation_id, entry.id), None) or secrets.token_hex(4)
-        told = [entry.id, entry.kind, as_json(entry.data), call, agent or "", int(GRACE_S * 1000)]
+        arguments = [entry.id, entry.kind, as_json(entry.data), call, agent or "", int(GRACE_S * 1000)]
         with self._client.underway():
             try:
                 await self._index.enter(conversation_id, GRACE_S)
-                is_new, owner = await self._run(scripts.ADMIT, conversation_id, *told)
+                is_new, owner = await self._run(scripts.ADMIT, conversation_id, *arguments)
             except BaseException:
                 self._doubt(conversation_id, entry.id, call)
                 raise
@@ -131,7 +131,7 @@ class RedisRunStore:
         with self._client.underway():
             if changes.run or changes.held is not None:
                 await self._index.enter(conversation_id, GRACE_S)
-            work = self._step(scripts.WRITE, conversation_id, token, *_told(changes))
+            work = self._step(scripts.WRITE, conversation_id, token, *_arguments(changes))
             if await self._client.to_its_end(conversation_id, work) < 0:
                 raise lost(conversation_id)
 
@@ -161,20 +161,20 @@ class RedisRunStore:
     async def conversations(self) -> list[str]:
         return await self._index.all()
 
-    async def known(self, conversation_id: str) -> ConversationRecord | None:
+    async def record(self, conversation_id: str) -> ConversationRecord | None:
         await self._client.settled(conversation_id)
-        told = await self._run(scripts.KNOWN, conversation_id)
+        result = await self._run(scripts.RECORD, conversation_id)
         with readable(conversation_id):
-            found = records.known(*told)
+            found = records.record_of(*result)
         if found is None or not found.has_something_to_do or await self._index.is_watched(conversation_id):
             return found
         return replace(found, is_overlooked=True)
 
-    async def strays(self) -> list[str]:
-        return []  # whatever there is of a conversation is found by its name
+    async def orphans(self) -> list[str]:
+        return []  # impossible: entries are stored under their conversation's name
 
-    async def rested(self, since: float) -> list[str]:
-        return await self._index.rested(since * 1000)
+    async def idle_since(self, since: float) -> list[str]:
+        return await self._index.idle_since(since * 1000)
 
     async def tidy(self) -> None:
         await self._index.tidy()
@@ -186,7 +186,7 @@ class RedisRunStore:
         return bool(await self._client.run(scripts.FORGET, [*places, f"{places[0]}:forgotten"], [0, 0, call]))
 
     async def aclose(self) -> None:
-        """Close the connections once all that is on its way is written."""
+        """Close the connections after pending writes."""
         await self._client.aclose()
 
     async def _give_back(self, conversation_id: str, token: int, seen: int | str, rest_s: float) -> bool:
@@ -194,14 +194,14 @@ class RedisRunStore:
             work = self._step(scripts.RELEASE, conversation_id, token, seen, int(rest_s * 1000))
             given: int = await self._client.to_its_end(conversation_id, work)
             if given == 2:
-                # It is in the index already, perhaps at the end of the lease that is over now.
+                # Its index entry may be scheduled for the end of the released lease.
                 await self._index.enter(conversation_id, rest_s)
         if given < 0:
             raise lost(conversation_id)
         return given > 0
 
     async def _step(self, script: RedisScript, conversation_id: str, *arguments: Any) -> Any:
-        """An owner's step; those in one conversation are done in the order of asking."""
+        """Run an owner's script. Calls for one conversation run in call order."""
         turn = self._turns.setdefault(conversation_id, asyncio.Lock())
         async with turn:
             return await self._run(script, conversation_id, self._process, next(self._steps), *arguments)
@@ -210,7 +210,7 @@ class RedisRunStore:
         return await self._client.run(script, keys(conversation_id), [self._client.ttl_s, KEPT_S, *arguments])
 
     async def _wake(self, owner: str, conversation_id: str) -> None:
-        with suppress(StoreAway):  # the owner finds what it has not heard of when it renews its lease
+        with suppress(StoreAway):  # the owner sees a missed notification when it renews its lease
             await self._client.run(scripts.WAKE, [_news(owner)], [conversation_id, _MOST_NEWS, _NEWS_S])
 
     def _doubt(self, conversation_id: str, entry_id: str, call: str) -> None:
@@ -223,8 +223,8 @@ def _news(owner: str) -> str:
     return f"runs:wake:{owner}"
 
 
-def _told(changes: StateChanges) -> list[Any]:
-    """The changes, as the script takes them."""
+def _arguments(changes: StateChanges) -> list[Any]:
+    """Return the changes as arguments of the script WRITE."""
     run = "" if changes.run is None else as_json(changes.run)
     posts = [part for name, content in changes.posts.items() for part in (name, as_json(content))]
     replaced = [part for seq, data in changes.replaced.items() for part in (seq, as_json(data))]

@@ -1,4 +1,4 @@
-"""What an SQLite file says of its conversations to who looks at them; each function sees one moment."""
+"""Queries of run data in an SQLite file; each function reads one consistent snapshot."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FIND = """SELECT id, agent, owner, until, seq, held, run, todo FROM run_convers
 _ENTRIES = 'SELECT seq, id, kind, data, "end" FROM run_entries WHERE conversation = ? ORDER BY seq'
 _POSTS = "SELECT part, content FROM run_posts WHERE conversation = ?"
 _FORGOTTEN = 'SELECT "end", count FROM run_forgotten WHERE conversation = ?'
-_STRAYS = "SELECT id FROM run_entries WHERE conversation NOT IN (SELECT id FROM run_conversations) ORDER BY rowid"
+_ORPHANS = "SELECT id FROM run_entries WHERE conversation NOT IN (SELECT id FROM run_conversations) ORDER BY rowid"
 _POSTED = as_json("")
 
 
@@ -33,15 +33,15 @@ def conversations(file: sqlite3.Connection) -> list[str]:
     return [name for (name,) in names if isinstance(name, str) and name]
 
 
-def rested(file: sqlite3.Connection, since: float) -> list[str]:
+def idle_since(file: sqlite3.Connection, since: float) -> list[str]:
     return [name for (name,) in file.execute("SELECT conversation FROM run_conversations WHERE changed < ?", (since,))]
 
 
-def strays(file: sqlite3.Connection) -> list[str]:
-    return [name for (name,) in file.execute(_STRAYS)]
+def orphans(file: sqlite3.Connection) -> list[str]:
+    return [name for (name,) in file.execute(_ORPHANS)]
 
 
-def known(file: sqlite3.Connection, now: float, conversation_id: str) -> ConversationRecord | None:
+def record_of(file: sqlite3.Connection, now: float, conversation_id: str) -> ConversationRecord | None:
     with reading(file):
         row = file.execute(_FIND, (conversation_id,)).fetchone()
         if row is None:
@@ -50,10 +50,12 @@ def known(file: sqlite3.Connection, now: float, conversation_id: str) -> Convers
         posts = file.execute(_POSTS, row[:1]).fetchall()
         forgotten = dict(file.execute(_FORGOTTEN, row[:1]).fetchall())
     with readable(conversation_id):
-        return _known(now, row, entries, posts, forgotten)
+        return _record(now, row, entries, posts, forgotten)
 
 
-def _known(now: float, row: Any, entries: list[Any], posts: list[Any], forgotten: dict[str, int]) -> ConversationRecord:
+def _record(
+    now: float, row: Any, entries: list[Any], posts: list[Any], forgotten: dict[str, int]
+) -> ConversationRecord:
     _, agent, owner, until, seq, held, run, todo = row
     waiting = [each[:4] for each in entries if each[4] is None]
     ends = {name: end for _, name, _, _, end in entries if end is not None}

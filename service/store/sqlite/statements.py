@@ -1,4 +1,4 @@
-"""What is done in an SQLite file of runs: each function is one step, whole or not at all."""
+"""Operations on the run tables of an SQLite file; each function is one transaction."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def claim(file: sqlite3.Connection, now: float, conversation_id: str, owner: str
         number, _, held, token, current, until, _ = row
         if current not in (None, owner) and until > now:
             return None
-        # A conversation that was forgotten and begins again does not count below the tokens it had.
+        # Time-based, so that tokens keep increasing if the conversation is deleted and recreated.
         token = max(token + 1, int(now * 1_000_000))
         file.execute(_CLAIM, (token, owner, now + lease_s, now + lease_s, number))
         ((run,),) = file.execute("SELECT run FROM run_conversations WHERE id = ?", (number,))
@@ -106,10 +106,10 @@ def write(file: sqlite3.Connection, now: float, conversation_id: str, token: int
         file.execute(_LOOK, (now, number))
 
 
-def release(  # noqa: PLR0913, PLR0917 - a step of the store
+def release(  # noqa: PLR0913, PLR0917 - one argument per column
     file: sqlite3.Connection, now: float, conversation_id: str, token: int, seen: int | None, rest_s: float = 0.0
 ) -> bool:
-    """Give the lease back, unless an entry waits behind the place `seen`; `None`: whatever waits.
+    """Release the lease, unless an entry is pending after `seen`; with `None`, unconditionally.
 
     The conversation is due after `rest_s`.
     """
@@ -145,10 +145,10 @@ def forget(file: sqlite3.Connection, now: float, conversation_id: str) -> bool:
 
 
 def _owned(file: sqlite3.Connection, conversation_id: str, token: int) -> tuple[int, int]:
-    """The number of a conversation, and the last place in its inbox.
+    """Return a conversation's row id and the last sequence number in its inbox.
 
     Raises:
-        LeaseLost: this token is not its lease's.
+        LeaseLost: the fencing token is stale.
     """
     row = file.execute(_OWNED, (conversation_id, token)).fetchone()
     if row is None:

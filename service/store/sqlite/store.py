@@ -1,4 +1,4 @@
-"""Runs in the SQLite file of the logs, for one process on one machine."""
+"""The run store in the SQLite file of the logs, for a single process."""
 
 from __future__ import annotations
 
@@ -24,21 +24,20 @@ if TYPE_CHECKING:
     from connector.protocols import Claim, InboxEntry, StateChanges
     from service.store.base import Admission, ConversationRecord
 
-# For how long news are waited for before the caller is asked to ask again, in seconds.
+# Timeout of `woken`, in seconds.
 _WAIT_S = 1.0
 _NAME = "runs"
 
 
 class SqliteRunStore:
-    """The run store's contract in a file.
+    """A run store in a file.
 
-    A lock of the operating system lies on a file beside it, so that no other process runs what this one does; it goes
-    with the process, however that ends. Links lead to the same lock. Leases that are found in the file belong to
-    nobody any more.
+    An operating system lock on `FILE.lock` excludes other services; it ends with the process. Symbolic links are
+    resolved to the same lock. Leases found in the file are therefore invalid.
 
     Args:
-        lock: the open file that has the lock; `None`: this is a visitor.
-        clock: seconds since the epoch, that never go back.
+        lock: file descriptor that holds the lock; `None` if the store was opened with `inspect`.
+        clock: monotonic seconds since the epoch.
     """
 
     def __init__(self, database: Database, lock: int | None, clock: Callable[[], float]) -> None:
@@ -50,17 +49,17 @@ class SqliteRunStore:
 
     @classmethod
     async def open(cls, path: Path, clock: Callable[[], float] | None = None) -> Self:
-        """The store in this file, which is made where there is none.
+        """Open the store in a file, creating it if needed, and lock it.
 
         Raises:
-            StoreError: it cannot be used, or another process uses it; nothing was changed.
+            StoreError: the file cannot be used, or another service uses it; nothing was changed.
         """
         clock = clock or _steady_clock()
         database = await Database.open(path, _NAME, schema.prepare)
         lock = None
         try:
             lock = _locked(path)
-            await database.run(schema.let_go, clock())
+            await database.run(schema.end_leases, clock())
         except BaseException:
             await database.aclose()
             if lock is not None:
@@ -69,11 +68,11 @@ class SqliteRunStore:
         return cls(database, lock, clock)
 
     @classmethod
-    async def visit(cls, path: Path) -> Self:
-        """The store as it is, whoever uses it meanwhile; a visitor owns no conversation.
+    async def inspect(cls, path: Path) -> Self:
+        """Open the store without a lock, for reading and pruning. Claims no conversation.
 
         Raises:
-            StoreError: it cannot be used; nothing was changed.
+            StoreError: the file cannot be used; nothing was changed.
         """
         return cls(await Database.open(path, _NAME, schema.prepare), None, _steady_clock())
 
@@ -120,23 +119,23 @@ class SqliteRunStore:
     async def conversations(self) -> list[str]:
         return await self._database.run(records.conversations)
 
-    async def known(self, conversation_id: str) -> ConversationRecord | None:
-        return await self._database.run(records.known, self._clock(), conversation_id)
+    async def record(self, conversation_id: str) -> ConversationRecord | None:
+        return await self._database.run(records.record_of, self._clock(), conversation_id)
 
-    async def strays(self) -> list[str]:
-        return await self._database.run(records.strays)
+    async def orphans(self) -> list[str]:
+        return await self._database.run(records.orphans)
 
-    async def rested(self, since: float) -> list[str]:
-        return await self._database.run(records.rested, since)
+    async def idle_since(self, since: float) -> list[str]:
+        return await self._database.run(records.idle_since, since)
 
     async def tidy(self) -> None:
-        await self._database.run(schema.tidy, self._clock())
+        await self._database.run(schema.expire, self._clock())
 
     async def forget(self, conversation_id: str) -> bool:
         return await self._database.run(steps.forget, self._clock(), conversation_id)
 
     async def aclose(self) -> None:
-        """Let go of the file once all that is on its way is written."""
+        """Close the file after pending writes, and release the lock."""
         await self._database.aclose()
         if self._lock is not None:
             os.close(self._lock)
@@ -144,43 +143,43 @@ class SqliteRunStore:
 
 
 def refuse_older(path: Path) -> None:
-    """Raise StoreError where the file would have to be changed before anybody can look at its runs."""
+    """Raise StoreError if the file must be migrated before its runs can be read."""
     try:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as file:
             ((version,),) = file.execute("PRAGMA user_version")
             ((tables,),) = file.execute("SELECT count(*) FROM sqlite_master WHERE name = 'run_conversations'")
             is_older = not tables or version < sqlite_file.VERSION or schema.version(file) < schema.VERSION
     except (sqlite3.Error, TypeError):
-        return  # whoever opens it is told why
+        return  # opening it reports the error
     if is_older:
         raise StoreError(
-            f"No service of this version has used {path} yet: start the service once, which brings it up to date."
+            f"{path} has not been used by a service of this version. Start the service once to migrate it."
         )
 
 
 def _locked(path: Path) -> int:
-    """The lock beside the file, taken.
+    """Take the lock of the file and return its file descriptor.
 
     Raises:
-        StoreError: another process has it, or there can be none.
+        StoreError: another process holds the lock, or it cannot be created.
     """
     path = path.resolve()
-    beside = path.with_name(f"{path.name}.lock")
+    lock_path = path.with_name(f"{path.name}.lock")
     try:
-        if path.stat().st_nlink > 1:  # SQLite keeps its journal by name, too
-            raise StoreError(f"{path} has another name (a hard link): remove one of them, they would damage the file.")
-        lock = os.open(beside, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        if path.stat().st_nlink > 1:  # SQLite's journal has the file's name, too
+            raise StoreError(f"{path} has a second hard link, which can corrupt the file. Remove one of them.")
+        lock = os.open(lock_path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     except OSError as e:
-        raise StoreError(sqlite_file.problem(beside, e)) from e
+        raise StoreError(sqlite_file.problem(lock_path, e)) from e
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as e:
         os.close(lock)
-        raise StoreError(f"Another service uses {path}: stop it, or use Redis for several.") from e
+        raise StoreError(f"Another service uses {path}. Stop it, or use Redis to run several services.") from e
     return lock
 
 
 def _steady_clock() -> Callable[[], float]:
-    """Seconds since the epoch, as they went on since now: whoever sets the machine's clock changes no lease."""
+    """Return a clock of seconds since the epoch that ignores changes of the system time, so that leases stay valid."""
     began = time.time() - time.monotonic()
     return lambda: began + time.monotonic()

@@ -72,7 +72,7 @@ class Told:
 
 async def told(conversation_id: str, runs: RunStore, logs: LogStore) -> Told | None:
     """`None`: the store knows nothing of such a conversation."""
-    known = await runs.known(conversation_id)
+    known = await runs.record(conversation_id)
     if known is None:
         return None
     stack = InteractionStack(logs, conversation_id, AGENT)

@@ -19,7 +19,7 @@ from crowd.record import Record
 from crowd.tally import Sides, Tally
 from local_slack import LocalSlack, RetrySchedule
 from orchestrator_interactive.interactions.stores import open_store
-from service.store import visit_run_store
+from service.store import inspect_run_store
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,7 +88,7 @@ class Trial:
             harm = Harm(slack, replicas, redis, self.seed, 1.6 * LEASE_S)
             unanswered = await self._live(crowd, harm)
             logs = await stack.enter_async_context(aclosing(await open_store(store)))
-            runs = await stack.enter_async_context(aclosing(await visit_run_store(store)))
+            runs = await stack.enter_async_context(aclosing(await inspect_run_store(store)))
             sides = Sides(
                 slack.team_id, slack.channel(CHANNEL).id, record, board, runs, logs, model, folder / "marks.txt"
             )

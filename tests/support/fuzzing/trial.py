@@ -172,7 +172,7 @@ async def _settled(store: RunStore, findings: Findings) -> None:
 
 
 async def _is_busy(store: RunStore, conversation_id: str) -> bool:
-    known = await store.known(conversation_id)
+    known = await store.record(conversation_id)
     return known is not None and (known.has_something_to_do or known.posts > 0)
 
 

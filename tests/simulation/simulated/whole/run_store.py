@@ -70,19 +70,19 @@ class SimulatedRunStore:
             timer.cancel()
 
     async def agent_of(self, conversation_id: str) -> str | None:
-        known = await self.known(conversation_id)
+        known = await self.record(conversation_id)
         return known.agent if known else None
 
     async def conversations(self) -> list[str]:
         return await self._ask("conversations", lambda: list(self._table.conversations))
 
-    async def known(self, conversation_id: str) -> ConversationRecord | None:
+    async def record(self, conversation_id: str) -> ConversationRecord | None:
         return await self._ask("known", self._table.known, conversation_id)
 
-    async def strays(self) -> list[str]:
+    async def orphans(self) -> list[str]:
         return []
 
-    async def rested(self, _since: float) -> list[str]:
+    async def idle_since(self, _since: float) -> list[str]:
         return []
 
     async def tidy(self) -> None:

@@ -15,7 +15,7 @@ from orchestrator_interactive.interactions.stores.sqlite import SqliteStore
 from orchestrator_interactive.storage import sqlite_file
 from orchestrator_interactive.storage.errors import StoreAway
 from orchestrator_interactive.storage.sqlite import Database
-from service.store.sqlite import records as sqlite_known
+from service.store.sqlite import records as sqlite_records
 from service.store.sqlite import schema
 from service.store.sqlite.store import SqliteRunStore
 
@@ -101,7 +101,7 @@ class SqliteStores:
             if self._lock is None:
                 database = self._database()
                 with suppress(StoreAway):
-                    await database.run(schema.let_go, self._clock())
+                    await database.run(schema.end_leases, self._clock())
                     return database
             await asyncio.sleep(0.2)
 
@@ -119,8 +119,8 @@ class SqliteStores:
             self._lock = None
 
     async def known(self) -> dict[str, ConversationRecord]:
-        names, now = sqlite_known.conversations(self._looking), self._clock()
-        found = {name: sqlite_known.known(self._looking, now, name) for name in names}
+        names, now = sqlite_records.conversations(self._looking), self._clock()
+        found = {name: sqlite_records.record_of(self._looking, now, name) for name in names}
         return {name: known for name, known in found.items() if known is not None}
 
     def close(self) -> None:
@@ -153,7 +153,7 @@ class WitnessedRunStore(SqliteRunStore):
     async def admit(self, conversation_id: str, entry: InboxEntry, agent: str | None) -> Admission:
         admission = await super().admit(conversation_id, entry, agent)
         if admission.is_new:
-            known = sqlite_known.known(self._looking, self._clock(), conversation_id)
+            known = sqlite_records.record_of(self._looking, self._clock(), conversation_id)
             self._witness.admitted(conversation_id, entry, known.order.index(entry.id) + 1 if known else 0)
         return admission
 
@@ -165,7 +165,7 @@ class WitnessedRunStore(SqliteRunStore):
 
     async def write(self, conversation_id: str, token: int, changes: StateChanges) -> None:
         await super().write(conversation_id, token, changes)
-        known = sqlite_known.known(self._looking, self._clock(), conversation_id)
+        known = sqlite_records.record_of(self._looking, self._clock(), conversation_id)
         waiting = [entry.seq for entry in known.waiting] if known else []
         self._witness.wrote(conversation_id, self._process, changes, waiting)
 
