@@ -170,7 +170,7 @@ async def test_what_was_said_and_done_stands_in_the_page() -> None:
         "look {} no result",
         "No result was recorded: its outcome is unknown.",
         "Waiting for a tool (d) until 2023-11-1",
-        "Damaged: It is damaged or gone",
+        "Damaged: It is damaged or missing",
         "Finished",
     ):
         assert told in text

@@ -130,7 +130,7 @@ async def test_an_unknown_policy_is_an_error_that_lists_those_there_are() -> Non
 async def test_a_policy_that_gives_back_something_else_than_messages_is_an_error(made: Any) -> None:
     name = a_name()
     register_policy(name)(lambda _messages, **_: made)
-    with pytest.raises(PolicyError, match="is to give back a list of messages"):
+    with pytest.raises(PolicyError, match="must return a list of messages"):
         await rendered(said("Hi"), policy_name=name)
 
 
@@ -138,7 +138,7 @@ async def test_a_policy_that_gives_back_something_else_than_messages_is_an_error
 async def test_a_policy_that_tears_a_pair_is_an_error(gone: str) -> None:
     name = a_name()
     register_policy(name)(lambda messages, **_: [each for each in messages if each["role"] != gone])
-    with pytest.raises(PolicyError, match="tears a call from its result: 'a'"):
+    with pytest.raises(PolicyError, match="separates a call from its result: 'a'"):
         await rendered(said("Hi"), called("a"), brought("a"), said("Well?"), policy_name=name)
 
 

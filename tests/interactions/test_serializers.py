@@ -68,7 +68,7 @@ def test_compressed_data_may_travel_as_text() -> None:
 
 @pytest.mark.parametrize("value", [b"bytes", {1, 2}, object()])
 def test_what_json_does_not_know_is_refused(value: Any) -> None:
-    with pytest.raises(ValueError, match="UserMessageState holds what cannot be written as JSON"):
+    with pytest.raises(ValueError, match="UserMessageState contains a value that JSON cannot represent"):
         encode(UserMessageState("Hello!", meta=value))
 
 

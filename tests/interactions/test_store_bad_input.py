@@ -25,7 +25,7 @@ from orchestrator_interactive.interactions.records import Key, damaged
 from orchestrator_interactive.interactions.states import UserMessageState
 from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.interactions.stores.base import Change
-from orchestrator_interactive.interactions.tree import Piece, written
+from orchestrator_interactive.interactions.tree import Piece, to_dict
 from orchestrator_interactive.storage.errors import StoreAway, StoreError
 from orchestrator_interactive.storage.sqlite import Database
 
@@ -51,7 +51,7 @@ CREATE TABLE agents (id TEXT PRIMARY KEY, config TEXT NOT NULL) WITHOUT ROWID;
 PRAGMA application_id = 0x61736C67;
 PRAGMA user_version = 1;
 INSERT INTO logs VALUES (7, '{KEY.conversation_id}', 'alpha', 1, 1, 1000.0);
-INSERT INTO trees VALUES (7, '{json.dumps(written(TREE))}');
+INSERT INTO trees VALUES (7, '{json.dumps(to_dict(TREE))}');
 INSERT INTO nodes VALUES (7, 0, 0, 1, 'Said', 1000.0, 0, '{{}}', '{{"e": 1}}');
 INSERT INTO agents VALUES ('a', '{{}}');
 """  # noqa: S608 - all of it stands in these tests

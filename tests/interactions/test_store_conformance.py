@@ -110,7 +110,7 @@ async def test_who_has_a_lower_token_than_the_logs_fence_writes_nothing(store):
     await plant(store, KEY, states(0, 1))
     await store.fence(KEY, 5)
     await store.fence(KEY, 5)
-    with pytest.raises(Fenced, match="Another owner has taken conversation"):
+    with pytest.raises(Fenced, match="Another owner has taken over conversation"):
         await store.commit(KEY, Change(1, 2, 1000.0, nodes=states(1, 2), fence=4))
     with pytest.raises(Fenced):
         await store.fence(KEY, 4)

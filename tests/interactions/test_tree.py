@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from orchestrator_interactive.interactions.errors import BranchExists, NoSuchBranch
-from orchestrator_interactive.interactions.tree import Piece, Tree, read, written
+from orchestrator_interactive.interactions.tree import Piece, Tree, from_dict, to_dict
 
 NOW = 100.0
 
@@ -101,7 +101,7 @@ class TestPrunes:
 
 def test_a_tree_can_be_written_and_read() -> None:
     tree, _ = grown(10).rewound(4, NOW)
-    assert read(json.loads(json.dumps(written(tree)))) == tree
+    assert from_dict(json.loads(json.dumps(to_dict(tree)))) == tree
 
 
 class TreeMachine(RuleBasedStateMachine):

@@ -213,7 +213,7 @@ class TestTheLog:
         context = house.context()
         await add(context, *TURN)
         await house.stack().push(FinishedState())
-        with pytest.raises(ConversationFinished, match="Go on in a fork, or rewind it"):
+        with pytest.raises(ConversationFinished, match="Continue in a fork, or rewind it"):
             await context.add_message(user("And now?"))
         assert await house.context().get_messages() == TURN
 

@@ -1,4 +1,4 @@
-"""Logs in memory: for tests, and for agents whose conversations need not outlive the process."""
+"""Logs in memory, for tests and for conversations that end with the process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class MemoryStore:
-    """The store's contract, without a disk."""
+    """Implements LogStore in memory."""
 
     def __init__(self) -> None:
         self._logs: dict[Key, Log] = {}
@@ -89,7 +89,7 @@ class MemoryStore:
         self._agents.pop(agent_id, None)
 
     async def tidy(self) -> None:
-        """Nothing is kept for longer than the logs."""
+        """Do nothing: nothing expires."""
 
     async def aclose(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there are no connections."""
