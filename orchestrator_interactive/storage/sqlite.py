@@ -140,7 +140,7 @@ class Database:
         if sqlite_file.identity(self._path) != self._identity:
             raise StoreGone(
                 f"The conversation log {self._path} was removed or replaced while it was open: nothing is saved. "
-                "Restart the service."
+                "Restart the process."
             )
         return work(file, *arguments)
 

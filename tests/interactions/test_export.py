@@ -278,8 +278,8 @@ async def test_very_long_texts_are_cut_with_a_word_about_it() -> None:
     store = MemoryStore()
     await a_conversation(store, said("x" * 50_000))
     text, page = await whole(as_text(store, KEY)), await whole(as_page(store, KEY))
-    assert "[… 46000 characters more characters; the JSON lines export has them]" in text
-    assert "[… 30000 characters more: the export as JSON lines has them]" in page
+    assert "[… 46000 more characters; the JSON lines export has them]" in text
+    assert "[… 30000 more characters; the JSON lines export has them]" in page
 
 
 @settings(max_examples=80, deadline=None)

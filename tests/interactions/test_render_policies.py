@@ -121,7 +121,9 @@ async def test_a_policy_of_one_s_own_gets_the_messages_and_what_was_said_beside_
 
 
 async def test_an_unknown_policy_is_an_error_that_lists_those_there_are() -> None:
-    with pytest.raises(UnknownPolicy, match=r"no render policy 'sumary'; there are: .*default.*summary") as raised:
+    with pytest.raises(
+        UnknownPolicy, match=r"no render policy 'sumary'; existing policies: .*default.*summary"
+    ) as raised:
         await rendered(said("Hi"), policy_name="sumary")
     assert isinstance(raised.value, InteractionError)
 
@@ -148,7 +150,7 @@ async def test_a_taken_name_is_refused_unless_the_same_function_comes_again() ->
     def mine(messages: Rendered, **_: Any) -> Rendered:
         return messages
 
-    with pytest.raises(ValueError, match="'default' already"):
+    with pytest.raises(ValueError, match="already a render policy 'default'"):
         register_policy("default")(mine)
     with pytest.raises(ValueError, match="not blank"):
         register_policy(" ")

@@ -37,7 +37,7 @@ class TestForks:
         assert tree.head.parent == 0
 
     def test_a_name_is_given_once(self) -> None:
-        with pytest.raises(BranchExists, match="'main' already"):
+        with pytest.raises(BranchExists, match="already a branch 'main'"):
             grown(1).forked(0, 1, "main", NOW)
 
     def test_a_name_made_up_is_not_one_that_somebody_chose(self) -> None:
@@ -45,7 +45,7 @@ class TestForks:
         assert tree.forked(0, 1, None, NOW)[1] == "branch-3"
 
     def test_an_unknown_branch_is_told_with_those_there_are(self) -> None:
-        with pytest.raises(NoSuchBranch, match="no branch 'mine'; there are: main"):
+        with pytest.raises(NoSuchBranch, match="no branch 'mine'; existing branches: main"):
             grown(1).checked_out("mine")
 
 

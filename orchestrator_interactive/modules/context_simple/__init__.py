@@ -1,8 +1,8 @@
 """`context-simple`: an in-memory conversation with a smaller, stable view of long histories.
 
 `context` decides when to compact. `history` holds the rows, and `compression` shrinks them in memory while idle.
-`truncation` selects rows, `truncate` shortens single rows, `views` builds the view, and `summarising` asks the model for
-a summary of the text that `render_text` produces.
+`truncation` selects rows, `truncate` shortens single rows, and `views` builds the view. `summarising` asks the model
+for a summary of the text from `render_text`.
 """
 
 from __future__ import annotations
