@@ -178,7 +178,7 @@ def test_a_file_of_a_newer_version_is_refused(tmp_path):
     with closing(sqlite3.connect(tmp_path / "kept.db", isolation_level=None)) as file:
         file.execute("UPDATE run_version SET version = 3")
     result = run("doctor", "--store", url)
-    assert (result.exit_code, "has version 3; this installation knows version 2" in result.output) == (2, True)
+    assert (result.exit_code, "has version 3, and this installation knows 2" in result.output) == (2, True)
 
 
 async def _opened_once(url: str) -> None:
