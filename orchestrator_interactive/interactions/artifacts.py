@@ -266,8 +266,8 @@ def _fields_of(state: BaseState | None) -> dict[str, Any]:
     match state:
         case UserMessageState(meta={"injections": list(ids)}):
             fields = {"messages": ids}
-        case AssistantMessageState(content=content, tool_calls=beside):
-            fields = {"calls": [call.id for call in declared_calls(content, beside)]}
+        case AssistantMessageState(content=content, tool_calls=tool_calls):
+            fields = {"calls": [call.id for call in declared_calls(content, tool_calls)]}
         case ToolCallState():
             fields = {"tool": state.function_name, "call_id": state.id}
         case ToolResultState():

@@ -98,7 +98,7 @@ class InteractionStack:
         self._store = store
         self._asked_by = asked_by
         self._snapshot: _Snapshot | None = None
-        self._left: Tree | None = None
+        self._last_tree: Tree | None = None
         self._moves = self._version = 0
         self._fence: int | None = None
         self._lock = asyncio.Lock()
@@ -119,16 +119,16 @@ class InteractionStack:
             WriteConflict: another writer changed the log.
         """
         async with self._lock:
-            seen = await self._look()
+            snapshot = await self._load()
             if since not in (None, self._moves):
                 raise conflict(self.key)
             try:
-                return await self._push(seen, states)
+                return await self._push(snapshot, states)
             except Fenced:
                 raise
             except WriteConflict:
-                now = await self._look()
-                if not _ends_alike(seen.log.tree, now.log.tree):
+                now = await self._load()
+                if not _ends_alike(snapshot.log.tree, now.log.tree):
                     self._snapshot = None
                     raise
                 return await self._push(now, states)  # another writer forked or pruned, which does not conflict
@@ -140,7 +140,7 @@ class InteractionStack:
             InvalidTransition, ValueError, WriteConflict: as in `push`.
         """
         async with self._lock:
-            return await self._rewind(await self._look(), 0, states)
+            return await self._rewind(await self._load(), 0, states)
 
     async def pop(self) -> BaseState:
         """Remove and return the last state; it remains on a new branch.
@@ -151,11 +151,11 @@ class InteractionStack:
             WriteConflict: another writer changed the log.
         """
         async with self._lock:
-            seen = await self._look()
-            if seen.last is None:
+            snapshot = await self._load()
+            if snapshot.last is None:
                 raise NoSuchState("The conversation is empty: there is nothing to pop.")
-            state = self._decoded(seen.last, seen.log.tree)
-            await self._rewind(seen, seen.length - 1)
+            state = self._decoded(snapshot.last, snapshot.log.tree)
+            await self._rewind(snapshot, snapshot.length - 1)
             return state
 
     async def rewind(self, index: int) -> str | None:
@@ -166,8 +166,8 @@ class InteractionStack:
             WriteConflict: another writer changed the log.
         """
         async with self._lock:
-            seen = await self._look()
-            return await self._rewind(seen, self._place(seen, index) + 1)
+            snapshot = await self._load()
+            return await self._rewind(snapshot, self._place(snapshot, index) + 1)
 
     async def fork(self, index: int | None = None, name: str | None = None) -> str:
         """Create a branch with the states up to `index`, by default all; return its name.
@@ -180,10 +180,10 @@ class InteractionStack:
             WriteConflict: another writer changed the log.
         """
         async with self._lock:
-            seen = await self._look()
-            length = seen.length if index is None else self._place(seen, index) + 1
-            tree, name = seen.log.tree.forked(seen.log.tree.current, length, name, time.time())
-            await self._replant(seen, tree, seen.last)
+            snapshot = await self._load()
+            length = snapshot.length if index is None else self._place(snapshot, index) + 1
+            tree, name = snapshot.log.tree.forked(snapshot.log.tree.current, length, name, time.time())
+            await self._commit_tree(snapshot, tree, snapshot.last)
             return name
 
     async def checkout(self, name: str) -> None:
@@ -194,9 +194,9 @@ class InteractionStack:
             WriteConflict: another writer changed the log.
         """
         async with self._lock:
-            seen = await self._look()
-            tree = seen.log.tree.checked_out(name)
-            await self._replant(seen, tree, await self._last(tree))
+            snapshot = await self._load()
+            tree = snapshot.log.tree.checked_out(name)
+            await self._commit_tree(snapshot, tree, await self._last(tree))
 
     async def prune(self, names: Iterable[str]) -> int:
         """Delete branches and the states that only they have; return the number of states. Keeps the current branch.
@@ -206,16 +206,16 @@ class InteractionStack:
             WriteConflict: another writer changed the log.
         """
         async with self._lock:
-            seen = await self._look()
-            tree, cuts = seen.log.tree.pruned(names)
-            await self._replant(seen, tree, seen.last, cuts=cuts)
+            snapshot = await self._load()
+            tree, cuts = snapshot.log.tree.pruned(names)
+            await self._commit_tree(snapshot, tree, snapshot.last, cuts=cuts)
             return sum(cut.stop - cut.start for cut in cuts)
 
     async def refresh(self) -> None:
         """Read the log again."""
         async with self._lock:
             self._snapshot = None
-            await self._look()
+            await self._load()
 
     async def fence(self, token: int) -> None:
         """Set the fencing token of this stack and of the log: writers with a lower token are refused from now on.
@@ -233,11 +233,11 @@ class InteractionStack:
         Raises:
             UnreadableState: the state is damaged.
         """
-        seen = await self._looked()
-        return None if seen.last is None else self._decoded(seen.last, seen.log.tree)
+        snapshot = await self._loaded()
+        return None if snapshot.last is None else self._decoded(snapshot.last, snapshot.log.tree)
 
     async def length(self) -> int:
-        return (await self._looked()).length
+        return (await self._loaded()).length
 
     async def at(self, index: int) -> BaseState:
         """Return the state at an index; a negative one counts from the end.
@@ -246,9 +246,9 @@ class InteractionStack:
             NoSuchState: no state has this index.
             UnreadableState: the state is damaged.
         """
-        seen = await self._looked()
-        place = self._place(seen, index)
-        return self._decoded((await self._read(seen.log.tree, place, place + 1))[0], seen.log.tree)
+        snapshot = await self._loaded()
+        place = self._place(snapshot, index)
+        return self._decoded((await self._read(snapshot.log.tree, place, place + 1))[0], snapshot.log.tree)
 
     async def iter_last_n(self, n: int) -> AsyncIterator[StackEntry]:
         """Yield the last `n` entries in order, including unreadable ones.
@@ -258,43 +258,43 @@ class InteractionStack:
         """
         if n < 0:
             raise ValueError("`n` must be 0 or more.")
-        seen = await self._looked()
-        for start in range(max(seen.length - n, 0), seen.length, _PAGE):
-            for node in await self._read(seen.log.tree, start, min(start + _PAGE, seen.length)):
+        snapshot = await self._loaded()
+        for start in range(max(snapshot.length - n, 0), snapshot.length, _PAGE):
+            for node in await self._read(snapshot.log.tree, start, min(start + _PAGE, snapshot.length)):
                 yield self._entry(node)
 
     async def get_branch_info(self) -> list[Branch]:
         """Return all branches in order of creation."""
-        return (await self._looked()).log.tree.branches()
+        return (await self._loaded()).log.tree.branches()
 
-    async def _push(self, seen: _Snapshot, states: Sequence[BaseState]) -> tuple[str, ...]:
-        log = seen.log
-        nodes = self._nodes(seen.last, log.tree, states)
+    async def _push(self, snapshot: _Snapshot, states: Sequence[BaseState]) -> tuple[str, ...]:
+        log = snapshot.log
+        nodes = self._nodes(snapshot.last, log.tree, states)
         if nodes:
             end, now = log.tree.head.end + len(nodes), nodes[-1].envelope["ts"]
-            tree = log.tree.grown(end, now)
+            tree = log.tree.with_end(end, now)
             await self._commit(Change(log.version, end, now, None if log.version else tree, nodes, fence=self._fence))
-            self._see(Log(log.version + 1, tree), nodes[-1], pushed=True)
+            self._remember(Log(log.version + 1, tree), nodes[-1], pushed=True)
         return tuple(node.ref(self.key) for node in nodes)
 
-    async def _rewind(self, seen: _Snapshot, length: int, states: Sequence[BaseState] = ()) -> str | None:
-        tree, left = seen.log.tree.rewound(length, time.time())
-        if tree is seen.log.tree and not states:
+    async def _rewind(self, snapshot: _Snapshot, length: int, states: Sequence[BaseState] = ()) -> str | None:
+        tree, left = snapshot.log.tree.rewound(length, time.time())
+        if tree is snapshot.log.tree and not states:
             return None
         last = await self._last(tree)
         nodes = self._nodes(last, tree, states)
-        await self._replant(
-            seen, tree.grown(length + len(nodes), tree.head.written), nodes[-1] if nodes else last, nodes
+        await self._commit_tree(
+            snapshot, tree.with_end(length + len(nodes), tree.head.written), nodes[-1] if nodes else last, nodes
         )
         return left
 
-    async def _replant(
-        self, seen: _Snapshot, tree: Tree, last: Node | None, nodes: Sequence[Node] = (), cuts: Sequence[Piece] = ()
+    async def _commit_tree(
+        self, snapshot: _Snapshot, tree: Tree, last: Node | None, nodes: Sequence[Node] = (), cuts: Sequence[Piece] = ()
     ) -> None:
         """Commit a change of the branches."""
         head = tree.head
-        await self._commit(Change(seen.log.version, head.end, head.written, tree, nodes, cuts, fence=self._fence))
-        self._see(Log(seen.log.version + 1, tree), last)
+        await self._commit(Change(snapshot.log.version, head.end, head.written, tree, nodes, cuts, fence=self._fence))
+        self._remember(Log(snapshot.log.version + 1, tree), last)
 
     def _nodes(self, last: Node | None, tree: Tree, states: Sequence[BaseState]) -> list[Node]:
         """Build the nodes of states at the end of the current branch."""
@@ -314,22 +314,22 @@ class InteractionStack:
         replayed = 1 + (last.replayed if last else 0) if len(then.open) > _MOST_OPEN_WRITTEN else 0
         return Node(segment, index, envelope, episode + begins, then, (asked_by,) if asked_by else (), replayed)
 
-    async def _looked(self) -> _Snapshot:
+    async def _loaded(self) -> _Snapshot:
         async with self._lock:
-            return await self._look()
+            return await self._load()
 
-    async def _look(self) -> _Snapshot:
+    async def _load(self) -> _Snapshot:
         if self._snapshot is None:
-            log = await self._store.load(self.key) or Log(0, Tree.planted(time.time(), self._asked_by))
+            log = await self._store.load(self.key) or Log(0, Tree.empty(time.time(), self._asked_by))
             if log.version < self._version:
                 logger.error("log.forgotten", conversation=self.key.conversation_id, had=self._version, has=log.version)
-            return self._see(log, await self._last(log.tree))
+            return self._remember(log, await self._last(log.tree))
         return self._snapshot
 
-    def _see(self, log: Log, last: Node | None, *, pushed: bool = False) -> _Snapshot:
-        if not pushed and self._left is not None and not _ends_alike(self._left, log.tree):
+    def _remember(self, log: Log, last: Node | None, *, pushed: bool = False) -> _Snapshot:
+        if not pushed and self._last_tree is not None and not _ends_alike(self._last_tree, log.tree):
             self._moves += 1
-        self._snapshot, self._left, self._version = _Snapshot(log, last), log.tree, log.version
+        self._snapshot, self._last_tree, self._version = _Snapshot(log, last), log.tree, log.version
         return self._snapshot
 
     async def _last(self, tree: Tree) -> Node | None:
@@ -378,11 +378,11 @@ class InteractionStack:
             self._snapshot = None
             raise
 
-    def _place(self, seen: _Snapshot, index: int) -> int:
-        place = index + seen.length if index < 0 else index
-        if not 0 <= place < seen.length:
-            name = seen.log.tree.head.name
-            states = f"has the states 0 to {seen.length - 1}" if seen.length else "is empty"
+    def _place(self, snapshot: _Snapshot, index: int) -> int:
+        place = index + snapshot.length if index < 0 else index
+        if not 0 <= place < snapshot.length:
+            name = snapshot.log.tree.head.name
+            states = f"has the states 0 to {snapshot.length - 1}" if snapshot.length else "is empty"
             raise NoSuchState(f"There is no state {index}: branch {name} {states}.")
         return place
 

@@ -75,19 +75,19 @@ class Tree:
     asked_by: str | None = None
 
     @classmethod
-    def planted(cls, now: float, asked_by: str | None = None) -> Tree:
+    def empty(cls, now: float, asked_by: str | None = None) -> Tree:
         return cls({0: Segment(MAIN, None, 0, 0, now, now)}, 0, 1, asked_by)
 
     @property
     def head(self) -> Segment:
         return self.segments[self.current]
 
-    def grown(self, end: int, written: float) -> Tree:
+    def with_end(self, end: int, written: float) -> Tree:
         """Return the tree with a new end of the current branch."""
         head = self.head
         # On the path of every push: `replace` takes three times as long.
-        grown = Segment(head.name, head.parent, head.base, end, head.created, written, head.origin)
-        return Tree({**self.segments, self.current: grown}, self.current, self.next_segment, self.asked_by)
+        extended = Segment(head.name, head.parent, head.base, end, head.created, written, head.origin)
+        return Tree({**self.segments, self.current: extended}, self.current, self.next_segment, self.asked_by)
 
     def pieces(self, segment: int, start: int, stop: int) -> list[Piece]:
         """Return the pieces that hold the states [start, stop) of the branch with this last segment, in order."""
@@ -136,7 +136,7 @@ class Tree:
         name = name or self._free_name()
         origin = f"forked from {self.segments[segment].name} with {_states(length)}"
         branch = Segment(name, None, 0, 0, now, now, origin)
-        return self._sprouted(segment, length, branch), name
+        return self._with_branch(segment, length, branch), name
 
     def checked_out(self, name: str) -> Tree:
         """Return the tree with this branch as the current one.
@@ -161,7 +161,7 @@ class Tree:
         left = self._free_name()
         origin = f"left behind when {head.name} was rewound to {_states(length)}"
         tree = self._with({self.current: replace(head, name=left, origin=origin, created=now)})
-        tree = tree._sprouted(self.current, length, replace(head, written=now))  # noqa: SLF001 - a tree of its own
+        tree = tree._with_branch(self.current, length, replace(head, written=now))  # noqa: SLF001 - a tree of its own
         return replace(tree, current=self.next_segment), left
 
     def _check_name(self, name: str) -> None:
@@ -191,10 +191,10 @@ class Tree:
                 del segments[number]
         return replace(self, segments=segments), tuple(cuts)
 
-    def _sprouted(self, segment: int, length: int, branch: Segment) -> Tree:
+    def _with_branch(self, segment: int, length: int, branch: Segment) -> Tree:
         parent, base = self._place(segment, length)
-        sprout = replace(branch, parent=parent, base=base, end=length)
-        return replace(self._with({self.next_segment: sprout}), next_segment=self.next_segment + 1)
+        new = replace(branch, parent=parent, base=base, end=length)
+        return replace(self._with({self.next_segment: new}), next_segment=self.next_segment + 1)
 
     def _place(self, segment: int, length: int) -> tuple[int | None, int]:
         """Return the segment that holds the last of the first `length` states; this keeps parent chains short."""

@@ -376,7 +376,7 @@ class TestDamage:
     ) -> None:
         await stack.push(HELLO)
         log = store._logs[stack.key]
-        store._logs[stack.key] = replace(log, tree=log.tree.grown(50_000_000, 0.0))
+        store._logs[stack.key] = replace(log, tree=log.tree.with_end(50_000_000, 0.0))
         late = another(stack, store)
         with pytest.raises(DamagedLog, match="consecutive states of conversation are missing"):
             [entry async for entry in late.iter_last_n(10_000)]

@@ -15,7 +15,7 @@ NOW = 100.0
 
 
 def grown(length: int) -> Tree:
-    return Tree.planted(NOW).grown(length, NOW)
+    return Tree.empty(NOW).with_end(length, NOW)
 
 
 class TestForks:
@@ -26,7 +26,7 @@ class TestForks:
 
     def test_its_own_states_stand_behind_those_of_its_parent(self) -> None:
         tree, name = grown(10).forked(0, 6, "mine", NOW)
-        tree = tree.checked_out(name).grown(9, NOW)
+        tree = tree.checked_out(name).with_end(9, NOW)
         assert tree.pieces(tree.current, 4, 9) == [Piece(0, 4, 6), Piece(1, 6, 9)]
 
     def test_a_chain_of_forks_is_no_longer_than_it_must_be(self) -> None:
@@ -85,7 +85,7 @@ class TestPrunes:
 
     def test_a_whole_chain_goes_once_nobody_stands_on_it(self) -> None:
         tree, a = grown(10).forked(0, 5, "a", NOW)
-        tree = tree.checked_out(a).grown(8, NOW)
+        tree = tree.checked_out(a).with_end(8, NOW)
         tree, b = tree.forked(tree.current, 7, "b", NOW)
         tree = tree.checked_out("main")
         tree, cuts = tree.pruned(["a"])
@@ -109,7 +109,7 @@ class TreeMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.tree = Tree.planted(NOW)
+        self.tree = Tree.empty(NOW)
         self.kept: dict[tuple[int, int], int] = {}
         self.branches: dict[str, list[int]] = {"main": []}
         self.current = "main"
@@ -123,7 +123,7 @@ class TreeMachine(RuleBasedStateMachine):
             self.kept[self.tree.current, index] = self.pushed
             self.branches[self.current].append(self.pushed)
             self.pushed += 1
-        self.tree = self.tree.grown(end + count, NOW)
+        self.tree = self.tree.with_end(end + count, NOW)
 
     @rule(data=st.data())
     def fork(self, data: st.DataObject) -> None:

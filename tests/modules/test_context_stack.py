@@ -261,7 +261,7 @@ class TestRenderPolicies:
         assert "Tools that ran: look (" in str(provider.requests[-1].messages)
 
     async def test_one_that_nobody_knows_is_told_at_once(self) -> None:
-        with pytest.raises(ValueError, match=r"no render policy 'poem'; there are: agents, default, .*summary"):
+        with pytest.raises(ValueError, match=r"no render policy 'poem'; existing policies: agents, default, .*summary"):
             await context_stack.mount(a_coordinator(), {"render_policy": "poem"})
 
 

@@ -174,7 +174,7 @@ async def test_a_missing_file_is_explained(run: Run, root: Path) -> None:
     (root / "notes.md").write_text("x")
     assert "Use list_files" in refused(await run("read_file", path="nothing.md"))
     assert "Use list_files" in refused(await run("list_files", path="nowhere"))
-    assert "no folder" in refused(await run("read_file", path="notes.md/part"))
+    assert "not a folder" in refused(await run("read_file", path="notes.md/part"))
 
 
 @pytest.mark.parametrize(

@@ -148,9 +148,9 @@ class _Held:
 
     def take(self, node: Node, state: BaseState | None, problem: str | None) -> None:
         match state:
-            case AssistantMessageState(content=content, tool_calls=beside):
+            case AssistantMessageState(content=content, tool_calls=tool_calls):
                 self.items += _items_of(node, state)
-                self._declared = {call.id: (node, call) for call in declared_calls(content, beside)}
+                self._declared = {call.id: (node, call) for call in declared_calls(content, tool_calls)}
             case ToolCallState():
                 self._declared.pop(state.id, None)
                 self._add_call(_question(node, RenderedCall(state.id, state.function_name, as_json(state.arguments))))

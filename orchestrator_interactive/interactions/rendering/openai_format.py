@@ -28,7 +28,7 @@ class RenderedCall(NamedTuple):
     name: str
     arguments: str
 
-    def wire(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {"id": self.id, "type": "function", "function": {"name": self.name, "arguments": self.arguments}}
 
 

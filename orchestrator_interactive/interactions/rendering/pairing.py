@@ -43,7 +43,7 @@ class _Round:
             return
         answer: Message = {"role": "assistant", "content": self.text}
         if shown:
-            answer["tool_calls"] = [each.call.wire() for each in shown]
+            answer["tool_calls"] = [each.call.to_dict() for each in shown]
         yield answer
         last = len(self.calls)
         for each in sorted(shown, key=lambda each: last if each.place is None else each.place):

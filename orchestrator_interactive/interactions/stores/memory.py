@@ -44,7 +44,7 @@ class MemoryStore:
             raise conflict(key)
         self._last[key] = change.id
         tree = change.tree or self._logs[key].tree
-        self._logs[key] = Log(change.version + 1, tree.grown(change.end, change.written))
+        self._logs[key] = Log(change.version + 1, tree.with_end(change.end, change.written))
         nodes = self._nodes.setdefault(key, {})
         nodes.update({(node.segment, node.index): node for node in change.nodes})
         for cut in change.cuts:

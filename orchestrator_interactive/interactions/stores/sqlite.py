@@ -36,9 +36,9 @@ _MOST_AT_ONCE = 50
 
 _LOAD = """SELECT version, end, written, tree FROM logs LEFT JOIN trees ON log = id
     WHERE conversation = ? AND agent = ?"""
-_GROW = """UPDATE logs SET version = version + 1, end = ?, written = ?, change = ?
+_UPDATE = """UPDATE logs SET version = version + 1, end = ?, written = ?, change = ?
     WHERE conversation = ? AND agent = ? AND version = ? RETURNING id"""
-_PLANT = """INSERT OR IGNORE INTO logs (conversation, agent, version, end, written, change) VALUES (?, ?, 1, ?, ?, ?)
+_INSERT = """INSERT OR IGNORE INTO logs (conversation, agent, version, end, written, change) VALUES (?, ?, 1, ?, ?, ?)
     RETURNING id"""
 _CHANGE = "SELECT change FROM logs WHERE conversation = ? AND agent = ?"
 _FENCE = "SELECT token FROM fences WHERE conversation = ? AND agent = ?"
@@ -135,7 +135,7 @@ def _commit(file: sqlite3.Connection, key: Key, change: Change) -> WriteConflict
     with writing(file):
         if change.fence is not None and _fence(file, key) > change.fence:
             return None if _is_last(file, key, change) else fenced(key)
-        log = _grown(file, key, change)
+        log = _update_log(file, key, change)
         if log is None:
             return None if _is_last(file, key, change) else conflict(key)
         if tree is not None:
@@ -147,13 +147,13 @@ def _commit(file: sqlite3.Connection, key: Key, change: Change) -> WriteConflict
     return None
 
 
-def _grown(file: sqlite3.Connection, key: Key, change: Change) -> int | None:
+def _update_log(file: sqlite3.Connection, key: Key, change: Change) -> int | None:
     """Increase the log's version and return its row id; `None` if the version is not the expected one."""
     place = (key.conversation_id, key.agent_id)
     if change.version:
-        row = file.execute(_GROW, (change.end, change.written, change.id, *place, change.version)).fetchone()
+        row = file.execute(_UPDATE, (change.end, change.written, change.id, *place, change.version)).fetchone()
     else:
-        row = file.execute(_PLANT, (*place, change.end, change.written, change.id)).fetchone()
+        row = file.execute(_INSERT, (*place, change.end, change.written, change.id)).fetchone()
     return row[0] if row else None
 
 

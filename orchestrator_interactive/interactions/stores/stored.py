@@ -33,7 +33,7 @@ def log(key: Key, version: Any, end: Any, written: Any, tree: Any) -> Log:
         DamagedLog: the row is invalid.
     """
     try:
-        found = trees.from_dict(json.loads(tree)).grown(end, written)
+        found = trees.from_dict(json.loads(tree)).with_end(end, written)
         if type(version) is int and _is_tree(found):
             return Log(version, found)
     except (TypeError, ValueError, LookupError, AttributeError, RecursionError):
