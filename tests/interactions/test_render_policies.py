@@ -152,6 +152,6 @@ async def test_a_taken_name_is_refused_unless_the_same_function_comes_again() ->
 
     with pytest.raises(ValueError, match="already a render policy 'default'"):
         register_policy("default")(mine)
-    with pytest.raises(ValueError, match="not blank"):
+    with pytest.raises(ValueError, match="must not be blank"):
         register_policy(" ")
     assert policy_named("default") is not mine
