@@ -1,9 +1,8 @@
-"""The interaction stack: a conversation's log that branches, rewinds and comes back.
+"""The interaction stack: an append-only conversation log with branches, rewind and recovery.
 
-`states` are what it holds, `flow` says which may follow which, `stack` is the log, and `tree` how its branches hang
-together. `stores` keep it, `serializers` write it, `records` are what stores keep. `render` shows it to a model as
-`render_policies` say, with `pairing` of calls and results into messages of the `openai_format`. `artifacts` finds
-things in it, and `export` gives it to people.
+`states` defines the entries, `flow` their allowed order, `stack` the log and `tree` its branches. `stores` persist the
+log, `serializers` encode states, and `records` defines the stored values. `rendering` turns the log into messages.
+`artifacts` searches states, and `export` writes a conversation for people.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""The artifacts of conversations: each state that was pushed is one, and can be found by what it is about.
+"""Search the states of conversations as artifacts.
 
-There is nothing to publish: the state in the log is the artifact. So none can be missing, and none can say something
-else than the conversation.
+Artifacts are not stored separately: each pushed state is an artifact. They therefore always agree with the log.
 """
 
 from __future__ import annotations
@@ -37,13 +36,13 @@ if TYPE_CHECKING:
 
 logger = structlog.get_logger(__name__)
 
-# Of states that are read at a time.
+# States per read.
 _PAGE = 500
-# The clocks of two machines may differ by this much.
+# Maximum clock difference between two machines.
 _CLOCKS_DIFFER_S = 3600
 
 
-class NoSuchArtifact(InteractionError, LookupError):  # noqa: N818 - a fact about the store, as is the one below
+class NoSuchArtifact(InteractionError, LookupError):  # noqa: N818 - states a fact about the store
     """The store has no artifact of this ref."""
 
 
@@ -53,19 +52,19 @@ class NoSuchConversation(InteractionError, LookupError):  # noqa: N818
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """A state of a conversation, with where it stands and what it belongs to.
+    """A state of a conversation with its position and context.
 
     Args:
         session: the conversation's id.
-        branch: the one in whose part of the log it stands; branches that were forked behind it have it, too.
-        episode: the number of the task that it belongs to.
-        index: from the beginning of the conversation.
-        ts: when it was pushed, in seconds since the epoch.
-        kind: the name of its type.
-        state: `None` where it cannot be read; `problem` then says why.
-        metadata: what helps to find it: `size` (bytes as stored), and by kind `tool`, `call_id`, `reward`, `is_error`,
-            `calls`, `agent`, `correlation_id`, `score`, `waits_for`, `messages`.
-        parents: the refs of the artifacts that it comes from: the call of a result, the request that another agent's
+        branch: the branch that owns the state; branches forked after it share it.
+        episode: number of the task that it belongs to.
+        index: position from the beginning of the conversation.
+        ts: time of the push, in seconds since the epoch.
+        kind: name of the state's type.
+        state: `None` if it is unreadable; `problem` then gives the reason.
+        metadata: searchable fields: `size` (bytes as stored), and depending on the kind `tool`, `call_id`, `reward`,
+            `is_error`, `calls`, `agent`, `correlation_id`, `score`, `waits_for`, `messages`.
+        parents: refs of the artifacts that caused it: the call of a result, or the request that another agent's
             conversation answers.
     """
 
@@ -84,21 +83,21 @@ class Artifact:
 
 
 async def artifact(store: LogStore, ref: str) -> Artifact:
-    """The artifact of a ref.
+    """Return the artifact with this ref.
 
     Raises:
-        NoSuchArtifact: there is none.
+        NoSuchArtifact: the store has no such artifact.
     """
     key, segment, index = _place(ref)
     log = await store.load(key)
-    there = log.tree.segments.get(segment) if log else None
-    if log is None or there is None or not there.base <= index < there.end:
-        raise NoSuchArtifact(f"There is no artifact {ref!r}: it was pruned with its branch, or never was.")
-    found = await store.read(key, segment, index, index + 1)
-    return _artifact(key, owners(log.tree), found[0] if found else damaged(segment, index))
+    found = log.tree.segments.get(segment) if log else None
+    if log is None or found is None or not found.base <= index < found.end:
+        raise NoSuchArtifact(f"There is no artifact {ref!r}: it was pruned with its branch or never existed.")
+    rows = await store.read(key, segment, index, index + 1)
+    return _artifact(key, owners(log.tree), rows[0] if rows else damaged(segment, index))
 
 
-async def artifacts(  # noqa: PLR0913 - each is a thing to search by, and given by its name
+async def artifacts(  # noqa: PLR0913 - each is a keyword filter
     store: LogStore,
     *,
     session: str | None = None,
@@ -108,19 +107,19 @@ async def artifacts(  # noqa: PLR0913 - each is a thing to search by, and given 
     since: float | None = None,
     until: float | None = None,
 ) -> AsyncIterator[Artifact]:
-    """The artifacts that fit everything that is asked for, one conversation after the other.
+    """Yield the artifacts that match all filters, grouped by conversation.
 
-    Those of one come in its order, branch by branch. With a `branch`, conversations without it have none, and those
-    with it have all of its states, the ones that it shares with others too.
+    Within a conversation they come branch by branch, in log order. A `branch` filter skips conversations without that
+    branch and yields all of its states, including shared ones.
 
     Args:
-        store: where the logs are.
-        session: the conversation's id.
-        agent_id: whose log.
-        branch: by its name.
-        kinds: types of states, or their names.
-        since: from when, in seconds since the epoch.
-        until: before when, likewise.
+        store: the store to search.
+        session: conversation id.
+        agent_id: agent whose log is searched.
+        branch: branch name.
+        kinds: state types or their names.
+        since: inclusive start, in seconds since the epoch.
+        until: exclusive end, in seconds since the epoch.
     """
     names = [each if isinstance(each, str) else each.__name__ for each in kinds]
     start, stop = 0.0 if since is None else since, inf if until is None else until
@@ -140,10 +139,10 @@ async def artifacts(  # noqa: PLR0913 - each is a thing to search by, and given 
 
 
 async def children(store: LogStore, ref: str) -> AsyncIterator[Artifact]:
-    """The artifacts that come from this one: results of a call, and the tasks of an agent that was asked.
+    """Yield the artifacts caused by this one: results of a call, and tasks of a requested agent.
 
     Raises:
-        NoSuchArtifact: there is none of this ref.
+        NoSuchArtifact: the store has no artifact with this ref.
     """
     parent = await artifact(store, ref)
     async for each in artifacts(store, session=parent.session, agent_id=parent.agent_id):
@@ -156,25 +155,25 @@ async def children(store: LogStore, ref: str) -> AsyncIterator[Artifact]:
 
 
 async def nodes(store: LogStore, key: Key, pieces: Iterable[Piece]) -> AsyncIterator[Node]:
-    """The states of these pieces of a log, a page at a time; a damaged one in the place of one that is gone."""
+    """Yield the nodes of these pieces of a log, read page by page; a damaged node replaces a missing one."""
     for piece in pieces:
         for start in range(piece.start, piece.stop, _PAGE):
             stop = min(start + _PAGE, piece.stop)
-            there = {node.index: node for node in await store.read(key, piece.segment, start, stop)}
-            if not there and stop - start == _PAGE:
-                raise DamagedLog(f"Of {_PAGE} states of {key.conversation_id} none is there.")
+            stored = {node.index: node for node in await store.read(key, piece.segment, start, stop)}
+            if not stored and stop - start == _PAGE:
+                raise DamagedLog(f"{_PAGE} consecutive states of {key.conversation_id} are missing.")
             for index in range(start, stop):
-                yield there.get(index) or damaged(piece.segment, index)
+                yield stored.get(index) or damaged(piece.segment, index)
 
 
 def metadata_of(node: Node, state: BaseState | None) -> dict[str, Any]:
-    """What helps to find a state; blank fields are left out."""
-    told = {"size": len(node.envelope["data"]), **_told(state)}
-    return {name: value for name, value in told.items() if value is not None and value != []}
+    """Return the searchable fields of a state, without empty ones."""
+    fields = {"size": len(node.envelope["data"]), **_fields_of(state)}
+    return {name: value for name, value in fields.items() if value is not None and value != []}
 
 
 def read_state(node: Node) -> tuple[BaseState | None, str | None]:
-    """The state, or why it cannot be read."""
+    """Decode the state; return None and the reason if it is unreadable."""
     try:
         return decode(node.envelope), None
     except UnreadableState as e:
@@ -182,10 +181,10 @@ def read_state(node: Node) -> tuple[BaseState | None, str | None]:
 
 
 def pieces_of(tree: Tree, branch: str | None) -> list[Piece]:
-    """Where the states of a branch stand; `None`: those of all branches, each once.
+    """Return the pieces of a branch, or with `None` those of all branches without duplicates.
 
     Raises:
-        NoSuchBranch: there is none of this name.
+        NoSuchBranch: the conversation has no branch of this name.
     """
     if branch is None:
         return [Piece(number, each.base, each.end) for number, each in sorted(tree.segments.items())]
@@ -194,7 +193,7 @@ def pieces_of(tree: Tree, branch: str | None) -> list[Piece]:
 
 
 async def _unless_damaged(store: LogStore, key: Key) -> Log | None:
-    """The log; none where it is damaged, which is no reason not to look at the others."""
+    """Load the log; return None if it is damaged, so that a search continues with the other logs."""
     try:
         return await store.load(key)
     except DamagedLog as e:
@@ -205,7 +204,7 @@ async def _unless_damaged(store: LogStore, key: Key) -> Log | None:
 async def _scanned(
     store: LogStore, agent_id: str | None, since: float, until: float, names: Sequence[str]
 ) -> AsyncIterator[Artifact]:
-    """The artifacts of all conversations, found by what the store can look for itself."""
+    """Yield the artifacts of all conversations that the store's own scan finds."""
     known: tuple[Key, dict[int, str]] | None = None
     async for key, node in store.scan(since, until, names):
         if agent_id is not None and key.agent_id != agent_id:
@@ -213,7 +212,7 @@ async def _scanned(
         if known is None or known[0] != key:
             log = await _unless_damaged(store, key)
             known = key, owners(log.tree) if log else {}
-        if node.segment in known[1]:  # or it was pruned meanwhile
+        if node.segment in known[1]:  # otherwise it was pruned during the scan
             yield _artifact(key, known[1], node)
 
 
@@ -226,7 +225,7 @@ async def _keys(store: LogStore, session: str | None, agent_id: str | None) -> l
 
 
 def owners(tree: Tree) -> dict[int, str]:
-    """The branch of each segment; that of a pruned one is the branch which has the most of it."""
+    """Map each segment to its branch; a pruned segment maps to the branch that shares most of it."""
     found: dict[int, str] = {}
     for number, each in sorted(tree.segments.items(), reverse=True):  # a parent is older than its children
         if each.name is None:
@@ -259,26 +258,26 @@ def _place(ref: str) -> tuple[Key, int, int]:
     try:
         return place_of(ref)
     except ValueError as e:
-        raise NoSuchArtifact(f"{ref!r} is no ref of an artifact: it ends in /segment/index.") from e
+        raise NoSuchArtifact(f"{ref!r} is not an artifact ref: a ref ends in /segment/index.") from e
 
 
-def _told(state: BaseState | None) -> dict[str, Any]:
-    told: dict[str, Any] = {}
+def _fields_of(state: BaseState | None) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
     match state:
         case UserMessageState(meta={"injections": list(ids)}):
-            told = {"messages": ids}
-        case AssistantMessageState(content=content, tool_calls=beside):
-            told = {"calls": [call.id for call in declared_calls(content, beside)]}
+            fields = {"messages": ids}
+        case AssistantMessageState(content=content, tool_calls=tool_calls):
+            fields = {"calls": [call.id for call in declared_calls(content, tool_calls)]}
         case ToolCallState():
-            told = {"tool": state.function_name, "call_id": state.id}
+            fields = {"tool": state.function_name, "call_id": state.id}
         case ToolResultState():
             failed = True if isinstance(state.meta, dict) and state.meta.get("is_error") else None
-            told = {"tool": state.tool_name, "call_id": state.tool_call_id}
-            told |= {"reward": state.reward, "is_error": failed}
+            fields = {"tool": state.tool_name, "call_id": state.tool_call_id}
+            fields |= {"reward": state.reward, "is_error": failed}
         case AgentCallState():
-            told = {"agent": state.agent_id, "correlation_id": state.correlation_id}
+            fields = {"agent": state.agent_id, "correlation_id": state.correlation_id}
         case AgentResultState():
-            told = {"correlation_id": state.correlation_id, "score": state.score}
+            fields = {"correlation_id": state.correlation_id, "score": state.score}
         case WaitingState():
-            told = {"waits_for": state.kind, "correlation_id": state.correlation_id}
-    return told
+            fields = {"waits_for": state.kind, "correlation_id": state.correlation_id}
+    return fields

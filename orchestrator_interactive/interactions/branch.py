@@ -9,12 +9,12 @@ if TYPE_CHECKING:
 
 
 async def fork(stack: InteractionStack, index: int | None = None, name: str | None = None) -> str:
-    """Make a branch with the states up to the one at `index`; see `InteractionStack.fork`."""
+    """Create a branch with the states up to `index`; see `InteractionStack.fork`."""
     return await stack.fork(index, name)
 
 
 async def checkout(stack: InteractionStack, name: str) -> None:
-    """Go on with another branch; see `InteractionStack.checkout`."""
+    """Switch to another branch; see `InteractionStack.checkout`."""
     await stack.checkout(name)
 
 

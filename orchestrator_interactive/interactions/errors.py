@@ -1,4 +1,4 @@
-"""What a conversation's log can refuse; each message is a sentence that says what to do."""
+"""Errors of a conversation log; each message names the remedy."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from orchestrator_interactive.storage.errors import StoreError, TransactionError
 
 
 class InteractionError(TransactionError):
-    """The conversation's log cannot do this."""
+    """Base class: the conversation log rejects an operation."""
 
 
 class InvalidTransition(InteractionError):  # noqa: N818 - a fact about the conversation
-    """A state cannot come at this point; `allowed` names those that can."""
+    """A state is not allowed at this point; `allowed` names the states that are."""
 
     def __init__(self, message: str, allowed: tuple[str, ...] = ()) -> None:
         super().__init__(message)
@@ -18,15 +18,15 @@ class InvalidTransition(InteractionError):  # noqa: N818 - a fact about the conv
 
 
 class ConversationFinished(InvalidTransition):
-    """Nothing can be pushed to a finished conversation; fork or rewind it."""
+    """A finished conversation accepts no states; fork or rewind it."""
 
 
 class WriteConflict(InteractionError):  # noqa: N818
-    """Somebody else has written to this conversation; look at it again before you write."""
+    """Another writer changed this conversation; read it again before writing."""
 
 
 class Fenced(WriteConflict):
-    """Another owner has taken this conversation over; nothing was written, and nothing more will be."""
+    """Another owner has taken over this conversation; this writer can no longer write."""
 
 
 class NoSuchState(InteractionError, LookupError):  # noqa: N818
@@ -38,24 +38,24 @@ class NoSuchBranch(InteractionError, LookupError):  # noqa: N818
 
 
 class BranchExists(InteractionError):  # noqa: N818
-    """The conversation has a branch of this name already; choose another one."""
+    """The conversation already has a branch of this name."""
 
 
 class BadBranchName(InteractionError):  # noqa: N818
-    """A branch cannot be called so."""
+    """The branch name is invalid."""
 
 
 class UnreadableState(InteractionError):  # noqa: N818
-    """What is stored of a state cannot be read."""
+    """The stored data of a state cannot be decoded."""
 
 
 class UnknownState(UnreadableState):
-    """The state is of a type that nobody has defined here; import the module that defines it."""
+    """The state's type is not defined in this process; import its module."""
 
 
 class NewerState(UnreadableState):
-    """The state was written by a newer version; update this installation."""
+    """A newer version wrote the state; update this installation."""
 
 
 class DamagedLog(InteractionError, StoreError):  # noqa: N818
-    """What is stored of a conversation's branches cannot be read; other conversations are not touched by that."""
+    """The stored branches of a conversation are unreadable; other conversations are unaffected."""

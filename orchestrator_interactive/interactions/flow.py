@@ -1,4 +1,4 @@
-"""Which state may come after which."""
+"""Validate the order of states."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ _SAID = {UserMessageState.__name__, UserResponseState.__name__}
 
 
 def after(flow: Flow, state: BaseState, place: str) -> Flow:
-    """The flow once the state has come, at this place (`segment/index`).
+    """Return the flow after this state at `place` (`segment/index`).
 
     Raises:
-        InvalidTransition: the state may not come here; the message names what may.
+        InvalidTransition: the state is not allowed here; the message names the allowed states.
     """
     name = type(state).__name__
     if flow.last == _END:
         raise ConversationFinished(
-            f"The conversation is finished: no {name} can be pushed to it. Go on in a fork, or rewind it."
+            f"The conversation is finished: no {name} can be pushed to it. Continue in a fork, or rewind it."
         )
     if state.follows is None:
         return flow
     if flow.last not in state.follows:
-        raise _refused(flow, f"{name} cannot come {_at(flow.last)}")
+        raise _refused(flow, f"{name} is not allowed {_at(flow.last)}")
     return Flow(name, _open_after(flow, state, place))
 
 
 def answers(flow: Flow, state: BaseState) -> OpenCall | None:
-    """The open call that a result answers."""
+    """Return the open call that this result answers."""
     match state:
         case ToolResultState():
             return _find(flow, state.tool_call_id, "declared", "tool")
@@ -57,7 +57,8 @@ def _open_after(flow: Flow, state: BaseState, place: str) -> tuple[OpenCall, ...
         case AssistantMessageState():
             if flow.open and flow.last not in _SAID:
                 raise _refused(
-                    flow, f"AssistantMessageState cannot come while {_named(flow.open)} has no result: push that first"
+                    flow,
+                    f"AssistantMessageState is not allowed while {_named(flow.open)} has no result: push that first",
                 )
             return tuple(OpenCall(call["id"], place, "declared") for call in state.tool_calls or () if call.get("id"))
         case ToolCallState():
@@ -75,7 +76,7 @@ def _open_after(flow: Flow, state: BaseState, place: str) -> tuple[OpenCall, ...
 def _opened(flow: Flow, call: OpenCall) -> tuple[OpenCall, ...]:
     same = next((each for each in flow.open if each.id == call.id), None)
     if same is not None and same.kind != "declared":
-        raise _refused(flow, f"the call {call.id!r} is open already: give this one an id of its own")
+        raise _refused(flow, f"the call {call.id!r} is already open: use a unique id")
     return (*(each for each in flow.open if each is not same), call)
 
 
@@ -85,8 +86,8 @@ def _find(flow: Flow, call_id: str, *kinds: str) -> OpenCall | None:
 
 def _unasked(flow: Flow, state: ToolResultState | AgentResultState) -> str:
     call_id = state.tool_call_id if isinstance(state, ToolResultState) else state.correlation_id
-    there = f"open: {_named(flow.open)}" if flow.open else "no call is open"
-    return f"{type(state).__name__} answers {call_id!r}, which nobody has asked for ({there})"
+    open_calls = f"open: {_named(flow.open)}" if flow.open else "no call is open"
+    return f"{type(state).__name__} answers {call_id!r}, which is not an open call ({open_calls})"
 
 
 def _named(calls: tuple[OpenCall, ...]) -> str:
@@ -99,4 +100,4 @@ def _at(last: str) -> str:
 
 def _refused(flow: Flow, problem: str) -> InvalidTransition:
     allowed = may_follow(flow.last)
-    return InvalidTransition(f"{problem}. What may come {_at(flow.last)}: {', '.join(allowed)}.", allowed)
+    return InvalidTransition(f"{problem}. Allowed {_at(flow.last)}: {', '.join(allowed)}.", allowed)

@@ -1,4 +1,4 @@
-"""What stores keep of a conversation: frozen values that know nothing of what the states mean."""
+"""Values that stores persist; they do not depend on the meaning of the states."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from urllib.parse import quote, unquote
 
 from orchestrator_interactive.interactions.states.base import START
 
-# The type of a state of which nothing is known.
+# Type of a state that cannot be read.
 DAMAGED = "(damaged)"
-# Anything may come after this one.
+# A state type that any state may follow.
 _AFTER_DAMAGE = "WaitingState"
 
 if TYPE_CHECKING:
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 class StateEnvelope(TypedDict):
-    """A state as it is written: its version, type, time (seconds since the epoch) and data.
+    """A serialized state: version, type, time (seconds since the epoch) and data.
 
-    The data are JSON, or compressed with zstandard where that is worth it.
+    The data are JSON, compressed with zstandard above a size limit.
     """
 
     v: int
@@ -33,10 +33,10 @@ class StateEnvelope(TypedDict):
 
 @dataclass(frozen=True)
 class Key:
-    """Whose log it is: a conversation can have one for each of several agents.
+    """Identify a log: one per conversation and agent.
 
     Raises:
-        ValueError: an id is blank, or holds half of a character.
+        ValueError: an id is blank or contains a lone surrogate.
     """
 
     conversation_id: str
@@ -44,16 +44,16 @@ class Key:
 
     def __post_init__(self) -> None:
         if not self.conversation_id or not self.agent_id:
-            raise ValueError("A conversation and its agent are named by ids that are not blank.")
+            raise ValueError("The ids of a conversation and its agent must not be blank.")
         try:
             f"{self.conversation_id}{self.agent_id}".encode()
         except UnicodeEncodeError as e:
             names = f"{self.conversation_id!r} of {self.agent_id!r}"
-            raise ValueError(f"{names} holds half of a character: no conversation can be called so.") from e
+            raise ValueError(f"{names} contains half of a character (a lone surrogate): choose other ids.") from e
 
     @cached_property
     def path(self) -> str:
-        """Both in one text from which they can be told again."""
+        """Both ids as one reversible path."""
         return f"{quote(self.conversation_id, safe=':')}/{quote(self.agent_id, safe=':')}"
 
     @classmethod
@@ -63,11 +63,11 @@ class Key:
 
 
 class OpenCall(NamedTuple):
-    """A call without a result so far.
+    """A call that has no result yet.
 
     Args:
-        id: by which its result names it.
-        place: of the call, `segment/index`: what its ref ends with.
+        id: id that its result refers to.
+        place: position of the call, `segment/index`; the end of its ref.
         kind: "declared" in an assistant message, "tool" or "agent".
     """
 
@@ -77,7 +77,7 @@ class OpenCall(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """What decides about the next state: the state before it, and the calls that are open."""
+    """The last state's type and the open calls; they determine which states may follow."""
 
     last: str = START
     open: tuple[OpenCall, ...] = ()
@@ -85,15 +85,15 @@ class Flow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A state in a log: added once, changed never.
+    """An immutable state in a log.
 
     Args:
-        segment, index: its place; the index counts from the beginning of the conversation.
-        episode: the number of the task that it belongs to, from 1 on; 0 before the first.
-        flow: what decides about the state after it.
-        parents: the artifacts that it comes from: the call of a result, the request of another agent.
-        replayed: with many open calls, the flow is not written with each state, whose size would grow with their
-            number. It then comes from that of so many states before it, and the states since.
+        segment, index: position; the index counts from the beginning of the conversation.
+        episode: number of the task that it belongs to, from 1; 0 before the first task.
+        flow: the flow after this state.
+        parents: refs of the artifacts that caused it: the call of a result, or another agent's request.
+        replayed: number of states to go back to the last stored flow. With many open calls the flow is not stored with
+            each state, because its size grows with their number; it is replayed from that state.
     """
 
     segment: int
@@ -109,33 +109,33 @@ class Node:
 
 
 def place_of(ref: str) -> tuple[Key, int, int]:
-    """Key, segment and index of an artifact's ref.
+    """Split an artifact's ref into key, segment and index.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a ref.
     """
     path, segment, index = ref.rsplit("/", 2)
     return Key.of_path(path), int(segment), int(index)
 
 
 def about(node: Node) -> dict[str, Any]:
-    """What is kept beside the envelope, as JSON knows it; blank where it goes without saying."""
-    told: dict[str, Any] = {"e": node.episode}
+    """Return what is stored next to the envelope, as JSON; defaults are left out."""
+    stored: dict[str, Any] = {"e": node.episode}
     if node.flow.last != node.envelope["t"]:
-        told["l"] = node.flow.last
+        stored["l"] = node.flow.last
     if node.replayed:
-        told["b"] = node.replayed
+        stored["b"] = node.replayed
     elif node.flow.open:
-        told["o"] = [list(call) for call in node.flow.open]
+        stored["o"] = [list(call) for call in node.flow.open]
     if node.parents:
-        told["p"] = list(node.parents)
-    return told
+        stored["p"] = list(node.parents)
+    return stored
 
 
-def node_of(segment: int, index: int, envelope: StateEnvelope, told: dict[str, Any]) -> Node:
-    """The node of which `about` told."""
-    flow = Flow(told.get("l", envelope["t"]), _open(told.get("o", ())))
-    return Node(segment, index, envelope, told["e"], flow, tuple(told.get("p", ())), told.get("b", 0))
+def node_of(segment: int, index: int, envelope: StateEnvelope, stored: dict[str, Any]) -> Node:
+    """Rebuild a node from its envelope and the result of `about`."""
+    flow = Flow(stored.get("l", envelope["t"]), _open(stored.get("o", ())))
+    return Node(segment, index, envelope, stored["e"], flow, tuple(stored.get("p", ())), stored.get("b", 0))
 
 
 def _open(calls: Iterable[Any]) -> tuple[OpenCall, ...]:
@@ -143,6 +143,6 @@ def _open(calls: Iterable[Any]) -> tuple[OpenCall, ...]:
 
 
 def damaged(segment: int, index: int) -> Node:
-    """A node in the place of one that is gone, or of which nothing can be read; the conversation can go on after it."""
+    """Return a placeholder for a missing or unreadable node; any state may follow it."""
     envelope: StateEnvelope = {"v": 1, "t": DAMAGED, "ts": 0.0, "data": "", "compressed": False}
     return Node(segment, index, envelope, 0, Flow(_AFTER_DAMAGE))

@@ -1,4 +1,4 @@
-"""States as they are written, and read again."""
+"""Encode and decode states."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from orchestrator_interactive.interactions.records import StateEnvelope
     from orchestrator_interactive.interactions.states.base import BaseState
 
-# Smaller data gain too little from it.
+# Compression gains too little below this size.
 COMPRESSED_FROM_BYTES = 2048
-# Of the data of a state: more than any tool brings, and less than a damaged one could claim.
+# Limit on the data of one state: above any tool result, and a bound on the size that a damaged frame may claim.
 _MOST_BYTES = 256 * 1024 * 1024
-# Of a row, and of the state around it.
+# Nesting limit of a row plus its state.
 _MOST_LEVELS = MAX_ROW_NESTING + 10
 
 _JSON = json.JSONEncoder(separators=(",", ":"))
 
 
 class _Zstd(threading.local):
-    """What each thread has for itself: the library's objects are not made to be shared."""
+    """Per-thread compressors: zstandard objects are not thread-safe."""
 
     def __init__(self) -> None:
         self.packer = zstandard.ZstdCompressor(level=3, write_checksum=True)
@@ -41,20 +41,20 @@ _ZSTD = _Zstd()
 
 
 def encode(state: BaseState, ts: float | None = None) -> StateEnvelope:
-    """A state as it is written; `ts` is its time in seconds since the epoch, by default now.
+    """Serialize a state; `ts` is its time in seconds since the epoch, by default now.
 
     Raises:
-        ValueError: it holds what JSON does not know.
+        ValueError: a field is not representable as JSON, too deep or too large.
     """
     kind = type(state)
     try:
         text = _JSON.encode(state.data())
     except (TypeError, ValueError, RecursionError) as e:
-        raise ValueError(f"{kind.__name__} holds what cannot be written as JSON: {e}.") from e
+        raise ValueError(f"{kind.__name__} contains a value that JSON cannot represent: {e}.") from e
     if may_be_deeper(text, _MOST_LEVELS) and (depth := nesting(state.data())) > _MOST_LEVELS:
-        raise ValueError(f"{kind.__name__} is nested {depth} levels deep, and {_MOST_LEVELS} are allowed: flatten it.")
+        raise ValueError(f"{kind.__name__} is nested {depth} levels deep; the limit is {_MOST_LEVELS}: flatten it.")
     if len(text) > _MOST_BYTES:
-        raise ValueError(f"{kind.__name__} is too large to be written: {len(text)} bytes, {_MOST_BYTES} is the most.")
+        raise ValueError(f"{kind.__name__} is too large: {len(text)} bytes; the limit is {_MOST_BYTES}.")
     compressed = len(text) > COMPRESSED_FROM_BYTES
     return {
         "v": kind.__version__,
@@ -66,36 +66,36 @@ def encode(state: BaseState, ts: float | None = None) -> StateEnvelope:
 
 
 def decode(envelope: StateEnvelope) -> BaseState:
-    """The state that was written.
+    """Deserialize a state.
 
     Raises:
         NewerState: a newer version wrote it.
-        UnknownState: its type is not defined here.
-        Unreadable: it is damaged.
+        UnknownState: its type is not defined in this process.
+        UnreadableState: its data are damaged.
     """
     name, version = envelope["t"], envelope["v"]
     if name == DAMAGED:
-        raise UnreadableState("It is damaged or gone: nothing of it can be read.")
+        raise UnreadableState("The state is damaged or missing.")
     kind = state_type(name)
     if kind is None:
-        raise UnknownState(f"A state of the type {name} is not known here: import the module that defines it.")
+        raise UnknownState(f"The state type {name} is unknown in this process: import the module that defines it.")
     if version > kind.__version__:
         raise NewerState(
-            f"{name} was written in version {version}, and here it has version {kind.__version__}: "
-            "update this installation to read it."
+            f"{name} has version {version}; this installation knows version {kind.__version__}: "
+            "update it to read the state."
         )
     data = read_data(envelope)
     try:
         return kind.from_data(data if version == kind.__version__ else kind.migrate(data, version))
     except (TypeError, ValueError, LookupError) as e:
-        raise UnreadableState(f"{name}, written in version {version}, cannot be made of its data: {e}.") from e
+        raise UnreadableState(f"{name} (version {version}) cannot be built from its data: {e}.") from e
 
 
 def read_data(envelope: StateEnvelope) -> dict[str, Any]:
-    """The data of an envelope, whatever its type.
+    """Return the data of an envelope of any type.
 
     Raises:
-        Unreadable: they are damaged.
+        UnreadableState: the data are damaged.
     """
     try:
         text = envelope["data"]
@@ -105,11 +105,11 @@ def read_data(envelope: StateEnvelope) -> dict[str, Any]:
     except (ValueError, TypeError, zstandard.ZstdError) as e:
         raise UnreadableState(f"The data of {envelope['t']} are damaged: {e}.") from e
     if not isinstance(data, dict):
-        raise UnreadableState(f"The data of {envelope['t']} are damaged: they are no fields.")
+        raise UnreadableState(f"The data of {envelope['t']} are damaged: they are not an object.")
     return data
 
 
 def _unpacked(packed: bytes) -> bytes:
     if not 0 <= zstandard.frame_content_size(packed) <= _MOST_BYTES:
-        raise ValueError("they do not say how large they are")
+        raise ValueError("the compressed frame does not state a valid size")
     return _ZSTD.unpacker.decompress(packed)

@@ -1,4 +1,4 @@
-"""A conversation's log, as those who write and read it see it."""
+"""A conversation's log for readers and writers."""
 
 from __future__ import annotations
 
@@ -34,26 +34,26 @@ if TYPE_CHECKING:
 
 logger = structlog.get_logger(__name__)
 
-# Of states that are read at a time.
+# States per read.
 _PAGE = 500
-# Of open calls that are written with a state.
+# Maximum number of open calls stored with each state.
 _MOST_OPEN_WRITTEN = 16
-# What a person says then begins a task; else it belongs to the one that is on.
+# A user message after these states starts a task; elsewhere it belongs to the current task.
 _TASK_BEGINS_AFTER = (START, AssistantMessageState.__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class StackEntry:
-    """A state with its place.
+    """A state with its position.
 
     Args:
-        index: from the beginning of the conversation.
-        ref: of its artifact.
-        ts: when it was pushed, in seconds since the epoch.
-        episode: the number of the task that it belongs to.
-        kind: the name of its type.
-        state: `None` where it cannot be read; `problem` then says why.
-        parents: the refs of the artifacts that it comes from.
+        index: position from the beginning of the conversation.
+        ref: ref of its artifact.
+        ts: time of the push, in seconds since the epoch.
+        episode: number of the task that it belongs to.
+        kind: name of the state's type.
+        state: `None` if it is unreadable; `problem` then gives the reason.
+        parents: refs of the artifacts that caused it.
     """
 
     index: int
@@ -67,8 +67,8 @@ class StackEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
-    """The log as it was when the stack last looked, and the node at its end."""
+class _Snapshot:
+    """The log and its last node as of the last read."""
 
     log: Log
     last: Node | None
@@ -81,15 +81,15 @@ class _Seen:
 class InteractionStack:
     """The states of a conversation on its current branch.
 
-    A stack knows the log as it was when it last looked: at its first use, after each change of its own, after a
-    conflict and after `refresh`. A change is one atomic step; where somebody else has written meanwhile it raises
-    WriteConflict, nothing is written, and the next use looks again.
+    A stack caches the log. It reads the log at its first use, after each of its own changes, after a conflict and after
+    `refresh`. A change is atomic. If another writer has changed the log, it raises WriteConflict, writes nothing, and
+    the next use reads the log again.
 
-    All methods raise StoreError where the store cannot be used.
+    All methods raise StoreError if the store cannot be used.
 
     Args:
-        store: where the log is kept; it is not closed by the stack.
-        asked_by: the ref of another agent's request that this conversation answers; it is the parent of the first
+        store: store of the log; the stack does not close it.
+        asked_by: ref of another agent's request that this conversation answers; it becomes the parent of the first
             artifact of each task.
     """
 
@@ -97,207 +97,207 @@ class InteractionStack:
         self.key = Key(conversation_id, agent_id)
         self._store = store
         self._asked_by = asked_by
-        self._seen: _Seen | None = None
-        self._left: Tree | None = None
+        self._snapshot: _Snapshot | None = None
+        self._last_tree: Tree | None = None
         self._moves = self._version = 0
         self._fence: int | None = None
-        self._one_at_a_time = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     @property
     def moves(self) -> int:
-        """How often the conversation was found, or put, elsewhere than where this stack had left it."""
+        """Number of times that the current branch's end changed other than by this stack's pushes."""
         return self._moves
 
     async def push(self, *states: BaseState, since: int | None = None) -> tuple[str, ...]:
-        """Add states at the end, all of them or none; returns the refs of their artifacts.
+        """Append states atomically; return the refs of their artifacts.
 
-        With `since`, the number of `moves` so far, only where the conversation has not moved.
+        With `since`, a former value of `moves`, the push fails if the conversation has moved since.
 
         Raises:
-            InvalidTransition: one of them may not come here (ConversationFinished: nothing may).
-            ValueError: one of them holds what JSON does not know.
-            WriteConflict: somebody else has written.
+            InvalidTransition: a state is not allowed here (ConversationFinished: none is).
+            ValueError: a state is not representable as JSON.
+            WriteConflict: another writer changed the log.
         """
-        async with self._one_at_a_time:
-            seen = await self._look()
+        async with self._lock:
+            snapshot = await self._load()
             if since not in (None, self._moves):
                 raise conflict(self.key)
             try:
-                return await self._push(seen, states)
+                return await self._push(snapshot, states)
             except Fenced:
                 raise
             except WriteConflict:
-                now = await self._look()
-                if not _ends_alike(seen.log.tree, now.log.tree):
-                    self._seen = None
+                now = await self._load()
+                if not _ends_alike(snapshot.log.tree, now.log.tree):
+                    self._snapshot = None
                     raise
-                return await self._push(now, states)  # somebody forked or pruned: that is no conflict
+                return await self._push(now, states)  # another writer forked or pruned, which does not conflict
 
     async def restart(self, *states: BaseState) -> str | None:
-        """Begin the current branch anew with these states; returns the branch that has what was there, if anything was.
+        """Restart the current branch with these states; return the branch that keeps the former ones, if any.
 
         Raises:
             InvalidTransition, ValueError, WriteConflict: as in `push`.
         """
-        async with self._one_at_a_time:
-            return await self._rewind(await self._look(), 0, states)
+        async with self._lock:
+            return await self._rewind(await self._load(), 0, states)
 
     async def pop(self) -> BaseState:
-        """Take the last state away and return it; it stays reachable on a branch that is left behind.
+        """Remove and return the last state; it remains on a new branch.
 
         Raises:
-            NoSuchState: there is none.
-            Unreadable: it is damaged; `rewind` goes behind it.
-            WriteConflict: somebody else has written.
+            NoSuchState: the conversation is empty.
+            UnreadableState: the state is damaged; use `rewind` to go back past it.
+            WriteConflict: another writer changed the log.
         """
-        async with self._one_at_a_time:
-            seen = await self._look()
-            if seen.last is None:
+        async with self._lock:
+            snapshot = await self._load()
+            if snapshot.last is None:
                 raise NoSuchState("The conversation is empty: there is nothing to pop.")
-            state = self._decoded(seen.last, seen.log.tree)
-            await self._rewind(seen, seen.length - 1)
+            state = self._decoded(snapshot.last, snapshot.log.tree)
+            await self._rewind(snapshot, snapshot.length - 1)
             return state
 
     async def rewind(self, index: int) -> str | None:
-        """Make the state at `index` the last one; returns the branch that has what is left behind, if anything is.
+        """Make the state at `index` the last one; return the branch that keeps the removed states, if any.
 
         Raises:
-            NoSuchState: there is none at this index.
-            WriteConflict: somebody else has written.
+            NoSuchState: no state has this index.
+            WriteConflict: another writer changed the log.
         """
-        async with self._one_at_a_time:
-            seen = await self._look()
-            return await self._rewind(seen, self._place(seen, index) + 1)
+        async with self._lock:
+            snapshot = await self._load()
+            return await self._rewind(snapshot, self._place(snapshot, index) + 1)
 
     async def fork(self, index: int | None = None, name: str | None = None) -> str:
-        """Make a branch with the states up to the one at `index`, by default all; returns its name.
+        """Create a branch with the states up to `index`, by default all; return its name.
 
-        The current branch stays the current one.
+        The current branch does not change.
 
         Raises:
-            NoSuchState: there is none at this index.
-            BranchExists, BadBranchName: the name is taken, or is none.
-            WriteConflict: somebody else has written.
+            NoSuchState: no state has this index.
+            BranchExists, BadBranchName: the name is taken or invalid.
+            WriteConflict: another writer changed the log.
         """
-        async with self._one_at_a_time:
-            seen = await self._look()
-            length = seen.length if index is None else self._place(seen, index) + 1
-            tree, name = seen.log.tree.forked(seen.log.tree.current, length, name, time.time())
-            await self._replant(seen, tree, seen.last)
+        async with self._lock:
+            snapshot = await self._load()
+            length = snapshot.length if index is None else self._place(snapshot, index) + 1
+            tree, name = snapshot.log.tree.forked(snapshot.log.tree.current, length, name, time.time())
+            await self._commit_tree(snapshot, tree, snapshot.last)
             return name
 
     async def checkout(self, name: str) -> None:
-        """Go on with another branch.
+        """Switch to another branch.
 
         Raises:
-            NoSuchBranch: there is none of this name.
-            WriteConflict: somebody else has written.
+            NoSuchBranch: the conversation has no branch of this name.
+            WriteConflict: another writer changed the log.
         """
-        async with self._one_at_a_time:
-            seen = await self._look()
-            tree = seen.log.tree.checked_out(name)
-            await self._replant(seen, tree, await self._last(tree))
+        async with self._lock:
+            snapshot = await self._load()
+            tree = snapshot.log.tree.checked_out(name)
+            await self._commit_tree(snapshot, tree, await self._last(tree))
 
     async def prune(self, names: Iterable[str]) -> int:
-        """Forget branches, with the states that no other branch has; returns how many. The current one stays.
+        """Delete branches and the states that only they have; return the number of states. Keeps the current branch.
 
         Raises:
-            NoSuchBranch: there is none of such a name.
-            WriteConflict: somebody else has written.
+            NoSuchBranch: the conversation has no branch of such a name.
+            WriteConflict: another writer changed the log.
         """
-        async with self._one_at_a_time:
-            seen = await self._look()
-            tree, cuts = seen.log.tree.pruned(names)
-            await self._replant(seen, tree, seen.last, cuts=cuts)
+        async with self._lock:
+            snapshot = await self._load()
+            tree, cuts = snapshot.log.tree.pruned(names)
+            await self._commit_tree(snapshot, tree, snapshot.last, cuts=cuts)
             return sum(cut.stop - cut.start for cut in cuts)
 
     async def refresh(self) -> None:
-        """Look at the log as it is now."""
-        async with self._one_at_a_time:
-            self._seen = None
-            await self._look()
+        """Read the log again."""
+        async with self._lock:
+            self._snapshot = None
+            await self._load()
 
     async def fence(self, token: int) -> None:
-        """Keep out whoever writes with a lower token, and write with this one from here on; the next use looks again.
+        """Set the fencing token of this stack and of the log: writers with a lower token are refused from now on.
 
         Raises:
-            Fenced: a higher one has been here. So do all methods that write, from then on.
+            Fenced: the log has a higher token. All later writes of this stack raise it, too.
         """
-        async with self._one_at_a_time:
-            self._fence, self._seen = token, None
+        async with self._lock:
+            self._fence, self._snapshot = token, None
             await self._store.fence(self.key, token)
 
     async def current(self) -> BaseState | None:
-        """The last state; `None`: the conversation is empty.
+        """Return the last state; `None` if the conversation is empty.
 
         Raises:
-            Unreadable: it is damaged.
+            UnreadableState: the state is damaged.
         """
-        seen = await self._looked()
-        return None if seen.last is None else self._decoded(seen.last, seen.log.tree)
+        snapshot = await self._loaded()
+        return None if snapshot.last is None else self._decoded(snapshot.last, snapshot.log.tree)
 
     async def length(self) -> int:
-        return (await self._looked()).length
+        return (await self._loaded()).length
 
     async def at(self, index: int) -> BaseState:
-        """The state at an index; a negative one counts from the end.
+        """Return the state at an index; a negative one counts from the end.
 
         Raises:
-            NoSuchState: there is none.
-            Unreadable: it is damaged.
+            NoSuchState: no state has this index.
+            UnreadableState: the state is damaged.
         """
-        seen = await self._looked()
-        place = self._place(seen, index)
-        return self._decoded((await self._read(seen.log.tree, place, place + 1))[0], seen.log.tree)
+        snapshot = await self._loaded()
+        place = self._place(snapshot, index)
+        return self._decoded((await self._read(snapshot.log.tree, place, place + 1))[0], snapshot.log.tree)
 
     async def iter_last_n(self, n: int) -> AsyncIterator[StackEntry]:
-        """The last `n` entries in order, damaged ones among them.
+        """Yield the last `n` entries in order, including unreadable ones.
 
         Raises:
             ValueError: `n` is negative.
         """
         if n < 0:
-            raise ValueError("`n` is a number of entries: 0 or more.")
-        seen = await self._looked()
-        for start in range(max(seen.length - n, 0), seen.length, _PAGE):
-            for node in await self._read(seen.log.tree, start, min(start + _PAGE, seen.length)):
+            raise ValueError("`n` must be 0 or more.")
+        snapshot = await self._loaded()
+        for start in range(max(snapshot.length - n, 0), snapshot.length, _PAGE):
+            for node in await self._read(snapshot.log.tree, start, min(start + _PAGE, snapshot.length)):
                 yield self._entry(node)
 
     async def get_branch_info(self) -> list[Branch]:
-        """All branches, in the order in which they came to be."""
-        return (await self._looked()).log.tree.branches()
+        """Return all branches in order of creation."""
+        return (await self._loaded()).log.tree.branches()
 
-    async def _push(self, seen: _Seen, states: Sequence[BaseState]) -> tuple[str, ...]:
-        log = seen.log
-        nodes = self._nodes(seen.last, log.tree, states)
+    async def _push(self, snapshot: _Snapshot, states: Sequence[BaseState]) -> tuple[str, ...]:
+        log = snapshot.log
+        nodes = self._nodes(snapshot.last, log.tree, states)
         if nodes:
             end, now = log.tree.head.end + len(nodes), nodes[-1].envelope["ts"]
-            tree = log.tree.grown(end, now)
+            tree = log.tree.with_end(end, now)
             await self._commit(Change(log.version, end, now, None if log.version else tree, nodes, fence=self._fence))
-            self._see(Log(log.version + 1, tree), nodes[-1], pushed=True)
+            self._remember(Log(log.version + 1, tree), nodes[-1], pushed=True)
         return tuple(node.ref(self.key) for node in nodes)
 
-    async def _rewind(self, seen: _Seen, length: int, states: Sequence[BaseState] = ()) -> str | None:
-        tree, left = seen.log.tree.rewound(length, time.time())
-        if tree is seen.log.tree and not states:
+    async def _rewind(self, snapshot: _Snapshot, length: int, states: Sequence[BaseState] = ()) -> str | None:
+        tree, left = snapshot.log.tree.rewound(length, time.time())
+        if tree is snapshot.log.tree and not states:
             return None
         last = await self._last(tree)
         nodes = self._nodes(last, tree, states)
-        await self._replant(
-            seen, tree.grown(length + len(nodes), tree.head.written), nodes[-1] if nodes else last, nodes
+        await self._commit_tree(
+            snapshot, tree.with_end(length + len(nodes), tree.head.written), nodes[-1] if nodes else last, nodes
         )
         return left
 
-    async def _replant(
-        self, seen: _Seen, tree: Tree, last: Node | None, nodes: Sequence[Node] = (), cuts: Sequence[Piece] = ()
+    async def _commit_tree(
+        self, snapshot: _Snapshot, tree: Tree, last: Node | None, nodes: Sequence[Node] = (), cuts: Sequence[Piece] = ()
     ) -> None:
-        """Commit other branches than before."""
+        """Commit a change of the branches."""
         head = tree.head
-        await self._commit(Change(seen.log.version, head.end, head.written, tree, nodes, cuts, fence=self._fence))
-        self._see(Log(seen.log.version + 1, tree), last)
+        await self._commit(Change(snapshot.log.version, head.end, head.written, tree, nodes, cuts, fence=self._fence))
+        self._remember(Log(snapshot.log.version + 1, tree), last)
 
     def _nodes(self, last: Node | None, tree: Tree, states: Sequence[BaseState]) -> list[Node]:
-        """The nodes for states that come at the end of the current branch."""
+        """Build the nodes of states at the end of the current branch."""
         nodes: list[Node] = []
         for index, state in enumerate(states, tree.head.end):
             last = self._node(last, tree.current, index, state)
@@ -314,26 +314,26 @@ class InteractionStack:
         replayed = 1 + (last.replayed if last else 0) if len(then.open) > _MOST_OPEN_WRITTEN else 0
         return Node(segment, index, envelope, episode + begins, then, (asked_by,) if asked_by else (), replayed)
 
-    async def _looked(self) -> _Seen:
-        async with self._one_at_a_time:
-            return await self._look()
+    async def _loaded(self) -> _Snapshot:
+        async with self._lock:
+            return await self._load()
 
-    async def _look(self) -> _Seen:
-        if self._seen is None:
-            log = await self._store.load(self.key) or Log(0, Tree.planted(time.time(), self._asked_by))
+    async def _load(self) -> _Snapshot:
+        if self._snapshot is None:
+            log = await self._store.load(self.key) or Log(0, Tree.empty(time.time(), self._asked_by))
             if log.version < self._version:
                 logger.error("log.forgotten", conversation=self.key.conversation_id, had=self._version, has=log.version)
-            return self._see(log, await self._last(log.tree))
-        return self._seen
+            return self._remember(log, await self._last(log.tree))
+        return self._snapshot
 
-    def _see(self, log: Log, last: Node | None, *, pushed: bool = False) -> _Seen:
-        if not pushed and self._left is not None and not _ends_alike(self._left, log.tree):
+    def _remember(self, log: Log, last: Node | None, *, pushed: bool = False) -> _Snapshot:
+        if not pushed and self._last_tree is not None and not _ends_alike(self._last_tree, log.tree):
             self._moves += 1
-        self._seen, self._left, self._version = _Seen(log, last), log.tree, log.version
-        return self._seen
+        self._snapshot, self._last_tree, self._version = _Snapshot(log, last), log.tree, log.version
+        return self._snapshot
 
     async def _last(self, tree: Tree) -> Node | None:
-        """The node at the end of the current branch. One that is damaged belongs to the task that was on."""
+        """Return the last node of the current branch; a damaged one gets the episode of the nodes before it."""
         end = tree.head.end
         nodes = await self._read(tree, max(end - 1, 0), end)
         if nodes and nodes[0].envelope["t"] == DAMAGED:
@@ -344,9 +344,9 @@ class InteractionStack:
         return nodes[0] if nodes else None
 
     def _replayed(self, nodes: Sequence[Node]) -> Flow:
-        """The flow after these nodes, where only that of the first is known.
+        """Recompute the flow after these nodes from the first node's flow.
 
-        After one that cannot be read, the calls are open that were open before it.
+        An unreadable node leaves the open calls unchanged.
         """
         flow = nodes[0].flow
         for node in nodes[1:]:
@@ -359,30 +359,31 @@ class InteractionStack:
         return flow
 
     async def _read(self, tree: Tree, start: int, stop: int) -> list[Node]:
-        """The nodes [start, stop) of the current branch, each in its place."""
+        """Read the nodes [start, stop) of the current branch; damaged nodes replace missing ones."""
         nodes: list[Node] = []
         for piece in tree.pieces(tree.current, start, stop):
             found = await self._store.read(self.key, piece.segment, piece.start, piece.stop)
-            # A single state may be damaged; where a whole page is missing, the number of states is.
+            # A single missing state is damage to that state; a missing page means that the length is wrong.
             if not found and piece.stop - piece.start >= _PAGE:
-                raise DamagedLog(f"Of {piece.stop - piece.start} states of {self.key.conversation_id} none is there.")
-            there = {node.index: node for node in found}
-            nodes += [there.get(i) or damaged(piece.segment, i) for i in range(piece.start, piece.stop)]
+                count = piece.stop - piece.start
+                raise DamagedLog(f"{count} consecutive states of {self.key.conversation_id} are missing.")
+            stored = {node.index: node for node in found}
+            nodes += [stored.get(i) or damaged(piece.segment, i) for i in range(piece.start, piece.stop)]
         return nodes
 
     async def _commit(self, change: Change) -> None:
         try:
             await self._store.commit(self.key, change)
-        except BaseException:  # a cancelled one may have been written all the same: the next use looks
-            self._seen = None
+        except BaseException:  # a cancelled commit may have succeeded: the next use reads the log
+            self._snapshot = None
             raise
 
-    def _place(self, seen: _Seen, index: int) -> int:
-        place = index + seen.length if index < 0 else index
-        if not 0 <= place < seen.length:
-            name = seen.log.tree.head.name
-            there = f"has the states 0 to {seen.length - 1}" if seen.length else "is empty"
-            raise NoSuchState(f"There is no state {index}: branch {name} {there}.")
+    def _place(self, snapshot: _Snapshot, index: int) -> int:
+        place = index + snapshot.length if index < 0 else index
+        if not 0 <= place < snapshot.length:
+            name = snapshot.log.tree.head.name
+            states = f"has the states 0 to {snapshot.length - 1}" if snapshot.length else "is empty"
+            raise NoSuchState(f"There is no state {index}: branch {name} {states}.")
         return place
 
     def _decoded(self, node: Node, tree: Tree) -> BaseState:
@@ -402,6 +403,6 @@ class InteractionStack:
 
 
 def _ends_alike(one: Tree, other: Tree) -> bool:
-    """Whether the current branches have the same states: a segment only grows, or is put elsewhere."""
+    """Whether the current branches have the same states: a segment keeps its states or is replaced by another."""
     head, there = one.head, other.head
     return one.current == other.current and (head.parent, head.base, head.end) == (there.parent, there.base, there.end)

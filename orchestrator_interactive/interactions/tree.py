@@ -1,7 +1,7 @@
-"""How the branches of a conversation hang together; pure values, so that every store keeps the same ones.
+"""The branches of a conversation, as immutable values that are the same for every store.
 
-States stand in segments. A segment begins where it leaves its parent and only ever grows at its end; a branch is the
-name of the segment that it ends in. So a fork copies nothing, and a rewind gives the name to a new segment.
+States are stored in segments. A segment starts at a fork point of its parent and grows only at its end. A branch is the
+name of its last segment. A fork copies no states; a rewind moves the name to a new segment.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _LONGEST_NAME = 100
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """States [base, end) of the branch that ends in it; those before `base` are the parent's.
+    """States [base, end) of a branch; the states before `base` belong to the parent.
 
     Args:
-        name: of the branch that ends in it; `None` once that was pruned and others still begin in it.
+        name: of the branch that ends here; `None` if it was pruned and other segments still start here.
         created, written: seconds since the epoch.
-        origin: where it comes from, for people; blank for the first.
+        origin: description for people; empty for the first segment.
     """
 
     name: str | None
@@ -40,7 +40,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """What is told of a branch; `length` in states, times in seconds since the epoch."""
+    """Public description of a branch; `length` in states, times in seconds since the epoch."""
 
     name: str
     length: int
@@ -64,9 +64,9 @@ class Tree:
     """The branches of a conversation.
 
     Args:
-        segments: by their number, which is never given again.
-        current: the segment that is written to.
-        asked_by: the artifact of another agent's request, where the conversation answers one.
+        segments: by number; numbers are never reused.
+        current: number of the segment that is written to.
+        asked_by: ref of another agent's request that the conversation answers, if any.
     """
 
     segments: Mapping[int, Segment]
@@ -75,22 +75,22 @@ class Tree:
     asked_by: str | None = None
 
     @classmethod
-    def planted(cls, now: float, asked_by: str | None = None) -> Tree:
+    def empty(cls, now: float, asked_by: str | None = None) -> Tree:
         return cls({0: Segment(MAIN, None, 0, 0, now, now)}, 0, 1, asked_by)
 
     @property
     def head(self) -> Segment:
         return self.segments[self.current]
 
-    def grown(self, end: int, written: float) -> Tree:
-        """The tree with more states at the end of the current branch."""
+    def with_end(self, end: int, written: float) -> Tree:
+        """Return the tree with a new end of the current branch."""
         head = self.head
-        # Every push comes here: `replace` would take three times as long.
-        grown = Segment(head.name, head.parent, head.base, end, head.created, written, head.origin)
-        return Tree({**self.segments, self.current: grown}, self.current, self.next_segment, self.asked_by)
+        # On the path of every push: `replace` takes three times as long.
+        extended = Segment(head.name, head.parent, head.base, end, head.created, written, head.origin)
+        return Tree({**self.segments, self.current: extended}, self.current, self.next_segment, self.asked_by)
 
     def pieces(self, segment: int, start: int, stop: int) -> list[Piece]:
-        """Where the states [start, stop) of the branch that ends in this segment stand, in order."""
+        """Return the pieces that hold the states [start, stop) of the branch with this last segment, in order."""
         found: list[Piece] = []
         at: int | None = segment
         while at is not None and start < stop:
@@ -102,21 +102,21 @@ class Tree:
         return found[::-1]
 
     def named(self, name: str) -> int:
-        """The segment in which a branch ends.
+        """Return the last segment of a branch.
 
         Raises:
-            NoSuchBranch: there is none of this name; the message tells which there are.
+            NoSuchBranch: there is no such branch; the message lists the branches.
         """
         found = next((number for number, each in self.segments.items() if each.name == name), None)
         if found is None:
-            raise NoSuchBranch(f"There is no branch {name!r}; there are: {', '.join(self.names())}.")
+            raise NoSuchBranch(f"There is no branch {name!r}; existing branches: {', '.join(self.names())}.")
         return found
 
     def names(self) -> list[str]:
         return [branch.name for branch in self.branches()]
 
     def branches(self) -> list[Branch]:
-        """What is told of each branch, in the order in which they came to be."""
+        """Describe each branch, in order of creation."""
         found = [
             Branch(each.name, each.end, number == self.current, each.created, each.written, each.origin)
             for number, each in self.segments.items()
@@ -125,31 +125,31 @@ class Tree:
         return sorted(found, key=lambda branch: branch.created)
 
     def forked(self, segment: int, length: int, name: str | None, now: float) -> tuple[Tree, str]:
-        """The tree with a branch that has the first `length` states of the one that ends in `segment`, and its name.
+        """Return the tree with a branch of the first `length` states of the branch ending in `segment`, and its name.
 
         Raises:
             BranchExists: the name is taken.
-            BadBranchName: no branch can be called so.
+            BadBranchName: the name is invalid.
         """
         if name is not None:
             self._check_name(name)
         name = name or self._free_name()
         origin = f"forked from {self.segments[segment].name} with {_states(length)}"
         branch = Segment(name, None, 0, 0, now, now, origin)
-        return self._sprouted(segment, length, branch), name
+        return self._with_branch(segment, length, branch), name
 
     def checked_out(self, name: str) -> Tree:
-        """The tree whose current branch is this one.
+        """Return the tree with this branch as the current one.
 
         Raises:
-            NoSuchBranch: there is none of this name.
+            NoSuchBranch: there is no branch of this name.
         """
         return replace(self, current=self.named(name))
 
     def rewound(self, length: int, now: float) -> tuple[Tree, str | None]:
-        """The tree whose current branch has only its first `length` states, and the branch that has what it leaves.
+        """Cut the current branch to its first `length` states; return the tree and the branch that keeps the rest.
 
-        Where nothing is left behind that is not another branch's, there is none.
+        The name is `None` if another branch has the removed states anyway.
         """
         head = self.head
         if length == head.end:
@@ -161,20 +161,20 @@ class Tree:
         left = self._free_name()
         origin = f"left behind when {head.name} was rewound to {_states(length)}"
         tree = self._with({self.current: replace(head, name=left, origin=origin, created=now)})
-        tree = tree._sprouted(self.current, length, replace(head, written=now))  # noqa: SLF001 - a tree of its own
+        tree = tree._with_branch(self.current, length, replace(head, written=now))  # noqa: SLF001 - a tree of its own
         return replace(tree, current=self.next_segment), left
 
     def _check_name(self, name: str) -> None:
         if not name.isprintable() or name != name.strip() or not 0 < len(name) <= _LONGEST_NAME or name[0] == "-":
             raise BadBranchName(
-                f"A branch cannot be called {name[:_LONGEST_NAME]!r}: a name has up to {_LONGEST_NAME} letters, digits "
-                "and signs that can be seen, and does not begin with a dash."
+                f"{name[:_LONGEST_NAME]!r} is not a valid branch name: use 1 to {_LONGEST_NAME} printable characters, "
+                "without a leading dash or surrounding spaces."
             )
         if name in self.names():
-            raise BranchExists(f"There is a branch {name!r} already: choose another name, or check it out.")
+            raise BranchExists(f"There is already a branch {name!r}: choose another name, or check it out.")
 
     def pruned(self, names: Iterable[str]) -> tuple[Tree, tuple[Piece, ...]]:
-        """The tree without these branches, and the states that nobody can reach any more. The current one stays."""
+        """Return the tree without these branches, and the unreachable states. The current branch is kept."""
         gone = {self.named(name) for name in names} - {self.current}
         segments = {n: replace(each, name=None) if n in gone else each for n, each in self.segments.items()}
         cuts = []
@@ -191,13 +191,13 @@ class Tree:
                 del segments[number]
         return replace(self, segments=segments), tuple(cuts)
 
-    def _sprouted(self, segment: int, length: int, branch: Segment) -> Tree:
+    def _with_branch(self, segment: int, length: int, branch: Segment) -> Tree:
         parent, base = self._place(segment, length)
-        sprout = replace(branch, parent=parent, base=base, end=length)
-        return replace(self._with({self.next_segment: sprout}), next_segment=self.next_segment + 1)
+        new = replace(branch, parent=parent, base=base, end=length)
+        return replace(self._with({self.next_segment: new}), next_segment=self.next_segment + 1)
 
     def _place(self, segment: int, length: int) -> tuple[int | None, int]:
-        """The segment that has the last of the first `length` states: so no chain is longer than it must be."""
+        """Return the segment that holds the last of the first `length` states; this keeps parent chains short."""
         at: int | None = segment
         while at is not None and length <= self.segments[at].base:
             at = self.segments[at].parent
@@ -211,8 +211,8 @@ class Tree:
         return next(name for n in count(self.next_segment) if (name := f"branch-{n}") not in names)
 
 
-def written(tree: Tree) -> dict[str, Any]:
-    """The tree as JSON knows it."""
+def to_dict(tree: Tree) -> dict[str, Any]:
+    """Return the tree as JSON values."""
     segments = {
         number: [each.name, each.parent, each.base, each.end, each.created, each.written, each.origin]
         for number, each in tree.segments.items()
@@ -220,10 +220,10 @@ def written(tree: Tree) -> dict[str, Any]:
     return {"current": tree.current, "next": tree.next_segment, "asked_by": tree.asked_by, "segments": segments}
 
 
-def read(told: dict[str, Any]) -> Tree:
-    """The tree that was `written`."""
-    segments = {int(number): Segment(*each) for number, each in told["segments"].items()}
-    return Tree(segments, told["current"], told["next"], told["asked_by"])
+def from_dict(data: dict[str, Any]) -> Tree:
+    """Rebuild a tree from the result of `to_dict`."""
+    segments = {int(number): Segment(*each) for number, each in data["segments"].items()}
+    return Tree(segments, data["current"], data["next"], data["asked_by"])
 
 
 def _states(length: int) -> str:

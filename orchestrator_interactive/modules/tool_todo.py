@@ -1,4 +1,4 @@
-"""`tool-todo`: the agent's to-do list of a session, which others may show."""
+"""`tool-todo`: a to-do list per session; other modules can read it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TodoItem:
 
 
 class _Item(Options):
-    text: str = Field(min_length=1, max_length=500, description="What is to be done, in a few words.")
+    text: str = Field(min_length=1, max_length=500, description="The task, in a few words.")
     status: Status = "pending"
 
     @field_validator("text", mode="before")
@@ -43,21 +43,21 @@ class _Input(Options):
     def _set_has_items(self) -> _Input:
         if self.action == "set" and self.items is None:
             raise ValueError(
-                "'set' needs 'items', the whole new list; use {\"action\": \"show\"} to see the present one"
+                "'set' needs 'items', the whole new list; use {\"action\": \"show\"} to see the current one"
             )
         return self
 
 
 class TodoTool:
-    """Replaces and shows one list. It lives as long as its session."""
+    """Sets and shows the to-do list of a session."""
 
     name = "todo"
     description = (
-        "Keep a to-do list for the task at hand, which the user can see. Give the whole list each time: every item has "
+        "Keep a to-do list for the current task, which the user can see. Give the whole list each time: every item has "
         "a text and a status (pending, in_progress, done). Use it for work of several steps, and update it as you go."
     )
     input_schema = schema(_Input)
-    side_effect_free = False  # people see the list: an answer that comes to nothing may not change it
+    side_effect_free = False  # users see the list: a call from a discarded answer must not change it
 
     def __init__(self) -> None:
         self._items: tuple[TodoItem, ...] = ()
@@ -84,7 +84,7 @@ class TodoTool:
 
 
 def rendered(items: tuple[TodoItem, ...] | list[TodoItem]) -> str:
-    """The list as a person reads it, one line per item."""
+    """Render the list for people, one line per item."""
     return "\n".join(f"{_MARKS[item.status]} {item.text}" for item in items) or "The to-do list is empty."
 
 
@@ -93,10 +93,10 @@ class TodoOptions(Options):
 
 
 async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> TodoTool:
-    """Mount the tool, and the capability `todo.items`: a function that returns the present items.
+    """Mount the tool and the capability `todo.items`, a function that returns the current items.
 
     Raises:
-        ValueError: the configuration has an option; there are none.
+        ValueError: the configuration is not empty.
     """
     read(TodoOptions, config, "tool-todo")
     coordinator = at_home(coordinator)

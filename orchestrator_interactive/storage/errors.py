@@ -1,4 +1,4 @@
-"""Errors of the storage layer; each message is a sentence that says what to do."""
+"""Errors of the storage layer; each message states a remedy."""
 
 from __future__ import annotations
 
@@ -16,4 +16,4 @@ class StoreAway(StoreError):  # noqa: N818 - the name says the state of the stor
 
 
 class StoreGone(StoreError):  # noqa: N818
-    """The opened store no longer exists, or another file is in its place; it never comes back."""
+    """The open store was removed or replaced by another file; it does not come back."""

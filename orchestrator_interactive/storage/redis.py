@@ -1,4 +1,4 @@
-"""A connection to Redis, a single server or a cluster, that says in sentences what goes wrong."""
+"""A connection to a Redis server or cluster, with readable error messages."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Of commands on their way to a cluster; whoever comes next waits. (A single server's pool has a bound of its own.)
+# Concurrent commands to a cluster; further ones wait. (A single server's pool has its own limit.)
 _AT_ONCE = 64
 
 
 @dataclass(frozen=True)
 class RedisScript:
-    """What the server does in one step. It is sent as a whole where a server does not know it yet."""
+    """A Lua script. The client sends its text only if the server does not have it cached."""
 
     text: str
 
@@ -36,14 +36,14 @@ class RedisScript:
 
 
 class RedisClient:
-    """Use `redis` within `asking()` only.
+    """Use `redis` only within `asking()`.
 
     Attributes:
         place: host, port and database, for people.
-        redis: for commands; what they give is `bytes`, and its types allow for much else.
-        ttl_s: for how long something is kept after its last change, in seconds; 0: for ever.
-        is_cluster: several servers share the keys.
-        free: whoever asks a cluster holds one of these.
+        redis: the client; its commands return `bytes`, although its type hints allow more.
+        ttl_s: seconds to keep data after their last change; 0 for ever.
+        is_cluster: whether several servers share the keys.
+        free: limits the concurrent commands to a cluster.
     """
 
     def __init__(self, server: Server, redis: Any, *, is_cluster: bool) -> None:
@@ -52,15 +52,15 @@ class RedisClient:
         self.ttl_s = server.ttl_s
         self.is_cluster = is_cluster
         self.free = asyncio.Semaphore(_AT_ONCE)
-        self._unsettled: dict[str, set[asyncio.Task[Any]]] = {}
-        self._underway = 0
+        self._detached: dict[str, set[asyncio.Task[Any]]] = {}
+        self._active = 0
         self._is_idle = asyncio.Event()
         self._is_idle.set()
         self._is_open = True
 
     @classmethod
     async def open(cls, url: str) -> Self:
-        """A connection to the server or the cluster of a URL, which has answered.
+        """Connect to the server or cluster of a URL and check that it answers.
 
         Raises:
             StoreError: it cannot be used.
@@ -79,24 +79,24 @@ class RedisClient:
         return cls(server, redis_url.cluster(server), is_cluster=True)
 
     def underway(self) -> _Underway:
-        """Have closing wait for what is done within this context, which may be asked for in several steps."""
+        """Return a context that delays `aclose` until it exits; for work of several commands."""
         return _Underway(self)
 
     def asking(self, doubt: str = "") -> _Asking:
-        """Say in a sentence what goes wrong within this context.
+        """Return a context that converts errors to StoreError with a readable message.
 
-        `doubt` is added where the server may have done its work unseen.
+        `doubt` is added if the server may have executed the command although its answer is missing.
 
         Raises:
-            StoreAway: the server cannot be reached just now.
-            StoreError: it does not do what it was asked for.
+            StoreAway: the server cannot be reached at the moment.
+            StoreError: the server refused the command.
         """
         return _Asking(self, doubt)
 
     async def run(
         self, script: RedisScript, keys: Sequence[str | bytes], arguments: Sequence[Any] = (), *, doubt: str = ""
     ) -> Any:
-        """What the script gives; all keys lie on one server."""
+        """Run the script and return its result; all keys must be on one server."""
         async with self.asking(doubt):
             try:
                 return await self.redis.evalsha(script.sha, len(keys), *keys, *arguments)
@@ -104,47 +104,47 @@ class RedisClient:
                 return await self.redis.eval(script.text, len(keys), *keys, *arguments)
 
     async def to_its_end(self, name: str, work: Coroutine[Any, Any, T]) -> T:
-        """Do it to its end, though the caller is cancelled: whoever then asks for what has this name waits for that."""
+        """Run `work` to its end even if the caller is cancelled; `settled(name)` then waits for it."""
         task = asyncio.create_task(work)
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             if not task.done():
-                self._unsettled.setdefault(name, set()).add(task)
+                self._detached.setdefault(name, set()).add(task)
                 task.add_done_callback(lambda task: self._settle(name, task))
             raise
 
     async def settled(self, name: str) -> None:
-        """Return once nothing is on its way any more that somebody asked for and was cancelled."""
-        while tasks := self._unsettled.get(name):
+        """Wait for the work of this name whose callers were cancelled."""
+        while tasks := self._detached.get(name):
             await asyncio.wait(tasks)
 
     async def aclose(self) -> None:
-        """Close the connections once all that is on its way is written."""
+        """Close the connections after pending commands have finished."""
         self._is_open = False
         await self._is_idle.wait()
         await self.redis.aclose()
 
     def _settle(self, name: str, task: asyncio.Task[Any]) -> None:
         if not task.cancelled():
-            task.exception()  # whoever was cancelled does not ask for it
-        self._unsettled[name].discard(task)
-        if not self._unsettled[name]:
-            del self._unsettled[name]
+            task.exception()  # marks it as retrieved: the cancelled caller does not
+        self._detached[name].discard(task)
+        if not self._detached[name]:
+            del self._detached[name]
 
     def _begin(self) -> None:
-        if not self._is_open and not self._underway:
+        if not self._is_open and not self._active:
             raise StoreError("The conversation log has been closed: open it again.")
-        self._underway += 1
+        self._active += 1
         self._is_idle.clear()
 
     def _end(self) -> None:
-        self._underway -= 1
-        if not self._underway:
+        self._active -= 1
+        if not self._active:
             self._is_idle.set()
 
 
-# Classes, for every push comes through them: made of generators, they would take ten times as long.
+# Classes, because every push uses them: generator-based context managers take ten times as long.
 class _Underway:
     __slots__ = ("_client",)
 
@@ -181,10 +181,10 @@ class _Asking:
             self._client.free.release()
         self._client._end()  # noqa: SLF001
         if error is None and self._task is not None and self._task.cancelling() > self._was_cancelled:
-            # redis-py sends by `asyncio.wait_for`, which before Python 3.12 loses it where what it waits for is done.
+            # redis-py sends with `asyncio.wait_for`, which before Python 3.12 loses a cancellation if its task is done.
             raise asyncio.CancelledError
         if isinstance(error, AttributeError) and self._client.is_cluster:
-            # Where a cluster is down, redis-py closes all its connections, also those that others are just opening.
+            # When a cluster is down, redis-py closes all its connections, including those that other tasks are opening.
             error = exceptions.ClusterDownError(str(error))
         if isinstance(error, exceptions.RedisError | exceptions.RedisClusterException | OSError):
             problem = redis_url.problem(self._client.place, error)
@@ -192,13 +192,13 @@ class _Asking:
 
 
 async def _is_cluster(redis: Any) -> bool:
-    """Whether the server is one of a cluster, as it says itself."""
+    """Ask the server whether it belongs to a cluster."""
     try:
-        said = await redis.execute_command("HELLO")
+        answer = await redis.execute_command("HELLO")
     except exceptions.AuthenticationError:
         raise
     except exceptions.ResponseError as e:
-        # Else it is older than the command, or keeps it from us.
+        # Other errors: the server is older than HELLO, or an ACL forbids it.
         return "not allowed in cluster mode" in str(e)
-    told = said if isinstance(said, dict) else dict(zip(said[::2], said[1::2], strict=False))
-    return told.get(b"mode", told.get("mode")) in (b"cluster", "cluster")
+    fields = answer if isinstance(answer, dict) else dict(zip(answer[::2], answer[1::2], strict=False))
+    return fields.get(b"mode", fields.get("mode")) in (b"cluster", "cluster")

@@ -1,4 +1,4 @@
-"""The server that a Redis URL names, and what can be wrong with it; no message ever holds a password."""
+"""Parse Redis URLs and describe Redis errors; no message contains a password."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from redis.backoff import ExponentialBackoff
 
 from orchestrator_interactive.storage.errors import StoreError
 
-# For how long an answer is waited for.
+# Seconds to wait for an answer.
 TIMEOUT_S = 5
-# Of connections; whoever finds none free waits for one.
+# Pool size; further commands wait for a free connection.
 _CONNECTIONS = 16
 _WAIT_S = 30
 _DAY_S = 24 * 60 * 60
 _MOST_DAYS = 100 * 366
 
-# The first that fits: some of these errors are kinds of others.
+# The first match counts: some of these errors are subclasses of others.
 _REMEDIES = (
     (exceptions.AuthenticationError, "it wants another user or password. Name the right ones in the URL"),
     (exceptions.BusyLoadingError, "it is still loading its data. Try again in a moment"),
     (exceptions.ReadOnlyError, "it is a replica, which cannot be written. Name the primary in the URL"),
     (exceptions.OutOfMemoryError, "its memory is full. Raise its `maxmemory`, or prune conversations"),
     (exceptions.ClusterDownError, "its cluster is down: a part of it has no server. Look at `CLUSTER INFO`"),
-    (exceptions.TimeoutError, f"it does not answer within {TIMEOUT_S} seconds. See whether it runs and can be reached"),
+    (exceptions.TimeoutError, f"it does not answer within {TIMEOUT_S} seconds. Check that it runs and is reachable"),
     (
         exceptions.ConnectionError,
-        "{error}. See whether it runs, and whether the URL names the right scheme, host and port",
+        "{error}. Check that it runs, and that the URL has the right scheme, host and port",
     ),
 )
 
-# These pass by themselves, or once somebody has made room: until then nobody loses anything by waiting. The words are
-# how an error begins that has no type of its own.
+# Transient errors, or errors that end once an operator frees space: a retry may succeed. The words are prefixes of
+# errors without a type.
 _PASSING = (
     exceptions.OutOfMemoryError,
     exceptions.ConnectionError,
@@ -63,9 +63,9 @@ class Server:
     """A Redis server.
 
     Args:
-        url: without what is only for us.
+        url: without the options of this project.
         place: host, port and database, for people.
-        ttl_s: for how long a log is kept after its last change, in seconds; 0: for ever.
+        ttl_s: seconds to keep a log after its last change; 0 for ever.
     """
 
     url: str
@@ -75,10 +75,10 @@ class Server:
 
 
 def server(url: str) -> Server:
-    """The server of a URL; nothing is asked of it yet.
+    """Parse a URL; does not connect.
 
     Raises:
-        StoreError: the URL says something that is not understood.
+        StoreError: the URL is invalid.
     """
     try:
         parts = urlsplit(url)
@@ -92,62 +92,61 @@ def server(url: str) -> Server:
             timeout=_WAIT_S,
             socket_timeout=TIMEOUT_S,
             socket_connect_timeout=TIMEOUT_S,
-            # A connection that the server has cut, or that was cut on the way; answers that are late are not waited
-            # for a second time. It is soon over: who can wait asks again.
+            # Retry only cut connections: a late answer is not awaited again, and callers that can wait longer retry.
             retry=Retry(ExponentialBackoff(cap=0.5, base=0.02), 3, (exceptions.ConnectionError,)),
         )
-        pool.make_connection()  # asks for nothing, but knows the options
+        pool.make_connection()  # validates the options; does not connect
     except (TypeError, ValueError):
-        # Its own message may hold a part of the password.
+        # The original message may contain a part of the password.
         raise StoreError(
-            "The Redis URL of the conversation log is not understood: it is "
-            "redis://[:PASSWORD@]HOST[:PORT][/DB][?ttl_days=DAYS], special characters of the password written as %XX."
+            "The Redis URL of the conversation log is invalid: use "
+            "redis://[:PASSWORD@]HOST[:PORT][/DB][?ttl_days=DAYS], with special characters of the password as %XX."
         ) from None
     return Server(plain, place, Redis.from_pool(pool), ttl_s)
 
 
 def cluster(server: Server) -> RedisCluster:
-    """The cluster that the server is a part of; nothing is asked of it yet.
+    """Return a client for the server's cluster; does not connect.
 
     Raises:
-        StoreError: the URL says something that no cluster has.
+        StoreError: the URL has an option or a database that a cluster does not support.
     """
     try:
         return RedisCluster.from_url(
             server.url,
-            max_connections=1000,  # whoever asks bounds them
+            max_connections=1000,  # RedisClient.free is the effective limit
             socket_timeout=TIMEOUT_S,
             socket_connect_timeout=TIMEOUT_S,
             retry=Retry(ExponentialBackoff(cap=0.5, base=0.02), 2),
         )
     except (TypeError, exceptions.RedisClusterException):
         raise StoreError(
-            f"The Redis at {server.place} is a cluster, which has the database 0 only: end the URL with /0, and give "
-            "it no options but `ttl_days`."
+            f"The Redis at {server.place} is a cluster, which only has database 0: end the URL with /0, and use "
+            "no options except `ttl_days`."
         ) from None
 
 
 def passes(error: Exception) -> bool:
-    """Whether the server may well do later what it did not do just now, asked for in the same way."""
+    """Whether a later retry may succeed."""
     if isinstance(error, _LASTING):
         return False
     return isinstance(error, _PASSING) or str(error).startswith(_PASSING_WORDS)
 
 
 def problem(place: str, error: Exception) -> str:
-    """Why the server cannot be used, and what to do."""
+    """Describe why the server cannot be used, and the remedy."""
     remedy = next((text for kind, text in _REMEDIES if isinstance(error, kind)), "{error}")
     if str(error).startswith(_CANNOT_SAVE):
-        remedy = "it takes no writes while it cannot save to its disk. Make room there, or see what its own log says"
+        remedy = "it refuses writes while it cannot save to its disk. Free space there, or check its own log"
     reason = remedy.format(error=f"{error}".rstrip(". "))
     return f"The conversation log in Redis at {place} cannot be used: {reason}."
 
 
 def _options(query: str) -> dict[str, str]:
-    """What stands behind the question mark.
+    """Parse the query of a URL.
 
     Raises:
-        ValueError: it is not of the form `name=value`, or a password, which nobody would take care to hide there.
+        ValueError: it is not of the form `name=value`, or contains a password, which logs would not mask there.
     """
     options = dict(parse_qsl(query, strict_parsing=bool(query)))
     if "password" in options:
@@ -156,10 +155,10 @@ def _options(query: str) -> dict[str, str]:
 
 
 def _ttl_s(days: str | None) -> int:
-    """How long that is, in seconds; 0: for ever.
+    """Convert days to seconds; 0 for ever.
 
     Raises:
-        ValueError: it is no number of days, or so large that no server takes it.
+        ValueError: it is not a number of days, or too large for a server.
     """
     if days is None:
         return 0

@@ -1,4 +1,4 @@
-"""An SQLite file that is open: small writes are made at once, all else in a thread of its own."""
+"""An open SQLite file: small writes run on the event loop's thread, everything else in a worker thread."""
 
 from __future__ import annotations
 
@@ -21,21 +21,20 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
-# Of writes, after which what was written is brought from the log of SQLite into the file.
+# Number of writes between two checkpoints of SQLite's write-ahead log.
 _CHECKPOINT_EVERY = 500
-# How work fails on a value of another type than was written.
+# Errors of code that reads a value of an unexpected type.
 _UNFIT = (TypeError, ValueError, LookupError, AttributeError)
 
 
 class Database:
-    """A file that several processes may have open.
+    """A file that several processes may open.
 
-    A small write is made at once, on the loop's own thread: it is a copy into the system's cache, and takes a fraction
-    of the way to another thread and back. Whatever may have to wait (for somebody else's lock, or for the disk) is done
-    in a thread of its own, one after the other.
+    A small write runs on the event loop's thread: it copies into the system's cache and is much faster than a hop to
+    another thread and back. Work that may wait for a lock or for the disk runs in a worker thread, one call at a time.
 
-    All methods raise StoreError where the file cannot be used; it is StoreAway where another process has it locked, or
-    its disk is full or away.
+    All methods raise StoreError if the file cannot be used; StoreAway if another process locks it, or if its disk is
+    full or unavailable.
     """
 
     def __init__(
@@ -46,14 +45,14 @@ class Database:
         self._connection = connection
         self._writer = writer
         self._since_checkpoint, self._is_behind = 0, False
-        # Of small writes: how many were handed to the thread, and how many it has done. Each is counted by one thread.
+        # Small writes handed to the thread, and those it has finished. Each counter is written by one thread.
         self._handed = self._done_there = 0
         self._identity = sqlite_file.identity(path)
         self._is_open = True
 
     @classmethod
     async def open(cls, path: Path, name: str, prepare: Callable[[sqlite3.Connection], None] | None = None) -> Self:
-        """The file, which is made where there is none; `name` is the thread's. `prepare` may add what it needs to it.
+        """Open the file, which is created if it is missing; `name` names the thread. `prepare` may extend the schema.
 
         Raises:
             StoreError: it cannot be used; nothing was changed.
@@ -71,7 +70,7 @@ class Database:
             raise
 
     async def run(self, work: Callable[..., T], *arguments: Any) -> T:
-        """What `work` gives for a connection and these arguments, in the thread."""
+        """Call `work` with a connection and these arguments in the thread; return its result."""
         self._refuse_closed()
         try:
             return await self._thread.run(self._done, self._connection, work, *arguments)
@@ -79,9 +78,9 @@ class Database:
             _fail(self._path, e)
 
     async def write(self, work: Callable[..., T], *arguments: Any) -> T:
-        """What `work`, which writes little, gives for a connection and these arguments: at once where that is free."""
+        """Call `work`, a small write, with a connection and arguments, on the loop's thread if no lock is held."""
         is_far_behind = self._is_behind and self._since_checkpoint >= _CHECKPOINT_EVERY
-        if not is_far_behind and not self._is_busy:  # nothing overtakes what was asked for before it
+        if not is_far_behind and not self._is_busy:  # keeps the order of the calls
             self._refuse_closed()
             try:
                 given = self._done(self._writer, work, *arguments)
@@ -95,7 +94,7 @@ class Database:
         return await self.run(self._counted, work, *arguments)
 
     async def read(self, work: Callable[..., T], *arguments: Any) -> T:
-        """What `work`, which reads little, gives for a connection and these arguments: at once where that is free."""
+        """Call `work`, a small read, with a connection and arguments, on the loop's thread if no write is queued."""
         if self._is_busy:
             return await self.run(work, *arguments)
         self._refuse_closed()
@@ -105,7 +104,7 @@ class Database:
             _fail(self._path, e)
 
     async def aclose(self) -> None:
-        """Close the file once all that is on its way is written."""
+        """Close the file after pending writes have finished."""
         if self._is_open:
             self._is_open = False
             self._writer.close()
@@ -114,7 +113,7 @@ class Database:
 
     @property
     def _is_busy(self) -> bool:
-        """Whether the thread has small writes to do."""
+        """Whether the thread has pending small writes."""
         return self._handed > self._done_there
 
     def _counted(self, file: sqlite3.Connection, work: Callable[..., T], *arguments: Any) -> T:
@@ -140,15 +139,15 @@ class Database:
     def _done(self, file: sqlite3.Connection, work: Callable[..., T], *arguments: Any) -> T:
         if sqlite_file.identity(self._path) != self._identity:
             raise StoreGone(
-                f"The conversation log {self._path} was removed or replaced while it was open: nothing is kept any "
-                "more. Start again."
+                f"The conversation log {self._path} was removed or replaced while it was open: nothing is saved. "
+                "Restart the process."
             )
         return work(file, *arguments)
 
 
 @contextmanager
 def writing(file: sqlite3.Connection) -> Iterator[None]:
-    """A transaction: all that is done in it, or nothing."""
+    """Run the block in a write transaction: all or nothing."""
     file.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -160,7 +159,7 @@ def writing(file: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def reading(file: sqlite3.Connection) -> Iterator[None]:
-    """A transaction for several reads: they see the file as it was at the first of them, whoever writes meanwhile."""
+    """Run the block in a read transaction: all reads see the same snapshot despite concurrent writers."""
     file.execute("BEGIN")
     try:
         yield
@@ -169,10 +168,10 @@ def reading(file: sqlite3.Connection) -> Iterator[None]:
 
 
 def _fail(path: Path, error: Exception) -> NoReturn:
-    """Raise the error as a sentence, or as it is where it is about the value to be written."""
+    """Raise a StoreError with a readable message; errors about the value to be written pass unchanged."""
     if isinstance(error, UnicodeEncodeError | TransactionError):
         raise error
     if isinstance(error, _UNFIT):
-        log.error("store.damaged", path=str(path), error=repr(error))  # or an error in this program
+        log.error("store.damaged", path=str(path), error=repr(error))  # or a bug
     is_away = isinstance(error, sqlite3.Error) and sqlite_file.passes(error)
     raise (StoreAway if is_away else StoreError)(sqlite_file.problem(path, error)) from error

@@ -1,4 +1,4 @@
-"""The file of an SQLite store: opened only where it is ours and can be written."""
+"""Create, check and migrate the file of an SQLite store."""
 
 from __future__ import annotations
 
@@ -13,26 +13,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-# For how long a write waits for one of another process.
+# How long a write waits for another process's lock.
 BUSY_TIMEOUT_S = 5.0
-# "aslg": whoever opens the file can tell that it is ours.
+# "aslg": identifies the file as a conversation log.
 APPLICATION_ID = 0x61736C67
 VERSION = 2
 
-# Whoever may write to a log: apart from it, since a log that is not there has a fence, too.
+# Fencing tokens, in their own table: a log that does not exist may have one.
 _FENCES = """CREATE TABLE fences (
     conversation TEXT NOT NULL, agent TEXT NOT NULL, token INTEGER NOT NULL, PRIMARY KEY (conversation, agent))
     WITHOUT ROWID"""
 _SCHEMA = (
-    # A number is never given again: it may still be known where the log has gone.
+    # AUTOINCREMENT never reuses an id: another process may still use the id of a removed log.
     """CREATE TABLE logs (
         id INTEGER PRIMARY KEY AUTOINCREMENT, conversation TEXT NOT NULL, agent TEXT NOT NULL,
         version INTEGER NOT NULL, end INTEGER NOT NULL, written REAL NOT NULL, change TEXT NOT NULL DEFAULT '',
         UNIQUE (conversation, agent))""",
-    # Apart from the log, so that a push costs the same whether there is one branch or a thousand.
+    # Not in `logs`, so that the cost of a push does not depend on the number of branches.
     "CREATE TABLE trees (log INTEGER PRIMARY KEY, tree TEXT NOT NULL)",
-    # A table with row ids, for in one without a state of more than a kilobyte takes pages of its own: half as large,
-    # and a third faster to write.
+    # With row ids: without them a state above one kilobyte takes overflow pages, twice the space, and longer to write.
     """CREATE TABLE nodes (
         log INTEGER NOT NULL, segment INTEGER NOT NULL, idx INTEGER NOT NULL,
         v INTEGER NOT NULL, t TEXT NOT NULL, ts REAL NOT NULL, compressed INTEGER NOT NULL, data NOT NULL,
@@ -42,31 +41,31 @@ _SCHEMA = (
     f"PRAGMA application_id = {APPLICATION_ID}",
     f"PRAGMA user_version = {VERSION}",
 )
-# From the version to the next one.
+# Statements that migrate from a version to the next one.
 _MIGRATIONS = {
     1: ("ALTER TABLE logs ADD COLUMN change TEXT NOT NULL DEFAULT ''", _FENCES, "PRAGMA user_version = 2"),
 }
 
 _REMEDIES = {
     "SQLITE_BUSY": f"another process has held it locked for {BUSY_TIMEOUT_S:.0f} seconds. Try again, or end it",
-    "SQLITE_READONLY": "it cannot be written. Give this user the right to write the file and its folder",
-    "SQLITE_PERM": "it may not be used. Give this user the right to read and write the file and its folder",
-    "SQLITE_CANTOPEN": "it cannot be opened. See that it is a file in a folder, and that this user may write both",
-    "SQLITE_NOTADB": "it is no SQLite file. Name another file",
+    "SQLITE_READONLY": "it is read-only. Grant this user write access to the file and its folder",
+    "SQLITE_PERM": "access is denied. Grant this user read and write access to the file and its folder",
+    "SQLITE_CANTOPEN": "it cannot be opened. Check that it is a file, and that this user may write it and its folder",
+    "SQLITE_NOTADB": "it is not an SQLite file. Name another file",
     "SQLITE_CORRUPT": "it is damaged. Restore it from a backup, or save what is left with `sqlite3 FILE .recover`",
-    "SQLITE_FULL": "there is no room left on its disk. Make room",
-    "SQLITE_IOERR": "its disk cannot be read or written. Look whether it is full or broken",
+    "SQLITE_FULL": "its disk is full. Free space on it",
+    "SQLITE_IOERR": "its disk cannot be read or written. Check whether it is full or broken",
 }
 
 
 def opened(path: Path, prepare: Callable[[sqlite3.Connection], None] | None = None) -> sqlite3.Connection:
-    """A connection for the thread that asks for it; the file is made where there is none, or brought up to date.
+    """Open a connection for the calling thread; the file is created or migrated as needed.
 
-    `prepare` is called within the transaction that does so.
+    `prepare` is called in the same transaction.
 
     Raises:
-        StoreError: it is not ours, or of a newer version; nothing was changed.
-        sqlite3.Error, OSError: it cannot be used; `problem` says it in a sentence.
+        StoreError: the file belongs to another application or a newer version; nothing was changed.
+        sqlite3.Error, OSError: it cannot be used; `problem` describes the error.
     """
     _make(path)
     connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
@@ -76,7 +75,7 @@ def opened(path: Path, prepare: Callable[[sqlite3.Connection], None] | None = No
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("BEGIN IMMEDIATE")
-        version = _version(connection, path)  # somebody else may have been faster
+        version = _version(connection, path)  # another process may have created or migrated it
         for statement in _SCHEMA if not version else _MIGRATIONS.get(version, ()):
             connection.execute(statement)
         if prepare is not None:
@@ -89,7 +88,7 @@ def opened(path: Path, prepare: Callable[[sqlite3.Connection], None] | None = No
 
 
 def writer(path: Path) -> sqlite3.Connection:
-    """A second connection, for a thread that nothing may hold up: it waits for no lock, and never for the disk."""
+    """Open a second connection that never blocks: it waits for no lock and runs no checkpoint."""
     connection = sqlite3.connect(path, timeout=0, isolation_level=None)
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("PRAGMA wal_autocheckpoint = 0")
@@ -97,40 +96,40 @@ def writer(path: Path) -> sqlite3.Connection:
 
 
 def is_busy(error: sqlite3.Error) -> bool:
-    """Whether somebody else is writing."""
+    """Whether another connection holds the lock."""
     return _name(error).startswith("SQLITE_BUSY")
 
 
 def passes(error: sqlite3.Error) -> bool:
-    """Whether the same step may well succeed later: somebody else is writing, or the disk is full or away."""
+    """Whether a retry may succeed later: the file is locked, or its disk is full or unavailable."""
     return _name(error).startswith(("SQLITE_BUSY", "SQLITE_FULL", "SQLITE_IOERR"))
 
 
 def _name(error: sqlite3.Error) -> str:
-    # Errors of Python's own module have none.
+    # Errors that Python's own module raises have no name.
     return str(getattr(error, "sqlite_errorname", ""))
 
 
 def checkpoint(connection: sqlite3.Connection) -> None:
-    """Bring what was written into the file itself, so that the log beside it begins anew; if not now, another time.
+    """Move the write-ahead log into the file, so that its size stays bounded; do nothing if the file is in use.
 
-    Whoever writes meanwhile has to wait: a log that is written to all the time would grow for ever.
+    Writers wait during a checkpoint, because otherwise constant writes would prevent it.
     """
     with suppress(sqlite3.Error):
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def identity(path: Path) -> tuple[int, int] | None:
-    """Which file this is; `None`: there is none."""
+    """Return device and inode of the file; `None` if it does not exist."""
     try:
-        found = os.stat(path)  # noqa: PTH116 - half as long as Path.stat, before every write
+        found = os.stat(path)  # noqa: PTH116 - takes half as long as Path.stat, and runs before every write
     except OSError:
         return None
     return found.st_dev, found.st_ino
 
 
 def problem(path: Path, error: Exception) -> str:
-    """Why the file cannot be used, and what to do."""
+    """Describe why the file cannot be used, and the remedy."""
     other = "SQLITE_PERM" if isinstance(error, PermissionError) else "SQLITE_CANTOPEN"
     name: str = other if isinstance(error, OSError) else getattr(error, "sqlite_errorname", "")
     if not isinstance(error, sqlite3.Error | OSError):
@@ -140,24 +139,24 @@ def problem(path: Path, error: Exception) -> str:
 
 
 def _make(path: Path) -> None:
-    """Make the file where there is none.
+    """Create the file if it is missing.
 
     Raises:
-        OSError: this user may not read and write it. SQLite would leave files of this user's beside it before it
-            found out, and its owner could not write these.
+        OSError: this user may not read and write it. Without this check SQLite would create side files of this user,
+            which the file's owner could not write.
     """
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch(mode=0o600)  # what people say to each other is for this user alone
+        path.touch(mode=0o600)  # conversations are private to this user
     if not os.access(path, os.R_OK | os.W_OK, effective_ids=os.access in os.supports_effective_ids):
         raise PermissionError
 
 
 def _version(connection: sqlite3.Connection, path: Path) -> int:
-    """The version of the file; 0: nothing is in it yet.
+    """Return the schema version of the file; 0 if it is empty.
 
     Raises:
-        StoreError: something is in it that is not for us.
+        StoreError: the file belongs to another application or a newer version.
     """
     ((application,),) = connection.execute("PRAGMA application_id")
     version: int
@@ -170,14 +169,14 @@ def _version(connection: sqlite3.Connection, path: Path) -> int:
         raise StoreError(f"{path} belongs to another application: name another file for the conversation log.")
     if version > VERSION:
         raise StoreError(
-            f"The conversation log {path} has version {version}, and this installation knows {VERSION}: "
+            f"The conversation log {path} has version {version}; this installation knows version {VERSION}: "
             "update it, or name another file."
         )
     return version
 
 
 def _text(raw: bytes) -> str | None:
-    """A text of the file; `None`: it is damaged."""
+    """Decode a text of the file; `None` if it is damaged."""
     try:
         return raw.decode()
     except UnicodeDecodeError:

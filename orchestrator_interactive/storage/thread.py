@@ -1,4 +1,4 @@
-"""A thread for what must not hold up the event loop, and may be done by one thread only."""
+"""A worker thread for blocking work that must run in one thread only."""
 
 from __future__ import annotations
 
@@ -16,46 +16,46 @@ T = TypeVar("T")
 
 
 class OneThread:
-    """Does what it is asked for one after the other, in the order of asking, and to its end, whoever is cancelled.
+    """Runs work in one thread, in the order of submission; a cancelled caller does not stop its work.
 
-    The hop there and back takes half as long as one to an executor's thread.
+    The round trip takes half as long as with an executor.
     """
 
     def __init__(self, name: str) -> None:
-        self._asked: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         Thread(target=self._work, name=name, daemon=True).start()
 
     async def run(self, work: Callable[..., T], *arguments: Any) -> T:
-        """What `work` gives or raises, called in the thread."""
+        """Call `work` in the thread; return its result or raise its exception."""
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[T] = loop.create_future()
+        result: asyncio.Future[T] = loop.create_future()
 
         def do() -> None:
-            tell: Callable[[Any], None] = answer.set_result
-            given: Any
+            resolve: Callable[[Any], None] = result.set_result
+            value: Any
             try:
-                given = work(*arguments)
-            except BaseException as e:  # noqa: BLE001 - whoever asked is told
-                tell, given = answer.set_exception, e
-            with suppress(RuntimeError):  # its loop has ended
-                loop.call_soon_threadsafe(_tell, answer, tell, given)
+                value = work(*arguments)
+            except BaseException as e:  # noqa: BLE001 - passed on to the caller
+                resolve, value = result.set_exception, e
+            with suppress(RuntimeError):  # the caller's loop is closed
+                loop.call_soon_threadsafe(_resolve, result, resolve, value)
 
-        self._asked.put(do)
-        return await answer
+        self._queue.put(do)
+        return await result
 
     def do(self, work: Callable[[], None]) -> None:
-        """Have this done, which raises nothing, without waiting for it."""
-        self._asked.put(work)
+        """Submit work that must not raise, without waiting for it."""
+        self._queue.put(work)
 
     def end(self) -> None:
-        """Let the thread end once it has done what it was asked for."""
-        self._asked.put(None)
+        """End the thread after the submitted work."""
+        self._queue.put(None)
 
     def _work(self) -> None:
-        while (do := self._asked.get()) is not None:
+        while (do := self._queue.get()) is not None:
             do()
 
 
-def _tell(answer: asyncio.Future[Any], tell: Callable[[Any], None], given: Any) -> None:
-    if not answer.done():  # else whoever asked was cancelled
-        tell(given)
+def _resolve(result: asyncio.Future[Any], resolve: Callable[[Any], None], value: Any) -> None:
+    if not result.done():  # otherwise the caller was cancelled
+        resolve(value)

@@ -158,7 +158,7 @@ async def test_what_a_pruned_branch_shared_belongs_to_the_one_that_still_has_it(
     await stack.prune(["main"])
     assert await places(store, session="c") == [("late", n) for n in range(4)]
     assert await places(store, session="c", branch="early") == [("late", 0), ("late", 1)]
-    with pytest.raises(NoSuchArtifact, match="was pruned with its branch, or never was"):
+    with pytest.raises(NoSuchArtifact, match="was pruned with its branch or never existed"):
         await artifact(store, pushed[4])
     await stack.prune(["late"])
     assert await places(store, session="c") == [("early", 0), ("early", 1)]
@@ -170,7 +170,7 @@ async def test_a_damaged_state_has_an_artifact_that_says_so() -> None:
     there = await found(artifacts(store, session="c"))
     assert [each.ref for each in there] == list(pushed)
     assert there[1].state is None
-    assert "damaged or gone" in str(there[1].problem)
+    assert "damaged or missing" in str(there[1].problem)
     assert await artifact(store, pushed[1]) == there[1]
     assert await refs(children(store, pushed[1])) == [pushed[2]]
 

@@ -119,7 +119,7 @@ async def test_json_lines_tell_of_what_cannot_be_read_in_its_place() -> None:
         (2, "NeverHeardOfState", {"text": "you", "meta": {"a": 1}}),
     ]
     assert lines[0]["problem"] is None
-    assert "damaged or gone" in lines[1]["problem"]
+    assert "damaged or missing" in lines[1]["problem"]
     assert "import the module that defines it" in lines[2]["problem"]
 
 
@@ -129,7 +129,7 @@ async def test_what_is_not_there_is_told_before_the_first_piece(form: Any) -> No
     with pytest.raises(NoSuchConversation, match=r"no conversation T1:C1:1700000000\.000100 of the agent alpha"):
         await anext(form(store, KEY))
     await a_conversation(store, said("Hi"))
-    with pytest.raises(NoSuchBranch, match="no branch 'mian'; there are: main"):
+    with pytest.raises(NoSuchBranch, match="no branch 'mian'; existing branches: main"):
         await anext(form(store, KEY, "mian"))
 
 
@@ -278,8 +278,8 @@ async def test_very_long_texts_are_cut_with_a_word_about_it() -> None:
     store = MemoryStore()
     await a_conversation(store, said("x" * 50_000))
     text, page = await whole(as_text(store, KEY)), await whole(as_page(store, KEY))
-    assert "[… 46000 characters more: the JSON lines have them]" in text
-    assert "[… 30000 characters more: the export as JSON lines has them]" in page
+    assert "[… 46000 more characters; the JSON lines export has them]" in text
+    assert "[… 30000 more characters; the JSON lines export has them]" in page
 
 
 @settings(max_examples=80, deadline=None)

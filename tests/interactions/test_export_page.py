@@ -161,7 +161,7 @@ async def test_what_was_said_and_done_stands_in_the_page() -> None:
         "Another agent asked by c/other/0/3",
         "Agent tokens: 1,200 in, 8 out",
         "Thinking Where is it?",
-        "Thinking that the provider keeps to itself.",
+        "Thinking that the provider does not disclose.",
         "Here: x = 1 See?",
         'look { "at": "roof" } failed reward 0.8',
         "look {} done",
@@ -170,7 +170,7 @@ async def test_what_was_said_and_done_stands_in_the_page() -> None:
         "look {} no result",
         "No result was recorded: its outcome is unknown.",
         "Waiting for a tool (d) until 2023-11-1",
-        "Damaged: It is damaged or gone",
+        "Damaged: The state is damaged or missing",
         "Finished",
     ):
         assert told in text

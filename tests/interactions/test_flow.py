@@ -65,19 +65,19 @@ def test_a_conversation_may_go_this_way(states: list[BaseState]) -> None:
 @pytest.mark.parametrize(
     ("states", "problem"),
     [
-        ([HI], "AssistantMessageState cannot come at the beginning"),
-        ([UserResponseState("Yes")], "UserResponseState cannot come at the beginning"),
-        ([FinishedState()], "FinishedState cannot come at the beginning"),
-        ([HELLO, brought("1")], r"answers '1', which nobody has asked for \(no call is open\)"),
-        ([HELLO, HI, called("1"), brought("2")], r"answers '2', which nobody has asked for \(open: '1'\)"),
-        ([HELLO, HI, called("1"), brought("1"), brought("1")], "which nobody has asked for"),
-        ([HELLO, HI, called("1"), HI], "AssistantMessageState cannot come after ToolCallState"),
+        ([HI], "AssistantMessageState is not allowed at the beginning"),
+        ([UserResponseState("Yes")], "UserResponseState is not allowed at the beginning"),
+        ([FinishedState()], "FinishedState is not allowed at the beginning"),
+        ([HELLO, brought("1")], r"answers '1', which is not an open call \(no call is open\)"),
+        ([HELLO, HI, called("1"), brought("2")], r"answers '2', which is not an open call \(open: '1'\)"),
+        ([HELLO, HI, called("1"), brought("1"), brought("1")], "which is not an open call"),
+        ([HELLO, HI, called("1"), HI], "AssistantMessageState is not allowed after ToolCallState"),
         ([HELLO, HI, called("1"), called("2"), brought("1"), HI], "while '2' has no result"),
         ([HELLO, DECLARING, HI], "while '1', '2' has no result"),
-        ([HELLO, HI, called("1"), called("1")], "'1' is open already"),
-        ([HELLO, HI, ASK, ToolResultState("7", "look", "x")], "answers '7', which nobody has asked for"),
-        ([HELLO, HI, called("1"), AgentResultState("1", "x")], "answers '1', which nobody has asked for"),
-        ([HELLO, HI, called("1"), HELLO, HI, brought("1")], "which nobody has asked for"),
+        ([HELLO, HI, called("1"), called("1")], "'1' is already open"),
+        ([HELLO, HI, ASK, ToolResultState("7", "look", "x")], "answers '7', which is not an open call"),
+        ([HELLO, HI, called("1"), AgentResultState("1", "x")], "answers '1', which is not an open call"),
+        ([HELLO, HI, called("1"), HELLO, HI, brought("1")], "which is not an open call"),
     ],
 )
 def test_a_conversation_may_not_go_this_way(states: list[BaseState], problem: str) -> None:
@@ -87,14 +87,14 @@ def test_a_conversation_may_not_go_this_way(states: list[BaseState], problem: st
 
 
 def test_the_error_names_what_may_follow() -> None:
-    with pytest.raises(InvalidTransition, match="What may come at the beginning: UserMessageState") as refused:
+    with pytest.raises(InvalidTransition, match="Allowed at the beginning: UserMessageState") as refused:
         after(Flow(), HI, "ref")
     assert "UserMessageState" in refused.value.allowed
 
 
 @given(any_state)
 def test_nothing_follows_the_end(state: BaseState) -> None:
-    with pytest.raises(ConversationFinished, match="Go on in a fork, or rewind it"):
+    with pytest.raises(ConversationFinished, match="Continue in a fork, or rewind it"):
         after(flow_of(HELLO, HI, FinishedState()), state, "ref")
 
 
@@ -114,7 +114,7 @@ def test_a_result_can_come_once_for_each_open_call(states: list[BaseState]) -> N
         is_agent = call.kind == "agent"
         result = AgentResultState(call.id, "x") if is_agent else ToolResultState(call.id, "look", "x")
         flow = after(flow, result, "ref")
-        with pytest.raises(InvalidTransition, match="nobody has asked for"):
+        with pytest.raises(InvalidTransition, match="is not an open call"):
             after(flow, result, "ref")
     assert flow.open == ()
 
@@ -136,5 +136,5 @@ class TestCustomStates:
             follows: ClassVar[frozenset[str] | None] = frozenset({"AssistantMessageState"})
 
         assert flow_of(HELLO, HI, VerdictState()).last == "VerdictState"
-        with pytest.raises(InvalidTransition, match="VerdictState cannot come after UserMessageState"):
+        with pytest.raises(InvalidTransition, match="VerdictState is not allowed after UserMessageState"):
             flow_of(said("Hello!"), VerdictState())

@@ -250,7 +250,7 @@ async def test_a_state_of_one_s_own_is_shown_as_its_message_says() -> None:
 
 @pytest.mark.parametrize("row", ["text", {"role": "tool"}, {"role": "narrator", "content": "Once"}, [user("Hi")]])
 async def test_a_message_that_is_none_is_an_error_which_says_what_it_is_to_be(row: Any) -> None:
-    with pytest.raises(TypeError, match="RemarkState is to give None or a message"):
+    with pytest.raises(TypeError, match="RemarkState must return None or a message"):
         await rendered(RemarkState(row))
 
 

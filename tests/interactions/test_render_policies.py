@@ -121,7 +121,9 @@ async def test_a_policy_of_one_s_own_gets_the_messages_and_what_was_said_beside_
 
 
 async def test_an_unknown_policy_is_an_error_that_lists_those_there_are() -> None:
-    with pytest.raises(UnknownPolicy, match=r"no render policy 'sumary'; there are: .*default.*summary") as raised:
+    with pytest.raises(
+        UnknownPolicy, match=r"no render policy 'sumary'; existing policies: .*default.*summary"
+    ) as raised:
         await rendered(said("Hi"), policy_name="sumary")
     assert isinstance(raised.value, InteractionError)
 
@@ -130,7 +132,7 @@ async def test_an_unknown_policy_is_an_error_that_lists_those_there_are() -> Non
 async def test_a_policy_that_gives_back_something_else_than_messages_is_an_error(made: Any) -> None:
     name = a_name()
     register_policy(name)(lambda _messages, **_: made)
-    with pytest.raises(PolicyError, match="is to give back a list of messages"):
+    with pytest.raises(PolicyError, match="must return a list of messages"):
         await rendered(said("Hi"), policy_name=name)
 
 
@@ -138,7 +140,7 @@ async def test_a_policy_that_gives_back_something_else_than_messages_is_an_error
 async def test_a_policy_that_tears_a_pair_is_an_error(gone: str) -> None:
     name = a_name()
     register_policy(name)(lambda messages, **_: [each for each in messages if each["role"] != gone])
-    with pytest.raises(PolicyError, match="tears a call from its result: 'a'"):
+    with pytest.raises(PolicyError, match="separates a call from its result: 'a'"):
         await rendered(said("Hi"), called("a"), brought("a"), said("Well?"), policy_name=name)
 
 
@@ -148,8 +150,8 @@ async def test_a_taken_name_is_refused_unless_the_same_function_comes_again() ->
     def mine(messages: Rendered, **_: Any) -> Rendered:
         return messages
 
-    with pytest.raises(ValueError, match="'default' already"):
+    with pytest.raises(ValueError, match="already a render policy 'default'"):
         register_policy("default")(mine)
-    with pytest.raises(ValueError, match="not blank"):
+    with pytest.raises(ValueError, match="must not be blank"):
         register_policy(" ")
     assert policy_named("default") is not mine

@@ -68,14 +68,14 @@ def test_compressed_data_may_travel_as_text() -> None:
 
 @pytest.mark.parametrize("value", [b"bytes", {1, 2}, object()])
 def test_what_json_does_not_know_is_refused(value: Any) -> None:
-    with pytest.raises(ValueError, match="UserMessageState holds what cannot be written as JSON"):
+    with pytest.raises(ValueError, match="UserMessageState contains a value that JSON cannot represent"):
         encode(UserMessageState("Hello!", meta=value))
 
 
 def test_what_contains_itself_is_refused() -> None:
     endless: list[Any] = []
     endless.append(endless)
-    with pytest.raises(ValueError, match="holds what cannot be written"):
+    with pytest.raises(ValueError, match="contains a value that JSON cannot represent"):
         encode(UserMessageState("Hello!", meta=endless))
 
 
@@ -99,15 +99,17 @@ class TestVersions:
         assert decode(envelope_of(t="PriceState", v=1, data='{"euros":1.5}')) == PriceState(150)
 
     def test_data_of_a_newer_version_are_refused_with_what_to_do(self) -> None:
-        with pytest.raises(NewerState, match=r"written in version 3, and here it has version 2: update this"):
+        with pytest.raises(NewerState, match=r"has version 3; this installation knows version 2: update it"):
             decode(envelope_of(t="PriceState", v=3, data='{"euros":1.5,"tax":0.2}'))
 
     def test_a_migration_that_does_not_fit_is_told(self) -> None:
-        with pytest.raises(UnreadableState, match="PriceState, written in version 1, cannot be made of its data"):
+        with pytest.raises(UnreadableState, match=r"PriceState \(version 1\) cannot be built from its data"):
             decode(envelope_of(t="PriceState", v=1, data='{"dollars":1.5}'))
 
     def test_an_unknown_type_says_what_to_do(self) -> None:
-        with pytest.raises(UnknownState, match="GhostState is not known here: import the module that defines it"):
+        with pytest.raises(
+            UnknownState, match="GhostState is unknown in this process: import the module that defines it"
+        ):
             decode(envelope_of(t="GhostState"))
 
 

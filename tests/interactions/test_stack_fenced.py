@@ -37,7 +37,7 @@ async def test_whoever_was_fenced_off_changes_nothing_any_more(old, new):
         old.checkout("side"),
         old.prune(["side"]),
     ):
-        with pytest.raises(Fenced, match="Another owner has taken conversation c of alpha over"):
+        with pytest.raises(Fenced, match="Another owner has taken over conversation c of alpha"):
             await change
     await new.push(said("three"))
     assert await _texts(old) == await _texts(new) == ["one", "two", "three"]

@@ -25,7 +25,7 @@ from orchestrator_interactive.interactions.records import Key, damaged
 from orchestrator_interactive.interactions.states import UserMessageState
 from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.interactions.stores.base import Change
-from orchestrator_interactive.interactions.tree import Piece, written
+from orchestrator_interactive.interactions.tree import Piece, to_dict
 from orchestrator_interactive.storage.errors import StoreAway, StoreError
 from orchestrator_interactive.storage.sqlite import Database
 
@@ -51,7 +51,7 @@ CREATE TABLE agents (id TEXT PRIMARY KEY, config TEXT NOT NULL) WITHOUT ROWID;
 PRAGMA application_id = 0x61736C67;
 PRAGMA user_version = 1;
 INSERT INTO logs VALUES (7, '{KEY.conversation_id}', 'alpha', 1, 1, 1000.0);
-INSERT INTO trees VALUES (7, '{json.dumps(written(TREE))}');
+INSERT INTO trees VALUES (7, '{json.dumps(to_dict(TREE))}');
 INSERT INTO nodes VALUES (7, 0, 0, 1, 'Said', 1000.0, 0, '{{}}', '{{"e": 1}}');
 INSERT INTO agents VALUES ('a', '{{}}');
 """  # noqa: S608 - all of it stands in these tests
@@ -112,7 +112,9 @@ async def test_a_place_that_cannot_be_a_file_is_refused(tmp_path, place):
 async def test_what_is_no_sqlite_file_is_refused(tmp_path):
     path = tmp_path / "letter.txt"
     path.write_bytes(b"Dear all,\n" * 1000)
-    with pytest.raises(StoreError, match=r"letter\.txt cannot be used: it is no SQLite file\. Name another file\.$"):
+    with pytest.raises(
+        StoreError, match=r"letter\.txt cannot be used: it is not an SQLite file\. Name another file\.$"
+    ):
         await open_store(f"sqlite:{path}")
     assert path.read_bytes() == b"Dear all,\n" * 1000
 
@@ -133,7 +135,7 @@ async def test_a_file_of_a_newer_version_is_refused(tmp_path):
     await _made(path)
     _changed(path, "PRAGMA user_version = 3")
     before = path.read_bytes()
-    with pytest.raises(StoreError, match="has version 3, and this installation knows 2: update it"):
+    with pytest.raises(StoreError, match="has version 3; this installation knows version 2: update it"):
         await open_store(f"sqlite:{path}")
     assert path.read_bytes() == before
 
@@ -160,7 +162,7 @@ async def test_a_file_that_was_replaced_while_it_was_open_is_told(tmp_path):
     store = await open_store(f"sqlite:{path}")
     copy.write_bytes(path.read_bytes())
     copy.replace(path)
-    with pytest.raises(StoreError, match="was removed or replaced while it was open: nothing is kept any more"):
+    with pytest.raises(StoreError, match="was removed or replaced while it was open: nothing is saved"):
         await store.commit(KEY, Change(1, 2, 1000.0, nodes=states(1, 2)))
     path.unlink()
     with pytest.raises(StoreError, match="was removed or replaced"):
@@ -229,7 +231,7 @@ async def test_a_file_that_may_not_be_written_is_told(anybodys_folder, file, fol
     before = path.read_bytes()
     path.chmod(file)
     anybodys_folder.chmod(folder)
-    with _as_an_ordinary_user(), pytest.raises(StoreError, match=r"Give this user the right|this user may write both"):
+    with _as_an_ordinary_user(), pytest.raises(StoreError, match=r"Grant this user"):
         await open_store(f"sqlite:{path}")
     anybodys_folder.chmod(0o777)
     assert path.read_bytes() == before
@@ -240,7 +242,7 @@ async def test_a_folder_that_may_not_be_written_is_told(anybodys_folder):
     anybodys_folder.chmod(0o555)
     with (
         _as_an_ordinary_user(),
-        pytest.raises(StoreError, match="Give this user the right to read and write the file and its folder"),
+        pytest.raises(StoreError, match="Grant this user read and write access to the file and its folder"),
     ):
         await open_store(f"sqlite:{anybodys_folder}/logs.db")
     assert list(anybodys_folder.iterdir()) == []
@@ -262,7 +264,7 @@ async def test_a_disk_that_is_full_takes_nothing_along(tmp_path):
     await _made(path, states(0, 3))
     store = await open_store(f"sqlite:{path}")
     change = Change(1, 4, 1000.0, nodes=[state(3, data="x" * 2_000_000)])
-    with _room_for(500_000), pytest.raises(StoreAway, match=r"Look whether it is full|no room left"):
+    with _room_for(500_000), pytest.raises(StoreAway, match=r"Check whether it is full|its disk is full"):
         await store.commit(KEY, change)
     assert (await store.load(KEY)).version == 1
     assert await indices(store, KEY) == [0, 1, 2]
@@ -378,7 +380,7 @@ async def test_damaged_branches_are_told_with_their_conversation(tmp_path, tree)
     _changed(path, "UPDATE trees SET tree = ?", (tree,))
     store = await open_store(f"sqlite:{path}")
     await plant(store, OTHER)
-    with pytest.raises(StoreError, match=f"branches of conversation {KEY.conversation_id} of alpha is damaged"):
+    with pytest.raises(StoreError, match=f"branches of conversation {KEY.conversation_id} of alpha are damaged"):
         await store.load(KEY)
     assert (await store.load(OTHER)).version == 1
     assert set(await store.keys()) == {KEY, OTHER}
@@ -392,7 +394,7 @@ async def test_a_log_with_damaged_numbers_is_told(tmp_path, statement):
     await _made(tmp_path / "logs.db", states(0, 5))
     _changed(tmp_path / "logs.db", statement)
     store = await open_store(f"sqlite:{tmp_path}/logs.db")
-    with pytest.raises(StoreError, match="is damaged: restore it from a backup"):
+    with pytest.raises(StoreError, match="are damaged: restore it from a backup"):
         await store.load(KEY)
     await store.aclose()
 

@@ -33,7 +33,7 @@ async def test_what_a_commit_wrote_is_read_again(store):
     nodes = states(0, 3)
     await plant(store, KEY, nodes)
     log = await store.load(KEY)
-    assert (log.version, log.tree) == (1, TREE.grown(3, 1000.0))
+    assert (log.version, log.tree) == (1, TREE.with_end(3, 1000.0))
     assert await store.read(KEY, 0, 0, 3) == nodes
 
 
@@ -41,16 +41,16 @@ async def test_end_and_time_of_the_current_branch_are_up_to_date_without_a_new_t
     await plant(store, KEY, states(0, 1))
     await store.commit(KEY, Change(1, 3, 1234.5678901, nodes=states(1, 3)))
     log = await store.load(KEY)
-    assert (log.version, log.tree) == (2, TREE.grown(3, 1234.5678901))
+    assert (log.version, log.tree) == (2, TREE.with_end(3, 1234.5678901))
 
 
 async def test_end_and_time_are_those_of_the_branch_that_is_the_current_one_now(store):
     await plant(store, KEY, states(0, 3))
-    forked, _ = TREE.grown(3, 1000.0).forked(0, 2, "side", 1001.0)
+    forked, _ = TREE.with_end(3, 1000.0).forked(0, 2, "side", 1001.0)
     side = forked.checked_out("side")
     await store.commit(KEY, Change(1, 2, 1001.0, side))
     await store.commit(KEY, Change(2, 3, 1002.0, nodes=states(2, 3, segment=1)))
-    assert (await store.load(KEY)).tree == side.grown(3, 1002.0)
+    assert (await store.load(KEY)).tree == side.with_end(3, 1002.0)
     assert (await store.load(KEY)).tree.segments[0].end == 3
 
 
@@ -59,8 +59,8 @@ async def test_a_change_of_another_version_is_a_conflict_that_writes_nothing(sto
     await plant(store, KEY, states(0, 2))
     await store.commit(KEY, Change(1, 3, 1000.0, nodes=states(2, 3)))
     before = await store.load(KEY)
-    change = Change(version, 9, 9.0, TREE.grown(9, 9.0), [state(0, ts=5.0), state(3)], [Piece(0, 0, 2)])
-    with pytest.raises(WriteConflict, match="Somebody else has written"):
+    change = Change(version, 9, 9.0, TREE.with_end(9, 9.0), [state(0, ts=5.0), state(3)], [Piece(0, 0, 2)])
+    with pytest.raises(WriteConflict, match="Another writer changed conversation"):
         await store.commit(KEY, change)
     assert await store.load(KEY) == before
     assert await store.read(KEY, 0, 0, 9) == states(0, 2) + states(2, 3)
@@ -75,7 +75,7 @@ async def test_a_change_of_a_log_that_is_not_there_is_a_conflict(store):
 
 
 async def test_the_first_change_brings_the_tree(store):
-    with pytest.raises(ValueError, match="brings its tree"):
+    with pytest.raises(ValueError, match="needs a tree"):
         await store.commit(KEY, Change(0, 1, 1000.0, nodes=states(0, 1)))
     assert await store.load(KEY) is None
 
@@ -110,7 +110,7 @@ async def test_who_has_a_lower_token_than_the_logs_fence_writes_nothing(store):
     await plant(store, KEY, states(0, 1))
     await store.fence(KEY, 5)
     await store.fence(KEY, 5)
-    with pytest.raises(Fenced, match="Another owner has taken conversation"):
+    with pytest.raises(Fenced, match="Another owner has taken over conversation"):
         await store.commit(KEY, Change(1, 2, 1000.0, nodes=states(1, 2), fence=4))
     with pytest.raises(Fenced):
         await store.fence(KEY, 4)

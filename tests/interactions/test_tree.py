@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from orchestrator_interactive.interactions.errors import BranchExists, NoSuchBranch
-from orchestrator_interactive.interactions.tree import Piece, Tree, read, written
+from orchestrator_interactive.interactions.tree import Piece, Tree, from_dict, to_dict
 
 NOW = 100.0
 
 
 def grown(length: int) -> Tree:
-    return Tree.planted(NOW).grown(length, NOW)
+    return Tree.empty(NOW).with_end(length, NOW)
 
 
 class TestForks:
@@ -26,7 +26,7 @@ class TestForks:
 
     def test_its_own_states_stand_behind_those_of_its_parent(self) -> None:
         tree, name = grown(10).forked(0, 6, "mine", NOW)
-        tree = tree.checked_out(name).grown(9, NOW)
+        tree = tree.checked_out(name).with_end(9, NOW)
         assert tree.pieces(tree.current, 4, 9) == [Piece(0, 4, 6), Piece(1, 6, 9)]
 
     def test_a_chain_of_forks_is_no_longer_than_it_must_be(self) -> None:
@@ -37,7 +37,7 @@ class TestForks:
         assert tree.head.parent == 0
 
     def test_a_name_is_given_once(self) -> None:
-        with pytest.raises(BranchExists, match="'main' already"):
+        with pytest.raises(BranchExists, match="already a branch 'main'"):
             grown(1).forked(0, 1, "main", NOW)
 
     def test_a_name_made_up_is_not_one_that_somebody_chose(self) -> None:
@@ -45,7 +45,7 @@ class TestForks:
         assert tree.forked(0, 1, None, NOW)[1] == "branch-3"
 
     def test_an_unknown_branch_is_told_with_those_there_are(self) -> None:
-        with pytest.raises(NoSuchBranch, match="no branch 'mine'; there are: main"):
+        with pytest.raises(NoSuchBranch, match="no branch 'mine'; existing branches: main"):
             grown(1).checked_out("mine")
 
 
@@ -85,7 +85,7 @@ class TestPrunes:
 
     def test_a_whole_chain_goes_once_nobody_stands_on_it(self) -> None:
         tree, a = grown(10).forked(0, 5, "a", NOW)
-        tree = tree.checked_out(a).grown(8, NOW)
+        tree = tree.checked_out(a).with_end(8, NOW)
         tree, b = tree.forked(tree.current, 7, "b", NOW)
         tree = tree.checked_out("main")
         tree, cuts = tree.pruned(["a"])
@@ -101,7 +101,7 @@ class TestPrunes:
 
 def test_a_tree_can_be_written_and_read() -> None:
     tree, _ = grown(10).rewound(4, NOW)
-    assert read(json.loads(json.dumps(written(tree)))) == tree
+    assert from_dict(json.loads(json.dumps(to_dict(tree)))) == tree
 
 
 class TreeMachine(RuleBasedStateMachine):
@@ -109,7 +109,7 @@ class TreeMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.tree = Tree.planted(NOW)
+        self.tree = Tree.empty(NOW)
         self.kept: dict[tuple[int, int], int] = {}
         self.branches: dict[str, list[int]] = {"main": []}
         self.current = "main"
@@ -123,7 +123,7 @@ class TreeMachine(RuleBasedStateMachine):
             self.kept[self.tree.current, index] = self.pushed
             self.branches[self.current].append(self.pushed)
             self.pushed += 1
-        self.tree = self.tree.grown(end + count, NOW)
+        self.tree = self.tree.with_end(end + count, NOW)
 
     @rule(data=st.data())
     def fork(self, data: st.DataObject) -> None:

@@ -56,7 +56,7 @@ async def plant(store: LogStore, written: list[tuple[str, str]]) -> None:
     odd = [{"v": 1, "t": kind, "ts": 1000.0, "data": data, "compressed": False} for kind, data in written]
     envelopes: list[Any] = [before, *odd, after]
     nodes = [Node(0, n, each, 1, Flow(each["t"])) for n, each in enumerate(envelopes)]
-    await store.commit(KEY, Change(0, len(nodes), 1000.0, TREE.grown(len(nodes), 1000.0), nodes))
+    await store.commit(KEY, Change(0, len(nodes), 1000.0, TREE.with_end(len(nodes), 1000.0), nodes))
 
 
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD)

@@ -31,7 +31,7 @@ async def test_one_that_rests_after_every_row_shows_the_same_views(rows: list[Ro
         view = await awake.get_messages_for_request(budget)
         assert await resting.get_messages_for_request(budget) == view
         resting.rest()
-        assert resting.written_view() == awake.written_view()
+        assert resting.view_to_dict() == awake.view_to_dict()
     assert await resting.get_messages() == await awake.get_messages() == rows[: len(budgets)]
 
 

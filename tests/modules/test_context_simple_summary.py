@@ -92,7 +92,7 @@ async def test_the_next_summary_is_of_the_one_before_and_of_what_came_since() ->
         await there.context.add_message(row)
     view = await there.context.get_messages_for_request(provider=teller)
     assert teller.call_count == 2
-    assert "Summary of what came before this part:\n  They began." in teller.told()
+    assert "Summary of the messages before this part:\n  They began." in teller.told()
     assert "look, c0:" in teller.told(0)
     assert "look, c0:" not in teller.told(1)
     assert note_of(view) == "[Summary of the earlier conversation: They went on.]"

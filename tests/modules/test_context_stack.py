@@ -213,14 +213,14 @@ class TestTheLog:
         context = house.context()
         await add(context, *TURN)
         await house.stack().push(FinishedState())
-        with pytest.raises(ConversationFinished, match="Go on in a fork, or rewind it"):
+        with pytest.raises(ConversationFinished, match="Continue in a fork, or rewind it"):
             await context.add_message(user("And now?"))
         assert await house.context().get_messages() == TURN
 
     async def test_a_row_that_json_does_not_know_is_refused(self, house: House) -> None:
         context = house.context()
         await add(context, *TURN)
-        with pytest.raises(ValueError, match="cannot be written as JSON"):
+        with pytest.raises(ValueError, match="contains a value that JSON cannot represent"):
             await context.add_message(user(b"bytes"))  # type: ignore[arg-type]
         assert await context.get_messages() == TURN
         assert await house.context().get_messages() == TURN
@@ -261,7 +261,7 @@ class TestRenderPolicies:
         assert "Tools that ran: look (" in str(provider.requests[-1].messages)
 
     async def test_one_that_nobody_knows_is_told_at_once(self) -> None:
-        with pytest.raises(ValueError, match=r"no render policy 'poem'; there are: agents, default, .*summary"):
+        with pytest.raises(ValueError, match=r"no render policy 'poem'; existing policies: agents, default, .*summary"):
             await context_stack.mount(a_coordinator(), {"render_policy": "poem"})
 
 

@@ -47,7 +47,7 @@ async def test_a_run_that_is_on_ends_with_a_sentence(house: House) -> None:
     await add(context, *TURN[:2])
     await house.stack().rewind(0)
     for row in TURN[2:4]:
-        with pytest.raises(WriteConflict, match="changed from elsewhere while I was at work"):
+        with pytest.raises(WriteConflict, match="changed elsewhere while I was working on it"):
             await context.add_message(row)
     assert await house.context().get_messages() == TURN[:1]
 
@@ -140,7 +140,7 @@ async def test_once_it_has_read_where_it_goes_on_it_is_as_any_other(house: House
     await context.on_run(events.EXECUTION_START, {"resumed": True})
     assert await context.get_messages() == TURN[:2]
     await house.stack().rewind(0)
-    with pytest.raises(WriteConflict, match="changed from elsewhere while I was at work"):
+    with pytest.raises(WriteConflict, match="changed elsewhere while I was working on it"):
         await context.add_message(TURN[2])
     await context.on_run(events.EXECUTION_START, {"resumed": True})
     await context.get_messages()

@@ -101,7 +101,7 @@ async def test_a_stream_without_its_end_is_an_unavailable_provider(server: Anthr
     server.reply_steps(message_start())
     error = await error_of_a_call(server.base_url)
     assert type(error) is ProviderUnavailableError
-    assert "broke off before its end" in str(error)
+    assert "ended before it was complete" in str(error)
 
 
 @pytest.mark.parametrize("garbage", [b"event: message_stop\ndata: {no json}\n\n", b"event: ping\ndata: \xff\xfe\n\n"])
@@ -109,7 +109,7 @@ async def test_a_garbled_stream_is_an_unavailable_provider(server: AnthropicServ
     server.reply_steps(message_start(), garbage)
     error = await error_of_a_call(server.base_url)
     assert type(error) is ProviderUnavailableError
-    assert "garbled" in str(error)
+    assert "malformed" in str(error)
 
 
 async def test_nobody_at_the_address_is_an_unavailable_provider() -> None:

@@ -177,7 +177,7 @@ def test_an_answer_that_was_cut_goes_on_where_it_stopped() -> None:
         pieces.append(text_of(next_of([*rows, GO_ON] if pieces else rows)))
         rows = [*rows, said(pieces[-1])]
     whole = "".join(pieces)
-    assert whole.startswith("This answer is longer than a model may write at once. The demo breaks it off after")
+    assert whole.startswith("This answer is longer than a model may write at once. The demo stops it after")
     assert whole.endswith("you should read it in one piece.")
 
 

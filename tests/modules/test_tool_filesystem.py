@@ -174,7 +174,7 @@ async def test_a_missing_file_is_explained(run: Run, root: Path) -> None:
     (root / "notes.md").write_text("x")
     assert "Use list_files" in refused(await run("read_file", path="nothing.md"))
     assert "Use list_files" in refused(await run("list_files", path="nowhere"))
-    assert "no folder" in refused(await run("read_file", path="notes.md/part"))
+    assert "not a folder" in refused(await run("read_file", path="notes.md/part"))
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ async def test_reading_a_part_says_where_to_read_on(run: Run, root: Path) -> Non
     (root / "ten.txt").write_text("".join(f"line {n}\n" for n in range(1, 11)))
     assert said(await run("read_file", path="ten.txt", offset=9)) == "line 9\nline 10\n"
     part = said(await run("read_file", path="ten.txt", offset=2, limit=2))
-    assert part == "line 2\nline 3\n[… The file goes on. Read on with offset=4.]"
+    assert part == "line 2\nline 3\n[… The file continues. Read on with offset=4.]"
     assert said(await run("read_file", path="ten.txt", offset=9, limit=2)) == "line 9\nline 10\n"
     assert "only 10 lines" in refused(await run("read_file", path="ten.txt", offset=12))
 
@@ -264,7 +264,7 @@ async def test_a_large_file_is_cut_between_lines_and_read_on_without_a_gap(root:
     read, offset = "", 1
     while True:
         text = said(await tools["read_file"].execute({"path": "large.txt", "offset": offset}))
-        part, cut, note = text.partition("[… Cut here")
+        part, cut, note = text.partition("[… Truncated")
         read += part
         if not cut:
             break
@@ -276,7 +276,7 @@ async def test_one_endless_line_is_cut_without_half_a_letter(root: Path) -> None
     tools = await tools_in(root, max_read_bytes=11)
     (root / "line.txt").write_text("ä" * 50 + "\nnext\n")
     text = said(await tools["read_file"].execute({"path": "line.txt"}))
-    assert text == "äääää\n[… Line 1 is cut here after 11 bytes. Read on with offset=2.]"
+    assert text == "äääää\n[… Line 1 is truncated after 11 bytes. Read on with offset=2.]"
 
 
 async def test_odd_bytes_are_replaced_and_binary_files_refused(run: Run, root: Path) -> None:
@@ -307,7 +307,7 @@ async def test_regular_expressions_find_lines_by_their_own_count(run: Run, root:
 
 
 async def test_a_malformed_expression_is_explained(run: Run) -> None:
-    assert "no regular expression: unterminated" in refused(await run("search_files", query="[a-", regex=True))
+    assert "not a regular expression: unterminated" in refused(await run("search_files", query="[a-", regex=True))
 
 
 async def test_a_catastrophic_expression_is_ended_while_everything_else_goes_on(run: Run, root: Path) -> None:
@@ -350,7 +350,7 @@ async def test_a_search_whose_process_ends_twice_tells_so(run: Run, root: Path) 
         before.add(process)
         os.kill(int(process), signal.SIGKILL)
     told = refused(await search)
-    assert told.startswith("The files cannot be looked at now:")
+    assert told.startswith("The files cannot be read now:")
     assert told.endswith("Try again later.")
 
 

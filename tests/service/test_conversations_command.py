@@ -204,7 +204,7 @@ class TestBranches:
         [
             (("fork", HERE, "--at", "4"), "There is no state 4: branch main has the states 0 to 3."),
             (("fork", HERE, "--at", "-5"), "There is no state -5: branch main has the states 0 to 3."),
-            (("fork", HERE, "--name", "main"), "There is a branch 'main' already"),
+            (("fork", HERE, "--name", "main"), "There is already a branch 'main'"),
             (("rewind", HERE, "99"), "There is no state 99: branch main has the states 0 to 3."),
             (("rewind", HERE, "-5"), "There is no state -5: branch main has the states 0 to 3."),
             (("checkout", HERE, "nope"), "There is no branch 'nope'; there are: main."),

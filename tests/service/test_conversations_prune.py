@@ -199,7 +199,7 @@ def test_a_conversation_that_is_damaged_is_told_and_takes_no_other_along(kept):
     pruned = kept.run("prune")
     assert pruned.exit_code == 1
     assert "Forgot 1 branch (4 states)." in pruned.output
-    assert f"What is stored of the branches of conversation {THERE} of alpha is damaged" in pruned.output
+    assert f"The stored branches of conversation {THERE} of alpha are damaged" in pruned.output
 
 
 def inbox(kept: Kept, *names: str, place: str = HERE, read: bool = True) -> None:

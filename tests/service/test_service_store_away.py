@@ -182,7 +182,7 @@ async def test_a_service_whose_file_is_not_there_any_more_ends_and_says_so(slack
         await slack.as_person("ana").say("general", "@alpha look")
         assert await service.ended(None, within_s=20) == 2
     assert "Error: The conversation log" in service.output
-    assert "was removed or replaced while it was open: nothing is kept any more. Start again." in service.output
+    assert "was removed or replaced while it was open: nothing is saved. Restart the process." in service.output
     assert "ExceptionGroup" not in service.output
 
 

@@ -204,7 +204,7 @@ async def test_the_model_reads_on_in_the_file_of_a_large_result(tmp_path, model)
     model.otherwise = read_on
     async with manager(WorkspaceConfig(root=tmp_path / "files"), big) as sessions:
         assert await sessions.execute("alpha", HERE, "look") == "fine"
-    assert results_in(model)[1].startswith("line 300000\nline 300001\n[… The file goes on.")
+    assert results_in(model)[1].startswith("line 300000\nline 300001\n[… The file continues.")
 
 
 async def test_the_log_says_the_free_space_and_once_when_it_falls_below_the_reserve_or_rises_again(tmp_path):

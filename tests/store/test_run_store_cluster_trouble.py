@@ -96,5 +96,5 @@ async def test_a_conversation_that_moves_to_another_node_while_it_is_used_loses_
 
 
 async def test_a_database_of_another_number_is_refused(cluster):
-    with pytest.raises(StoreError, match=r"is a cluster, which has the database 0 only: end the URL with /0"):
+    with pytest.raises(StoreError, match=r"is a cluster, which only has database 0: end the URL with /0"):
         await open_run_store(f"redis://127.0.0.1:{cluster.nodes[0].port}/3")

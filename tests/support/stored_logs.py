@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from orchestrator_interactive.interactions.stores.base import LogStore
 
 KEY = Key("T1:C1:1700000000.000100", "alpha")
-TREE = Tree.planted(1000.0)
+TREE = Tree.empty(1000.0)
 
 
 def state(index: int, segment: int = 0, *, ts: float = 1000.0, kind: str = "Said", data: str | bytes = "{}") -> Node:
@@ -30,7 +30,7 @@ def states(start: int, stop: int, segment: int = 0) -> list[Node]:
 
 async def plant(store: LogStore, key: Key, nodes: Sequence[Node] = (), *, written: float = 1000.0) -> None:
     """Begin a log with these states."""
-    await store.commit(key, Change(0, len(nodes), written, replace(TREE.grown(len(nodes), written)), nodes))
+    await store.commit(key, Change(0, len(nodes), written, replace(TREE.with_end(len(nodes), written)), nodes))
 
 
 async def indices(store: LogStore, key: Key, start: int = 0, stop: int = 100, segment: int = 0) -> list[int]:

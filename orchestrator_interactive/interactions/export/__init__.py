@@ -1,7 +1,7 @@
-"""A conversation to take along: as JSON lines, as text for a terminal, and as one page for a browser.
+"""Export a conversation as JSON lines, as text for a terminal, or as an HTML page.
 
-`conversation` has the three forms. A `transcript` of `parts` is what people read: `plain_text` in a terminal, `page` in
-a browser by the template beside it; `readable` is how values are shown in both.
+`conversation` has the three formats. A `transcript` of `parts` is the common form for people; `plain_text` and `page`
+(with its template) render it, and `readable` formats values for both.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A conversation to take along: as JSON lines, as text for a terminal, and as one page for a browser.
+"""Export a conversation as JSON lines, as text for a terminal, or as an HTML page.
 
-Each form comes in pieces, and a long conversation is never in memory as a whole. The first piece raises what there is
-to raise about the conversation; whoever writes to a file takes it before opening that.
+Each format is generated in pieces, so that a long conversation is never in memory as a whole. Errors about the
+conversation are raised before the first piece; request it before opening an output file.
 """
 
 from __future__ import annotations
@@ -34,53 +34,53 @@ _PIECE_CHARS = 16_384
 
 
 async def as_json_lines(store: LogStore, key: Key, branch: str | None = None) -> AsyncIterator[str]:
-    """A branch, by default the current one, as one JSON object per line: the conversation first, then its artifacts.
+    """Yield a branch, by default the current one, as one JSON object per line: the conversation, then its artifacts.
 
     Raises:
-        NoSuchConversation: the store has none.
+        NoSuchConversation: the store has no such conversation.
         NoSuchBranch: it has no branch of this name.
     """
-    told = await _Told.of(store, key, branch)
-    yield _line(told.head())
-    owned_by = owners(told.tree)
-    async for node in told.nodes():
+    exported = await _ExportedBranch.of(store, key, branch)
+    yield _line(exported.head())
+    owned_by = owners(exported.tree)
+    async for node in exported.nodes():
         yield _line(_artifact(key, owned_by[node.segment], node))
 
 
 async def as_text(
     store: LogStore, key: Key, branch: str | None = None, *, last_n: int | None = None
 ) -> AsyncIterator[str]:
-    """A branch, by default the current one, as text: each state with its index, and its time where this process is.
+    """Yield a branch, by default the current one, as text: each state with its index and local time.
 
     Args:
-        store: where the log is.
-        key: whose it is.
-        branch: by its name.
-        last_n: how many states, by default all.
+        store: the store of the log.
+        key: key of the log.
+        branch: branch name.
+        last_n: number of states, by default all.
 
     Raises:
-        NoSuchConversation: the store has none.
+        NoSuchConversation: the store has no such conversation.
         NoSuchBranch: it has no branch of this name.
     """
-    told = await _Told.of(store, key, branch)
-    start = 0 if last_n is None else max(told.length - last_n, 0)
-    async for item in transcript(told.nodes(start)):
+    exported = await _ExportedBranch.of(store, key, branch)
+    start = 0 if last_n is None else max(exported.length - last_n, 0)
+    async for item in transcript(exported.nodes(start)):
         yield "".join(f"{line}\n" for line in lines(item))
 
 
 async def as_page(store: LogStore, key: Key, branch: str | None = None) -> AsyncIterator[str]:
-    """A branch, by default the current one, as one page of HTML, without scripts and with nothing to load.
+    """Yield a branch, by default the current one, as one HTML page without scripts or external resources.
 
     Raises:
-        NoSuchConversation: the store has none.
+        NoSuchConversation: the store has no such conversation.
         NoSuchBranch: it has no branch of this name.
     """
-    from orchestrator_interactive.interactions.export.page import page  # noqa: PLC0415 - no other form takes a template
+    from orchestrator_interactive.interactions.export.page import page  # noqa: PLC0415 - only this format needs Jinja
 
-    told = await _Told.of(store, key, branch)
+    exported = await _ExportedBranch.of(store, key, branch)
     piece: list[str] = []
     size = 0
-    async for part in page().generate_async(told=told, items=transcript(told.nodes())):
+    async for part in page().generate_async(exported=exported, items=transcript(exported.nodes())):
         piece.append(part)
         size += len(part)
         if size >= _PIECE_CHARS:
@@ -90,8 +90,8 @@ async def as_page(store: LogStore, key: Key, branch: str | None = None) -> Async
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """The branch of which is told."""
+class _ExportedBranch:
+    """The branch to export."""
 
     store: LogStore
     key: Key
@@ -99,12 +99,12 @@ class _Told:
     branch: str
 
     @classmethod
-    async def of(cls, store: LogStore, key: Key, branch: str | None) -> _Told:
+    async def of(cls, store: LogStore, key: Key, branch: str | None) -> _ExportedBranch:
         log = await store.load(key)
         if log is None:
             raise NoSuchConversation(
                 f"There is no conversation {key.conversation_id} of the agent {key.agent_id}: "
-                "look at the list of those there are."
+                "list the existing conversations."
             )
         name = log.tree.head.name if branch is None else branch
         log.tree.named(str(name))
@@ -131,18 +131,19 @@ class _Told:
         }
 
 
-def _line(told: dict[str, Any]) -> str:
-    return f"{json.dumps(told)}\n"
+def _line(value: dict[str, Any]) -> str:
+    return f"{json.dumps(value)}\n"
 
 
 def _artifact(key: Key, branch: str, node: Node) -> dict[str, Any]:
-    """An artifact as JSON knows it; its data are told even where nobody here knows the type."""
+    """Return an artifact as JSON values, with its data even if its type is unknown in this process."""
     state, problem = read_state(node)
     envelope = node.envelope
     try:
         data = read_data(envelope)
     except UnreadableState:
         data = None
-    told = {"ref": node.ref(key), "branch": branch, "index": node.index, "episode": node.episode, "ts": envelope["ts"]}
-    told |= {"kind": envelope["t"], "v": envelope["v"], "data": data, "problem": problem}
-    return told | {"metadata": metadata_of(node, state), "parents": list(node.parents)}
+    fields = {"ref": node.ref(key), "branch": branch, "index": node.index, "episode": node.episode}
+    fields |= {"ts": envelope["ts"]}
+    fields |= {"kind": envelope["t"], "v": envelope["v"], "data": data, "problem": problem}
+    return fields | {"metadata": metadata_of(node, state), "parents": list(node.parents)}

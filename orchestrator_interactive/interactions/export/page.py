@@ -1,4 +1,4 @@
-"""The page of a conversation: where its template lies, and what that may use."""
+"""Load the HTML template and its filters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
 _MOST_CHARS = 20_000
-# What a browser shows and does nothing else with.
+# Image types that a browser only displays; SVG could contain scripts.
 _IMAGES = tuple(f"data:image/{kind};base64," for kind in ("png", "jpeg", "gif", "webp"))
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"]).disable("image")
 _MARKDOWN.validateLink = lambda url: url.startswith(("https://", "http://", "mailto:"))  # type: ignore[method-assign]
@@ -24,7 +24,7 @@ _MARKDOWN.validateLink = lambda url: url.startswith(("https://", "http://", "mai
 
 @cache
 def page() -> Template:
-    """The template; everything that it is given is escaped, and made visible."""
+    """Return the template; all values are escaped, with hidden characters made visible."""
     environment = Environment(
         autoescape=True,
         enable_async=True,
@@ -38,7 +38,7 @@ def page() -> Template:
         day_and_time=day_and_time,
         form_of=lambda item: type(item).__name__,
         is_shown=lambda url: url.startswith(_IMAGES),
-        markdown=lambda text: Markup(_MARKDOWN.render(visible(text))),  # noqa: S704 - it escapes what is no Markdown
+        markdown=lambda text: Markup(_MARKDOWN.render(visible(text))),  # noqa: S704 - the renderer escapes HTML
         iso=lambda ts: moment.isoformat(timespec="seconds") if (moment := local(ts)) else "",
         time_of_day=time_of_day,
         zone=zone,
@@ -48,5 +48,5 @@ def page() -> Template:
 
 
 def _visible(value: Any) -> Any:
-    # What is escaped already came through here before.
+    # Escaped values have already been processed.
     return visible(value) if isinstance(value, str) and not hasattr(value, "__html__") else value

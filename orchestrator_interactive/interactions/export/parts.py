@@ -1,4 +1,4 @@
-"""What was said, in pieces that can be shown each in its own way."""
+"""Split message contents into parts that are rendered differently."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ExportPart:
-    """A piece of what was said. `text` of an image is its URL; a note stands for what has no text."""
+    """A part of a message. `text` of an image is its URL; a note describes a part without text."""
 
     kind: Literal["text", "code", "thinking", "image", "note"]
     text: str
@@ -31,7 +31,7 @@ def parts_of(content: Any) -> Iterator[ExportPart]:
             case {"type": "thinking", "thinking": str(text)}:
                 yield ExportPart("thinking", text)
             case {"type": "redacted_thinking"}:
-                yield ExportPart("note", "Thinking that the provider keeps to itself.")
+                yield ExportPart("note", "Thinking that the provider does not disclose.")
             case {"type": "image", "source": source} if url := image_url(source):
                 yield ExportPart("image", url)
             case {"type": "tool_call"}:

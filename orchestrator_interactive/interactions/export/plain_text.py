@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator_interactive.interactions.export.readable import cut, day_and_time, time_of_day, visible
 from orchestrator_interactive.interactions.export.transcript import (
-    Brought,
+    CallResult,
     ExportedQuestion,
     ExportedText,
     ExportMark,
@@ -24,7 +24,7 @@ _INDENT = " " * 8
 
 
 def lines(item: Item) -> Iterator[str]:
-    """The lines of an item; no character in them moves a cursor or changes a colour."""
+    """Return the lines of an item, without terminal control characters."""
     match item:
         case Section():
             yield ""
@@ -33,8 +33,8 @@ def lines(item: Item) -> Iterator[str]:
             yield _head(item, item.name, item.remarks)
             yield from _body(item.parts)
         case ExportedQuestion():
-            whom = f"Asks {item.name}" if item.whom == "agent" else f"Calls {item.name}"
-            yield _head(item, f"{whom} {_in_a_line(item.given)}")
+            verb = f"Asks {item.name}" if item.target == "agent" else f"Calls {item.name}"
+            yield _head(item, f"{verb} {_in_a_line(item.arguments)}")
             yield from _result(item.result)
         case ExportMark():
             until = f" until {day_and_time(item.until)}" if item.until else ""
@@ -43,7 +43,7 @@ def lines(item: Item) -> Iterator[str]:
             yield from _body(item.parts)
 
 
-def _result(result: Brought | None) -> Iterator[str]:
+def _result(result: CallResult | None) -> Iterator[str]:
     if result is None:
         yield f"{_INDENT}→ no result"
         return
@@ -51,9 +51,11 @@ def _result(result: Brought | None) -> Iterator[str]:
     yield from _body(result.parts)
 
 
-def _head(item: ExportedText | ExportedQuestion | ExportMark | Brought, what: str, remarks: Iterable[str] = ()) -> str:
-    beside = "; ".join(remarks)
-    line = f"{what} ({beside})" if beside else what
+def _head(
+    item: ExportedText | ExportedQuestion | ExportMark | CallResult, title: str, remarks: Iterable[str] = ()
+) -> str:
+    details = "; ".join(remarks)
+    line = f"{title} ({details})" if details else title
     return f"{item.index:>6}  {time_of_day(item.ts)}  {_in_a_line(line)}"
 
 
@@ -73,7 +75,7 @@ def _indented(text: str) -> Iterator[str]:
     for line in visible(shown).split("\n"):
         yield f"{_INDENT}{line}".rstrip()
     if missing:
-        yield f"{_INDENT}[… {missing} characters more: the JSON lines have them]"
+        yield f"{_INDENT}[… {missing} more characters; the JSON lines export has them]"
 
 
 def _in_a_line(text: str) -> str:

@@ -1,29 +1,29 @@
-"""Texts of whoever, and times, as they can be shown to people."""
+"""Format untrusted texts and times for people."""
 
 from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
 
-# Control characters but for tab and newline, lone surrogates, what Unicode has no character for, and what turns the
-# direction of the text around it.
+# Control characters except tab and newline, lone surrogates, Unicode non-characters, and characters that change the
+# text direction.
 _HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]")
 
 
 def visible(text: str) -> str:
-    """The text with the number of each character in its place that would do something instead of being seen."""
+    """Replace invisible control characters by their escape codes."""
     if text.isprintable():
         return text
     return _HIDDEN.sub(_sign, text.replace("\r\n", "\n"))
 
 
 def cut(text: str, most_chars: int) -> tuple[str, int]:
-    """The beginning of a text, and how many characters are missing."""
+    """Return the beginning of a text and the number of characters left out."""
     return (text, 0) if len(text) <= most_chars else (text[:most_chars], len(text) - most_chars)
 
 
 def local(ts: float | None) -> datetime | None:
-    """A time in seconds since the epoch, where this process is; `None` where it is none that a clock could show."""
+    """Convert seconds since the epoch to local time; `None` if no clock can show it."""
     if not ts:
         return None
     try:
@@ -39,11 +39,11 @@ def time_of_day(ts: float | None) -> str:
 
 def day_and_time(ts: float | None) -> str:
     moment = local(ts)
-    return "at a time that is not known" if moment is None else f"{moment:%Y-%m-%d %H:%M}"
+    return "at an unknown time" if moment is None else f"{moment:%Y-%m-%d %H:%M}"
 
 
 def zone() -> str:
-    """Where this process is, by its clock."""
+    """Return the name and offset of the local time zone."""
     now = datetime.now(UTC).astimezone()
     return f"{now:%Z} (UTC{now:%z})" if f"{now:%Z}" != "UTC" else "UTC"
 

@@ -1,4 +1,4 @@
-"""A conversation as people read it: what was said and done, results with their calls; the same for every form."""
+"""Convert a conversation to items for people, with each result at its call; all text formats use these items."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from orchestrator_interactive.interactions.records import Node
     from orchestrator_interactive.interactions.states import BaseState
 
-# Of items that wait for the result of a call before them.
+# Maximum number of items to hold back for the result of an earlier call.
 _MOST_HELD = 500
 
 
@@ -37,7 +37,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A task begins."""
+    """The start of a task."""
 
     episode: int
     ts: float
@@ -45,12 +45,12 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class ExportedText:
-    """Something that somebody said.
+    """A message or a note.
 
     Args:
-        who: "person", "agent", or "note" for what neither of them said.
-        name: what stands above it.
-        remarks: what is worth knowing beside it.
+        who: "person", "agent", or "note" for other texts.
+        name: heading.
+        remarks: additional details.
     """
 
     index: int
@@ -62,8 +62,8 @@ class ExportedText:
 
 
 @dataclass(frozen=True, slots=True)
-class Brought:
-    """What came of a call."""
+class CallResult:
+    """The result of a call."""
 
     index: int
     ts: float
@@ -74,28 +74,28 @@ class Brought:
 
 @dataclass(frozen=True, slots=True)
 class ExportedQuestion:
-    """A call of a tool, or of another agent.
+    """A call of a tool, or a request to another agent.
 
     Args:
-        whom: it asks.
-        given: the arguments or the message.
-        result: `None`: there is none.
-        has_begun: there is a state of it; else an answer declares it, whose place it has.
+        target: kind of the callee.
+        arguments: the arguments or the message.
+        result: `None` if there is none.
+        has_begun: the call has a state of its own; otherwise it is only declared in an answer, whose position it has.
     """
 
     index: int
     ts: float
-    whom: Literal["tool", "agent"]
+    target: Literal["tool", "agent"]
     name: str
     call_id: str
-    given: str
-    result: Brought | None = None
+    arguments: str
+    result: CallResult | None = None
     has_begun: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class ExportMark:
-    """Something that is told in a line; `until` is a deadline in seconds since the epoch."""
+    """An event shown in one line; `until` is a deadline in seconds since the epoch."""
 
     index: int
     ts: float
@@ -109,7 +109,7 @@ Item = Section | ExportedText | ExportedQuestion | ExportMark
 
 
 async def transcript(nodes: AsyncIterator[Node]) -> AsyncIterator[Item]:
-    """The items of a conversation; nothing is held but what stands behind a call without its result so far."""
+    """Yield the items of a conversation; only items after a call without a result are buffered."""
     held = _Held()
     episode = 0
     async for node in nodes:
@@ -118,102 +118,102 @@ async def transcript(nodes: AsyncIterator[Node]) -> AsyncIterator[Item]:
             episode = node.episode
             held.items.append(Section(episode, node.envelope["ts"]))
         if isinstance(state, AssistantMessageState):
-            held.give_up()
+            held.flush_declared()
         held.take(node, state, problem)
         if not held.waits_for or len(held.items) > _MOST_HELD:
-            for item in held.let_go():
+            for item in held.flush():
                 yield item
-    held.give_up()
-    for item in held.let_go():
+    held.flush_declared()
+    for item in held.flush():
         yield item
 
 
 class _Held:
-    """Items that are not told yet, because a result is to be put with its call."""
+    """Items that are held back until the result of an earlier call arrives."""
 
     def __init__(self) -> None:
         self.items: list[Item] = []
-        self.waits_for: dict[str, int] = {}  # the ids of calls, and where these stand among the items
+        self.waits_for: dict[str, int] = {}  # index in `items` by call id
         self._declared: dict[str, tuple[Node, RenderedCall]] = {}
 
-    def let_go(self) -> list[Item]:
+    def flush(self) -> list[Item]:
         items, self.items, self.waits_for = self.items, [], {}
         return items
 
-    def give_up(self) -> None:
-        """Tell of calls that never began."""
+    def flush_declared(self) -> None:
+        """Append the calls that were declared but never began."""
         for node, call in self._declared.values():
-            self.items.append(replace(_asked(node, call), has_begun=False))
+            self.items.append(replace(_question(node, call), has_begun=False))
         self._declared, self.waits_for = {}, {}
 
     def take(self, node: Node, state: BaseState | None, problem: str | None) -> None:
         match state:
-            case AssistantMessageState(content=content, tool_calls=beside):
-                self.items += _said(node, state)
-                self._declared = {call.id: (node, call) for call in declared_calls(content, beside)}
+            case AssistantMessageState(content=content, tool_calls=tool_calls):
+                self.items += _items_of(node, state)
+                self._declared = {call.id: (node, call) for call in declared_calls(content, tool_calls)}
             case ToolCallState():
                 self._declared.pop(state.id, None)
-                self._ask(_asked(node, RenderedCall(state.id, state.function_name, as_json(state.arguments))))
+                self._add_call(_question(node, RenderedCall(state.id, state.function_name, as_json(state.arguments))))
             case AgentCallState():
                 call = RenderedCall(state.correlation_id, state.agent_id, state.message)
-                self._ask(replace(_asked(node, call), whom="agent"))
+                self._add_call(replace(_question(node, call), target="agent"))
             case ToolResultState(tool_call_id=call_id) | AgentResultState(correlation_id=call_id):
-                self._answer(node, state, call_id)
+                self._add_result(node, state, call_id)
             case None:
                 self.items.append(ExportMark(node.index, node.envelope["ts"], "damaged", problem or ""))
             case _:
-                self.items += _said(node, state)
+                self.items += _items_of(node, state)
 
-    def _ask(self, asked: ExportedQuestion) -> None:
-        self.waits_for[asked.call_id] = len(self.items)
-        self.items.append(asked)
+    def _add_call(self, question: ExportedQuestion) -> None:
+        self.waits_for[question.call_id] = len(self.items)
+        self.items.append(question)
 
-    def _answer(self, node: Node, state: ToolResultState | AgentResultState, call_id: str) -> None:
+    def _add_result(self, node: Node, state: ToolResultState | AgentResultState, call_id: str) -> None:
         if declared := self._declared.pop(call_id, None):
-            self._ask(replace(_asked(*declared), has_begun=False))
+            self._add_call(replace(_question(*declared), has_begun=False))
         place = self.waits_for.pop(call_id, None)
-        asked = None if place is None else self.items[place]
-        brought = _brought(node, state)
-        if place is not None and isinstance(asked, ExportedQuestion):
-            self.items[place] = replace(asked, result=brought)
+        question = None if place is None else self.items[place]
+        result = _call_result(node, state)
+        if place is not None and isinstance(question, ExportedQuestion):
+            self.items[place] = replace(question, result=result)
         else:
             name = getattr(state, "tool_name", None) or "another agent"
-            remarks = (f"of the call {call_id}", *brought.remarks)
-            self.items.append(
-                ExportedText(brought.index, brought.ts, "note", f"Result of {name}", brought.parts, remarks)
-            )
+            remarks = (f"of the call {call_id}", *result.remarks)
+            self.items.append(ExportedText(result.index, result.ts, "note", f"Result of {name}", result.parts, remarks))
 
 
-def _asked(node: Node, call: RenderedCall) -> ExportedQuestion:
+def _question(node: Node, call: RenderedCall) -> ExportedQuestion:
     return ExportedQuestion(node.index, node.envelope["ts"], "tool", call.name, call.id, call.arguments)
 
 
-def _brought(node: Node, state: ToolResultState | AgentResultState) -> Brought:
+def _call_result(node: Node, state: ToolResultState | AgentResultState) -> CallResult:
     meta = _meta(state)
     outcome: Literal["done", "failed", "at work"] = "done"
     if meta.get("is_error"):
         outcome = "failed"
     elif meta.get("pending"):
         outcome = "at work"
-    judged = {name: getattr(state, name, None) for name in ("reward", "score")}
-    remarks = [f"{name} {value}" for name, value in judged.items() if value is not None]
+    ratings = {name: getattr(state, name, None) for name in ("reward", "score")}
+    remarks = [f"{name} {value}" for name, value in ratings.items() if value is not None]
     if "whole" in meta:
         remarks.append("shortened for the model")
-    return Brought(node.index, node.envelope["ts"], outcome, tuple(result_parts(state.result)), tuple(remarks))
+    return CallResult(node.index, node.envelope["ts"], outcome, tuple(result_parts(state.result)), tuple(remarks))
 
 
-def _said(node: Node, state: BaseState) -> Iterator[Item]:
-    """What is told of a state that is neither a call nor a result."""
+def _items_of(node: Node, state: BaseState) -> Iterator[Item]:
+    """Yield the items of a state that is neither a call nor a result."""
     index, ts = node.index, node.envelope["ts"]
     match state:
         case UserMessageState(text=content):
             who, name, remarks = _speaker(node, _meta(state))
-            yield ExportedText(index, ts, who, name, tuple(parts_of(content)), (*remarks, *_told(state)))
+            yield ExportedText(index, ts, who, name, tuple(parts_of(content)), (*remarks, *_details(state)))
         case UserResponseState(text=content):
-            yield ExportedText(index, ts, "person", "Person", tuple(parts_of(content)), ("in response", *_told(state)))
-        case AssistantMessageState(content=content, is_reflection=judges):
-            parts, remarks = tuple(parts_of(content)), tuple(_told(state))
-            if judges:
+            yield ExportedText(
+                index, ts, "person", "Person", tuple(parts_of(content)), ("in response", *_details(state))
+            )
+        case AssistantMessageState(content=content, is_reflection=is_reflection):
+            parts, remarks = tuple(parts_of(content)), tuple(_details(state))
+            if is_reflection:
                 yield ExportedText(index, ts, "note", "Judgement", parts, remarks)
             else:
                 yield ExportedText(index, ts, "agent", "Agent", parts, remarks)
@@ -229,21 +229,21 @@ def _said(node: Node, state: BaseState) -> Iterator[Item]:
 
 def _custom(node: Node, state: BaseState) -> Item:
     index, ts = node.index, node.envelope["ts"]
-    message = _told_by(state, "message")
+    message = _call_method(state, "message")
     if isinstance(message, dict):
         name = f"{str(message.get('role')).capitalize()} message"
         return ExportedText(index, ts, "note", name, tuple(parts_of(message.get("content"))))
-    note = _told_by(state, "note")
+    note = _call_method(state, "note")
     if isinstance(note, str):
         return ExportMark(index, ts, "other", note)
     return ExportMark(index, ts, "other", node.envelope["t"], (ExportPart("code", as_json(state.data())),))
 
 
-def _told_by(state: BaseState, method: str) -> Any:
-    """What a state of somebody else says of itself; where it says nothing, or fails at it, its data are shown."""
+def _call_method(state: BaseState, method: str) -> Any:
+    """Call a method of a custom state; return None if it is missing or fails, so that its data are shown."""
     try:
         return getattr(state, method)() if callable(getattr(state, method, None)) else None
-    except Exception:  # the border to somebody else's code: one state does not take the page along
+    except Exception:  # third-party code: one faulty state must not break the export
         log.exception("export.state_failed", kind=type(state).__name__, method=method)
         return None
 
@@ -263,16 +263,16 @@ def _speaker(node: Node, meta: dict[str, Any]) -> tuple[Literal["person", "note"
     return "person", "Person", ()
 
 
-def _told(state: BaseState) -> Iterator[str]:
-    """What `meta` says that people may want to know."""
-    given, meta = getattr(state, "meta", None), _meta(state)
-    if isinstance(given, str) and given:
-        yield given
+def _details(state: BaseState) -> Iterator[str]:
+    """Yield details from `meta` for people."""
+    raw, meta = getattr(state, "meta", None), _meta(state)
+    if isinstance(raw, str) and raw:
+        yield raw
     if isinstance(usage := meta.get("usage"), dict):
         counts = [(usage.get("input_tokens"), "in"), (usage.get("output_tokens"), "out")]
-        told = [f"{count:,} {name}" for count, name in counts if isinstance(count, int)]
-        if told:
-            yield f"tokens: {', '.join(told)}"
+        tokens = [f"{count:,} {name}" for count, name in counts if isinstance(count, int)]
+        if tokens:
+            yield f"tokens: {', '.join(tokens)}"
         if usage.get("cost_usd") is not None:
             yield f"${usage['cost_usd']}"
 

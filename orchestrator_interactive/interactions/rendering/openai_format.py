@@ -1,4 +1,4 @@
-"""From what states hold to what OpenAI's message format knows."""
+"""Convert contents of states to OpenAI's message format."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ NO_RESULT = "No result was recorded: the outcome of this call is unknown."
 IMAGE = "[image]"
 _UNNAMED = "unnamed"
 
-# Control characters but for tab and line ends, and lone surrogates: no provider takes them.
+# Control characters except tab and line ends, and lone surrogates: providers reject them.
 _UNSENDABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 _RESULT_BLOCKS = {"text", "image", "tool_result"}
 
 
 class RenderedCall(NamedTuple):
-    """A call as a message declares it; the arguments are JSON."""
+    """A tool call in a message; the arguments are JSON."""
 
     id: str
     name: str
     arguments: str
 
-    def wire(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {"id": self.id, "type": "function", "function": {"name": self.name, "arguments": self.arguments}}
 
 
 def sendable(text: str) -> str:
-    """The text without characters that cannot be sent."""
+    """Remove characters that providers reject."""
     return text if text.isprintable() else _UNSENDABLE.sub("", text)
 
 
@@ -42,15 +42,15 @@ def as_json(value: Any) -> str:
 
 
 def call(call_id: Any, name: Any, arguments: Any) -> RenderedCall:
-    """A call, whatever form its parts have."""
+    """Build a call from parts of any type."""
     given = arguments if isinstance(arguments, str) else as_json({} if arguments is None else arguments)
     return RenderedCall(sendable(str(call_id)), sendable(str(name or "")).strip() or _UNNAMED, sendable(given))
 
 
-def declared_calls(content: Any, beside: Any) -> list[RenderedCall]:
-    """The calls in the content of an assistant's message and beside it, each once; what has no id is none."""
+def declared_calls(content: Any, tool_calls: Any) -> list[RenderedCall]:
+    """Return the calls in an assistant message's content and `tool_calls`, without duplicates and calls without id."""
     found: dict[str, RenderedCall] = {}
-    for each in (*_blocks(content), *_dicts(beside)):
+    for each in (*_blocks(content), *_dicts(tool_calls)):
         is_block = "type" in each and each["type"] != "function"
         call_id = each.get("id")
         if not isinstance(call_id, str) or not call_id.strip() or (is_block and each["type"] != "tool_call"):
@@ -61,14 +61,14 @@ def declared_calls(content: Any, beside: Any) -> list[RenderedCall]:
     return list(found.values())
 
 
-def said_by_agent(content: Any) -> str | None:
-    """The text of an assistant's content; thinking is left out. `None`: there is none."""
+def agent_text(content: Any) -> str | None:
+    """Return the text of an assistant message without thinking; `None` if there is none."""
     text = content if isinstance(content, str) else "".join(_texts(content))
     return sendable(text) if text.strip() and sendable(text).strip() else None
 
 
-def said_by_person(content: Any) -> str | list[dict[str, Any]] | None:
-    """The content of a user's message: text, or parts where there are images among it; `None`: there is nothing."""
+def user_content(content: Any) -> str | list[dict[str, Any]] | None:
+    """Return the content of a user message: text, or parts if it has images; `None` if it is empty."""
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else list(_parts(content))
     parts = [part for part in parts if part["type"] != "text" or sendable(part["text"]).strip()]
     if all(part["type"] == "text" for part in parts):
@@ -77,7 +77,7 @@ def said_by_person(content: Any) -> str | list[dict[str, Any]] | None:
 
 
 def result_text(result: Any) -> str:
-    """A result as text: as it is, from its blocks, or as JSON. Of images it says only that they were there."""
+    """Return a result as text: unchanged, from its blocks, or as JSON. A placeholder replaces each image."""
     if isinstance(result, str):
         text = result
     elif _is_blocks(result):
@@ -89,7 +89,7 @@ def result_text(result: Any) -> str:
 
 
 def image_url(source: Any) -> str | None:
-    """The URL of an image, which may have all of its data in it."""
+    """Return the URL of an image; it may be a data URL."""
     match source:
         case {"type": "base64", "media_type": str(kind), "data": str(data)}:
             return f"data:{kind};base64,{data}"

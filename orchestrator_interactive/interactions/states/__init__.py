@@ -1,4 +1,4 @@
-"""The states of a conversation, one file each; `base` is what a state of your own extends."""
+"""The states of a conversation, one file each; custom states extend `BaseState`."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ def _new_id() -> str:
 
 @dataclass(slots=True, frozen=True)
 class AgentCallState(BaseState):
-    """A request to another agent, from now on open: an `AgentResultState` with its `correlation_id` answers it."""
+    """An open request to another agent; an `AgentResultState` with its `correlation_id` closes it."""
 
     agent_id: str
     message: str

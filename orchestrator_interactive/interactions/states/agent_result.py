@@ -1,4 +1,4 @@
-"""What another agent answered."""
+"""The answer of another agent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class AgentResultState(BaseState):
     """The answer to an open request.
 
     Args:
-        score: how good the answer is, where somebody judged it.
+        score: rating of the answer, if it was rated.
     """
 
     correlation_id: str

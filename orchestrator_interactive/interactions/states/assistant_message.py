@@ -1,4 +1,4 @@
-"""What the agent said."""
+"""An answer of the model."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _REFLECTION = "reflection:"
 
 @dataclass(slots=True, frozen=True)
 class AssistantMessageState(BaseState):
-    """An answer of the model. It cannot come while a tool or another agent still owes it a result.
+    """An answer of the model. It is not allowed while a tool or another agent still owes a result.
 
     Args:
-        content: text, or content blocks in the model's order, thinking with its signature among them.
-        tool_calls: the calls that it asks for, in the format of OpenAI's API; each has an `id`.
-        meta: whatever belongs beside it, such as "reflection:get_weather".
+        content: text, or content blocks in the model's order, including thinking blocks with their signatures.
+        tool_calls: requested calls in OpenAI's format; each has an `id`.
+        meta: additional data, such as "reflection:get_weather".
     """
 
     content: str | list[dict[str, Any]] | None = None
@@ -28,5 +28,5 @@ class AssistantMessageState(BaseState):
 
     @property
     def is_reflection(self) -> bool:
-        """Whether it judges the conversation, and was not said in it."""
+        """Whether it evaluates the conversation instead of being part of it."""
         return isinstance(self.meta, str) and self.meta.startswith(_REFLECTION) and not self.tool_calls

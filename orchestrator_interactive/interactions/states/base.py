@@ -1,4 +1,4 @@
-"""What every state of a conversation has in common."""
+"""The base class of states and their registry."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any, ClassVar, Self
 
-# What comes before the first state.
+# The flow's value before the first state.
 START = "the beginning"
-# After these a conversation goes on.
+# States after which a conversation continues.
 UNDERWAY = frozenset(
     {
         "UserMessageState",
@@ -27,15 +27,15 @@ _TYPES: dict[str, type[BaseState]] = {}
 
 @dataclass(slots=True, frozen=True)
 class BaseState:
-    """A step of a conversation: a frozen value whose fields are what JSON knows.
+    """A step of a conversation: a frozen value whose fields are representable as JSON.
 
-    A subclass is a state of its own, under its class's name:
+    A subclass is registered under its class name:
 
-    - `follows` names the states after which it may come. A state without (`None`) stands beside the flow: it may come
-      anywhere before the end, and what may follow stays as it was.
-    - `message()`, where it has one, is the message that it is for a model, or `None`; see `render_for_llm`. `note()`,
-      where it has one, is the line that people read of it.
-    - `__version__` grows when the fields change; `migrate` then makes today's fields of those of an older version.
+    - `follows` names the states after which it is allowed. With `None` the state is outside the flow: it is allowed
+      anywhere before the end and does not change which states may follow.
+    - `message()`, if defined, returns its message for a model, or `None`; see `render_for_llm`. `note()`, if defined,
+      returns its line for people.
+    - `__version__` increases when the fields change; `migrate` converts the fields of an older version.
     """
 
     __version__: ClassVar[int] = 1
@@ -43,46 +43,44 @@ class BaseState:
 
     def __init_subclass__(cls) -> None:
         known = _TYPES.get(cls.__name__)
-        # In the same module it may be the same one: `slots=True` makes a class anew.
+        # The same module defines it twice: `slots=True` creates the class again.
         if known is not None and known.__module__ != cls.__module__:
-            raise TypeError(
-                f"There is a state called {cls.__name__} already, in {known.__module__}: give this one another name."
-            )
+            raise TypeError(f"A state called {cls.__name__} already exists in {known.__module__}: rename this one.")
         _TYPES[cls.__name__] = cls
 
     def data(self) -> dict[str, Any]:
-        """The fields, by name; those that have their default are left out."""
-        known = _fields(type(self))  # type: ignore[arg-type] # a class is hashable, whatever its instances are
+        """Return the fields by name, without those that have their default."""
+        known = _fields(type(self))  # type: ignore[arg-type] # a class is hashable even if its instances are not
         return {name: value for name, default in known if (value := getattr(self, name)) != default}
 
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> Self:
-        """The state with these fields.
+        """Build the state from its fields.
 
         Raises:
             TypeError: a field is missing or unknown.
-            ValueError: a field has a value that it cannot have.
+            ValueError: a field has an invalid value.
         """
         return cls(**data)
 
     @classmethod
     def migrate(cls, data: dict[str, Any], version: int) -> dict[str, Any]:
-        """Today's fields, of those that an older `version` of this state wrote."""
+        """Convert the fields of an older `version` to the current ones."""
         del version
         return data
 
 
 @cache
 def _fields(kind: type[BaseState]) -> tuple[tuple[str, Any], ...]:
-    """Names and defaults."""
+    """Return the names and defaults of the fields."""
     return tuple((field.name, field.default) for field in fields(kind))
 
 
 def state_type(name: str) -> type[BaseState] | None:
-    """The class of the states of this name."""
+    """Return the state class of this name."""
     return _TYPES.get(name)
 
 
 def may_follow(name: str) -> tuple[str, ...]:
-    """The states that may come after one of this name, in alphabetical order; those beside the flow always may."""
+    """Return the states that may follow this one, in alphabetical order, without those outside the flow."""
     return tuple(sorted(each for each, kind in _TYPES.items() if kind.follows is not None and name in kind.follows))

@@ -10,6 +10,6 @@ from orchestrator_interactive.interactions.states.base import UNDERWAY, BaseStat
 
 @dataclass(slots=True, frozen=True)
 class FinishedState(BaseState):
-    """The conversation is complete: nothing follows on this branch."""
+    """The conversation is complete: this branch accepts no more states."""
 
     follows: ClassVar[frozenset[str] | None] = UNDERWAY

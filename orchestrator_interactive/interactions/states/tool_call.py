@@ -1,4 +1,4 @@
-"""The invocation of a tool."""
+"""A tool call."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from orchestrator_interactive.interactions.states.base import UNDERWAY, BaseStat
 
 @dataclass(slots=True, frozen=True)
 class ToolCallState(BaseState):
-    """A call of a tool, from now on open: a `ToolResultState` with this `id` answers it."""
+    """An open tool call; a `ToolResultState` with this `id` closes it."""
 
     id: str
     function_name: str

@@ -1,4 +1,4 @@
-"""What came of a tool's invocation."""
+"""The result of a tool call."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class ToolResultState(BaseState):
     """The result of an open call.
 
     Args:
-        reward: how well the result served, where somebody judged it.
-        meta: whatever belongs beside it.
+        reward: rating of the result, if it was rated.
+        meta: additional data.
     """
 
     tool_call_id: str

@@ -1,4 +1,4 @@
-"""What a person said."""
+"""A message from a person."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from orchestrator_interactive.interactions.states.base import START, UNDERWAY, B
 
 @dataclass(slots=True, frozen=True)
 class UserMessageState(BaseState):
-    """A message of a person. People may write at any time, so it may come at any point before the end.
+    """A message from a person, allowed at any point before the end.
 
     Args:
-        text: the message; content blocks where there is more to it than text.
-        meta: whatever belongs beside it.
-        meanwhile: it was said while the agent was at work, and belongs to the task that is on.
+        text: text, or content blocks.
+        meta: additional data.
+        meanwhile: it arrived while the agent was working and belongs to the current task.
     """
 
     text: str | list[dict[str, Any]]

@@ -1,4 +1,4 @@
-"""What a person answered when the agent asked."""
+"""The answer of a person to a question of the agent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Something that goes on elsewhere."""
+"""A conversation that waits for something external."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class WaitingState(BaseState):
     """The conversation waits.
 
     Args:
-        kind: for whom.
-        deadline: until when, in seconds since the epoch; `None`: for as long as it takes.
-        correlation_id: the id of the call or the request that is waited for.
+        kind: what it waits for.
+        deadline: in seconds since the epoch; `None` for no deadline.
+        correlation_id: id of the call or request that it waits for.
     """
 
     kind: Kind
@@ -29,7 +29,7 @@ class WaitingState(BaseState):
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(Kind):
-            raise ValueError(f"A conversation waits for {', '.join(get_args(Kind))}; not for {self.kind!r}.")
+            raise ValueError(f"A conversation waits for one of {', '.join(get_args(Kind))}; not for {self.kind!r}.")
 
     def is_over(self, now_s: float | None = None) -> bool:
         """Whether the deadline has passed; `now_s` in seconds since the epoch."""

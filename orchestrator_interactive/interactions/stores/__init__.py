@@ -1,4 +1,4 @@
-"""Where logs are kept: in memory, in an SQLite file, or in Redis. `open_store` finds the one for a URL."""
+"""Log stores in memory, in an SQLite file and in Redis. `open_store` opens the store of a URL."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ __all__ = ["open_store", "sqlite_path"]
 
 
 async def open_store(url: str) -> LogStore:
-    """The store of a URL, once it has shown that it can be used; whoever opens it closes it (`aclose`).
+    """Open the store of a URL and check that it works; the caller closes it with `aclose`.
 
     - `memory:` lasts as long as the process.
-    - `sqlite:PATH`, the path being relative or absolute, as it stands there; `sqlite:///PATH` from the root on. The
-      file and its folder are made where they are missing.
+    - `sqlite:PATH` takes a relative or absolute path, `sqlite:///PATH` an absolute one. The file and its folder are
+      created if they are missing.
     - `redis://[:PASSWORD@]HOST[:PORT][/DB][?ttl_days=DAYS]`, and `rediss://` with TLS. With `ttl_days` a conversation
-      is forgotten that many days after its last change.
+      is deleted that many days after its last change.
 
     Raises:
-        StoreError: there is no such store, or it cannot be used; nothing was changed.
+        StoreError: the URL is unknown or the store cannot be used; nothing was changed.
     """
     scheme, colon, rest = url.partition(":")
     match scheme + colon:
@@ -36,20 +36,20 @@ async def open_store(url: str) -> LogStore:
         case "sqlite:":
             return await SqliteStore.open(sqlite_path(url))
         case "redis:" | "rediss:":
-            from orchestrator_interactive.interactions.stores.redis import (  # noqa: PLC0415 - who has none does not wait
+            from orchestrator_interactive.interactions.stores.redis import (  # noqa: PLC0415 - costs import time
                 RedisStore,
             )
 
             return await RedisStore.open(url)
-    # It is not repeated: it may hold a password.
-    raise StoreError(f"The URL of the conversation log names no store that is known; known are {_KNOWN}.")
+    # The URL is not repeated: it may contain a password.
+    raise StoreError(f"The URL of the conversation log names an unknown store; known are {_KNOWN}.")
 
 
 def sqlite_path(url: str) -> Path:
-    """The file that an SQLite URL names.
+    """Return the path in an SQLite URL.
 
     Raises:
-        StoreError: it names none.
+        StoreError: the URL has no valid path.
     """
     rest = url.removeprefix("sqlite:")
     if rest.startswith("//") and not rest.startswith("///"):

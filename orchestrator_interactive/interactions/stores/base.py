@@ -1,4 +1,4 @@
-"""What a log store does; all that branches mean is decided in `tree`, the same for every store."""
+"""The interface of a log store. `tree` decides what branches mean, the same for every store."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """A conversation's log but for its states.
+    """The metadata of a conversation's log, without its states.
 
     Args:
-        version: grows by one with every commit.
-        tree: its branches; the current one's end is up to date here as everywhere.
+        version: increases by one with every commit.
+        tree: branches, with the current branch's end.
     """
 
     version: int
@@ -31,16 +31,16 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What one commit does to a log, all of it or nothing.
+    """The content of one atomic commit.
 
     Args:
-        version: the log's version before it; 0: there is none yet.
-        end, written: of the current branch afterwards; states and seconds since the epoch.
-        tree: the branches afterwards, where anything but the current one's end and time is another; a new log has one.
-        nodes: new states, all in the current branch's segment, whose indices go on from its last own one.
-        cuts: states to forget.
-        fence: the token of whoever writes; nothing is written where the log's fence is higher. `None`: not asked.
-        id: the change's own, by which it is known again when it is asked for once more.
+        version: version of the log before the commit; 0 for a new log.
+        end, written: end of the current branch in states and its time in seconds since the epoch, after the commit.
+        tree: branches after the commit, if more than the current branch's end and time changes; required for a new log.
+        nodes: new states in the current branch's segment, with consecutive indices after its last one.
+        cuts: states to delete.
+        fence: fencing token of the writer; the commit is refused if the log has a higher one. `None`: no check.
+        id: idempotency key; a repeated commit with the same id is written once.
     """
 
     version: int
@@ -55,112 +55,112 @@ class Change:
 
 def conflict(key: Key) -> WriteConflict:
     return WriteConflict(
-        f"Somebody else has written to conversation {key.conversation_id} of {key.agent_id}: "
-        "nothing was written. Look at it again, then repeat what still makes sense."
+        f"Another writer changed conversation {key.conversation_id} of {key.agent_id}: "
+        "nothing was written. Read it again, then repeat what is still valid."
     )
 
 
 def fenced(key: Key) -> Fenced:
     return Fenced(
-        f"Another owner has taken conversation {key.conversation_id} of {key.agent_id} over: nothing was written. "
-        "Leave it to them."
+        f"Another owner has taken over conversation {key.conversation_id} of {key.agent_id}: nothing was written. "
+        "Stop writing to it."
     )
 
 
 def is_within(node: Node, since: float, until: float, kinds: Sequence[str]) -> bool:
-    """Whether a scan with these bounds finds the state."""
+    """Whether the state is within the bounds of a scan."""
     envelope = node.envelope
     return since <= envelope["ts"] < until and (not kinds or envelope["t"] in kinds)
 
 
 def refuse_orphan(change: Change) -> None:
-    """Raise ValueError where the first change of a log does not bring its tree."""
+    """Raise ValueError if the first change of a log has no tree."""
     if not change.version and change.tree is None:
-        raise ValueError("The first change of a log brings its tree.")
+        raise ValueError("The first change of a log needs a tree.")
 
 
 def refuse_broken_text(*texts: str) -> None:
-    """Raise ValueError where a text holds half of a surrogate pair: no file can keep it."""
+    """Raise ValueError if a text contains a lone surrogate, which cannot be encoded."""
     for text in texts:
         try:
             text.encode()
         except UnicodeEncodeError as e:
-            raise ValueError(f"{text!r} holds half of a character, which no store can keep: leave it out.") from e
+            raise ValueError(f"{text!r} contains half of a character (a lone surrogate): remove it.") from e
 
 
 class LogStore(Protocol):
-    """Keeps logs. Every method is atomic, and may be called by any number of tasks at once.
+    """Stores logs. Every method is atomic and safe for concurrent tasks.
 
-    All raise StoreError where the store cannot be used: the message says why and what to do. It is StoreAway where
-    trying again later makes sense.
+    All methods raise StoreError with a reason and a remedy if the store cannot be used. It is StoreAway if a later
+    retry may succeed.
     """
 
     async def load(self, key: Key) -> Log | None:
-        """The log; `None`: there is none."""
+        """Return the log; `None` if there is none."""
         ...
 
     async def commit(self, key: Key, change: Change) -> None:
         """Write a change.
 
-        Where the caller is cancelled, it was written, or never will be, once the next call for this key is answered.
-        After StoreAway it may have been written; the same change, asked for again, is written once.
+        After a cancellation, the outcome is final once the next call for this key returns. After StoreAway the change
+        may have been written; a retry with the same change writes it once.
 
         Raises:
-            WriteConflict: the log has another version than the change expects; nothing was written. It is Fenced where
-                the log's fence is higher than the change's.
+            WriteConflict: the log's version differs from the change's; nothing was written. Fenced if the log's fencing
+                token is higher than the change's.
         """
         ...
 
     async def fence(self, key: Key, token: int) -> None:
-        """Keep out whoever writes with a lower token; the log need not be there yet, and may be removed meanwhile.
+        """Refuse writers with a lower fencing token; works before the log exists and survives its removal.
 
         Raises:
-            Fenced: a higher one has been here.
+            Fenced: the log has a higher token.
         """
         ...
 
     async def read(self, key: Key, segment: int, start: int, stop: int) -> list[Node]:
-        """The states [start, stop) that stand in a segment, in order; those that are not there are left out."""
+        """Return the stored states [start, stop) of a segment in order; missing ones are left out."""
         ...
 
     async def keys(self) -> list[Key]:
-        """Whose logs there are, the one written last first; those of the same moment in the order of their ids."""
+        """Return the keys of all logs, the most recently written first; ties are ordered by ids."""
         ...
 
     def scan(self, since: float, until: float, kinds: Sequence[str]) -> AsyncIterator[tuple[Key, Node]]:
-        """The states of all logs from [since, until), in seconds since the epoch; of these types, if any are named.
+        """Yield the states of all logs in [since, until), in seconds since the epoch, optionally only of these types.
 
-        The logs come in any order, the states of one by segment and index. What is written meanwhile may be among
-        them or not. Damaged ones have the time 0 and the type `records.DAMAGED`.
+        Logs come in any order, states of one log by segment and index. States written during the scan may be missing.
+        Damaged states have the time 0 and the type `records.DAMAGED`.
         """
         ...
 
     async def remove(self, key: Key, version: int) -> None:
-        """Forget a log with all its states.
+        """Delete a log with all its states.
 
         Raises:
-            WriteConflict: it has another version.
+            WriteConflict: the log has another version.
         """
         ...
 
     async def save_agent(self, agent_id: str, config: str) -> None:
-        """Keep the configuration of an agent, JSON; one of this id is replaced.
+        """Store the configuration of an agent (JSON), replacing an earlier one.
 
         Raises:
-            ValueError: the id or the configuration holds half of a surrogate pair.
+            ValueError: the id or the configuration contains a lone surrogate.
         """
         ...
 
     async def agents(self) -> dict[str, str]:
-        """The configurations of all agents by id, in the order of the ids."""
+        """Return the configurations of all agents by id, ordered by id."""
         ...
 
     async def forget_agent(self, agent_id: str) -> None: ...
 
     async def tidy(self) -> None:
-        """Forget what is of no use to anybody any more: for who serves, now and then."""
+        """Delete expired data; a service calls this periodically."""
         ...
 
     async def aclose(self) -> None:
-        """Let go of it, once all that is on its way is written."""
+        """Close the store after pending writes have finished."""
         ...

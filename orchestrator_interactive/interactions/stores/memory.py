@@ -1,4 +1,4 @@
-"""Logs in memory: for tests, and for agents whose conversations need not outlive the process."""
+"""Logs in memory, for tests and for conversations that end with the process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class MemoryStore:
-    """The store's contract, without a disk."""
+    """Implements LogStore in memory."""
 
     def __init__(self) -> None:
         self._logs: dict[Key, Log] = {}
@@ -44,7 +44,7 @@ class MemoryStore:
             raise conflict(key)
         self._last[key] = change.id
         tree = change.tree or self._logs[key].tree
-        self._logs[key] = Log(change.version + 1, tree.grown(change.end, change.written))
+        self._logs[key] = Log(change.version + 1, tree.with_end(change.end, change.written))
         nodes = self._nodes.setdefault(key, {})
         nodes.update({(node.segment, node.index): node for node in change.nodes})
         for cut in change.cuts:
@@ -89,7 +89,7 @@ class MemoryStore:
         self._agents.pop(agent_id, None)
 
     async def tidy(self) -> None:
-        """Nothing is kept for longer than the logs."""
+        """Do nothing: nothing expires."""
 
     async def aclose(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there are no connections."""

@@ -29,29 +29,29 @@ if TYPE_CHECKING:
 
 _as_json = json.JSONEncoder(separators=(",", ":")).encode
 
-# All logs, and when each was begun; apart from them, since on a cluster they live on many servers.
+# Index of all logs with their creation times; a separate key, because logs are spread over a cluster.
 _INDEX = "interactions:logs"
 _AGENTS = "interactions:agents"
 _STATE = re.compile(rb"(\d+)/(\d+)")
-# Of states or logs that are read at a time.
+# States or logs per read.
 _PAGE = 500
-# Whoever has entered a log in the index has written it long before this is over, in seconds.
+# Seconds after which an index entry without a log is an orphan: its first commit has long finished or failed.
 _ENTERED_S = 60 * 60
-# For how long the fence of a log that is not there is kept, in seconds: nobody who was kept out comes later.
+# Seconds to keep the fence of a log that does not exist: longer than any refused writer lives.
 _FENCE_S = 7 * 24 * 60 * 60
 
-# What the script FENCE says where there is a log.
+# Result of FENCE if the log exists.
 _IS_THERE = 2
 
-_WRITTEN = " Whether the change was written is not known: look at the conversation again."
-_REMOVED = " Whether the conversation was removed is not known: look for it again."
+_COMMIT_DOUBT = " It is unknown whether the change was written: read the conversation again."
+_REMOVE_DOUBT = " It is unknown whether the conversation was removed: look it up again."
 
 
 class RedisStore:
     """Logs in a Redis server.
 
-    A log is one hash, so that it lasts, expires and moves as a whole: its version, end, time and tree, and each
-    state under "segment/index"; and its fence, which it may have before the rest.
+    A log is one hash, so that it expires and moves as a whole. It holds the version, end, time and tree, each state
+    under "segment/index", and the fencing token, which may exist before the rest.
     """
 
     def __init__(self, client: RedisClient) -> None:
@@ -60,7 +60,7 @@ class RedisStore:
 
     @classmethod
     async def open(cls, url: str) -> Self:
-        """The store of this URL.
+        """Open the store of this URL.
 
         Raises:
             StoreError: it cannot be used; nothing was changed.
@@ -68,7 +68,7 @@ class RedisStore:
         store = cls(await RedisClient.open(url))
         try:
             async with store._client.asking():
-                # It takes nothing out, and only a server that can be written lets it through.
+                # Removes nothing, but fails on a server that refuses writes.
                 await store._redis.zrem(_INDEX, "")
         except BaseException:
             await store.aclose()
@@ -124,8 +124,10 @@ class RedisStore:
     async def remove(self, key: Key, version: int) -> None:
         await self._client.settled(key.path)
         place = _place(key.path)
-        told = [version, secrets.token_hex(8), _FENCE_S]
-        done = await self._client.run(redis_scripts.REMOVE, [place, place + b":removed"], told, doubt=_REMOVED)
+        arguments = [version, secrets.token_hex(8), _FENCE_S]
+        done = await self._client.run(
+            redis_scripts.REMOVE, [place, place + b":removed"], arguments, doubt=_REMOVE_DOUBT
+        )
         if not done:
             raise conflict(key)
 
@@ -144,7 +146,7 @@ class RedisStore:
             await self._redis.hdel(_AGENTS, agent_id)
 
     async def tidy(self) -> None:
-        """Take what is not there any more, and was entered long ago, out of the index."""
+        """Remove old entries without a log from the index."""
         with self._client.underway():
             async with self._client.asking():
                 entries = await self._redis.zrange(_INDEX, 0, -1, withscores=True)
@@ -155,16 +157,16 @@ class RedisStore:
                 await self._client.run(redis_scripts.TIDY, [_INDEX], parts)
 
     async def aclose(self) -> None:
-        """Close the connections once all that is on its way is written."""
+        """Close the connections after pending writes have finished."""
         await self._client.aclose()
 
     async def _write(self, key: Key, change: Change) -> int:
-        place, told = _place(key.path), _told(change, self._client.ttl_s)
+        place, arguments = _place(key.path), _arguments(change, self._client.ttl_s)
         if not change.version:
-            # Before the log, so that none is ever missing from the index.
-            async with self._client.asking(_WRITTEN):
+            # Before the log is written, so that the index misses no log.
+            async with self._client.asking(_COMMIT_DOUBT):
                 await self._redis.zadd(_INDEX, {key.path: time.time()})
-        done: int = await self._client.run(redis_scripts.COMMIT, [place], told, doubt=_WRITTEN)
+        done: int = await self._client.run(redis_scripts.COMMIT, [place], arguments, doubt=_COMMIT_DOUBT)
         return done
 
     async def _read(self, key: Key, places: Sequence[tuple[int, int]]) -> list[Node]:
@@ -175,7 +177,7 @@ class RedisStore:
         return [_node(place, raw) for place, raw in zip(places, values, strict=True) if raw is not None]
 
     async def _written(self, paths: list[bytes]) -> dict[bytes, float]:
-        """When each of these logs was written last; those that are not there are left out."""
+        """Return the last write time of each of these logs; missing logs are left out."""
         found: dict[bytes, float] = {}
         for at in range(0, len(paths), _PAGE):
             page = paths[at : at + _PAGE]
@@ -188,14 +190,14 @@ class RedisStore:
 
 
 def _place(path: str | bytes) -> bytes:
-    """The key of a log. What stands in braces, its conversation, decides where it lies on a cluster."""
+    """Return the Redis key of a log. The conversation in braces is the hash tag that selects the cluster slot."""
     conversation, slash, agent = (path.encode() if isinstance(path, str) else path).partition(b"/")
     return b"interactions:{" + conversation + b"}" + slash + agent
 
 
-def _told(change: Change, ttl_s: int) -> list[Any]:
-    """The change, as the script takes it."""
-    tree = "" if change.tree is None else _as_json(trees.written(change.tree))
+def _arguments(change: Change, ttl_s: int) -> list[Any]:
+    """Return the arguments of the COMMIT script for a change."""
+    tree = "" if change.tree is None else _as_json(trees.to_dict(change.tree))
     nodes = [part for node in change.nodes for part in (f"{node.segment}/{node.index}", _value(node))]
     cuts = [part for cut in change.cuts for part in (cut.segment, cut.start, cut.stop)]
     head = [change.version, change.id, change.end, change.written, tree, ttl_s]
@@ -204,7 +206,7 @@ def _told(change: Change, ttl_s: int) -> list[Any]:
 
 
 def _value(node: Node) -> bytes:
-    """A state as it is kept: a line of JSON, then its data as they are."""
+    """Encode a state: a line of JSON, then its data unchanged."""
     envelope = node.envelope
     data = envelope["data"]
     is_text = isinstance(data, str)
@@ -216,15 +218,15 @@ def _node(place: tuple[int, int], raw: bytes) -> Node:
     segment, index = place
     head, _, data = raw.partition(b"\n")
     try:
-        v, t, ts, compressed, is_text, told = json.loads(head)
+        v, t, ts, compressed, is_text, fields = json.loads(head)
         text = data.decode() if is_text else data
     except (TypeError, ValueError, RecursionError):
         return damaged(segment, index)
-    return stored.node(segment, index, {"v": v, "t": t, "ts": ts, "data": text, "compressed": bool(compressed)}, told)
+    return stored.node(segment, index, {"v": v, "t": t, "ts": ts, "data": text, "compressed": bool(compressed)}, fields)
 
 
 def _number(raw: bytes | None) -> Any:
-    """The number that was written; `None`: it is damaged."""
+    """Parse a stored number; `None` if it is damaged."""
     try:
         return parse_json(raw or b"")
     except ValueError:
@@ -232,7 +234,7 @@ def _number(raw: bytes | None) -> Any:
 
 
 def _key_of(path: bytes) -> Key | None:
-    """The key of an entry of the index; `None`: it is none of ours."""
+    """Parse the key of an index entry; `None` if it is malformed."""
     try:
         return Key.of_path(path.decode())
     except ValueError:

@@ -1,16 +1,16 @@
-"""What a Redis store does in one step: the server runs a script to its end, and nobody else meanwhile.
+"""Lua scripts of the Redis store; the server runs each one atomically.
 
-A script that was sent again after a lost connection finds what it did the first time by its id, and does it once.
+A script that is retried after a lost connection finds its id from the first attempt and has no second effect.
 """
 
 from __future__ import annotations
 
 from orchestrator_interactive.storage.redis import RedisScript
 
-# KEYS: the log. ARGV: the version that it has; the id of this change; end; written; tree, blank: as before; for how
-# many seconds the log is kept, 0: for ever; the token of whoever writes, blank: not asked; the number of states, then
-# field and value of each; segment, start and stop of each cut. Gives 1, or 0 where the log has another version, or -1
-# where its fence is higher.
+# KEYS: the log. ARGV: expected version; id of this change; end; written; tree, blank if unchanged; seconds to keep the
+# log, 0 for ever; fencing token of the writer, blank for no check; number of states, then field and value of each;
+# segment, start and stop of each cut. Returns 1, or 0 if the log has another version, or -1 if its fencing token is
+# higher.
 COMMIT = RedisScript("""
 local found = redis.call('HMGET', KEYS[1], 'version', 'ids', 'fence')
 local ids = found[2] or ''
@@ -24,7 +24,7 @@ local cuts = 9 + 2 * tonumber(ARGV[8])
 for i = 9, cuts - 1, 2 do
     redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1])
 end
--- Where nothing is added, this comes first: a server whose memory is full lets a script write that has made room.
+-- If no states are added, this runs first: a server whose memory is full allows writes after a deletion.
 for i = cuts, #ARGV, 3 do
     for index = tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2]) - 1 do
         redis.call('HDEL', KEYS[1], ARGV[i] .. '/' .. index)
@@ -44,8 +44,8 @@ end
 return 1
 """)
 
-# KEYS: the log. ARGV: the token; for how many seconds the fence of a log that is not there is kept. Gives 2, 1 where
-# there is no log yet, or 0 where its fence is higher.
+# KEYS: the log. ARGV: the token; seconds to keep the fence of a log that does not exist. Returns 2 if the log exists, 1
+# if it does not, or 0 if its fencing token is higher.
 FENCE = RedisScript("""
 local found = redis.call('HMGET', KEYS[1], 'fence', 'version')
 if tonumber(found[1] or '0') > tonumber(ARGV[1]) then
@@ -59,8 +59,8 @@ end
 return 2
 """)
 
-# KEYS: the log; where the id of its removal is kept for a minute. ARGV: the version that the log has; the id; for how
-# many seconds its fence is kept. Gives 1, or 0 where the log has another version.
+# KEYS: the log; a key that stores the id of the removal for a minute. ARGV: expected version; id; seconds to keep the
+# fence. Returns 1, or 0 if the log has another version.
 REMOVE = RedisScript("""
 local found = redis.call('HMGET', KEYS[1], 'version', 'fence')
 if (found[1] or '0') ~= ARGV[1] then
@@ -75,7 +75,7 @@ redis.call('SET', KEYS[2], ARGV[2], 'EX', 60)
 return 1
 """)
 
-# KEYS: the index. ARGV: key and time of each entry that is to go, unless it was renewed.
+# KEYS: the index. ARGV: key and time of each entry to remove; entries with a newer time are kept.
 TIDY = RedisScript("""
 for i = 1, #ARGV, 2 do
     if tonumber(redis.call('ZSCORE', KEYS[1], ARGV[i]) or '') == tonumber(ARGV[i + 1]) then

@@ -1,4 +1,4 @@
-"""Logs in an SQLite file. A process that is killed loses nothing; a power cut can take the last moments along."""
+"""Logs in an SQLite file. A killed process loses nothing; a power failure may lose the last writes."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 
 _as_json = json.JSONEncoder(separators=(",", ":")).encode
 
-# Of states that are read at a time.
+# States per read.
 _PAGE = 500
-# Of states that are written without a thread.
+# Maximum number of states of a write on the event loop's thread.
 _MOST_AT_ONCE = 50
 
 _LOAD = """SELECT version, end, written, tree FROM logs LEFT JOIN trees ON log = id
     WHERE conversation = ? AND agent = ?"""
-_GROW = """UPDATE logs SET version = version + 1, end = ?, written = ?, change = ?
+_UPDATE = """UPDATE logs SET version = version + 1, end = ?, written = ?, change = ?
     WHERE conversation = ? AND agent = ? AND version = ? RETURNING id"""
-_PLANT = """INSERT OR IGNORE INTO logs (conversation, agent, version, end, written, change) VALUES (?, ?, 1, ?, ?, ?)
+_INSERT = """INSERT OR IGNORE INTO logs (conversation, agent, version, end, written, change) VALUES (?, ?, 1, ?, ?, ?)
     RETURNING id"""
 _CHANGE = "SELECT change FROM logs WHERE conversation = ? AND agent = ?"
 _FENCE = "SELECT token FROM fences WHERE conversation = ? AND agent = ?"
@@ -53,14 +53,14 @@ _READ = """SELECT idx, v, t, ts, compressed, data, about FROM nodes
 _FIND = "SELECT id, version FROM logs WHERE conversation = ? AND agent = ?"
 _KEYS = "SELECT id, conversation, agent FROM logs ORDER BY written DESC, conversation, agent"
 _LOGS = "SELECT id, conversation, agent FROM logs ORDER BY id"
-# What is damaged has the time 0, as `records.damaged` has it.
+# Damaged rows have the time 0, as in `records.damaged`.
 _SCAN = """SELECT segment, idx, v, t, ts, compressed, data, about FROM nodes
     WHERE log = ? AND (segment, idx) > (?, ?)
     AND coalesce(ts + 0.0, 0.0) >= ? AND coalesce(ts + 0.0, 0.0) < ? {kinds} ORDER BY segment, idx LIMIT {page}"""
 
 
 class SqliteStore:
-    """Logs in a file that several processes may have open."""
+    """Logs in an SQLite file that several processes may open."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -68,7 +68,7 @@ class SqliteStore:
 
     @classmethod
     async def open(cls, path: Path) -> Self:
-        """The store in this file, which is made where there is none.
+        """Open the store in this file, which is created if it is missing.
 
         Raises:
             StoreError: it cannot be used; nothing was changed.
@@ -122,20 +122,20 @@ class SqliteStore:
         await self._run(lambda file: file.execute("DELETE FROM agents WHERE id = ?", (agent_id,)))
 
     async def tidy(self) -> None:
-        """Nothing is kept for longer than the logs, but for fences, which go when the next service starts."""
+        """Do nothing: only fences expire, and the next start of a service removes those."""
 
     async def aclose(self) -> None:
-        """Close the file once all that is on its way is written."""
+        """Close the file after pending writes have finished."""
         await self._database.aclose()
 
 
 def _commit(file: sqlite3.Connection, key: Key, change: Change) -> WriteConflict | None:
-    """Write the change in one transaction, unless something speaks against it."""
-    tree = None if change.tree is None else _as_json(trees.written(change.tree))
+    """Write the change in one transaction; return the error if it is refused."""
+    tree = None if change.tree is None else _as_json(trees.to_dict(change.tree))
     with writing(file):
         if change.fence is not None and _fence(file, key) > change.fence:
             return None if _is_last(file, key, change) else fenced(key)
-        log = _grown(file, key, change)
+        log = _update_log(file, key, change)
         if log is None:
             return None if _is_last(file, key, change) else conflict(key)
         if tree is not None:
@@ -147,18 +147,18 @@ def _commit(file: sqlite3.Connection, key: Key, change: Change) -> WriteConflict
     return None
 
 
-def _grown(file: sqlite3.Connection, key: Key, change: Change) -> int | None:
-    """The number of the log, whose version has been put up; `None`: it is another one than the change expects."""
+def _update_log(file: sqlite3.Connection, key: Key, change: Change) -> int | None:
+    """Increase the log's version and return its row id; `None` if the version is not the expected one."""
     place = (key.conversation_id, key.agent_id)
     if change.version:
-        row = file.execute(_GROW, (change.end, change.written, change.id, *place, change.version)).fetchone()
+        row = file.execute(_UPDATE, (change.end, change.written, change.id, *place, change.version)).fetchone()
     else:
-        row = file.execute(_PLANT, (*place, change.end, change.written, change.id)).fetchone()
+        row = file.execute(_INSERT, (*place, change.end, change.written, change.id)).fetchone()
     return row[0] if row else None
 
 
 def _is_last(file: sqlite3.Connection, key: Key, change: Change) -> bool:
-    """Whether this change was written last: it was asked for once more."""
+    """Whether this change is already the last one written, so that this call is a retry."""
     row = file.execute(_CHANGE, (key.conversation_id, key.agent_id)).fetchone()
     return row is not None and row[0] == change.id
 
@@ -169,7 +169,7 @@ def _fence(file: sqlite3.Connection, key: Key) -> int:
 
 
 def _raise_fence(file: sqlite3.Connection, key: Key, token: int) -> bool:
-    """Whether the fence is at the token now; it never comes down."""
+    """Raise the fencing token; return False if the stored one is higher."""
     with writing(file):
         return file.execute(_RAISE_FENCE, (key.conversation_id, key.agent_id, token)).fetchone() is not None
 
@@ -181,14 +181,14 @@ def _remove(file: sqlite3.Connection, key: Key, version: int) -> bool:
         if found != version:
             return False
         for table, column in (("logs", "id"), ("trees", "log"), ("nodes", "log")):
-            file.execute(f"DELETE FROM {table} WHERE {column} = ?", (log,))  # noqa: S608 - they stand in this line
+            file.execute(f"DELETE FROM {table} WHERE {column} = ?", (log,))  # noqa: S608 - constants of the line above
     return True
 
 
 def _page(
     file: sqlite3.Connection, log: int, at: tuple[int, int], times: tuple[float, float], kinds: Sequence[str]
 ) -> list[tuple[Any, ...]]:
-    """The next rows of a log that may be asked for, after the segment and index `at`."""
+    """Return the next page of a scan after the segment and index `at`."""
     named = [] if DAMAGED in kinds else kinds
     wanted = f"AND t IN ({', '.join('?' * len(named))})" if named else ""
     return file.execute(_SCAN.format(kinds=wanted, page=_PAGE), (log, *at, *times, *named)).fetchall()
@@ -203,14 +203,14 @@ def _row(log: int, node: Node) -> tuple[Any, ...]:
 
 
 def _named(rows: list[tuple[Any, ...]]) -> list[tuple[int, Key]]:
-    """The numbers and keys of logs; nobody can ask for one whose ids are damaged."""
+    """Return row ids and keys of logs, without logs whose ids are damaged."""
     return [(log, Key(*ids)) for log, *ids in rows if all(isinstance(each, str) and each for each in ids)]
 
 
 def _node(row: tuple[Any, ...]) -> Node:
-    segment, index, v, t, ts, compressed, data, beside = row
+    segment, index, v, t, ts, compressed, data, about_json = row
     try:
-        told = json.loads(beside)
+        fields = json.loads(about_json)
     except (TypeError, ValueError, RecursionError):
         return damaged(segment, index)
-    return stored.node(segment, index, {"v": v, "t": t, "ts": ts, "data": data, "compressed": bool(compressed)}, told)
+    return stored.node(segment, index, {"v": v, "t": t, "ts": ts, "data": data, "compressed": bool(compressed)}, fields)

@@ -1,4 +1,4 @@
-"""What stores have written, read again: nothing that was damaged meanwhile goes on unseen."""
+"""Validate stored rows when they are read, so that damage is detected."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from orchestrator_interactive.interactions.stores.base import Log
 if TYPE_CHECKING:
     from orchestrator_interactive.interactions.records import Key, Node, StateEnvelope
 
-# A damaged length would have readers count for ever; no conversation has so many states.
+# Sanity limit: a damaged length must not cause an endless loop.
 _MOST_STATES = 10_000_000
-# By these fields: name, parent, base, end, created, written, origin.
+# Types of the fields name, parent, base, end, created, written, origin.
 _SEGMENT = (str | None, int | None, int, int, int | float, int | float, str)
 
 
-def node(segment: int, index: int, envelope: StateEnvelope, told: Any) -> Node:
-    """The node of a row, `told` being what stood beside its envelope; a damaged one where a part of it is."""
-    if _is_envelope(envelope) and _is_about(told, index):
-        return node_of(segment, index, envelope, told)
+def node(segment: int, index: int, envelope: StateEnvelope, fields: Any) -> Node:
+    """Build the node of a row from its envelope and the fields of `records.about`; damaged if either is invalid."""
+    if _is_envelope(envelope) and _is_about(fields, index):
+        return node_of(segment, index, envelope, fields)
     return damaged(segment, index)
 
 
 def log(key: Key, version: Any, end: Any, written: Any, tree: Any) -> Log:
-    """The log of a row, `tree` being JSON.
+    """Build the log of a row; `tree` is JSON.
 
     Raises:
-        DamagedLog: it is damaged.
+        DamagedLog: the row is invalid.
     """
     try:
-        found = trees.read(json.loads(tree)).grown(end, written)
+        found = trees.from_dict(json.loads(tree)).with_end(end, written)
         if type(version) is int and _is_tree(found):
             return Log(version, found)
     except (TypeError, ValueError, LookupError, AttributeError, RecursionError):
         pass
     raise DamagedLog(
-        f"What is stored of the branches of conversation {key.conversation_id} of {key.agent_id} is damaged: "
+        f"The stored branches of conversation {key.conversation_id} of {key.agent_id} are damaged: "
         "restore it from a backup."
     )
 
@@ -53,16 +53,16 @@ def _is_envelope(envelope: StateEnvelope) -> bool:
     )
 
 
-def _is_about(told: Any, index: int) -> bool:
+def _is_about(fields: Any, index: int) -> bool:
     return (
-        isinstance(told, dict)
-        and type(told.get("e")) is int
-        and isinstance(told.get("l", ""), str)
-        and isinstance(told.get("o", []), list)
-        and all(_are_texts(call) and len(call) == 3 for call in told.get("o", ()))
-        and _are_texts(told.get("p", []))
-        and type(told.get("b", 0)) is int
-        and 0 <= told.get("b", 0) <= index
+        isinstance(fields, dict)
+        and type(fields.get("e")) is int
+        and isinstance(fields.get("l", ""), str)
+        and isinstance(fields.get("o", []), list)
+        and all(_are_texts(call) and len(call) == 3 for call in fields.get("o", ()))
+        and _are_texts(fields.get("p", []))
+        and type(fields.get("b", 0)) is int
+        and 0 <= fields.get("b", 0) <= index
     )
 
 
@@ -86,6 +86,6 @@ def _is_segment(tree: trees.Tree, number: int) -> bool:
     return (
         all(isinstance(value, kind) for value, kind in zip(fields, _SEGMENT, strict=True))
         and 0 <= each.base <= each.end <= _MOST_STATES
-        # A parent is older than its children, so that nothing goes round in circles.
+        # A parent is older than its children, which rules out cycles.
         and (each.parent is None or (each.parent < number and each.parent in tree.segments))
     )

@@ -1,8 +1,8 @@
-"""`context-simple`: a conversation in memory, with a stable, smaller view where it outgrows the model's window.
+"""`context-simple`: an in-memory conversation with a smaller, stable view of long histories.
 
-`context` decides when that is. `history` has the rows, and `packing` makes them small while nobody needs them;
-`cutting` chooses among them, `shortening` takes away from a row, `views` puts together what is shown, and `summarising`
-asks the model, to whom `telling` tells what was left out.
+`context` decides when to compact. `history` holds the rows, and `compression` shrinks them in memory while idle.
+`truncation` selects rows, `truncate` shortens single rows, and `views` builds the view. `summarising` asks the model
+for a summary of the text from `render_text`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["ContextOptions", "SimpleContext", "mount"]
 
 
 async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> SimpleContext:
-    """Mount the context, and the capability `context.rest`: a function that has it take up little memory until used.
+    """Mount the context and the capability `context.rest`, a function that compresses its memory until the next use.
 
     Raises:
         ValueError: the configuration has an unknown option or a value out of range.

@@ -1,4 +1,4 @@
-"""The context: what it keeps, and when it makes a smaller view of it."""
+"""The context manager: it keeps the history and decides when to show a smaller view."""
 
 from __future__ import annotations
 
@@ -13,7 +13,13 @@ from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.loop.usage import spent_on
 from orchestrator_interactive.modules.context_simple.history import MessageHistory, copied
 from orchestrator_interactive.modules.context_simple.summarising import Summariser
-from orchestrator_interactive.modules.context_simple.views import ContextSummary, Draft, read, whole_view, written
+from orchestrator_interactive.modules.context_simple.views import (
+    ContextSummary,
+    Draft,
+    view_from_dict,
+    view_to_dict,
+    whole_view,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,12 +39,12 @@ class ContextOptions(Options):
     """Configuration of `context-simple`; sizes are in estimated tokens.
 
     Args:
-        system_prompt: leads every request.
-        max_tokens: budget of a request where the provider does not tell its window.
-        compaction_threshold: the part of the budget past which a request shows less than everything.
-        strategy: what stands in the place of what is left out: a note of it, or a summary that the model makes.
-        summary_max_tokens: how long a summary may be.
-        summary_timeout_s: how long the model may take for one; after that it goes without.
+        system_prompt: first row of every request.
+        max_tokens: budget of a request if the provider does not report its window.
+        compaction_threshold: fraction of the budget above which a request is compacted.
+        strategy: what replaces the rows that are left out: a short note, or a summary by the model.
+        summary_max_tokens: maximum length of a summary.
+        summary_timeout_s: time limit for a summary; after it, the note is used.
     """
 
     system_prompt: str | None = None
@@ -50,11 +56,11 @@ class ContextOptions(Options):
 
 
 class SimpleContext:
-    """The contract's ContextManager, in memory.
+    """In-memory implementation of the ContextManager contract.
 
-    The history is only ever added to. A request that would outgrow its budget shows a view of it: system rows, a note
-    or a summary of what is left out, what people want in the current task, and the most recent rows. The view keeps
-    its beginning for as long as it fits, so that the provider's prompt cache does too.
+    The history is append-only. A request above its budget shows a view: system rows, a note or a summary of the rows
+    left out, the user messages of the current task, and the most recent rows. The beginning of a view stays the same
+    while it fits, so that the provider's prompt cache stays valid.
     """
 
     def __init__(self, options: ContextOptions, hooks: HookRegistry) -> None:
@@ -73,17 +79,16 @@ class SimpleContext:
         """Append a row.
 
         Raises:
-            ValueError: it has no role.
+            ValueError: the row has no role.
         """
         if not message.get("role"):
             raise ValueError("A message needs a 'role': user, assistant, tool or system.")
         self._history.append(message)
 
     async def get_messages_for_request(self, token_budget: int | None = None, provider: Any | None = None) -> list[Row]:
-        """What the model is to see, within the budget as far as the last step and the current task allow.
+        """Return the rows for the model, within the budget unless the last step and the current task exceed it.
 
-        The list is the caller's; its rows are the context's own, so that a long history costs no copying. With the
-        strategy "summary" the provider may be asked on the way.
+        The list is a copy; its rows are not. The strategy "summary" may call the provider.
         """
         limit = self._budget(token_budget, provider) * self._options.compaction_threshold
         history, view = self._history, self._view
@@ -92,12 +97,12 @@ class SimpleContext:
             self._show(view)
         elif view.tokens(history) > limit:
             view = await self._smaller_view(limit, provider)
-            if history is not self._history:  # it was set anew meanwhile
+            if history is not self._history:  # it was replaced in the meantime
                 return await self.get_messages_for_request(token_budget, provider)
         return view.rows(history)
 
     async def get_messages(self) -> list[Row]:
-        """The whole history."""
+        """Return a copy of the whole history."""
         return [copied(row) for row in self._history.rows]
 
     async def set_messages(self, messages: Iterable[Row]) -> None:
@@ -109,23 +114,23 @@ class SimpleContext:
         await self.set_messages([])
 
     def rest(self) -> None:
-        """Take up little memory until the history is asked for again."""
+        """Compress the history in memory until its next use."""
         self._history.pack()
 
     @property
     def views(self) -> int:
-        """How often requests have come to show something else of the history."""
+        """Number of times that the view has changed."""
         return self._views
 
-    def written_view(self) -> dict[str, Any] | None:
-        """The view as JSON knows it; `None`: it shows everything."""
-        return None if self._view is self._everything else written(self._view, self._summary)
+    def view_to_dict(self) -> dict[str, Any] | None:
+        """Return the view as JSON values; `None` if it shows the whole history."""
+        return None if self._view is self._everything else view_to_dict(self._view, self._summary)
 
-    def take_up(self, view: dict[str, Any] | None) -> None:
-        """Go on with a view that was written of the beginning of this history."""
+    def restore_view(self, view: dict[str, Any] | None) -> None:
+        """Restore a view from `view_to_dict` for the same history, which may have grown since."""
         try:
             if view is not None:
-                shown, self._summary = read(view, self._history, self._everything.preface)
+                shown, self._summary = view_from_dict(view, self._history, self._everything.preface)
                 self._show(shown)
         except (LookupError, TypeError):
             log.exception("context.view_unreadable")
@@ -144,40 +149,40 @@ class SimpleContext:
     async def _smaller_view(self, limit: float, provider: Any | None) -> ContextView:
         async with self._compacting:
             history, before = self._history, self._view
-            if before.tokens(history) <= limit:  # another request has seen to it
+            if before.tokens(history) <= limit:  # another request has already compacted
                 return before
-            draft = Draft.of(history, before, limit, self._summary, self._most_for_a_summary())
+            draft = Draft.of(history, before, limit, self._summary, self._max_summary_tokens())
             if draft.view().tokens(history) >= before.tokens(history):
                 return before
             request = draft.summary_request() if provider is not None and self._summariser.is_ready() else None
             return await self._compact(draft, provider, request)
 
-    def _most_for_a_summary(self) -> int:
+    def _max_summary_tokens(self) -> int:
         return self._options.summary_max_tokens if self._options.strategy == "summary" else 0
 
     async def _compact(self, draft: Draft, provider: Any | None, request: ChatRequest | None) -> ContextView:
-        """Make the view of the draft the current one, and tell of it: whatever happens, both events come."""
-        told: dict[str, Any] = {"strategy": "drop" if request is None else "summary"}
+        """Make the draft's view current; emit both events in any case."""
+        event_data: dict[str, Any] = {"strategy": "drop" if request is None else "summary"}
         summary, view = self._summary, draft.view()
         try:
-            await self._tell(events.CONTEXT_PRE_COMPACT, told)
+            await self._emit(events.CONTEXT_PRE_COMPACT, event_data)
             if request is not None:
                 text, usage = await self._summariser.ask(provider, request)
                 if usage is not None:
-                    told["usage"] = spent_on(usage).told()
+                    event_data["usage"] = spent_on(usage).told()
                 if text:
                     summary, view = draft.with_summary(text)
                 else:
-                    told["strategy"] = "drop"
+                    event_data["strategy"] = "drop"
             if self._history is draft.history:
                 self._summary = summary
                 self._show(view)
         finally:
-            await self._tell(events.CONTEXT_POST_COMPACT, told)
+            await self._emit(events.CONTEXT_POST_COMPACT, event_data)
         return view
 
-    async def _tell(self, event: str, told: dict[str, Any]) -> None:
-        await self._hooks.emit(event, {**self._view.size(self._history), **told})
+    async def _emit(self, event: str, data: dict[str, Any]) -> None:
+        await self._hooks.emit(event, {**self._view.size(self._history), **data})
 
 
 def _defaults_of(provider: Any | None) -> dict[str, Any]:
@@ -185,6 +190,6 @@ def _defaults_of(provider: Any | None) -> dict[str, Any]:
         return {}
     try:
         return provider.get_info().defaults or {}
-    except Exception:  # a provider that cannot say how large its window is may not take the run down
+    except Exception:  # a provider without a usable window size must not fail the run
         log.exception("context.window_unknown")
         return {}

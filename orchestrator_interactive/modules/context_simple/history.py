@@ -1,10 +1,10 @@
-"""The rows of a conversation as they were added, and what kind of row each is."""
+"""The rows of a conversation and predicates on them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.modules.context_simple.packing import packed, unpacked
+from orchestrator_interactive.modules.context_simple.compression import packed, unpacked
 from orchestrator_interactive.outside_json import MAX_ROW_NESTING, bounded
 from orchestrator_interactive.transcript.rows import metadata_of
 from orchestrator_interactive.transcript.tokens import estimate
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class MessageHistory:
-    """Rows that are only ever added to. `sizes` are their tokens, each counted once, and `tokens` is the sum."""
+    """Append-only rows. `sizes` are their token counts, computed once, and `tokens` is the sum."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         self._rows: list[Row] = []
@@ -44,7 +44,7 @@ class MessageHistory:
         self.tokens += size
 
     def pack(self) -> None:
-        """Take up little memory until the rows are asked for again."""
+        """Compress the rows in memory until their next use."""
         if self._packed is None:
             self._packed = packed((self._rows, self._sizes))
             if self._packed is not None:
@@ -56,13 +56,13 @@ class MessageHistory:
             self._packed = None
 
 
-def is_said(row: Row) -> bool:
-    """Whether people said it: a prompt, or what they wrote while the agent was at work."""
+def is_from_user(row: Row) -> bool:
+    """Whether users wrote it: a prompt, or an injected message."""
     return row["role"] == "user" and not is_of_a_hook(row) and "results" not in metadata_of(row)
 
 
 def is_result(row: Row) -> bool:
-    """Whether it tells what came of tool calls, in its place or late."""
+    """Whether it holds tool results, regular or late."""
     return row["role"] == "tool" or "results" in metadata_of(row)
 
 
@@ -79,7 +79,7 @@ def is_of_a_hook(row: Row) -> bool:
 
 
 def copied(value: Any) -> Any:
-    """A copy of what JSON knows, no deeper than a row may be; the texts in it are shared."""
+    """Deep-copy JSON values, no deeper than a row may be; strings are shared."""
     if isinstance(value, dict):
         return {key: item if isinstance(item, str) else copied(item) for key, item in value.items()}
     if isinstance(value, list):

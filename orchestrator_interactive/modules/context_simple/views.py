@@ -1,14 +1,14 @@
-"""What a request shows of a conversation."""
+"""The part of a conversation that a request shows."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.modules.context_simple.cutting import cut_for
 from orchestrator_interactive.modules.context_simple.history import is_of_a_hook, is_system
-from orchestrator_interactive.modules.context_simple.shortening import shortened, shortened_rows
 from orchestrator_interactive.modules.context_simple.summarising import summary_request
+from orchestrator_interactive.modules.context_simple.truncate import truncated, truncated_rows
+from orchestrator_interactive.modules.context_simple.truncation import truncate_history
 from orchestrator_interactive.transcript.framing import LEFT_OUT_PREFIX, SUMMARY_PREFIX, indented
 from orchestrator_interactive.transcript.rows import LEFT_OUT
 from orchestrator_interactive.transcript.tokens import estimate
@@ -17,30 +17,30 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from orchestrator_interactive.kernel.contracts.messages import ChatRequest
-    from orchestrator_interactive.modules.context_simple.cutting import Truncation
     from orchestrator_interactive.modules.context_simple.history import MessageHistory
+    from orchestrator_interactive.modules.context_simple.truncation import Truncation
 
     Row = dict[str, Any]
 
-_COMPACT_TO = 0.75  # of the limit: a view that has shrunk rests for a while
-_MOST_OF_A_VIEW = 0.25  # that a summary takes, of a small one too
+_COMPACT_TO = 0.75  # of the limit, so that the next compaction is not needed soon
+_SUMMARY_SHARE = 0.25  # maximum part of a view for the summary
 _LEAST_FOR_A_SUMMARY = 50
 _NOTE_TOKENS = 50
 
 
 @dataclass(frozen=True, slots=True)
 class ContextView:
-    """A `beginning` as it was made, then every row of the history from `since` on.
+    """A fixed `beginning`, then every row of the history from `since` on.
 
-    The beginning stays the same, byte for byte, while the conversation goes on.
+    The beginning stays identical, byte for byte, while the conversation grows.
 
     Args:
-        preface: the rows that it begins with, and that are not of the history.
-        beginning: the preface, a note of what is left out, and the rows that are `shown`; those that are as in the
-            history, by their index there.
-        shown: the indices of these in the history.
-        since: the index of the first row behind the beginning.
-        saved: how many tokens smaller the view is than the history.
+        preface: rows at the start that are not in the history.
+        beginning: the preface, a note about the rows left out, and the `shown` rows; unchanged rows as their index in
+            the history.
+        shown: indices of the shown rows in the history.
+        since: index of the first row after the beginning.
+        saved: number of tokens that the view is smaller than the history.
     """
 
     preface: tuple[Row, ...]
@@ -50,21 +50,21 @@ class ContextView:
     saved: int
 
     def rows(self, history: MessageHistory) -> list[Row]:
-        """The rows, in a fresh list."""
+        """Return the rows in a new list."""
         rows = history.rows
         shown = rows[self.since :]
         shown[:0] = [rows[row] if isinstance(row, int) else row for row in self.beginning]
         return shown
 
     def indices(self, history: MessageHistory) -> list[int]:
-        """The indices of all rows of the history that it shows."""
+        """Return the history indices of all visible rows."""
         return [*self.shown, *range(self.since, len(history.rows))]
 
     def tokens(self, history: MessageHistory) -> int:
         return history.tokens - self.saved
 
     def size(self, history: MessageHistory) -> dict[str, int]:
-        """What the events of a compaction tell of it."""
+        """Return the fields for the compaction events."""
         messages = len(self.beginning) + len(history.rows) - self.since
         return {"message_count": messages, "token_count": self.tokens(history)}
 
@@ -75,44 +75,44 @@ def whole_view(preface: Sequence[Row]) -> ContextView:
 
 @dataclass(frozen=True, slots=True)
 class ContextSummary:
-    """What the model said of the rows before `until`."""
+    """The model's summary of the rows before `until`."""
 
     text: str
     until: int
 
 
-def written(view: ContextView, summary: ContextSummary | None) -> dict[str, Any]:
-    """A view, as JSON knows it."""
+def view_to_dict(view: ContextView, summary: ContextSummary | None) -> dict[str, Any]:
+    """Return a view as JSON values."""
     rows = list(view.beginning[len(view.preface) :])
-    told = {"text": summary.text, "until": summary.until} if summary else None
-    return {"rows": rows, "shown": list(view.shown), "since": view.since, "summary": told}
+    summary_data = {"text": summary.text, "until": summary.until} if summary else None
+    return {"rows": rows, "shown": list(view.shown), "since": view.since, "summary": summary_data}
 
 
-def read(
-    told: dict[str, Any], history: MessageHistory, preface: Sequence[Row]
+def view_from_dict(
+    data: dict[str, Any], history: MessageHistory, preface: Sequence[Row]
 ) -> tuple[ContextView, ContextSummary | None]:
-    """The view that was `written` of the beginning of this history.
+    """Rebuild a view from the result of `view_to_dict` for the same history.
 
     Raises:
-        LookupError, TypeError: it is none of this history.
+        LookupError, TypeError: the view does not match this history.
     """
-    rows = [*preface, *told["rows"]]
-    saved = sum(history.sizes[: told["since"]]) - _tokens(rows, history)
-    summary = ContextSummary(**told["summary"]) if told["summary"] else None
-    return ContextView(tuple(preface), tuple(rows), tuple(told["shown"]), told["since"], saved), summary
+    rows = [*preface, *data["rows"]]
+    saved = sum(history.sizes[: data["since"]]) - _tokens(rows, history)
+    summary = ContextSummary(**data["summary"]) if data["summary"] else None
+    return ContextView(tuple(preface), tuple(rows), tuple(data["shown"]), data["since"], saved), summary
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A smaller view in the making: a part of the one before it, so that no cut costs more than a window is large.
+    """A smaller view, selected from the previous one so that the cost does not grow with the history.
 
     Args:
         before: the view that has become too large.
-        limit: what a request may have, in tokens.
-        cut: which rows it shows.
-        short: those of them that it shows shortened.
-        summary: the one that there is already.
-        most: how long a summary may be, in tokens; 0: none is wanted.
+        limit: maximum size of a request, in tokens.
+        cut: the rows to show.
+        short: shortened forms of some of the rows.
+        summary: the existing summary, if any.
+        most: maximum length of a summary in tokens; 0 for no summary.
     """
 
     history: MessageHistory
@@ -127,27 +127,27 @@ class Draft:
     def of(
         cls, history: MessageHistory, before: ContextView, limit: float, summary: ContextSummary | None, most: int
     ) -> Draft:
-        """The draft for a limit; `most` is for a summary, which gets less where there is little room."""
+        """Build the draft for a limit; `most` is reduced if there is little room."""
         target = limit * _COMPACT_TO
-        most = min(most, int(target * _MOST_OF_A_VIEW))
+        most = min(most, int(target * _SUMMARY_SHARE))
         most = most if most >= _LEAST_FOR_A_SUMMARY else 0
-        beside = sum(map(estimate, before.preface)) + most + _NOTE_TOKENS
-        cut = cut_for(history, before.indices(history), target - beside)
+        reserved = sum(map(estimate, before.preface)) + most + _NOTE_TOKENS
+        cut = truncate_history(history, before.indices(history), target - reserved)
         tokens = sum(history.sizes[i] for i in cut.shown)
-        fits = tokens <= limit - beside
-        short = {} if fits else shortened_rows(history, cut.shown, tokens - (target - beside))
+        fits = tokens <= limit - reserved
+        short = {} if fits else truncated_rows(history, cut.shown, tokens - (target - reserved))
         return cls(history, before, limit, cut, short, summary, most)
 
     def view(self) -> ContextView:
         return self._view(self.summary)
 
     def with_summary(self, text: str) -> tuple[ContextSummary, ContextView]:
-        """The new summary, which tells of everything that is left out, and the view with it."""
+        """Return the new summary, which covers all rows left out, and the view with it."""
         summary = ContextSummary(text, self.cut.whole_from)
         return summary, self._view(summary)
 
     def summary_request(self) -> ChatRequest | None:
-        """The request for a summary, where one is wanted, fits, and is shorter than what it is of."""
+        """Return the request for a summary; `None` if none is wanted, it does not fit, or it would save nothing."""
         since, earlier = (self.summary.until, self.summary.text) if self.summary else (0, None)
         until, shown = self.cut.whole_from, set(self.cut.shown)
         left_out = sum(self.history.sizes[i] for i in range(since, until) if i not in shown)
@@ -161,7 +161,7 @@ class Draft:
         rows: list[Row | int] = [*preface, *(self.short.get(i, i) for i in shown)]
         note = _note(self.cut, summary, self.most)
         if note is not None:
-            # Before everything but the system rows, so that it is never the last word of the user.
+            # Directly after the system rows, so that it is never the user's last message.
             whole = (history.rows[row] if isinstance(row, int) else row for row in rows)
             rows.insert(next((i for i, row in enumerate(whole) if not is_system(row)), len(rows)), note)
         saved = sum(history.sizes[: self.cut.end]) - _tokens(rows, history)
@@ -173,16 +173,16 @@ def _tokens(rows: Iterable[Row | int], history: MessageHistory) -> int:
 
 
 def _note(cut: Truncation, summary: ContextSummary | None, most_tokens: int) -> Row | None:
-    """The user row in the place of what a cut leaves out: its summary, and how much that does not tell of."""
+    """Build the user row for the rows left out: their summary, and the number of rows that it does not cover."""
     left_out = cut.left_out()
     if not left_out:
         return None
     parts = []
-    untold = left_out
+    uncovered = left_out
     if summary is not None and most_tokens:
-        parts.append(f"{SUMMARY_PREFIX} {indented(shortened(summary.text, most_tokens))}]")
-        untold = cut.left_out(since=summary.until)
-    if untold:
+        parts.append(f"{SUMMARY_PREFIX} {indented(truncated(summary.text, most_tokens))}]")
+        uncovered = cut.left_out(since=summary.until)
+    if uncovered:
         which = "messages after these" if parts else "earlier messages of this conversation"
-        parts.append(f"{LEFT_OUT_PREFIX}{untold} {which} are not shown here. What was done in them is done.]")
+        parts.append(f"{LEFT_OUT_PREFIX}{uncovered} {which} are not shown here. What was done in them is done.]")
     return {"role": "user", "content": "\n".join(parts), "metadata": {LEFT_OUT: left_out}}

@@ -1,7 +1,7 @@
-"""`context-stack`: a conversation whose log is an interaction stack, so that it comes back after a restart.
+"""`context-stack`: a persistent conversation; its log is an interaction stack and survives restarts.
 
-`context` keeps rows and log together, `rows` says which states a row is, and `states` has the one that is no step of a
-conversation's flow. What the model sees is decided by `context-simple`.
+`context` keeps rows and log consistent, `rows` converts between rows and states, and `states` defines states outside
+the conversation's flow. `context-simple` selects the rows for the model.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
 
-# Of the priorities of hooks.
+# Hook priority.
 _FIRST = 10
 
 __all__ = ["StackContext", "StackOptions", "mount"]
@@ -29,9 +29,9 @@ __all__ = ["StackContext", "StackOptions", "mount"]
 async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> Callable[[], Awaitable[None]]:
     """Mount the context.
 
-    The capability `interactions.store`, where the session has it, is the store that it uses; else it opens its own.
-    It brings the capabilities `interactions.stack`, the log, `interactions.reward(tool_call_id, reward)`, and
-    `context.rest()`, as `context-simple` does.
+    It uses the store in the capability `interactions.store`, or opens its own. It registers the capabilities
+    `interactions.stack` (the log), `interactions.reward(tool_call_id, reward)`, and `context.rest()` as in
+    `context-simple`.
 
     Raises:
         ValueError: the configuration has an unknown option or a value out of range.
@@ -47,15 +47,17 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> Calla
     coordinator.register_contributor(
         "observability.events", "context-stack", lambda: [events.CONTEXT_PRE_COMPACT, events.CONTEXT_POST_COMPACT]
     )
-    # First: the hooks after it may add rows.
-    forget = coordinator.hooks.register(events.EXECUTION_START, context.on_run, priority=_FIRST, name="context-stack")
+    # Before other hooks: they may add rows.
+    unregister = coordinator.hooks.register(
+        events.EXECUTION_START, context.on_run, priority=_FIRST, name="context-stack"
+    )
     coordinator.register_capability("interactions.stack", stack)
     coordinator.register_capability("interactions.reward", context.reward)
     coordinator.register_capability("context.rest", context.rest)
     await coordinator.mount("context", context)
 
     async def clean_up() -> None:
-        forget()
+        unregister()
         if shared is None:
             await store.aclose()
 

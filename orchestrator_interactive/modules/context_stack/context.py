@@ -1,4 +1,4 @@
-"""The context: rows in, rows out, and a log under it that outlives the process."""
+"""The context manager: a history in memory and its persistent log."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from orchestrator_interactive.interactions.rendering.render import render_for_ll
 from orchestrator_interactive.kernel.hooks import CONTINUE
 from orchestrator_interactive.modules.context_simple import ContextOptions, SimpleContext
 from orchestrator_interactive.modules.context_stack.rows import (
-    fitting,
     reward_of,
     row_of,
     row_of_message,
     states_of,
     unreadable,
+    valid_states,
 )
 from orchestrator_interactive.modules.context_stack.states import RowState, ViewState
 from orchestrator_interactive.outside_json import MAX_ROW_NESTING, bounded
@@ -44,21 +44,21 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _CHANGED = (
-    "This conversation was changed from elsewhere while I was at work on it (rewound, or another branch was checked "
-    "out). Write again, and I go on from where it stands now."
+    "This conversation was changed elsewhere while I was working on it (rewound, or switched to another branch). "
+    "Write again, and I continue from its current state."
 )
 
 
 class StackOptions(ContextOptions):
-    """Configuration of `context-stack`: where the log is, and the options of `context-simple`.
+    """Configuration of `context-stack`: the log, and the options of `context-simple`.
 
     Args:
-        store: `memory:`, `sqlite:PATH` or `redis://…`; not used where the session brings a store of its own.
-        conversation_id: whose log it is; by default the id of the session.
-        agent_id: the agent's part in it.
-        asked_by: the ref of another agent's request that the conversation answers.
-        render_policy: the name of the render policy that says what the model sees. Other than with `default`, that is
-            text and calls without thinking, and not made smaller where it outgrows the model's window.
+        store: `memory:`, `sqlite:PATH` or `redis://…`; ignored if the session provides a store.
+        conversation_id: id of the log; by default the session's id.
+        agent_id: id of the agent in the conversation.
+        asked_by: ref of another agent's request that the conversation answers.
+        render_policy: name of the render policy for the model's messages. Policies other than `default` render text and
+            calls without thinking, and are not compacted.
     """
 
     store: str = "memory:"
@@ -78,12 +78,11 @@ class StackOptions(ContextOptions):
 
 
 class StackContext:
-    """The contract's ContextManager over an interaction stack.
+    """Implementation of the ContextManager contract over an interaction stack.
 
-    A row is in the log before it is in the history; what the model sees of that is decided as in `context-simple`. The
-    log is read at the first use. Where somebody rewinds it or goes on with another branch meanwhile, the next thing
-    that people say continues from there, and so does a run that is resumed; a run that is on ends with WriteConflict.
-    Where another owner has taken the log over, whoever is at work on it ends with Fenced.
+    A row is written to the log before it is added to the history. The log is read at the first use. After a rewind or
+    a checkout elsewhere, the next prompt or a resumed run continues from there, and a running run ends with
+    WriteConflict. After a takeover by another owner, a running run ends with Fenced.
     """
 
     def __init__(self, options: StackOptions, hooks: HookRegistry, stack: InteractionStack) -> None:
@@ -92,42 +91,42 @@ class StackContext:
         self._policy = options.render_policy
         self._preface = [{"role": "system", "content": options.system_prompt}] if options.system_prompt else []
         self._rewards: dict[str, float] = {}
-        self._one_at_a_time = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._is_read = False
         self._kept_view = self._shown.views
         self._moves = 0
-        # Nothing is amiss when the conversation moves while it rests; a run that it is taken away from is torn.
-        self._rests, self._is_torn = True, False
-        # What a run goes on with that is resumed is what it reads first.
+        # A move of the conversation is expected between runs; during a run it is a conflict.
+        self._is_idle, self._has_conflict = True, False
+        # A resumed run continues from the history that it reads first.
         self._is_resumed = False
 
     async def add_message(self, message: Row) -> None:
         """Append a row.
 
         Raises:
-            ValueError: it has no role, or holds what JSON does not know.
-            ConversationFinished: nothing can be added any more.
-            WriteConflict: the conversation was changed from elsewhere.
+            ValueError: it has no role, or is not representable as JSON.
+            ConversationFinished: the conversation is finished.
+            WriteConflict: another writer changed the conversation.
             StoreError: the log cannot be written.
         """
         if not message.get("role"):
             raise ValueError("A message needs a 'role': user, assistant, tool or system.")
         message = bounded(message, MAX_ROW_NESTING)
-        async with self._one_at_a_time:
+        async with self._lock:
             await self._read()
-            self._is_read = False  # until it is certain what is in the log
+            self._is_read = False  # until the outcome of the write is known
             await self._write(message)
             await self._shown.add_message(message)
             self._is_read = True
 
     async def get_messages_for_request(self, token_budget: int | None = None, provider: Any | None = None) -> list[Row]:
-        """What the model is to see; see `context-simple`, and the option `render_policy`.
+        """Return the rows for the model; see `context-simple` and the option `render_policy`.
 
         Raises:
             StoreError: the log cannot be read.
-            PolicyError: the render policy gave back what cannot be sent.
+            PolicyError: the render policy returned messages that cannot be sent.
         """
-        async with self._one_at_a_time:
+        async with self._lock:
             await self._read()
         if self._policy == "default":
             rows = await self._shown.get_messages_for_request(token_budget, provider)
@@ -136,70 +135,70 @@ class StackContext:
         return [*self._preface, *map(row_of_message, await render_for_llm(self._stack, policy_name=self._policy))]
 
     async def get_messages(self) -> list[Row]:
-        """The whole history of the current branch; at the beginning of a run, as it is now.
+        """Return the history of the current branch; re-read the log at the start of a run.
 
         Raises:
             StoreError: the log cannot be read.
         """
-        async with self._one_at_a_time:
-            if self._rests:
+        async with self._lock:
+            if self._is_idle:
                 await self._stack.refresh()
                 self._is_read = self._is_read and self._stack.moves == self._moves
             await self._read()
-            self._rests = self._rests and not self._is_resumed
+            self._is_idle = self._is_idle and not self._is_resumed
             return await self._shown.get_messages()
 
     async def set_messages(self, messages: Iterable[Row]) -> None:
-        """Replace the history; what was there stays reachable on a branch that is left behind.
+        """Replace the history; the former one is kept on a new branch.
 
         Raises:
-            ValueError: a row holds what JSON does not know.
-            WriteConflict: the conversation was changed from elsewhere.
+            ValueError: a row is not representable as JSON.
+            WriteConflict: another writer changed the conversation.
             StoreError: the log cannot be written.
         """
         rows = [bounded(row, MAX_ROW_NESTING) for row in messages]
-        async with self._one_at_a_time:
+        async with self._lock:
             self._is_read = False
-            await self._stack.restart(*fitting(rows, self._rewards))
+            await self._stack.restart(*valid_states(rows, self._rewards))
             await self._shown.set_messages(rows)
             self._is_read, self._moves = True, self._stack.moves
-            self._rests, self._is_torn = True, False
+            self._is_idle, self._has_conflict = True, False
             self._kept_view = self._shown.views
 
     async def clear(self) -> None:
-        """Begin anew; what was there stays reachable on a branch that is left behind."""
+        """Start an empty history; the former one is kept on a new branch."""
         await self.set_messages([])
 
     def rest(self) -> None:
-        """Take up little memory until the history is asked for again."""
+        """Compress the history in memory until its next use."""
         self._shown.rest()
 
     async def on_run(self, _event: str, data: dict[str, Any]) -> HookResult:
-        """A run begins, or is resumed: wherever the conversation has moved to, it goes on from there."""
-        self._rests, self._is_torn = True, False
+        """Handle the start or resumption of a run: it continues from the conversation's current state."""
+        self._is_idle, self._has_conflict = True, False
         self._is_resumed = data.get("resumed") is True
         return CONTINUE
 
     def reward(self, tool_call_id: str, reward: float) -> None:
-        """Say how well the result of a call serves; that is written down with the result."""
+        """Set the reward of a call's result; it is stored with the result."""
         self._rewards[tool_call_id] = reward
 
     async def _write(self, row: Row) -> None:
-        """Push a row; where the conversation has moved, only what a run begins with, from where it stands now."""
+        """Push a row; after a move of the conversation, accept only the first row of a run."""
         begins = is_prompt(row)
-        if self._is_torn and not begins:
+        if self._has_conflict and not begins:
             raise WriteConflict(_CHANGED)
         try:
             await self._push(row)
         except Fenced:
             raise
         except WriteConflict as e:
-            if not begins and not self._rests:
-                self._is_torn = True
+            if not begins and not self._is_idle:
+                self._has_conflict = True
                 raise WriteConflict(_CHANGED) from e
             await self._read()
             await self._push(row)
-        self._rests = self._is_torn = False
+        self._is_idle = self._has_conflict = False
 
     async def _push(self, row: Row) -> None:
         try:
@@ -210,26 +209,26 @@ class StackContext:
             await self._stack.push(RowState(row), since=self._moves)
 
     async def _keep_view(self) -> None:
-        """Write down a smaller view, so that a summary is made once, and the provider's prompt cache keeps it."""
-        async with self._one_at_a_time:
+        """Store a smaller view, so that a summary is made once and the provider's prompt cache stays valid."""
+        async with self._lock:
             view = self._shown.views
             if view == self._kept_view or not self._is_read:
                 return
             try:
-                await self._stack.push(ViewState(self._shown.written_view()), since=self._moves)
+                await self._stack.push(ViewState(self._shown.view_to_dict()), since=self._moves)
                 self._kept_view = view
             except Fenced:
                 raise
-            except (InteractionError, StoreError) as e:  # what matters of it, the next row will say
+            except (InteractionError, StoreError) as e:  # not fatal; the next row raises it if it persists
                 log.warning("context.view_not_kept", error=str(e))
 
     async def _read(self) -> None:
-        """Read the history, where that has not been done."""
+        """Read the history from the log unless it is already read."""
         if self._is_read:
             return
         await self._stack.refresh()
-        if self._stack.moves != self._moves and not self._rests:
-            self._is_torn = True
+        if self._stack.moves != self._moves and not self._is_idle:
+            self._has_conflict = True
         self._moves = self._stack.moves
         rows, view = [], None
         async for entry in self._stack.iter_last_n(await self._stack.length()):
@@ -244,5 +243,5 @@ class StackContext:
                 rows.append(row)
                 self._rewards.update(reward_of(entry.state))
         await self._shown.set_messages(rows)
-        self._shown.take_up(view)
+        self._shown.restore_view(view)
         self._is_read, self._kept_view = True, self._shown.views

@@ -1,4 +1,4 @@
-"""Rows as states, and states as the rows that they were."""
+"""Convert rows to states and back."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _KEYS: dict[Any, frozenset[str]] = {
 
 
 def states_of(row: Row, rewards: Mapping[str, float]) -> tuple[BaseState, ...]:
-    """The states of a row: the message, and the calls among its blocks. The row of the first is this row.
+    """Return the states of a row: the message, and the calls in its blocks. The first state restores the whole row.
 
-    `rewards` are those of results, by the id of the call.
+    `rewards` maps call ids to the rewards of their results.
     """
     if row.keys() - _KEYS.get(row.get("role"), frozenset()) or None in (row.get("metadata", 0), row.get("name", 0)):
         return (RowState(row),)
@@ -51,29 +51,29 @@ def states_of(row: Row, rewards: Mapping[str, float]) -> tuple[BaseState, ...]:
     return (RowState(row),)
 
 
-def fitting(rows: Iterable[Row], rewards: Mapping[str, float]) -> list[BaseState]:
-    """The states of a whole history; a row that does not fit where it stands is kept beside the flow."""
+def valid_states(rows: Iterable[Row], rewards: Mapping[str, float]) -> list[BaseState]:
+    """Return the states of a whole history; rows that the flow does not allow are stored outside of it."""
     flow = Flow()
     states: list[BaseState] = []
     for row in rows:
-        fit = states_of(row, rewards)
+        converted = states_of(row, rewards)
         try:
-            flow = reduce(lambda so_far, state: after(so_far, state, ""), fit, flow)
+            flow = reduce(lambda so_far, state: after(so_far, state, ""), converted, flow)
         except InvalidTransition:
-            fit = (RowState(row),)
-        states += fit
+            converted = (RowState(row),)
+        states += converted
     return states
 
 
 def reward_of(state: BaseState) -> dict[str, float]:
-    """The reward of a result, by the id of its call; nothing where it has none."""
+    """Return the reward of a result by call id; empty if it has none."""
     if isinstance(state, ToolResultState) and state.reward is not None:
         return {state.tool_call_id: state.reward}
     return {}
 
 
 def row_of(state: BaseState) -> Row | None:
-    """The row of a state; `None` where it has none of its own."""
+    """Return the row of a state; `None` if it has no row of its own."""
     match state:
         case RowState(row):
             return row
@@ -83,7 +83,7 @@ def row_of(state: BaseState) -> Row | None:
             return None
         case AssistantMessageState(content, calls, meta):
             row = {"role": "assistant", "content": content}
-            if calls is not None or (calls := _beside(_calls_inside(content))):
+            if calls is not None or (calls := _tool_calls(_calls_inside(content))):
                 row["tool_calls"] = calls
             return _row(row, meta)
         case ToolResultState(call_id, name, result, _, meta):
@@ -95,16 +95,16 @@ def row_of(state: BaseState) -> Row | None:
 
 
 def unreadable(row: Any) -> str | None:
-    """Say why the row of a state cannot be one of a conversation; `None`: it can. Its content is not looked at."""
+    """Describe why a stored row is invalid; `None` if it is valid. The content is not checked."""
     if not isinstance(row, dict) or not isinstance(row.get("role"), str):
-        return "It is no row: an object with a role."
+        return "It is not a row: an object with a role."
     return None
 
 
 def _answer(row: Row, content: Any) -> tuple[BaseState, ...]:
-    """What the model said. Calls that stand among the blocks too are states of their own, others stay with it."""
+    """Return the states of an answer. Calls in its blocks become states of their own; others stay in the answer."""
     calls, inside = row.get("tool_calls"), _calls_inside(content)
-    if calls == _beside(inside) if inside else "tool_calls" not in row:
+    if calls == _tool_calls(inside) if inside else "tool_calls" not in row:
         calls = None
     elif not _are_calls(calls):
         return (RowState(row),)
@@ -114,7 +114,7 @@ def _answer(row: Row, content: Any) -> tuple[BaseState, ...]:
     return (state, *inside) if calls is None else (state,)
 
 
-def _beside(calls: Sequence[ToolCallState]) -> list[dict[str, Any]]:
+def _tool_calls(calls: Sequence[ToolCallState]) -> list[dict[str, Any]]:
     return [wire_call(call.id, call.function_name, call.arguments) for call in calls]
 
 
@@ -125,7 +125,7 @@ def _row(row: Row, meta: Any) -> Row:
 
 
 def _calls_inside(content: Any) -> list[ToolCallState]:
-    """The calls among the blocks of an answer."""
+    """Return the calls in the blocks of an answer."""
     if not isinstance(content, list):
         return []
     return [
@@ -142,7 +142,7 @@ def _are_calls(calls: Any) -> bool:
 
 
 def _content(result: Any) -> Any:
-    """What the model sees of a result: text and blocks as they are, everything else as JSON."""
+    """Return a result for the model: text and blocks unchanged, other values as JSON."""
     is_blocks = (
         isinstance(result, list) and result and all(isinstance(each, dict) and "type" in each for each in result)
     )
@@ -150,7 +150,7 @@ def _content(result: Any) -> Any:
 
 
 def row_of_message(message: Row) -> Row:
-    """A message in OpenAI's format as a row: they differ in how an image stands in it."""
+    """Convert a message from OpenAI's format to a row; only images differ."""
     content = message.get("content")
     if not isinstance(content, list):
         return message

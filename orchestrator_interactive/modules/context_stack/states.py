@@ -1,4 +1,4 @@
-"""What a context writes beside the flow of a conversation."""
+"""States that a context stores outside the conversation's flow."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from orchestrator_interactive.interactions.states import BaseState
 
 @dataclass(slots=True, frozen=True)
 class RowState(BaseState):
-    """A row as it is, beside the flow: a remark of a hook, a system row, or what does not fit where it came."""
+    """A row outside the flow: a hook's row, a system row, or a row that the flow does not allow at its position."""
 
     row: dict[str, Any]
 
     def message(self) -> dict[str, Any]:
-        """The message that it is for a model."""
+        """Return the message for a model."""
         return self.row
 
 
 @dataclass(slots=True, frozen=True)
 class ViewState(BaseState):
-    """What requests show from here on, since the conversation has outgrown them; `None`: everything again."""
+    """The view of requests from here on, once the conversation exceeds the window; `None` for all of it."""
 
     view: dict[str, Any] | None
 
     def note(self) -> str:
         if self.view is None:
             return "From here on the model sees the whole conversation"
-        what = "a summary and a part" if self.view.get("summary") else "a part"
-        return f"From here on the model sees {what} of what came before"
+        part = "a summary and a part" if self.view.get("summary") else "a part"
+        return f"From here on the model sees {part} of the earlier conversation"

@@ -1,9 +1,8 @@
-"""Claude as a provider: the Messages API, streamed.
+"""Claude as a provider, through the streamed Messages API.
 
-`mount` is the module's door. `config` reads its configuration and `clients` shares HTTP clients; `convert` makes a
-request of the kernel's (`messages` the rows, `naming` the names, `model_rules` what differs between models);
-`streaming` makes an answer of events (`usage` its tokens, `prices` their cost), `errors` a kernel error of whatever the
-SDK raises; `provider` joins them.
+`mount` is the entry point. `config` validates the configuration and `clients` shares HTTP clients. `convert` builds
+requests (`messages` converts rows, `naming` names, `model_rules` has the differences between models). `streaming`
+builds answers from events (`usage` and `prices` compute tokens and cost). `errors` maps SDK errors to kernel errors.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ log = structlog.get_logger(__name__)
 async def mount(
     coordinator: ModuleCoordinator, config: dict[str, Any] | None = None
 ) -> Callable[[], Awaitable[None]] | None:
-    """Mount Claude at "providers" as "anthropic"; without an API key nothing is mounted.
+    """Mount Claude at "providers" as "anthropic"; without an API key, log a warning and mount nothing.
 
     Returns:
-        The clean-up. It gives the HTTP client back; sessions share one, and the last one closes it.
+        The clean-up, which releases the shared HTTP client; the last release closes it.
 
     Raises:
-        ValueError: an unknown configuration key, or a value that cannot be right.
+        ValueError: an unknown configuration key, or an invalid value.
     """
     settings = AnthropicConfig.read(config or {})
     if not settings.api_key:

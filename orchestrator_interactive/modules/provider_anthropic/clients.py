@@ -1,4 +1,4 @@
-"""One HTTP client for all sessions of an event loop that use the same key and address."""
+"""HTTP clients shared by the sessions of an event loop that use the same key and address."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ClientLease:
     _held: bool = True
 
     async def release(self) -> None:
-        """Give the client back; the last user closes it."""
+        """Release the client; the last user closes it."""
         if not self._held:
             return
         self._held = False
@@ -47,7 +47,7 @@ class ClientLease:
 class ClientPool:
     """Counts the users of each client.
 
-    A client owns the connections that requests reuse. They belong to one event loop, so each loop has its own clients.
+    A client owns a pool of connections. Connections belong to one event loop, so each loop has its own clients.
     """
 
     def __init__(self) -> None:
@@ -64,14 +64,14 @@ class ClientPool:
 
 
 def _client(api_key: str, base_url: str) -> AsyncAnthropic:
-    # The SDK's own retries are invisible: they are off, and the provider retries where hooks see it.
+    # The SDK's own retries are off because they are invisible; the provider retries and emits events.
     http_client = DefaultAioHttpClient(verify=_tls_context())
     return AsyncAnthropic(api_key=api_key, base_url=base_url, max_retries=0, http_client=http_client)
 
 
 @cache
 def _tls_context() -> ssl.SSLContext:
-    """The SDK's own choice. To read the certificates takes tens of milliseconds: it is done once, for all clients."""
+    """Return the SDK's default context. Loading certificates takes tens of milliseconds, so all clients share it."""
     return create_ssl_context()
 
 

@@ -1,4 +1,4 @@
-"""What can be configured, and where it comes from when it is not."""
+"""Configuration and its defaults."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from orchestrator_interactive.modules.provider_anthropic.prices import Prices  #
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Sonnet 5.5 is newer, but hands the text between two tool calls back as thinking, and ties thinking to the exact
-# history it was written in; people read the one, and conversations here are branched, rewound and compacted.
+# Not Sonnet 5.5, although it is newer: it returns the text between two tool calls as thinking, which users would not
+# see, and binds thinking to the exact history, while conversations here are branched, rewound and compacted.
 DEFAULT_MODEL = "claude-sonnet-5"
 DEFAULT_BASE_URL = "https://api.anthropic.com"
 LEAST_THINKING_TOKENS = 1024
-# Of a call with `extended_thinking`, if the configuration sets no budget.
+# Budget of a call with `extended_thinking` if the configuration has none.
 DEFAULT_THINKING_TOKENS = 10_000
 
 
 class AnthropicConfig(BaseModel):
-    """The configuration of one mounted provider; times in seconds, sizes in tokens.
+    """Configuration of one mounted provider; times in seconds, sizes in tokens.
 
-    `prices` are those of `model`. Without them, and for every other model, the public ones count.
+    `prices` apply to `model`. Without them, and for other models, the public prices apply.
     """
 
-    # The inputs hold the API key: no error message may repeat them.
+    # The inputs contain the API key: error messages must not repeat them.
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     api_key: str = Field(default="", repr=False)
@@ -44,24 +44,24 @@ class AnthropicConfig(BaseModel):
 
     @classmethod
     def read(cls, config: Mapping[str, Any]) -> Self:
-        """Check a module's configuration; key and address fall back to ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL.
+        """Validate a module configuration; key and address default to ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL.
 
         Raises:
-            ValueError: an unknown key, or a value that cannot be right; the message says which.
+            ValueError: an unknown key, or an invalid value; the message names it.
         """
         if unknown := sorted(set(config) - set(cls.model_fields)):
             raise ValueError(
                 f"provider-anthropic does not know the configuration key {', '.join(map(repr, unknown))}. "
                 f"It knows: {', '.join(cls.model_fields)}."
             )
-        given = {key: value for key, value in config.items() if value is not None}
-        given["api_key"] = given.get("api_key") or os.environ.get("ANTHROPIC_API_KEY", "")
-        given["base_url"] = given.get("base_url") or os.environ.get("ANTHROPIC_BASE_URL") or DEFAULT_BASE_URL
+        values = {key: value for key, value in config.items() if value is not None}
+        values["api_key"] = values.get("api_key") or os.environ.get("ANTHROPIC_API_KEY", "")
+        values["base_url"] = values.get("base_url") or os.environ.get("ANTHROPIC_BASE_URL") or DEFAULT_BASE_URL
         try:
-            return cls.model_validate(given)
+            return cls.model_validate(values)
         except ValidationError as e:
-            wrong = "; ".join(f"{'.'.join(map(str, error['loc']))}: {error['msg']}" for error in e.errors())
-            raise ValueError(f"The configuration of provider-anthropic is wrong: {wrong}.") from e
+            problems = "; ".join(f"{'.'.join(map(str, error['loc']))}: {error['msg']}" for error in e.errors())
+            raise ValueError(f"The configuration of provider-anthropic is invalid: {problems}.") from e
 
     def with_thinking(self) -> Self:
         """Return this configuration with a thinking budget: its own, or the default."""
@@ -73,5 +73,5 @@ class AnthropicConfig(BaseModel):
     def _one_printable_word(cls, api_key: str) -> str:
         api_key = api_key.strip()
         if not api_key.isascii() or not api_key.isprintable() or " " in api_key:
-            raise ValueError("the API key contains characters that no key has; was it copied completely?")
+            raise ValueError("the API key contains invalid characters; was it copied completely?")
         return api_key

@@ -1,7 +1,7 @@
-"""From the kernel's request to the body of a Messages API call.
+"""Convert the kernel's request to the body of a Messages API call.
 
-The same rows always become the same bytes, and a longer history only adds at the tail: the prompt cache keeps the whole
-prefix. Only the cache markers move.
+The conversion is deterministic, and a longer history only appends, so that the prompt cache keeps the whole prefix.
+Only the cache markers move.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TOOL_CHOICES = {"auto": "auto", "none": "none", "required": "any", "any": "any"
 
 @dataclass(frozen=True, slots=True)
 class WireRequest:
-    """The body to send. `tool_names` leads back from the API's tool names to the declared ones."""
+    """The request body. `tool_names` maps the API's tool names to the declared ones."""
 
     body: dict[str, Any]
     tool_names: dict[str, str]
@@ -38,10 +38,10 @@ class WireRequest:
 def wire_request(request: ChatRequest, config: AnthropicConfig) -> WireRequest:
     """Convert a request.
 
-    `temperature` and `top_p` have no counterpart: API version 2026-10-21, which this SDK speaks, refuses them.
+    `temperature` and `top_p` are not sent: API version 2026-10-21, which this SDK uses, rejects them.
 
     Raises:
-        InvalidRequestError: a `tool_choice` that means nothing.
+        InvalidRequestError: an unknown `tool_choice`.
     """
     model = request.model or config.model
     system, messages = system_blocks(request.messages), wire_messages(request.messages, model)
@@ -64,7 +64,7 @@ def _limits(request: ChatRequest, config: AnthropicConfig, model: str) -> dict[s
     if thinking := thinking_for(model, config.thinking_budget_tokens, effort):
         limits["thinking"] = thinking
         budget = thinking.get("budget_tokens", 0)
-        if budget >= limits["max_tokens"]:  # thinking counts towards max_tokens and would leave nothing for the answer
+        if budget >= limits["max_tokens"]:  # thinking counts towards max_tokens and would leave no room for the answer
             limits["max_tokens"] += budget
     if effort:
         limits["output_config"] = {"effort": effort}
@@ -90,16 +90,16 @@ def _wire_tool_choice(choice: str | dict[str, Any]) -> dict[str, Any]:
         rest = {key: value for key, value in choice.items() if key != "function"}
         return {**rest, "type": "tool", "name": wire_name(name)}
     raise InvalidRequestError(
-        f'tool_choice {choice!r} means nothing to Anthropic. Use "auto", "none", "required", or '
+        f'Anthropic does not support tool_choice {choice!r}. Use "auto", "none", "required", or '
         '{"type": "tool", "name": …}.',
         provider="anthropic",
     )
 
 
 def _mark_for_cache(system: list[dict[str, Any]], tools: list[dict[str, Any]], messages: list[dict[str, Any]]) -> None:
-    """Put the four markers that the API allows: what never changes, and the two latest places where requests end.
+    """Set the four markers that the API allows: on system prompt and tools, and on the last two user messages.
 
-    The last request ended at the user message before last and this one at the last: read there, write here.
+    The previous request ended at the last user message but one: the cache is read there and written at the last one.
     """
     for blocks in (system, tools):
         if blocks:

@@ -1,4 +1,4 @@
-"""Whatever the SDK or the connection raises, as an error of the kernel with a sentence that a person understands."""
+"""Map errors of the SDK and the connection to kernel errors with readable messages."""
 
 from __future__ import annotations
 
@@ -26,9 +26,8 @@ from orchestrator_interactive.kernel.contracts.errors import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# The SDK wraps what happens before the response; what happens while it is read comes through as it is: httpx2's errors,
-# aiohttp's where the transport does not map them, a JSON or UTF-8 error for a broken event, and
-# RecursionError for a deep one.
+# The SDK wraps errors before the response. Errors while the stream is read are not wrapped: those of httpx2, of aiohttp
+# if the transport does not map them, JSON and UTF-8 errors for a malformed event, and RecursionError for a deep one.
 FAILURES = (
     anthropic.AnthropicError,
     httpx2.HTTPError,
@@ -69,41 +68,41 @@ _BY_STATUS: dict[int, type[LLMError]] = {
     504: LLMTimeoutError,
 }
 _SENTENCES: dict[type[LLMError], str] = {
-    AuthenticationError: "Anthropic does not accept the API key. Check ANTHROPIC_API_KEY and what the key may do",
-    RateLimitError: "Anthropic's rate limit is used up for now",
-    ContextLengthError: "The conversation is longer than the model can read",
-    ContentFilterError: "Anthropic's content filter refused the request or the answer",
-    InvalidRequestError: "Anthropic refuses the request",
+    AuthenticationError: "Anthropic rejects the API key. Check ANTHROPIC_API_KEY and the key's permissions",
+    RateLimitError: "Anthropic's rate limit is exceeded at the moment",
+    ContextLengthError: "The conversation exceeds the model's context window",
+    ContentFilterError: "Anthropic's content filter rejected the request or the answer",
+    InvalidRequestError: "Anthropic rejected the request",
     LLMTimeoutError: "Anthropic did not answer in time",
     ProviderUnavailableError: "Anthropic is not available at the moment",
-    LLMError: "Anthropic refuses the request for billing reasons",
+    LLMError: "Anthropic rejected the request for billing reasons",
 }
 
 
 def kernel_error(error: Exception, *, model: str, api_key: str, timeout_s: float) -> LLMError:
-    """The kernel's error for a failure; the API key stands in no message."""
+    """Convert an error to a kernel error; no message contains the API key."""
     match error:
         case anthropic.APIStatusError():
             return _refusal(error, model, api_key)
         case _ if _is_timeout(error):
-            message = f"Anthropic sent nothing for {timeout_s:g} seconds; the call to {model} was given up."
+            message = f"Anthropic sent nothing for {timeout_s:g} seconds; the call to {model} was aborted."
             return LLMTimeoutError(message, provider="anthropic", model=model)
         case ValueError() | RecursionError():
-            message = "Anthropic's answer was garbled on the way. It may help to try again."
+            message = "Anthropic's answer was malformed. A retry may help."
         case _:
-            message = "The connection to Anthropic failed or broke off. Check the network, then try again."
+            message = "The connection to Anthropic failed. Check the network, then try again."
     return ProviderUnavailableError(message, provider="anthropic", model=model)
 
 
-def broken_off(model: str) -> ProviderUnavailableError:
-    """The stream ended, properly as far as HTTP goes, but before the answer did."""
+def incomplete_stream(model: str) -> ProviderUnavailableError:
+    """Build the error for a stream that ended without an HTTP error, but before the answer was complete."""
     return ProviderUnavailableError(
-        "Anthropic's answer broke off before its end. It may help to try again.", provider="anthropic", model=model
+        "Anthropic's answer ended before it was complete. A retry may help.", provider="anthropic", model=model
     )
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """How long the API asks to wait, in seconds: `retry-after-ms`, or `retry-after` in seconds or as a date."""
+    """Return the requested wait in seconds, from `retry-after-ms`, or `retry-after` in seconds or as a date."""
     for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         try:
             return max(0.0, float(headers[name]) * unit_s)
@@ -122,27 +121,27 @@ def _is_timeout(error: Exception) -> bool:
 
 
 def _refusal(error: anthropic.APIStatusError, model: str, api_key: str) -> LLMError:
-    said = str(error.api_message or "").replace(api_key, "…")
-    kind = _kind(error, said)
+    detail = str(error.api_message or "").replace(api_key, "…")
+    kind = _kind(error, detail)
     sentence = _SENTENCES[kind]
     headers = error.response.headers
-    refused: dict[str, Any] = {"retryable": False} if headers.get("x-should-retry") == "false" else {}
+    extra: dict[str, Any] = {"retryable": False} if headers.get("x-should-retry") == "false" else {}
     return kind(
-        f"{sentence}: {said}" if said else f"{sentence} (HTTP {error.status_code}).",
+        f"{sentence}: {detail}" if detail else f"{sentence} (HTTP {error.status_code}).",
         provider="anthropic",
         model=model,
-        # An error event in mid-stream comes under the 200 of its response.
+        # An error event in mid-stream has the status 200 of its response.
         status_code=error.status_code if error.status_code >= 400 else None,
         retry_after=retry_after_s(headers),
-        **refused,
+        **extra,
     )
 
 
-def _kind(error: anthropic.APIStatusError, said: str) -> type[LLMError]:
+def _kind(error: anthropic.APIStatusError, detail: str) -> type[LLMError]:
     kind = _BY_STATUS.get(error.status_code) or _BY_TYPE.get(error.type or "") or _by_range(error.status_code)
-    if kind is InvalidRequestError and _TOO_LONG.search(said):
+    if kind is InvalidRequestError and _TOO_LONG.search(detail):
         return ContextLengthError
-    if kind is InvalidRequestError and _FILTERED.search(said):
+    if kind is InvalidRequestError and _FILTERED.search(detail):
         return ContentFilterError
     return kind
 

@@ -1,4 +1,4 @@
-"""From the kernel's rows to the API's alternating messages."""
+"""Convert the kernel's rows to the API's alternating messages."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _NO_OUTPUT = "(no output)"
 
 
 def system_blocks(rows: Sequence[Message]) -> list[WireBlock]:
-    """The system prompt: the system and developer rows at the beginning of the history."""
+    """Return the system prompt: the system and developer rows at the start of the history."""
     return [block for row in takewhile(_is_system, rows) for block in _text_blocks(_text_of(row))]
 
 
 def wire_messages(rows: Sequence[Message], model: str) -> list[WireBlock]:
-    """The rows after the system prompt; rows of the same side become one message, tool results first in theirs."""
+    """Convert the rows after the system prompt; rows of one side form one message, with its tool results first."""
     messages: list[WireBlock] = []
     for row in rows[len(list(takewhile(_is_system, rows))) :]:
         blocks = list(_row_blocks(row, model))
@@ -85,7 +85,7 @@ def _text_of(row: Message) -> str:
 
 
 def _text_blocks(text: str) -> list[WireBlock]:
-    """A text block, or none: the API refuses blank ones."""
+    """Return a text block, or none if the text is blank: the API rejects blank blocks."""
     text = sendable(text)
     return [{"type": "text", "text": text}] if text.strip() else []
 
@@ -121,8 +121,8 @@ def _tool_result(call_id: str, content: str | list[WireBlock], *, is_error: bool
 def _assistant_blocks(row: Message, model: str) -> list[WireBlock]:
     wire = [converted for block in _blocks(row) for converted in _assistant_block(block, model)]
     called = {block["id"] for block in wire if block["type"] == "tool_use"}
-    wire += [call for call in _calls_beside_content(row) if call["id"] not in called]
-    while wire and wire[-1]["type"] in _THINKING:  # the API refuses a message that ends in thinking
+    wire += [call for call in _calls_in_field(row) if call["id"] not in called]
+    while wire and wire[-1]["type"] in _THINKING:  # the API rejects a message that ends with thinking
         wire.pop()
     return wire
 
@@ -141,13 +141,13 @@ def _assistant_block(block: ContentBlock, model: str) -> list[WireBlock]:
 
 
 def _thought_by(block: ThinkingBlock | RedactedThinkingBlock, model: str) -> bool:
-    """Whether the model may see this thinking: the newer ones refuse what another model thought."""
+    """Whether this model produced the thinking: newer models reject thinking of other models."""
     thought_by: str = (block.model_extra or {}).get("model", model)
     return thought_by == model
 
 
-def _calls_beside_content(row: Message) -> Iterator[WireBlock]:
-    """Tool calls that other loops keep in a field of the row: in OpenAI's form, or as the kernel's `ToolCall`."""
+def _calls_in_field(row: Message) -> Iterator[WireBlock]:
+    """Yield the calls in the row's `tool_calls` field, in OpenAI's format or as the kernel's `ToolCall`."""
     for call in (row.model_extra or {}).get("tool_calls") or ():
         function = call.get("function") or call
         name = function.get("name") or function.get("tool")
@@ -160,7 +160,7 @@ def _tool_use(call_id: str, name: str, given: Any) -> WireBlock:
 
 
 def _object(given: Any) -> dict[str, Any]:
-    """The input of a call as an object that can be sent: half a surrogate pair would break every later request."""
+    """Return the input of a call as a valid object; a lone surrogate would break every later request."""
     parsed = arguments_of(given) if given else {}
     try:
         to_json(parsed)

@@ -1,8 +1,8 @@
-"""How each generation of Claude wants to be told about thinking and effort.
+"""Thinking and effort parameters by model generation.
 
-Source: "Troubleshooting thinking" and "What's new in Claude Sonnet 5.5" on platform.claude.com. Up to 4.5 a model takes
-`enabled` with a budget only; from 4.6 on `adaptive`, from 4.7 on nothing else. Without the field the models up to 4.8
-do not think; of the later ones Sonnet 5 can be told `disabled` and Sonnet 5.5 `between_tools`, the others always think.
+Source: "Troubleshooting thinking" and "What's new in Claude Sonnet 5.5" on platform.claude.com. Models up to 4.5 only
+accept `enabled` with a budget, 4.6 also `adaptive`, and later ones only `adaptive`. Without the field, models up to 4.8
+do not think. Of the later models, Sonnet 5 accepts `disabled` and Sonnet 5.5 `between_tools`; the others always think.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _EFFORT_THAT_NEEDS_THINKING = ("xhigh", "max")
 
 
 def thinking_for(model: str, budget_tokens: int | None, effort: str | None) -> dict[str, Any] | None:
-    """The `thinking` parameter; `None` leaves it out. `budget_tokens=None` asks for no thinking."""
+    """Return the `thinking` parameter; `None` to omit it. `budget_tokens=None` requests no thinking."""
     family, version = generation(model)
     if budget_tokens is None:
         return None if effort in _EFFORT_THAT_NEEDS_THINKING else _WITHOUT_THINKING.get((family, version))
@@ -33,7 +33,7 @@ def thinking_for(model: str, budget_tokens: int | None, effort: str | None) -> d
 
 
 def effort_for(model: str, reasoning_effort: str | None) -> str | None:
-    """`output_config.effort`, where the model has it."""
+    """Return `output_config.effort`; `None` if the model does not support it."""
     family, version = generation(model)
     if version < _FIRST_ADAPTIVE and (family, version) != ("opus", (4, 5)):
         return None
@@ -41,7 +41,7 @@ def effort_for(model: str, reasoning_effort: str | None) -> str | None:
 
 
 def generation(model: str) -> tuple[str, tuple[int, int]]:
-    """Family and version; a name that says nothing counts as newer than all that are known."""
+    """Return family and version; an unknown name counts as newer than all known models."""
     if found := _NAME.fullmatch(model):
         return found[1], (int(found[2]), int(found[3] or 0))
     if found := _OLD_NAME.fullmatch(model):

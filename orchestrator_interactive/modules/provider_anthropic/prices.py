@@ -1,4 +1,4 @@
-"""What the tokens of a call cost."""
+"""Prices of tokens."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MILLION = Decimal(1_000_000)
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """The tokens of a call as they are billed: each in one place only. `written_1h` is cached for an hour."""
+    """Tokens of a call by price category, without overlap. `written_1h` is cached for an hour."""
 
     uncached: int
     output: int
@@ -24,10 +24,10 @@ class Tokens:
 
 
 class Prices(BaseModel):
-    """US dollars for a million tokens.
+    """US dollars per million tokens.
 
-    What is not said of the cache follows from `input`, as it does for most models: reading costs a tenth of it, writing
-    for five minutes 1.25 times as much, writing for an hour twice as much.
+    Unset cache prices derive from `input`, as for most models: a read costs a tenth of it, a write for five minutes
+    1.25 times, and a write for an hour twice as much.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
@@ -52,11 +52,12 @@ class Prices(BaseModel):
         return sum(parts, Decimal(0)) / _MILLION
 
 
-def _prices(given: str, taken: str, read: str | None = None) -> Prices:
-    return Prices(input=Decimal(given), output=Decimal(taken), cache_read=None if read is None else Decimal(read))
+def _prices(input_usd: str, output_usd: str, read: str | None = None) -> Prices:
+    cache_read = None if read is None else Decimal(read)
+    return Prices(input=Decimal(input_usd), output=Decimal(output_usd), cache_read=cache_read)
 
 
-# Source: "Pricing" and the overview pages of the models on platform.claude.com, as they were in October 2026.
+# Source: "Pricing" and the overview pages of the models on platform.claude.com, October 2026.
 _PUBLIC = {
     ("fable", (5, 1)): _prices("10", "50", "0.25"),
     ("fable", (5, 0)): _prices("10", "50"),
@@ -73,13 +74,13 @@ _PUBLIC = {
     ("haiku", (5, 5)): _prices("0.10", "0.50"),
     ("haiku", (4, 5)): _prices("1", "5"),
 }
-# One model has a second price, for all tokens of a call whose prompt is longer than this.
+# One model has a higher price for all tokens of a call whose prompt is longer than this.
 _LONG_PROMPT_TOKENS = 100_000
 _LONG_PROMPT = {("haiku", (5, 5)): _prices("0.50", "2.50")}
 
 
 def public_prices(model: str, prompt_tokens: int) -> Prices | None:
-    """What Anthropic asks for a call with a prompt of this length; `None` for a model that is not in the table."""
+    """Return the public prices for a call with a prompt of this length; `None` for an unknown model."""
     known = generation(model)
     if prompt_tokens > _LONG_PROMPT_TOKENS and known in _LONG_PROMPT:
         return _LONG_PROMPT[known]

@@ -1,4 +1,4 @@
-"""The provider: one call to Claude, its retries, and what it says about itself."""
+"""The provider: calls to Claude with retries, and model information."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from orchestrator_interactive.kernel.contracts.messages import ToolCall, ToolCal
 from orchestrator_interactive.kernel.contracts.models import ModelInfo, ProviderInfo
 from orchestrator_interactive.kernel.interop import bilingual
 from orchestrator_interactive.modules.provider_anthropic.convert import wire_request
-from orchestrator_interactive.modules.provider_anthropic.errors import FAILURES, broken_off, kernel_error
+from orchestrator_interactive.modules.provider_anthropic.errors import FAILURES, incomplete_stream, kernel_error
 from orchestrator_interactive.modules.provider_anthropic.streaming import StreamedAnswer
 
 if TYPE_CHECKING:
@@ -37,16 +37,16 @@ log = structlog.get_logger(__name__)
 
 _CONNECT_TIMEOUT_S = 10.0
 _LONGEST_BACKOFF_S = 30.0
-# Asked to wait for longer than this, the provider gives up: a run that shows nothing for minutes looks dead.
+# The provider does not wait longer than this for a retry: a run without output for minutes looks dead.
 _LONGEST_WAIT_S = 60.0
-# How long events are read before others get their turn.
+# Time slice for reading events before other tasks run.
 _YIELD_EVERY_S = 0.002
-# After the answer's end the response is read to its own end, so that the connection can be used again.
+# After the answer is complete, the response is read to its end so that the connection can be reused.
 _TAIL_S = 1.0
 
 
 class AnthropicProvider:
-    """Claude, through the Messages API. Holds no state of a conversation: one serves any number of calls at once."""
+    """Claude, through the Messages API. It is stateless: one instance serves any number of concurrent calls."""
 
     name = "anthropic"
 
@@ -69,10 +69,10 @@ class AnthropicProvider:
         )
 
     async def list_models(self) -> list[ModelInfo]:
-        """The models that the key may use, newest first.
+        """List the models that the key may use, newest first.
 
         Raises:
-            LLMError: the API refused or could not be reached.
+            LLMError: the API rejected the request or could not be reached.
         """
         try:
             return [self._model_info(model) async for model in self._client.models.list(limit=1000)]
@@ -81,15 +81,15 @@ class AnthropicProvider:
 
     @bilingual
     async def complete(self, request: ChatRequest, **kwargs: Any) -> ChatResponse:
-        """Ask Claude; `stream=` takes a `ResponseStream` that is fed while the answer arrives.
+        """Call Claude; `stream=` takes a `ResponseStream` that receives the answer as it arrives.
 
-        `extended_thinking=True` turns thinking on for this call if the configuration does not.
+        `extended_thinking=True` enables thinking for this call if the configuration does not.
 
-        With a `stream`, a failed call raises at once: whoever fed people with what had come decides about asking again.
-        Without one, it is repeated here as long as that may help. `request.timeout` bounds the whole, retries included.
+        With a `stream`, a failed call raises at once, because parts of the answer may already be visible: the caller
+        decides about a retry. Without one, it is retried here. `request.timeout` includes the retries.
 
         Raises:
-            LLMError: one of the kernel's family; it says whether, and when, the same request may succeed.
+            LLMError: an error of the kernel's family; it states whether and when a retry may succeed.
         """
         config = self._config.with_thinking() if kwargs.get("extended_thinking") else self._config
         wire = wire_request(request, config)
@@ -124,7 +124,7 @@ class AnthropicProvider:
                     last_s = time.monotonic()
                     async for event in events:
                         answer.feed(event)
-                        if time.monotonic() - last_s > _YIELD_EVERY_S:  # the SDK does not, where many have arrived
+                        if time.monotonic() - last_s > _YIELD_EVERY_S:  # the SDK does not yield between buffered events
                             await asyncio.sleep(0)
                             last_s = time.monotonic()
                         if answer.complete:
@@ -133,15 +133,15 @@ class AnthropicProvider:
             if not answer.complete:
                 raise self._kernel_error(e, wire.model) from e
         if not answer.complete:
-            raise broken_off(wire.model)
+            raise incomplete_stream(wire.model)
         return answer.response()
 
     def _delay_s(self, error: LLMError, attempt: int) -> float | None:
-        """How long to wait before asking again; `None`: asking again is no use."""
+        """Return the delay before a retry in seconds; `None` if a retry is useless."""
         if not error.retryable or attempt > self._config.max_retries:
             return None
         backoff_s = min(self._config.retry_base_delay_s * 2.0 ** (attempt - 1), _LONGEST_BACKOFF_S)
-        jitter_s = random.uniform(0, backoff_s / 2)  # noqa: S311 - spreads the crowd, guards nothing
+        jitter_s = random.uniform(0, backoff_s / 2)  # noqa: S311 - spreads retries; not security-relevant
         if error.retry_after is None:
             return backoff_s - jitter_s
         return error.retry_after + jitter_s if error.retry_after <= _LONGEST_WAIT_S else None

@@ -1,4 +1,4 @@
-"""From the API's events to the kernel's answer."""
+"""Build the kernel's answer from the API's events."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from orchestrator_interactive.modules.provider_anthropic.convert import WireRequest
     from orchestrator_interactive.modules.provider_anthropic.prices import Prices
 
-# Of an answer: many times the output limit of any model.
+# Limit of an answer: many times the output limit of any model.
 _MOST_CHARS = 10_000_000
 _CUT = ("max_tokens", "model_context_window_exceeded")
 
@@ -43,11 +43,11 @@ class _OpenBlock:
 
 
 class StreamedAnswer:
-    """Collects one answer and hands its parts on as they are complete.
+    """Collects one answer and passes its complete parts on.
 
-    Events and blocks of a kind that is not known here are passed over: the API adds kinds without a new version.
-    A tool call whose input is not a JSON object is in the content with invalid arguments, and the loop asks the model
-    again. Only a call that the length limit cut is left out; `degradation` then names it.
+    Events and blocks of unknown types are ignored: the API adds types without a new version. A tool call whose input is
+    not a JSON object stays in the content with invalid arguments, and the loop asks the model again. A call that was
+    truncated by the length limit is dropped and named in `degradation`.
     """
 
     def __init__(self, request: WireRequest, sink: ResponseStream | None, prices: Prices | None) -> None:
@@ -59,14 +59,14 @@ class StreamedAnswer:
         self._open: dict[int, _OpenBlock] = {}
         self._content: list[ContentBlock] = []
         self._dropped: list[str] = []
-        # The last block, if it is a call whose input has not come, or not to its end.
+        # The last block, if it is a call whose input is missing or incomplete.
         self._unfinished_call: ToolCallBlock | None = None
         self._message: Message | None = None
         self._usage: dict[str, Any] = {}
         self._stop: Any = None
 
     def feed(self, event: Event) -> None:
-        """Take in one event; this is the hot path."""
+        """Process one event; this is the hot path."""
         if self._sink is not None:
             self._sink.alive()
         self._take(event)
@@ -86,7 +86,7 @@ class StreamedAnswer:
         elif event.type == "message_delta":
             self._wind_up(event)
         elif event.type == "message_stop":
-            for index in sorted(self._open):  # some gateways leave the end of the last block out
+            for index in sorted(self._open):  # some gateways omit the end of the last block
                 self._end(self._open.pop(index))
             self.complete = True
 
@@ -97,7 +97,7 @@ class StreamedAnswer:
             self._sink.usage = self._tokens()
 
     def response(self) -> ChatResponse:
-        """The finished answer."""
+        """Return the complete answer."""
         stop_reason: str | None = getattr(self._stop, "stop_reason", None)
         if stop_reason in _CUT and self._unfinished_call is not None:
             self._content.remove(self._unfinished_call)
@@ -161,7 +161,7 @@ class StreamedAnswer:
             case "text":
                 return TextBlock(text=text) if text else None
             case "thinking":
-                # Thinking is only good for the model that thought it: `model` lets the conversion drop it for others.
+                # Thinking is only valid for the model that produced it; the conversion drops it for others.
                 thought = {"thinking": text, "signature": block.signature or None, "model": self._request.model}
                 return ThinkingBlock.model_validate(thought)
             case "redacted_thinking":
@@ -186,7 +186,7 @@ class StreamedAnswer:
         return usage_of(self._usage, self._request.model, self._prices)
 
     def _count(self, usage: StartUsage | MessageDeltaUsage | None) -> None:
-        # The last event's figures are cumulative, but it may leave some out.
+        # The last event's figures are cumulative, but may be incomplete.
         self._usage |= {key: value for key, value in (vars(usage) if usage else {}).items() if value is not None}
 
     def _degradation(self) -> dict[str, Any] | None:

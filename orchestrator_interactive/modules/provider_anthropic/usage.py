@@ -1,4 +1,4 @@
-"""From the API's figures to the kernel's `Usage`."""
+"""Convert the API's usage figures to the kernel's `Usage`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from orchestrator_interactive.modules.provider_anthropic.prices import Prices, T
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Source: "Data residency" on platform.claude.com. A workspace may have it as its default.
+# Source: "Data residency" on platform.claude.com. It may be a workspace's default.
 _IN_THE_US = Decimal("1.1")
 
 
 def usage_of(figures: Mapping[str, Any], model: str, own_prices: Prices | None) -> Usage:
-    """The tokens of the call, and their cost: by `own_prices`, else by the public ones.
+    """Return the tokens of a call and their cost by `own_prices`, otherwise by the public prices.
 
-    `input_tokens` are all that were read, cached or not, as the kernel counts them.
+    `input_tokens` includes cached tokens, as the kernel defines it.
     """
     cache_read, cache_write = figures.get("cache_read_input_tokens"), figures.get("cache_creation_input_tokens")
     tokens = _tokens(figures)
@@ -36,7 +36,7 @@ def usage_of(figures: Mapping[str, Any], model: str, own_prices: Prices | None) 
 
 def _tokens(figures: Mapping[str, Any]) -> Tokens:
     written = figures.get("cache_creation_input_tokens") or 0
-    # The split stands in the answer's first event only; the last one may have a larger total.
+    # Only the answer's first event has the split; the last one may have a larger total.
     written_1h = min(getattr(figures.get("cache_creation"), "ephemeral_1h_input_tokens", 0), written)
     return Tokens(
         uncached=figures.get("input_tokens", 0),

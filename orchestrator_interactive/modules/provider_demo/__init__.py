@@ -1,7 +1,6 @@
-"""`provider-demo`: tries everything out without a key and without a network.
+"""`provider-demo`: an offline provider without a language model, for trying out the service.
 
-It reads the conversation, uses the tools it is given and answers from what they say, by word rules. `plan` is the whole
-of its mind: a pure function.
+It answers by word rules from the conversation and the tool results. `plan` contains the logic, as a pure function.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The demo's answers, in Markdown, from what the tools have said."""
+"""Compose the demo's answers in Markdown from tool results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from orchestrator_interactive.modules.provider_demo.subject import DemoSubject
 
 _ABOUT_ME = (
-    "I am the **offline demo** of this agent: no language model stands behind me, only word rules. The tools I use, "
+    "I am the **offline demo** of this agent: I use word rules, not a language model. The tools I use, "
     "the files I read and the way you can steer and stop me are real.\n\n"
     "Try one of these:\n"
     "- “look through the notes and suggest improvements”\n"
@@ -38,7 +38,7 @@ _ABOUT_ME = (
 
 
 def answer(subject: DemoSubject, tool_names: Collection[str]) -> str:
-    """The final text of a task: what was searched for in between, what was asked, what went wrong, what was written."""
+    """Compose the final text of a task: searches, the answer, failures, and replies to messages."""
     parts = [
         *(search_results(subject, query) for query in subject.queries),
         _to_the_prompt(subject, tool_names),
@@ -50,7 +50,7 @@ def answer(subject: DemoSubject, tool_names: Collection[str]) -> str:
 
 
 def while_waiting(subject: DemoSubject) -> str:
-    """What is said while tools are still at work: which, and what came of messages in between. See LEADS."""
+    """Compose the text while tools are still running: which ones, and replies to messages. See LEADS."""
     awaited = " and ".join(named(use) for use in subject.task.pending)
     queries = dict.fromkeys(wish.query for _, wish in subject.wishes if isinstance(wish, intents.Search))
     found = [search_results(subject, query) for query in queries if hits(subject.task, query)]
@@ -58,7 +58,7 @@ def while_waiting(subject: DemoSubject) -> str:
 
 
 def afterwards(uses: Sequence[Used]) -> str:
-    """What is said of results that came when the answer had been given."""
+    """Compose the text about results that arrived after the answer."""
     lines = [f"- {named(use)} {'failed' if use.failed else 'is done'}: {_short(use.output)}" for use in uses]
     return "\n".join(("**The rest has come in.** I had answered without it:", *lines))
 
@@ -96,9 +96,9 @@ def _in_words(subject: DemoSubject, intent: intents.Intent) -> str:
             known = _known_name(subject.task)
             return f"Your name is **{known}**; you told me." if known else "You have not told me. Write “my name is …”."
         case intents.Wait():
-            return "That was it: I am done waiting. Anything you wrote meanwhile has reached me."
+            return "That was it: I am done waiting. Anything you wrote in the meantime has reached me."
         case intents.DemoAnswer():
-            return "All right, I leave it at that."
+            return "All right, I stop here."
         case _:
             return _chat(subject)
 

@@ -1,4 +1,4 @@
-"""What a request tells about its conversation: the task at hand, and what has happened in it so far."""
+"""Derive the current task and its history from a request."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _CONTINUE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What to do now: the prompt, and what came of it so far.
+    """The current task: the prompt and the steps since.
 
-    Where messages came after the answer was given, the first of them is the prompt, and stands in `steps` as well.
-    `afterwards` are results that came after the answer, with nothing written since.
+    If messages arrived after the answer, the first of them is the prompt and is also in `steps`. `afterwards` are
+    results that arrived after the answer, if no message followed.
     """
 
     prompt: str
@@ -50,18 +50,18 @@ class Task:
 
     @property
     def pending(self) -> list[Used]:
-        """The calls that are still at work."""
+        """The calls that are still running."""
         return [use for use in self.used if use.is_pending]
 
     @property
     def cut_pauses(self) -> list[str]:
-        """What was said of the pauses that somebody cut."""
+        """The texts of interrupted pauses."""
         said = [step.text for step in self.steps if isinstance(step, DemoText) and not step.is_answer]
         return [text for text in said if text.startswith(PAUSE) or PAUSE.startswith(text)]
 
     @property
     def user_texts(self) -> list[str]:
-        """All that the user has written, oldest first, the task included."""
+        """All texts of the user, oldest first, including the task."""
         everything = (*self.before, *self.steps)
         texts = [event.text for event in everything if isinstance(event, DemoQuestion | Wrote)]
         return texts if any(text == self.prompt for text in texts) else [*texts, self.prompt]
@@ -72,12 +72,12 @@ class Task:
         return answers[-1] if answers else ""
 
     def result(self, name: str, given: dict[str, Any]) -> Used | None:
-        """The latest result of this very call."""
+        """Return the latest result of exactly this call."""
         return next((use for use in reversed(self.used) if use.name == name and use.input == given), None)
 
 
 def task_of(messages: Iterable[Message]) -> Task:
-    """The task that a conversation is at."""
+    """Return the current task of a conversation."""
     events = events_in(messages)
     asked = [i for i, event in enumerate(events) if isinstance(event, DemoQuestion)]
     start = asked.pop() if asked else -1

@@ -1,4 +1,4 @@
-"""What stands in a text file: counted, and looked through for what is open."""
+"""Analyse a text file: counts and open points."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _DUE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A line of a file that says something worth knowing."""
+    """A notable line of a file."""
 
     path: str
     line: int
@@ -54,7 +54,7 @@ class Dated:
 
 @dataclass(frozen=True, slots=True)
 class FileFindings:
-    """What one file holds. `gaps` are rows of a table that lack an owner."""
+    """The findings of one file. `gaps` are table rows without an owner."""
 
     path: str
     lines: int
@@ -77,7 +77,7 @@ class FileFindings:
 
 
 def study(path: str, text: str) -> FileFindings:
-    """Look through the text of a file."""
+    """Analyse the text of a file."""
     lines = [] if text == "(The file is empty.)" else [line for line in text.splitlines() if not line.startswith("[…")]
     spots = [Spot(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
     tasks = [(spot, task) for spot in spots if (task := _TASK.fullmatch(spot.text))]
@@ -116,7 +116,7 @@ def _day(date: re.Match[str]) -> str:
 
 
 def _gaps(path: str, lines: list[str]) -> tuple[Spot, ...]:
-    """Rows of a table whose owner is empty."""
+    """Return the table rows with an empty owner."""
     header, *rows = [*csv.reader(lines)] or [[]]
     column = next((i for i, name in enumerate(header) if name.strip().lower() == "owner"), None)
     if column is None:

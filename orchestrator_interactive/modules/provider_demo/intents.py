@@ -1,4 +1,4 @@
-"""What a message wants, by simple word rules."""
+"""Detect the intent of a message by word rules."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Introduce:
 
 @dataclass(frozen=True, slots=True)
 class Meet:
-    """The user says a name."""
+    """The user tells a name."""
 
     name: str
 
@@ -28,7 +28,7 @@ class AskName:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """`content` is `None` where the last answer is meant."""
+    """`content` is `None` to write the last answer."""
 
     path: str
     content: str | None
@@ -52,7 +52,7 @@ class Review:
 
 @dataclass(frozen=True, slots=True)
 class Todo:
-    """`items` is empty where the list is only to be shown."""
+    """`items` is empty to show the list only."""
 
     items: tuple[str, ...]
 
@@ -64,7 +64,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class DemoAnswer:
-    """The user has waited long enough."""
+    """The user wants the answer now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Chat:
 
 Intent = Introduce | Meet | AskName | Write | Search | Read | Review | Todo | Wait | DemoAnswer | Chat
 
-# Bounded, and tried at the beginning of a word only: a long message may not take long.
+# Bounded, and matched at word starts only, so that long messages stay fast.
 _PATH = r"(?<![\w./-])[./]{0,6}\w[\w./-]{0,200}\.(?:md|txt|csv|json|ya?ml|toml|py|js|html|rst|ini|cfg|log)\b"
 _I = re.IGNORECASE
 _POLITE = r"^(?:\W*(?:please|now|then|and|ok|okay|hey|hi|hello|can you|could you|would you)\b)*\W*"
@@ -132,7 +132,7 @@ _QUOTED = re.compile(r"[“\"`]([^”\"`\n]{1,200})[”\"`]")
 
 
 def intent_of(text: str) -> Intent:
-    """What a prompt wants."""
+    """Return the intent of a prompt."""
     straight = _straight(text)
     if _WHO.search(straight):
         return Introduce()
@@ -144,7 +144,7 @@ def intent_of(text: str) -> Intent:
 
 
 def wish_of(text: str) -> Intent:
-    """What a message wants that came while the agent was at work; `Chat` where it is only to be noted."""
+    """Return the intent of a message to a running task; `Chat` if it only needs an acknowledgement."""
     if _STOP.search(text):
         return DemoAnswer()
     if found := _write(text) or _read(text) or _search(text):
@@ -154,13 +154,13 @@ def wish_of(text: str) -> Intent:
 
 
 def steered_intent_of(text: str) -> Intent:
-    """What a message wants that came just after the answer."""
+    """Return the intent of a message that arrived just after the answer."""
     intent, wish = intent_of(text), wish_of(text)
     return wish if isinstance(intent, Chat | Review) and isinstance(wish, Search) else intent
 
 
 def wait_s(text: str) -> float:
-    """For how many seconds the user wants the answer to take its time; 0 where nothing is said."""
+    """Return the delay that the user asked for, in seconds; 0 if none."""
     if timed := _WAIT_N.search(text):
         minutes = timed[2].lower().startswith("m")
         return min(float(timed[1]) * (60 if minutes else 1), MAX_WAIT_S)
@@ -168,7 +168,7 @@ def wait_s(text: str) -> float:
 
 
 def _straight(text: str) -> str:
-    """With straight apostrophes, which phones turn into curly ones."""
+    """Replace curly apostrophes, which phones insert."""
     return text.replace("\u2019", "'")
 
 

@@ -1,4 +1,4 @@
-"""What the demo does next: a pure function of the conversation and of the tools it may use."""
+"""Choose the demo's next step: a pure function of the conversation and the available tools."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ if TYPE_CHECKING:
     Call = tuple[str, dict[str, Any]]
 
 _CALL_ID = re.compile(r"demo-(\d+)")
-# Both sentences for a pause have so many: the part that was said tells how much of the pause is over.
+# Number of words of both pause sentences: the part that was shown measures the elapsed pause.
 _PAUSE_WORDS = 10
 _MOST_WORDS = 15
 _LONG_ANSWER = (
-    "This answer is longer than a model may write at once. The demo breaks it off after fifteen words and says that it "
-    "was cut; then it is asked to go on, until all of it is there: you should read it in one piece."
+    "This answer is longer than a model may write at once. The demo stops it after fifteen words and reports that it "
+    "was cut; then it is asked to continue, until all of it is there: you should read it in one piece."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class DemoStep:
-    """One answer of the model. Its first paragraph takes `wait_s` seconds where the user asked for time.
+    """One answer of the model. Its first paragraph takes `wait_s` seconds if the user asked for a delay.
 
-    `refusal` is the explanation of one whose `finish_reason` is `"refusal"`.
+    `refusal` is the explanation if `finish_reason` is `"refusal"`.
     """
 
     blocks: list[ContentBlock]
@@ -52,15 +52,15 @@ class DemoStep:
 
 
 def plan(messages: Sequence[Message], tool_names: Collection[str]) -> list[ContentBlock]:
-    """The blocks of the next answer."""
+    """Return the blocks of the next answer."""
     return next_step(messages, tool_names).blocks
 
 
 def next_step(messages: Sequence[Message], tool_names: Collection[str]) -> DemoStep:
-    """The next answer: tool calls as long as there is something to find out or to do, then text."""
+    """Return the next answer: tool calls while there are open steps, then text."""
     task = task_of(messages)
-    if played := _played(task):
-        return played
+    if scripted := _scripted(task):
+        return scripted
     if task.afterwards:
         return DemoStep([TextBlock(text=afterwards(task.afterwards))])
     subject = subject_of(task)
@@ -77,7 +77,7 @@ def next_step(messages: Sequence[Message], tool_names: Collection[str]) -> DemoS
 
 
 def _pause(subject: DemoSubject) -> tuple[str, float]:
-    """What is said during the pause that the user asked for, and how long it takes; one that was cut goes on."""
+    """Return the text and duration of the requested pause; an interrupted pause continues."""
     if subject.is_to_answer_now:
         return "", 0.0
     wished_s = left_s = intents.wait_s(subject.task.prompt)
@@ -88,8 +88,8 @@ def _pause(subject: DemoSubject) -> tuple[str, float]:
     return (f"{PAUSE}{left_s:.0f} seconds are still left.\n\n", left_s) if left_s >= 2 else ("", 0.0)
 
 
-def _played(task: Task) -> DemoStep | None:
-    """An answer that ends as the prompt wants it to, so that people see what comes of it."""
+def _scripted(task: Task) -> DemoStep | None:
+    """Return an answer with the ending that the prompt requests, to demonstrate its handling."""
     match "" if task.wrote else task.prompt.strip():
         case "demo: refuse":
             return DemoStep([], finish_reason="refusal", refusal="The demo refuses because you asked for it.")
@@ -103,7 +103,7 @@ def _played(task: Task) -> DemoStep | None:
 
 
 def _next_calls(subject: DemoSubject, tool_names: Collection[str]) -> list[Call]:
-    """What was written in between comes first; after it, unless that was a wish for an answer, the task itself."""
+    """Return the calls for messages first, then those of the task unless a message asks for the answer."""
     task = subject.task
     wishes = [wish for _, wish in subject.wishes if not isinstance(wish, intents.Review)]
     calls = [call for wish in wishes for call in _not_called(task, wish, tool_names)]
@@ -113,7 +113,7 @@ def _next_calls(subject: DemoSubject, tool_names: Collection[str]) -> list[Call]
 
 
 def _not_called(task: Task, intent: intents.Intent, tool_names: Collection[str]) -> list[Call]:
-    """What has not been called yet of the first round that is not complete; nothing while its results are awaited."""
+    """Return the missing calls of the first incomplete round; none while its results are pending."""
     for calls in _rounds(task, intent):
         if any(call[0] in tool_names and _is_at_work(task, call) for call in calls):
             return []
@@ -176,7 +176,7 @@ def _item(text: str, status: str = "pending") -> dict[str, str]:
 
 
 def _lead(subject: DemoSubject, calls: Sequence[Call]) -> str:
-    """What is said along with the first calls, and with those that a message in between has caused. See LEADS."""
+    """Return the text before the first calls, and before calls that a message caused. See LEADS."""
     if subject.wishes and not subject.is_steered and calls[0][0] != "list_files":
         queries = [f"“{given['query']}”" for name, given in calls if name == "search_files"]
         return f"You also mention {' and '.join(queries)}: I look for that first." if queries else ""

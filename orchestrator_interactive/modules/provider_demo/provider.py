@@ -1,4 +1,4 @@
-"""The demo as a provider: paced, streaming, and failing on request."""
+"""The demo provider: paced, streaming, with errors on request."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ if TYPE_CHECKING:
 MODEL = "demo-1"
 _CONTEXT_WINDOW = 200_000
 _MAX_OUTPUT_TOKENS = 8_192
-# A call takes as long to arrive as so many words.
+# A call takes as long as this number of words.
 _WORDS_OF_A_CALL = 10
 _WORD = re.compile(r"\s*\S+\s*")
 
 
 class DemoOptions(Options):
-    """Pace of the demo, in seconds. Where both are 0 nothing is waited for, not even what a user asks for."""
+    """Pace of the demo, in seconds. With both 0 it never waits, not even on request."""
 
     think_s: float = Field(default=1.5, ge=0, le=60)
     word_s: float = Field(default=0.02, ge=0, le=5)
 
 
 class DemoProvider:
-    """A provider without a model and without a network. It has no state: a conversation may resume anywhere."""
+    """A stateless provider without a model or network; a conversation can resume anywhere."""
 
     name = "demo"
 
@@ -72,12 +72,12 @@ class DemoProvider:
 
     @bilingual
     async def complete(self, request: ChatRequest, **kwargs: Any) -> ChatResponse:
-        """Answer; with `stream=` (a `ResponseStream`), word by word. Of `tool_choice` only `"none"` is understood.
+        """Answer; with `stream=` (a `ResponseStream`), word by word. The only supported `tool_choice` is `"none"`.
 
-        A prompt may ask for an answer that is refused or cut (`demo: refuse`, `demo: cut`).
+        A prompt may request a refused or truncated answer (`demo: refuse`, `demo: cut`).
 
         Raises:
-            LLMError: the last prompt asked for it (`demo: fail`, `demo: fail auth`, `demo: rate limit`).
+            LLMError: the last prompt requested it (`demo: fail`, `demo: fail auth`, `demo: rate limit`).
         """
         await _fail_on_request(request)
         may_call = request.tools and request.tool_choice != "none"
@@ -141,7 +141,7 @@ def _tool_calls(blocks: Sequence[ContentBlock]) -> list[ToolCall]:
 
 
 def _usage(request: ChatRequest, blocks: Sequence[ContentBlock]) -> Usage:
-    """Tokens, estimated as a quarter of the characters that a model would read and write. They cost nothing."""
+    """Estimate tokens as a quarter of the characters; the cost is 0."""
     read = sum(_size(message.content) for message in request.messages)
     read += sum(len(tool.model_dump_json()) for tool in request.tools or ())
     input_tokens, output_tokens = read // 4 + 1, _size(blocks) // 4 + 1

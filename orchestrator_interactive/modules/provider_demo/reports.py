@@ -1,4 +1,4 @@
-"""Reports on what the tools found: files, searches, failures."""
+"""Report files, searches and failures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _EXCERPT_LINES = 15
 
 
 def review(subject: DemoSubject, *, may_look: bool) -> str:
-    """What was found in the files, and what follows from it."""
+    """Report the findings in the files, with suggestions."""
     files = subject.files()
     if not files:
         return _nothing_read(subject, may_look=may_look)
@@ -36,7 +36,7 @@ def review(subject: DemoSubject, *, may_look: bool) -> str:
 
 
 def search_results(subject: DemoSubject, query: str) -> str:
-    """What a search found, in Markdown; empty where it failed, which is reported elsewhere."""
+    """Report a search in Markdown; empty if it failed, because `failures` reports that."""
     task = subject.task
     found, word = hits(task, query), query
     if not found:
@@ -49,12 +49,12 @@ def search_results(subject: DemoSubject, query: str) -> str:
     if result is None:
         return f"I could not search for “{query}”: in this turn I have no tool for it."
     if result.is_pending:
-        return f"**“{query}”**: the search is still on."
+        return f"**“{query}”**: the search is still running."
     return "" if result.failed else f"**“{query}”**: I found nothing in the files."
 
 
 def excerpt(subject: DemoSubject, path: str) -> str:
-    """What a file is, and how it begins."""
+    """Describe a file and show its beginning."""
     text = subject.text_of(path)
     if text is None and any(use.input.get("path") == path for use in subject.task.pending):
         return f"`{path}` is still being read."
@@ -68,14 +68,14 @@ def excerpt(subject: DemoSubject, path: str) -> str:
 
 
 def failures(subject: DemoSubject) -> str:
-    """What did not work, and what the tool said about it."""
+    """List failed calls with the tools' messages."""
     if not subject.failures:
         return ""
     return "\n".join(("**What did not work**", *map(_failure_line, subject.failures)))
 
 
 def named(use: Used) -> str:
-    """A tool call, and what it is about."""
+    """Name a tool call and its subject."""
     about = next((use.input[key] for key in ("path", "query") if isinstance(use.input.get(key), str)), "")
     return f"`{use.name}`{f' of `{about}`' if about else ''}"
 

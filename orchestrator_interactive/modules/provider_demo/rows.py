@@ -1,4 +1,4 @@
-"""What the rows of a conversation say, one event after the other."""
+"""Convert the rows of a conversation to events."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
     from orchestrator_interactive.kernel.contracts.messages import Message
 
-# Every text that goes along with tool calls, or is said while they are at work, begins like one of these, and no answer
-# does. When a turn is cut, its calls are lost and its text stays: that text is no answer.
+# Prefixes of texts that accompany tool calls or pending tools; no answer starts with them. If a turn is truncated, its
+# calls are lost and its text remains: the prefix shows that the text is not an answer.
 LEADS = ("I'll ", "You also ", "I am still ")
-# The same of what is said while the user's wish for a pause is kept: alone it is no answer.
+# Prefix of the text during a requested pause; on its own it is not an answer.
 PAUSE = "I am taking my time: "
 
 _MENTIONS = re.compile(r"^(?:<@[^>]*>[\s:,]*)+")
-# A message as `framing.message_text` writes it: the name, and the text behind the header.
+# A message as `framing.message_text` writes it: the name, and the text after the header.
 _MESSAGE = re.compile(r"([^:(\n]+) \([\w.@-]+\)(?:, with files [^:\n]+)?: (.*)", re.DOTALL)
 _LATE = re.compile(r"call (\S+), ([^:]+): ?(failed: )?(.*)", re.DOTALL)
 
@@ -37,9 +37,9 @@ class DemoQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Wrote:
-    """A message that came while the agent was at work. `text` is without the author's name, `line` is all of it.
+    """A message that arrived while the agent was working. `text` is without the author's name, `line` includes it.
 
-    One that `is_urgent` began with `!`, which is not part of its text: it was read at once.
+    An `is_urgent` message began with `!`, which is not part of `text`.
     """
 
     text: str
@@ -55,7 +55,7 @@ class DemoText:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """A tool call with its result. While it `is_pending` the tool is still at work."""
+    """A tool call with its result. If `is_pending`, the tool is still running."""
 
     name: str
     input: dict[str, Any]
@@ -70,7 +70,7 @@ class Used:
 
 @dataclass(frozen=True, slots=True)
 class CameLate:
-    """Results that were pending are there."""
+    """Results of pending calls that have arrived."""
 
     uses: tuple[Used, ...]
 
@@ -79,7 +79,7 @@ Event = DemoQuestion | Wrote | DemoText | Used | CameLate
 
 
 def events_in(messages: Iterable[Message]) -> list[Event]:
-    """All that happened in a conversation."""
+    """Return the events of a conversation."""
     reader = _Reader()
     for message in messages:
         reader.read(message)
@@ -87,7 +87,7 @@ def events_in(messages: Iterable[Message]) -> list[Event]:
 
 
 def text_of(content: Any) -> str:
-    """The text of a message's content, in whatever form it comes."""
+    """Return the text of a message's content."""
     if isinstance(content, str):
         return content
     if isinstance(content, list):
@@ -121,11 +121,11 @@ class _Reader:
     def _wrote(self, wrote: list[Wrote]) -> None:
         last = self.events[-1] if self.events else None
         if isinstance(last, DemoText) and any(each.is_urgent for each in wrote):
-            self.events[-1] = replace(last, is_answer=False)  # the message cut it
+            self.events[-1] = replace(last, is_answer=False)  # the message interrupted it
         self.events += wrote
 
     def _came_late(self, text: str) -> bool:
-        """Whether these are results of calls that this conversation knows: a person may write anything."""
+        """Whether the text has results of known calls; a user could write the same prefix."""
         found = [_LATE.fullmatch(entry) for entry in _entries(text)]
         uses = [self._result(entry[1], entry[4], failed=bool(entry[3])) for entry in found if entry]
         known = tuple(use for use in uses if use is not None)
@@ -155,7 +155,7 @@ class _Reader:
 
 
 def _entries(text: str) -> list[str]:
-    """The entries of a list whose further lines are indented."""
+    """Split a list into entries; continuation lines are indented."""
     entries: list[str] = []
     for line in text.strip("\n").split("\n"):
         if line.startswith("- ") or not entries:

@@ -1,4 +1,4 @@
-"""What the demo is busy with: the task, what is wanted, and what the tools have said about it."""
+"""The task, its intent, and the tool results about it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Hit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DemoSubject:
-    """A task, understood. `wishes` are the messages that came in between, each with what it wants."""
+    """An analysed task. `wishes` are the messages during the task with their intents."""
 
     task: Task
     intent: intents.Intent
@@ -39,7 +39,7 @@ class DemoSubject:
 
     @property
     def queries(self) -> list[str]:
-        """What was to be searched for, by messages in between and by the prompt."""
+        """All search queries, of messages first, then of the prompt."""
         wanted = (*(wish for _, wish in self.wishes), self.intent)
         return list(dict.fromkeys(wish.query for wish in wanted if isinstance(wish, intents.Search)))
 
@@ -55,7 +55,7 @@ class DemoSubject:
         return any(use.name == name for use in self.task.used)
 
     def files(self) -> list[FileFindings]:
-        """What was found in the files that were read, one entry per file."""
+        """Return the findings of each file that was read."""
         read = {use.input.get("path"): use.output for use in self._succeeded("read_file")}
         return [study(path, text) for path, text in read.items() if isinstance(path, str)]
 
@@ -67,7 +67,7 @@ class DemoSubject:
 
 
 def subject_of(task: Task) -> DemoSubject:
-    """Understand a task."""
+    """Analyse a task."""
     is_steered = bool(task.wrote) and task.wrote[0].text == task.prompt
     intent = intents.steered_intent_of(task.prompt) if is_steered else intents.intent_of(task.prompt)
     wishes = [(wrote, _possible(intents.wish_of(wrote.text), is_steered=is_steered)) for wrote in task.wrote]
@@ -85,7 +85,7 @@ def longest_word(query: str) -> str:
 
 
 def hits(task: Task, query: str) -> list[Hit]:
-    """What a search has found."""
+    """Return the hits of a search."""
     found = task.result(*search_call(query))
     if found is None or not found.succeeded:
         return []
@@ -93,7 +93,7 @@ def hits(task: Task, query: str) -> list[Hit]:
 
 
 def listed_files(task: Task) -> list[str]:
-    """The text files to read, as far as they were listed; six at most."""
+    """Return up to six listed text files."""
     listing = task.result("list_files", {})
     if listing is None or not listing.succeeded:
         return []
@@ -102,5 +102,5 @@ def listed_files(task: Task) -> list[str]:
 
 
 def _possible(wish: intents.Intent, *, is_steered: bool) -> intents.Intent:
-    """While an answer is still to come, there is none yet that could be written down."""
+    """Ignore a request to save the answer while there is no answer yet."""
     return intents.Chat() if isinstance(wish, intents.Write) and wish.content is None and not is_steered else wish

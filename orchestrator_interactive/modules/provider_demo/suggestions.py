@@ -1,4 +1,4 @@
-"""Suggestions that follow from what was found in files."""
+"""Derive suggestions from the findings."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ FEWEST = 3
 
 
 def suggestions(files: Sequence[FileFindings]) -> list[str]:
-    """Three to five suggestions in Markdown, the weightiest first; fewer where the files give no cause."""
+    """Return three to five suggestions in Markdown, the most important first; fewer without findings."""
     weighty = [
         *_contradictions(files),
-        *_nobody(files),
+        *_without_owner(files),
         *_doubles(files),
         *_some("Clear up what is marked as unfinished", "mark", [s for f in files for s in f.marks]),
-        *_some("Answer what is still being asked", "open question", [s for f in files for s in f.questions]),
+        *_some("Answer the open questions", "open question", [s for f in files for s in f.questions]),
         *_some("Say by when", "open item without a date", [s for f in files for s in f.without_date]),
     ]
     lighter = [*_shapeless(files), *_undated(files), *_no_guide(files)]
@@ -41,12 +41,12 @@ def _contradictions(files: Sequence[FileFindings]) -> Iterator[str]:
             yield f"**Settle the {topic} date.** The files do not agree: {said}."
 
 
-def _nobody(files: Sequence[FileFindings]) -> Iterator[str]:
+def _without_owner(files: Sequence[FileFindings]) -> Iterator[str]:
     items = [spot for file in files for spot in file.without_owner]
     rows = [spot for file in files for spot in file.gaps]
     everything = sum(len(file.open_items) for file in files)
     if items:
-        yield f"**Give open items an owner.** {len(items)} of {everything} name nobody, such as {_quoted(items)}."
+        yield f"**Give open items an owner.** {len(items)} of {everything} have none, such as {_quoted(items)}."
     if rows:
         yield f"**Fill in the owners of the table.** {_counted(len(rows), 'row')} without one, such as {_quoted(rows)}."
 
@@ -58,7 +58,7 @@ def _doubles(files: Sequence[FileFindings]) -> Iterator[str]:
     for spots in places.values():
         if len(spots) > 1:
             where = " and ".join(spot.place for spot in spots)
-            yield f"**Keep each task in one place.** “{min((s.text for s in spots), key=len)}” stands in {where}."
+            yield f"**Keep each task in one place.** “{min((s.text for s in spots), key=len)}” is in {where}."
 
 
 def _some(title: str, what: str, spots: Sequence[Spot]) -> Iterator[str]:
@@ -76,7 +76,7 @@ def _shapeless(files: Sequence[FileFindings]) -> Iterator[str]:
 
 def _undated(files: Sequence[FileFindings]) -> Iterator[str]:
     if undated := [file.path for file in files if file.lines and not file.mentions_a_date]:
-        yield f"**Say how old it is.** No date stands in {', '.join(f'`{path}`' for path in undated)}."
+        yield f"**Say how old it is.** There is no date in {', '.join(f'`{path}`' for path in undated)}."
 
 
 def _no_guide(files: Sequence[FileFindings]) -> Iterator[str]:

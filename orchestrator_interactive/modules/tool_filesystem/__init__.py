@@ -1,4 +1,4 @@
-"""`tool-filesystem`: the files of one conversation's workspace, and nothing beyond it."""
+"""`tool-filesystem`: access to the files of a conversation's workspace folder only."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _MOST_OF_A_NAME = 60
 class FilesystemOptions(Options):
     """Options of `tool-filesystem`.
 
-    Without `root`, the workspace folder, it is the session's capability `session.working_dir`, or where there is none
-    the folder that the process runs in.
+    `root` is the workspace folder; by default the session's capability `session.working_dir`, otherwise the process's
+    working directory.
 
     Args:
         quota_mb: total size of the files in the folder, in megabytes; unlimited unless set.
@@ -56,8 +56,8 @@ class FilesystemOptions(Options):
 async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> None:
     """Mount `list_files`, `read_file`, `search_files` and `write_file`.
 
-    Registers the capability `workspace.save(name, text)`, which writes a text to a new file that `read_file` can read,
-    and returns its path. It raises ValueError with a sentence where the file cannot be written.
+    Registers the capability `workspace.save(name, text)`, which writes a text to a new file for `read_file` and returns
+    its path. It raises ValueError with a readable message if the file cannot be written.
 
     Raises:
         ValueError: an unknown option, or a value out of range.
@@ -86,7 +86,7 @@ def _save(workspace: WorkspaceFolder, name: str, text: str) -> str:
 
 
 def _with_short_lines(text: str) -> str:
-    """Break the lines that `read_file` could not read on in."""
+    """Break lines that are too long for `read_file` to read in parts."""
     start, cuts = 0, [0]
     while len(text) - start > _LONGEST_LINE:
         end = text.rfind("\n", start, start + _LONGEST_LINE + 1)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MB = 1_000_000
 # Another program may have changed the folder since it was measured.
 _MEASURE_EVERY_S = 10.0
-# A file is written under such a name, with 16 digits behind it, and then renamed. A kill leaves it behind.
+# Files are written under this name plus 16 hex digits, and then renamed. A killed process leaves the draft behind.
 DRAFT = ".draft-"
 _DRAFT = re.compile(rf"{re.escape(DRAFT)}[0-9a-f]{{16}}")
 _LEFT_AFTER_S = 3600.0
@@ -79,7 +79,7 @@ def usage_of(top: Path, most_files: int | None = None) -> FolderUsage:
         try:
             with os.scandir(folders.pop()) as entries:
                 for entry in entries:
-                    with suppress(OSError):  # not a file, or not ours to remove
+                    with suppress(OSError):  # not a file, or no permission to remove it
                         if _DRAFT.fullmatch(entry.name) and is_left_behind(entry.path):
                             Path(entry.path).unlink()
                             continue
@@ -90,18 +90,18 @@ def usage_of(top: Path, most_files: int | None = None) -> FolderUsage:
                         usage.size_bytes += entry.stat(follow_symlinks=False).st_size
                     if most_files is not None and usage.files > most_files:
                         return usage
-        except OSError:  # removed since it was listed, or not readable for us
+        except OSError:  # removed since it was listed, or not readable
             continue
     return usage
 
 
 def is_left_behind(path: str | Path) -> bool:
-    """Tell whether a temporary file or folder is so old that nobody can be writing it."""
+    """Whether a temporary file or folder is too old to be still in use."""
     return time.time() - os.lstat(path).st_mtime > _LEFT_AFTER_S
 
 
 class Quota:
-    """The limits of one folder. `room` holds a lock, so that two writes cannot share the same room."""
+    """The limits of one folder. `room` holds a lock, so that concurrent writes do not use the same free space."""
 
     def __init__(self, root: Path, limits: Limits) -> None:
         self._root = root
@@ -144,7 +144,7 @@ class Quota:
         if free - draft_bytes < self._limits.reserve_bytes:
             raise NoRoom(
                 f"Nothing was written: this needs {_mb(draft_bytes)}, the disk has {_mb(free)}, and the service keeps "
-                f"{_mb(self._limits.reserve_bytes)} free. Tell the people here that its operator has to make room."
+                f"{_mb(self._limits.reserve_bytes)} free. Tell the people here that its operator must free disk space."
             )
         most_bytes, most_files = self._limits.quota_bytes, self._limits.quota_files
         if most_bytes is None and most_files is None:
@@ -165,7 +165,7 @@ class Quota:
         if most_bytes is not None and growth > 0 and usage.size_bytes + growth > most_bytes:
             return (
                 f"the workspace may hold {_mb(most_bytes)}, it holds {_mb(usage.size_bytes)}, and this needs "
-                f"{_mb(growth)} more. Write less, or first make room: replace files that are not needed by shorter or "
+                f"{_mb(growth)} more. Write less, or first free space: replace files that are not needed by shorter or "
                 "empty ones."
             )
         return None

@@ -1,4 +1,4 @@
-"""A part of a text file, as a model reads it."""
+"""Excerpts of text files for a model."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class _Part(NamedTuple):
 
 
 def excerpt(file: BinaryIO, path: str, offset: int, limit: int | None, max_bytes: int) -> str:
-    """The lines from number `offset` on, as many as fit; a note in brackets at the end says where to read on.
+    """Return as many lines as fit, from number `offset` on; a final note in brackets tells where to continue.
 
     Raises:
         WorkspaceError: a binary file, or an offset past its end.
     """
     if b"\0" in file.read(_LOOKED_AT_FOR_BINARY):
-        raise WorkspaceError(f"'{path}' is a binary file, and only text can be read.")
+        raise WorkspaceError(f"'{path}' is a binary file; only text files can be read.")
     file.seek(0)
     skipped = _skip(file, offset - 1)
     if skipped < offset - 1:
@@ -48,14 +48,15 @@ def _take(file: BinaryIO, first: int, limit: int | None, max_bytes: int) -> _Par
     room = max_bytes
     for number, line in _numbered(file, first, max_bytes):
         if limit is not None and number >= first + limit:
-            return _Part(b"".join(taken), f"[… The file goes on. Read on with offset={number}.]")
+            return _Part(b"".join(taken), f"[… The file continues. Read on with offset={number}.]")
         if len(line) > room:
             if taken:
                 return _Part(
-                    b"".join(taken), f"[… Cut here after {max_bytes - room:,} bytes. Read on with offset={number}.]"
+                    b"".join(taken), f"[… Truncated after {max_bytes - room:,} bytes. Read on with offset={number}.]"
                 )
             return _Part(
-                line[:room], f"\n[… Line {number} is cut here after {room:,} bytes. Read on with offset={number + 1}.]"
+                line[:room],
+                f"\n[… Line {number} is truncated after {room:,} bytes. Read on with offset={number + 1}.]",
             )
         taken.append(line)
         room -= len(line)

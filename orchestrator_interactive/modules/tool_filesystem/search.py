@@ -1,4 +1,4 @@
-"""Listing and searching a workspace, in a bounded number of processes that several calls share."""
+"""List and search a workspace in a bounded pool of worker processes."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
     from orchestrator_interactive.modules.tool_filesystem.workspace import WorkspaceFolder
 
 TIME_LIMIT_S = 3.0
-# Additional time of a process: to end the file at which the time is up; and to begin, on a busy machine.
+# Additional time of a process: to finish the current file at the time limit, and to start on a busy machine.
 _SPARE_S = 0.5
 _BEGUN_WITHIN_S = 20.0
 _MOST_PROCESSES = 4
 _MOST_OF_A_WORKSPACE = 2
-# How long a call waits for its turn. Meanwhile others take up to 3 seconds each.
+# Maximum wait for a free process; other calls take up to 3 seconds each.
 _WAIT_S = 60.0
-# How long a call that is cancelled waits for the end of its process.
+# How long a cancelled call waits for the end of its process.
 _ENDED_WITHIN_S = 0.25
 
 _ENV = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
-_BUSY = f"Nothing was searched: others are searching, and it was not this call's turn within {_WAIT_S:g} s. Try later."
+_BUSY = f"Nothing was searched: all search processes were busy for {_WAIT_S:g} s. Try again later."
 _TOO_LONG = "This takes too long. Use a simpler expression, search without regex, or narrow it down to a folder."
 
 
 class _Process:
-    """A process that takes one request after the other."""
+    """A worker process that handles one request at a time."""
 
     def __init__(self) -> None:
         self._socket, theirs = socket.socketpair()
@@ -54,10 +54,10 @@ class _Process:
         self._replies = self._socket.makefile("rb")
 
     def ask(self, job: Job, fd: int) -> dict[str, Any]:
-        """Send a request and return the reply to it.
+        """Send a request and return its reply.
 
         Raises:
-            TimeoutError: there is none in time.
+            TimeoutError: no reply arrived in time.
             ConnectionError: the process has ended.
         """
         deadline = time.monotonic() + _BEGUN_WITHIN_S
@@ -89,7 +89,7 @@ class _Process:
         self._socket.close()
 
 
-# Each thread of the pool has a process of its own for as long as it lives.
+# Each pool thread owns one process.
 _here = threading.local()
 
 
@@ -103,7 +103,7 @@ _POOL = FairPool("search", _MOST_PROCESSES, _MOST_OF_A_WORKSPACE, at_rest=_end_p
 
 
 class _Search:
-    """One request on its way. `kill` may come from another thread at any time."""
+    """A request in progress. `kill` may be called from any thread at any time."""
 
     def __init__(self, workspace: WorkspaceFolder, path: str, job: dict[str, Any]) -> None:
         self._workspace = workspace
@@ -124,15 +124,17 @@ class _Search:
                 except ConnectionError:
                     if self._is_killed:
                         raise
-                    # Another program ended the process: a new one gets the request once more.
+                    # The process was killed from outside: retry once with a new one.
                     reply = self._ask(job, fd)
         except TimeoutError as e:
             raise WorkspaceError(_TOO_LONG) from e
         except OSError as e:
-            raise WorkspaceError(f"The files cannot be looked at now: {e.strerror or e}. Try again later.") from e
+            raise WorkspaceError(f"The files cannot be read now: {e.strerror or e}. Try again later.") from e
         if reason := reply.get("error"):
             query = self._job["query"]
-            raise WorkspaceError(f"'{query}' is no regular expression: {reason}. Correct it, or search without regex.")
+            raise WorkspaceError(
+                f"'{query}' is not a regular expression: {reason}. Correct it, or search without regex."
+            )
         found: Found = reply
         return found
 
@@ -151,7 +153,7 @@ class _Search:
         finally:
             with self._lock:
                 self._process = None
-            if self._is_killed:  # which may have come after the reply
+            if self._is_killed:  # possibly after the reply
                 _end_process()
 
     def kill(self) -> None:
@@ -162,21 +164,21 @@ class _Search:
 
 
 async def scan(workspace: WorkspaceFolder, path: str, **job: Any) -> Found:
-    """Let a process look at the files at or under a path; see `search_process.Job` for the other arguments.
+    """Scan the files at or under a path in a worker process; see `search_process.Job` for the other arguments.
 
     Raises:
         WorkspaceError: no such path, a malformed expression, or too little time.
     """
     search = _Search(workspace, path, job)
-    asked = asyncio.ensure_future(_POOL.run(workspace.root, search.run, wait_s=_WAIT_S))
+    scanning = asyncio.ensure_future(_POOL.run(workspace.root, search.run, wait_s=_WAIT_S))
     try:
-        return await asyncio.shield(asked)
+        return await asyncio.shield(scanning)
     except TimeoutError as e:
         raise WorkspaceError(_BUSY) from e
     except asyncio.CancelledError:
         search.kill()
         if not search.has_begun:
-            asked.cancel()
-        asked.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
-        await asyncio.wait([asked], timeout=_ENDED_WITHIN_S)
+            scanning.cancel()
+        scanning.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+        await asyncio.wait([scanning], timeout=_ENDED_WITHIN_S)
         raise

@@ -1,11 +1,11 @@
-"""List and search the files under a folder, as a program of its own.
+"""List and search the files under a folder in a separate process.
 
-A regular expression may take for ever, and a process can be ended. In a thread, such work would also slow down the
-event loop, which shares the interpreter lock. The program imports only the standard library, so it starts quickly.
+A regular expression may run without end, and a process can be killed. In a thread, this work would also slow down the
+event loop, because both share the interpreter lock. The program imports only the standard library to start quickly.
 
-`argv[1]` is the descriptor of a Unix socket. Each request on it is a line of JSON with the descriptor of a folder or
-file; everything is opened relative to that, and no link is followed. The replies are lines of JSON: `{"begun": true}`,
-`{"report": text}` any number of times, then one `Found`, or `{"error": reason}` for a malformed expression.
+`argv[1]` is the descriptor of a Unix socket. Each request is a line of JSON with the descriptor of a folder or file.
+Everything is opened relative to that descriptor, without following links. The replies are lines of JSON:
+`{"begun": true}`, any number of `{"report": text}`, then one `Found`, or `{"error": reason}` for an invalid expression.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# Without O_NONBLOCK the opening of a named pipe would wait for a writer.
+# Without O_NONBLOCK, opening a named pipe would block until a writer opens it.
 FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-# Of a path in the workspace.
+# Limits of a path in the workspace.
 MOST_FOLDERS = 20
 MOST_PATH_BYTES = 1_000
 MOST_NAME_BYTES = 255
 
 _NOT_LOOKED_INTO = {"__pycache__", "node_modules"}
-_MAX_LINE = 2_000  # characters of a line that are looked at
+_MAX_LINE = 2_000  # searched characters of a line
 _MAX_FILE_BYTES = 2_000_000  # larger files are data rather than text
 _MAX_TOTAL_CHARACTERS = 20_000_000
 _FILES_A_REPORT = 500
 _MAX_REQUEST_BYTES = 65_536
-# After the time limit, should the parent die first.
+# Seconds after the time limit; the alarm ends the process if the parent has died.
 _ENDED_AFTER_S = 2
 _NICENESS = 5
 
 
 class Job(TypedDict):
-    """A request. `path` is that of the folder or file, from the workspace on.
+    """A request. `path` is the path of the folder or file relative to the workspace.
 
-    With `query` None the files themselves are found, those that `pattern` matches; else lines.
+    If `query` is None, it lists the files that match `pattern`; otherwise it finds lines.
     """
 
     path: list[str]
@@ -63,7 +63,7 @@ class Found(TypedDict):
     """The result of a request.
 
     `items` are `[path, size in bytes]` of files, or `[path, line number, text]` of lines; `too_deep` is the number of
-    folders and files left out because their path is too long; `is_complete` is False where the time was too short.
+    folders and files left out because their path is too long; `is_complete` is False if the time limit was reached.
     """
 
     items: list[list[Any]]
@@ -79,7 +79,7 @@ class _Entry(NamedTuple):
 
 
 class _Scan:
-    """One request at work."""
+    """The execution of one request."""
 
     def __init__(self, job: Job, top: int, report: Callable[[str], None]) -> None:
         self._job = job
@@ -126,7 +126,7 @@ class _Scan:
         return not self._is_complete
 
     def _entries(self) -> Iterator[_Entry]:
-        """Regular files in order; hidden ones and links are left out."""
+        """Yield regular files in order, without hidden files and links."""
         parts = tuple(self._job["path"])
         status = os.fstat(self._top)
         if stat.S_ISREG(status.st_mode):
@@ -136,7 +136,7 @@ class _Scan:
         waiting = [parts]
         while waiting and not self._is_late():
             at = waiting.pop()
-            with suppress(OSError):  # gone since it was listed, or not ours to read
+            with suppress(OSError):  # removed since it was listed, or not readable
                 folder = _opened_folder(self._top, at[begin:])
                 try:
                     folders, names = _content(folder)
@@ -162,7 +162,7 @@ class _Scan:
 
 
 def is_short(parts: tuple[str, ...] | list[str]) -> bool:
-    """Whether a file may have this path: folders and a name."""
+    """Whether the length of a path (folders and a name) is within the limits."""
     sizes_bytes = [len(os.fsencode(part)) for part in parts]
     return (
         len(parts) <= MOST_FOLDERS + 1
@@ -172,7 +172,7 @@ def is_short(parts: tuple[str, ...] | list[str]) -> bool:
 
 
 def _content(folder: int) -> tuple[list[str], list[str]]:
-    """The names of folders and of everything else, sorted."""
+    """Return the sorted names of folders and of other entries."""
     folders: list[str] = []
     names: list[str] = []
     with os.scandir(folder) as entries:
@@ -201,7 +201,7 @@ def _matches(path: str, pattern: str | None) -> bool:
 
 
 def _test(job: Job) -> Callable[[str], object]:
-    """Return a function that tells whether a line is wanted."""
+    """Return a predicate for matching lines."""
     query = job["query"] or ""
     if job["regex"]:
         return re.compile(query, re.IGNORECASE if job["ignore_case"] else 0).search
@@ -213,7 +213,7 @@ def _test(job: Job) -> Callable[[str], object]:
 
 def _text_of(entry: _Entry) -> str:
     data = b""
-    with suppress(OSError):  # gone, or not ours to read: nothing to find in it
+    with suppress(OSError):  # removed or not readable
         fd = os.open(entry.name, FILE, dir_fd=entry.folder) if entry.name else os.dup(entry.folder)
         with os.fdopen(fd, "rb") as file:
             if stat.S_ISREG(os.fstat(fd).st_mode):
@@ -222,7 +222,7 @@ def _text_of(entry: _Entry) -> str:
 
 
 def _received(parent: socket.socket) -> tuple[Job, int] | None:
-    """The next request; None where the parent has gone."""
+    """Receive the next request; None if the parent has closed the socket."""
     data, fds, _, _ = socket.recv_fds(parent, _MAX_REQUEST_BYTES, 1)
     while data and not data.endswith(b"\n"):
         more = parent.recv(_MAX_REQUEST_BYTES)

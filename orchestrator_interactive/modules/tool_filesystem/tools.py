@@ -27,7 +27,7 @@ Input = TypeVar("Input", bound=Options)
 
 
 class FileTool(ABC, Generic[Input]):
-    """One tool over a workspace. Bad input and refused files are results, never exceptions."""
+    """Base class of the tools. Invalid input and refused files are error results, never exceptions."""
 
     name: ClassVar[str]
     description: ClassVar[str]
@@ -47,7 +47,7 @@ class FileTool(ABC, Generic[Input]):
         return self.input_schema
 
     def label(self, input: dict[str, Any]) -> str:  # noqa: A002 - the name is the contract's
-        """What a person reads while it runs, whatever the model put into the input."""
+        """Return a status text for people; accepts any input."""
         return self._label(input if isinstance(input, dict) else {})
 
     async def execute(self, input: dict[str, Any]) -> ToolResult:  # noqa: A002 - the name is the contract's
@@ -75,7 +75,7 @@ class ListFiles(FileTool[ListInput]):
     name = "list_files"
     description = (
         "List the files of the workspace with their sizes, folders included. Hidden files are left out. "
-        "Use it first, to see what there is."
+        "Use it first to see which files exist."
     )
     input_kind = ListInput
 
@@ -93,13 +93,13 @@ class ListFiles(FileTool[ListInput]):
 class ReadInput(Options):
     path: str = Field(description="The file to read, such as notes.md.")
     offset: int = Field(1, ge=1, description="The number of the first line to read.")
-    limit: int | None = Field(None, ge=1, description="How many lines to read. Default: all, as far as they fit.")
+    limit: int | None = Field(None, ge=1, description="How many lines to read. Default: as many as fit.")
 
 
 class ReadFile(FileTool[ReadInput]):
     name = "read_file"
     description = (
-        "Read a text file of the workspace. A large file is cut; a note at the end says with which offset to read on."
+        "Read a text file of the workspace. A large file is truncated; a final note gives the offset to continue with."
     )
     input_kind = ReadInput
 
@@ -115,8 +115,8 @@ class ReadFile(FileTool[ReadInput]):
 
 
 class SearchInput(Options):
-    query: str = Field(min_length=1, max_length=500, description="The text to look for.")
-    path: str = Field(".", description="A folder or a file to look in. Default: the whole workspace.")
+    query: str = Field(min_length=1, max_length=500, description="The text to search for.")
+    path: str = Field(".", description="The folder or file to search. Default: the whole workspace.")
     regex: bool = Field(False, description="Whether the query is a (Python) regular expression.")
     case_sensitive: bool = False
 
@@ -143,12 +143,12 @@ class SearchFiles(FileTool[SearchInput]):
 class WriteInput(Options):
     path: str = Field(description="The file to write, such as plans/may.md. Folders are created.")
     content: str = Field(description="The text.")
-    append: bool = Field(False, description="Add the text at the end instead of replacing what is there.")
+    append: bool = Field(False, description="Append the text instead of replacing the file.")
 
 
 class WriteFile(FileTool[WriteInput]):
     name = "write_file"
-    description = "Write a text file in the workspace. It replaces what is there, or adds to it with append=true."
+    description = "Write a text file in the workspace. It replaces an existing file, or appends to it with append=true."
     side_effect_free = False
     input_kind = WriteInput
 
@@ -169,7 +169,7 @@ ALL_TOOLS: tuple[type[FileTool[Any]], ...] = (ListFiles, ReadFile, SearchFiles, 
 
 
 def _short(given: Any) -> str:
-    """A path or query in one line of at most 48 characters; of a long path the end, which says most."""
+    """Return a path or query in one line of at most 48 characters; keeps the end, the most specific part."""
     if not isinstance(given, str):
         return ""
     text = " ".join(given.split()).removeprefix("./")
@@ -183,9 +183,9 @@ def _cut(line: str) -> str:
 def _capped(lines: list[str], found: Found, *, nothing: str) -> str:
     notes = []
     if len(found["items"]) > len(lines):
-        notes.append(f"[… There is more; only the first {len(lines)} are shown. Narrow it down.]")
+        notes.append(f"[… There are more results; only the first {len(lines)} are shown. Narrow the search.]")
     elif not found["is_complete"]:
-        notes.append(f"[… Not all files were looked at within {TIME_LIMIT_S:g} seconds. Narrow it down.]")
+        notes.append(f"[… Not all files were searched within {TIME_LIMIT_S:g} seconds. Narrow the search.]")
     if found["too_deep"]:
         notes.append(
             f"[… {found['too_deep']} files or folders are left out: their paths are longer than {MOST_FOLDERS} folders "

@@ -1,7 +1,7 @@
-"""A folder that nothing gets out of.
+"""Access to a folder that cannot be escaped.
 
-A path is first resolved and checked, then walked from the root, one folder at a time, without following any link. A
-link that someone swaps in between the check and the walk makes the walk fail.
+A path is first resolved and checked, then walked from the root, one folder at a time, without following links. If a
+link is swapped in between the check and the walk, the walk fails.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ _TOO_LONG = (
     f"This path is too long. Use at most {MOST_FOLDERS} folders, one inside the other, {MOST_PATH_BYTES:,} bytes in "
     f"all, and {MOST_NAME_BYTES} bytes a name."
 )
-_MOST_GIVEN = 4_096  # characters, with what leads to the workspace
+_MOST_GIVEN = 4_096  # characters of a path argument, including the workspace's own path
 
 
 class WorkspaceError(Exception):
-    """Something cannot be done with a file; the message says what to do instead."""
+    """A file operation failed; the message states a remedy."""
 
 
 class WorkspaceFolder:
-    """The files under one root folder, which is created where it is missing.
+    """The files under one root folder, which is created if it is missing.
 
     Its methods block: call them in a thread.
     """
@@ -53,10 +53,10 @@ class WorkspaceFolder:
 
     @contextmanager
     def open(self, path: str) -> Iterator[BinaryIO]:
-        """Open a regular file to read.
+        """Open a regular file for reading.
 
         Raises:
-            WorkspaceError: outside of the workspace, missing, or no regular file.
+            WorkspaceError: outside of the workspace, missing, or not a regular file.
         """
         folders, name = self._file_parts(path)
         with _explained(path), self._folder(folders) as folder:
@@ -66,10 +66,10 @@ class WorkspaceFolder:
 
     @contextmanager
     def place(self, path: str) -> Iterator[tuple[list[str], int]]:
-        """Open a folder or a regular file; gives its path from the root, and a descriptor.
+        """Open a folder or a regular file; yield its path from the root and a descriptor.
 
         Raises:
-            WorkspaceError: outside of the workspace, missing, or neither of both.
+            WorkspaceError: outside of the workspace, missing, or neither a folder nor a regular file.
         """
         parts = self._parts(path)
         with _explained(path), self._folder(parts[:-1]) as folder:
@@ -83,10 +83,10 @@ class WorkspaceFolder:
             os.close(fd)
 
     def write(self, path: str, content: bytes, *, append: bool, max_bytes: int) -> int:
-        """Write or extend a file, whole or not at all; its folders are created. Returns its new size in bytes.
+        """Write or extend a file atomically, creating its folders; return its new size in bytes.
 
         Raises:
-            WorkspaceError: outside of the workspace, too large, in the way of something else, or without room for it.
+            WorkspaceError: outside of the workspace, too large, not a regular file, or over a limit.
         """
         folders, name = self._file_parts(path)
         room = self._quota.room([*folders, name], len(content), append=append)
@@ -125,7 +125,7 @@ class WorkspaceFolder:
 
     @contextmanager
     def _folder(self, parts: Sequence[str], *, create: bool = False) -> Iterator[int]:
-        """A descriptor of the folder, reached without following any link."""
+        """Open the folder without following links; yield its descriptor."""
         fd = os.open(self.root, FOLDER)
         try:
             for part in parts:
@@ -150,7 +150,7 @@ def _opened(name: str, folder: int, path: str) -> BinaryIO:
 
 
 def _mode_to_keep(name: str, folder: int, path: str) -> int | None:
-    """The permissions of the file that is there; `None` where there is none."""
+    """Return the permissions of the existing file; `None` if there is none."""
     try:
         mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
     except FileNotFoundError:
@@ -177,7 +177,7 @@ def _replace(name: str, folder: int, content: bytes, mode: int | None) -> None:
 
 def _not_a_file(path: str, mode: int) -> WorkspaceError:
     if stat.S_ISDIR(mode):
-        return WorkspaceError(f"'{path}' is a folder. Use list_files to see what is in it, or give the path of a file.")
+        return WorkspaceError(f"'{path}' is a folder. List it with list_files, or give the path of a file.")
     return WorkspaceError(f"'{path}' is neither a file nor a folder, and cannot be used.")
 
 
@@ -188,13 +188,12 @@ def _explained(path: str) -> Iterator[None]:
     except NoRoom as e:
         raise WorkspaceError(str(e)) from e
     except FileNotFoundError as e:
-        raise WorkspaceError(f"There is no '{path}' in the workspace. Use list_files to see what there is.") from e
+        raise WorkspaceError(f"There is no '{path}' in the workspace. Use list_files to see the existing files.") from e
     except NotADirectoryError as e:
-        raise WorkspaceError(f"'{path}' cannot be reached: a part of its path is no folder.") from e
+        raise WorkspaceError(f"'{path}' cannot be reached: a part of its path is not a folder.") from e
     except OSError as e:
         if e.errno in (errno.ENOSPC, errno.EDQUOT):
             raise WorkspaceError(
-                "Nothing was written: the disk is full. Tell the people here that the operator of the service has to "
-                "make room."
+                "Nothing was written: the disk is full. Tell the people here that the operator must free disk space."
             ) from e
         raise WorkspaceError(f"'{path}' cannot be used: {e.strerror or e}.") from e

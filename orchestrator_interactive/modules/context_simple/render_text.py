@@ -1,4 +1,4 @@
-"""A part of a conversation as plain text, for whoever summarises it."""
+"""Render a part of a conversation as plain text for a summary."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel.contracts.models import sendable
 from orchestrator_interactive.modules.context_simple.history import is_of_a_hook, is_system
-from orchestrator_interactive.modules.context_simple.shortening import plain_text, shortened
+from orchestrator_interactive.modules.context_simple.truncate import plain_text, truncated
 from orchestrator_interactive.transcript.rows import is_prompt, metadata_of
 from orchestrator_interactive.transcript.tokens import BYTES_PER_TOKEN
 
@@ -16,27 +16,27 @@ if TYPE_CHECKING:
 
     Row = dict[str, Any]
 
-# How long one text may be, tried in turn.
+# Limits per text, tried in turn.
 _TOKENS_PER_TEXT = (4_000, 1_000, 250, 60)
 
 
-def told(rows: Sequence[Row], room_tokens: int) -> str:
-    """The rows as text of about `room_tokens` at most: long texts are shortened first, then the whole.
+def render_text(rows: Sequence[Row], room_tokens: int) -> str:
+    """Render rows as text of about `room_tokens` at most; shorten long texts first, then the whole.
 
-    There are no tool pairs in it that could be parted, and no line of a text can pass for another speaker's.
+    The text has no tool pairs that could be separated, and continuation lines cannot pass for another speaker's.
     """
     text = ""
     for tokens in _TOKENS_PER_TEXT:
         text = "\n".join(
-            _passage(who, shortened(what, tokens, by_items=True)) for row in rows for who, what in _passages(row)
+            _passage(who, truncated(text, tokens, by_items=True)) for row in rows for who, text in _passages(row)
         )
         if len(text.encode()) <= room_tokens * BYTES_PER_TOKEN:
             return text
-    return shortened(text, room_tokens, by_items=True)
+    return truncated(text, room_tokens, by_items=True)
 
 
-def _passage(who: str, what: str) -> str:
-    return "\n  ".join([f"{' '.join(sendable(who).split())}:", *sendable(what).splitlines()])
+def _passage(who: str, text: str) -> str:
+    return "\n  ".join([f"{' '.join(sendable(who).split())}:", *sendable(text).splitlines()])
 
 
 def _passages(row: Row) -> Iterator[tuple[str, str]]:
@@ -44,7 +44,7 @@ def _passages(row: Row) -> Iterator[tuple[str, str]]:
     if text:
         yield _speaker(row), text
     if row["role"] == "assistant":
-        yield from ((f"Agent calls {name}, {call_id}", given) for call_id, name, given in _calls(row))
+        yield from ((f"Agent calls {name}, {call_id}", arguments) for call_id, name, arguments in _calls(row))
 
 
 def _speaker(row: Row) -> str:
@@ -60,21 +60,21 @@ def _speaker(row: Row) -> str:
 
 
 def _calls(row: Row) -> Iterator[tuple[Any, Any, str]]:
-    """Id, name and input of the calls in an assistant row, wherever they stand."""
+    """Yield id, name and input of the calls in an assistant row, from its blocks and its `tool_calls`."""
     content = row.get("content")
     seen = set()
     for block in content if isinstance(content, list) else ():
         if isinstance(block, dict) and block.get("type") == "tool_call":
             seen.add(block.get("id"))
-            yield block.get("id"), block.get("name"), _written(block.get("input"))
-    beside = row.get("tool_calls")
-    for call in beside if isinstance(beside, list) else ():
+            yield block.get("id"), block.get("name"), _as_text(block.get("input"))
+    tool_calls = row.get("tool_calls")
+    for call in tool_calls if isinstance(tool_calls, list) else ():
         if not isinstance(call, dict):
             continue
         function = call.get("function") or call
         if call.get("id") not in seen:
-            yield call.get("id"), function.get("name") or function.get("tool"), _written(function.get("arguments"))
+            yield call.get("id"), function.get("name") or function.get("tool"), _as_text(function.get("arguments"))
 
 
-def _written(given: Any) -> str:
-    return given if isinstance(given, str) else json.dumps(given, ensure_ascii=False, default=str)
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
