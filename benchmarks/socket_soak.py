@@ -109,7 +109,7 @@ class Replica:
         scheduler = await self._exit.enter_async_context(RateLimiter("T"))
         client = AsyncWebClient(self._slack.app_token, base_url=self._slack.api_url, session=http, retry_handlers=[])
         addresses = Addresses(SlackClient(client, scheduler), "")
-        door = SocketMode(http, addresses.next, self._receive, asyncio.Semaphore(SLOTS), pace=PACE)
+        door = SocketMode(http, addresses.next, self._receive, asyncio.Semaphore(SLOTS), timing=PACE)
         await self._exit.enter_async_context(door)
         self._exit.callback(lambda: self._count(door))
 

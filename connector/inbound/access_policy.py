@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-_ASK_WITHIN_S = 1.0
-_TELL_AGAIN_AFTER_S = 3600.0
-_REMEMBERED = 10_000
+_PROFILE_TIMEOUT_S = 1.0
+_NOTICE_INTERVAL_S = 3600.0
+_MAX_NOTICES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,62 +61,62 @@ class AccessPolicy:
         self,
         policy: AccessRules,
         team: str,
-        names: Users,
+        users: Users,
         *,
         enterprise: str = "",
         now_s: Callable[[], float] = time.monotonic,
-        ask_within_s: float = _ASK_WITHIN_S,
+        profile_timeout_s: float = _PROFILE_TIMEOUT_S,
     ) -> None:
         self._policy = policy
-        self._ours = (team, enterprise)
-        self._names = names
+        self._own_ids = (team, enterprise)
+        self._users = users
         self._now_s = now_s
-        self._ask_within_s = ask_within_s
-        self._told_s: OrderedDict[tuple[str, str], float] = OrderedDict()
+        self._profile_timeout_s = profile_timeout_s
+        self._notified_s: OrderedDict[tuple[str, str], float] = OrderedDict()
 
-    async def refusal(self, visitor: Actor) -> str | None:
+    async def refusal(self, actor: Actor) -> str | None:
         """Why somebody may not use the bot here, in a sentence for them; `None`: they may."""
         policy = self._policy
-        if policy.users is not None and visitor.user not in policy.users:
+        if policy.users is not None and actor.user not in policy.users:
             return "You may not use me: whoever runs me has said who may. Ask them to add you."
-        if policy.channels is not None and not visitor.is_direct and visitor.channel not in policy.channels:
+        if policy.channels is not None and not actor.is_direct and actor.channel not in policy.channels:
             return "I may not be used in this channel: whoever runs me has said in which. Ask them to add it."
-        if not policy.external and await self._comes_from_elsewhere(visitor):
+        if not policy.external and await self._is_from_other_workspace(actor):
             return "I work for the people of another workspace only. Ask whoever runs me there to let you in."
         if not policy.guests:
-            profile = await self._profile(visitor.user)
+            profile = await self._profile(actor.user)
             if profile is None:
                 return "Guests may not use me, and Slack does not say just now whether you are one. Write again later."
             if profile.is_guest and not self._is_external(profile):
                 return "Guests of this workspace may not use me. Ask whoever runs me to let you in."
         return None
 
-    def is_to_be_told(self, visitor: Actor) -> bool:
+    def should_notify(self, actor: Actor) -> bool:
         """Whether they have not been told in this hour. They count as told from here on."""
-        now_s, key = self._now_s(), (visitor.user, visitor.channel)
-        if now_s - self._told_s.get(key, -_TELL_AGAIN_AFTER_S) < _TELL_AGAIN_AFTER_S:
+        now_s, key = self._now_s(), (actor.user, actor.channel)
+        if now_s - self._notified_s.get(key, -_NOTICE_INTERVAL_S) < _NOTICE_INTERVAL_S:
             return False
-        self._told_s[key] = now_s
-        self._told_s.move_to_end(key)
-        if len(self._told_s) > _REMEMBERED:
-            self._told_s.popitem(last=False)
+        self._notified_s[key] = now_s
+        self._notified_s.move_to_end(key)
+        if len(self._notified_s) > _MAX_NOTICES:
+            self._notified_s.popitem(last=False)
         return True
 
-    async def _comes_from_elsewhere(self, visitor: Actor) -> bool:
-        if visitor.home is not None:
-            return visitor.home not in self._ours
-        if visitor.is_shared is False:
+    async def _is_from_other_workspace(self, actor: Actor) -> bool:
+        if actor.home is not None:
+            return actor.home not in self._own_ids
+        if actor.is_shared is False:
             return False
-        profile = await self._profile(visitor.user)
-        return visitor.is_shared is True if profile is None else self._is_external(profile)
+        profile = await self._profile(actor.user)
+        return actor.is_shared is True if profile is None else self._is_external(profile)
 
     def _is_external(self, profile: Profile) -> bool:
-        return profile.is_stranger or profile.team not in (None, *self._ours)
+        return profile.is_stranger or profile.team not in (None, *self._own_ids)
 
     async def _profile(self, user: str) -> Profile | None:
         """Return what Slack says of a user; `None`: it does not answer in time, or knows no such user."""
-        await self._names.learn((user,), within_s=self._ask_within_s)
-        profile = self._names.profile(user)
+        await self._users.learn((user,), within_s=self._profile_timeout_s)
+        profile = self._users.profile(user)
         if profile is None:
             log.info("gate.unknown", user=user)
         return profile

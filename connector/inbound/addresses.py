@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 class Addresses:
     """Asks Slack for addresses, each good for one connection; one it has given already, when the token was tried."""
 
-    def __init__(self, wire: SlackClient, first: str) -> None:
-        self._wire = wire
+    def __init__(self, client: SlackClient, first: str) -> None:
+        self._client = client
         self._first = first
 
     async def next(self) -> str:
@@ -29,6 +29,6 @@ class Addresses:
         if first:
             return first
         try:
-            return str((await self._wire.call("apps.connections.open", {}, CallSlot()))["url"])
+            return str((await self._client.call("apps.connections.open", {}, CallSlot()))["url"])
         except SlackCallFailed as e:
             raise NotOpened(e.error, e.retry_after_s) from e

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 # Of an untrusted text in the log.
-_SHOWN_CHARS = 100
-_TELL_AGAIN_AFTER_S = 60.0
+_MAX_LOGGED_CHARS = 100
+_WARNING_INTERVAL_S = 60.0
 
 
 class HttpConnections:
@@ -38,7 +38,7 @@ class HttpConnections:
         self._waiting: dict[web.RequestHandler, None] = {}
         self._timers: dict[web.RequestHandler, asyncio.TimerHandle] = {}
         self._working: set[web.RequestHandler] = set()
-        self._told_s = -_TELL_AGAIN_AFTER_S
+        self._warned_s = -_WARNING_INTERVAL_S
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._working)
@@ -48,21 +48,21 @@ class HttpConnections:
         later = asyncio.get_running_loop().call_later
         self._timers[connection] = later(self._headers_within_s, self._close, connection)
         if len(self) > self._most:
-            self._tell()
+            self._warn()
             self._close(next(iter(self._waiting)))
 
     def end(self, connection: web.RequestHandler) -> None:
         self._waiting.pop(connection, None)
         self._working.discard(connection)
-        self.heard(connection)
+        self.headers_received(connection)
 
-    def heard(self, connection: web.RequestHandler) -> None:
+    def headers_received(self, connection: web.RequestHandler) -> None:
         """End the time-out for headers: they are complete."""
         if (timer := self._timers.pop(connection, None)) is not None:
             timer.cancel()
 
     @contextmanager
-    def at_work(self, connection: web.RequestHandler) -> Iterator[None]:
+    def serving(self, connection: web.RequestHandler) -> Iterator[None]:
         """Keep the connection open while a verified request is answered."""
         if connection in self._waiting:
             del self._waiting[connection]
@@ -78,10 +78,10 @@ class HttpConnections:
         self.end(connection)
         connection.force_close()
 
-    def _tell(self) -> None:
+    def _warn(self) -> None:
         now_s = asyncio.get_running_loop().time()
-        if now_s - self._told_s >= _TELL_AGAIN_AFTER_S:
-            self._told_s = now_s
+        if now_s - self._warned_s >= _WARNING_INTERVAL_S:
+            self._warned_s = now_s
             log.warning("http.too_many_connections", most=self._most)
 
 
@@ -132,4 +132,4 @@ class HttpConnection(web.RequestHandler):
 
 def first_line(text: str) -> str:
     """Return the beginning of an untrusted text, for the log."""
-    return next(iter(text.splitlines()), "")[:_SHOWN_CHARS]
+    return next(iter(text.splitlines()), "")[:_MAX_LOGGED_CHARS]

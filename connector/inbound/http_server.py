@@ -15,7 +15,7 @@ from aiohttp import web
 from connector.inbound.http_connections import HttpConnection, HttpConnections, first_line
 from connector.inbound.outside_json import parse_json
 from connector.inbound.reception import DONE, NOT_NOW, Reply
-from connector.inbound.signature import BY_SETTING, flaw_of
+from connector.inbound.signature import SETTING_ERRORS, flaw_of
 from connector.setup.credentials import ConnectionRefused
 from connector.setup.scopes import PATH
 
@@ -62,7 +62,7 @@ class HttpServer:
 
     def __init__(  # noqa: PLR0913 - its bounds have defaults
         self,
-        door: HttpTransport,
+        transport: HttpTransport,
         receive: Receive,
         slots: asyncio.Semaphore,
         *,
@@ -71,13 +71,13 @@ class HttpServer:
         most_connections: int = _MOST_CONNECTIONS,
         now_s: Callable[[], float] = time.time,
     ) -> None:
-        self.port = door.port
-        self._door = door
+        self.port = transport.port
+        self._transport = transport
         self._receive = receive
         self._slots = slots
         self._answer_within_s = answer_within_s
         self._now_s = now_s
-        self._at_work: set[asyncio.Future[Reply]] = set()
+        self._in_progress: set[asyncio.Future[Reply]] = set()
         self._connections = HttpConnections(most_connections, headers_within_s)
         self._runner = web.AppRunner(self._app(), shutdown_timeout=_CLOSE_WITHIN_S)
         self._listener: asyncio.Server | None = None
@@ -89,14 +89,14 @@ class HttpServer:
             ConnectionRefused: it cannot.
         """
         await self._runner.setup()
-        listening = asyncio.get_running_loop().create_server(self._protocol, self._door.host, self._door.port)
+        listening = asyncio.get_running_loop().create_server(self._protocol, self._transport.host, self._transport.port)
         try:
             self._listener = await listening
         except OSError as e:
             await self._runner.cleanup()
-            raise ConnectionRefused(_refusal(self._door, e)) from e
+            raise ConnectionRefused(_refusal(self._transport, e)) from e
         self.port = self._listener.sockets[0].getsockname()[1]
-        log.info("http.listens", host=self._door.host, port=self.port, path=PATH)
+        log.info("http.listens", host=self._transport.host, port=self.port, path=PATH)
         return self
 
     async def __aexit__(
@@ -106,9 +106,9 @@ class HttpServer:
         if self._listener is not None:
             self._listener.close()
         await self._runner.cleanup()
-        for task in self._at_work:
+        for task in self._in_progress:
             task.cancel()
-        await asyncio.gather(*self._at_work, return_exceptions=True)
+        await asyncio.gather(*self._in_progress, return_exceptions=True)
 
     def _protocol(self) -> HttpConnection:
         server = self._runner.server
@@ -135,7 +135,7 @@ class HttpServer:
         if encoding := request.headers.get("Content-Encoding"):
             log.info("http.encoded", encoding=first_line(encoding), remote=request.remote)
             return web.Response(status=415, text="A body with a Content-Encoding is not read.\n")
-        self._connections.heard(request.protocol)
+        self._connections.headers_received(request.protocol)
         return await handler(request)
 
     async def _on_request(self, request: web.Request) -> web.Response:
@@ -144,10 +144,10 @@ class HttpServer:
             async with asyncio.timeout(self._answer_within_s):
                 raw = await _body_bytes(request)
                 if (flaw := self._flaw_of(request, raw)) is not None:
-                    level = logging.WARNING if flaw in BY_SETTING else logging.INFO
+                    level = logging.WARNING if flaw in SETTING_ERRORS else logging.INFO
                     log.log(level, "http.refused", why=flaw, remote=request.remote)
                     return web.Response(status=401, text="This request is not signed by Slack for this app.\n")
-                with self._connections.at_work(request.protocol):
+                with self._connections.serving(request.protocol):
                     reply = await self._answer(body_of(raw, request.content_type))
         except (web.RequestPayloadError, ConnectionError) as e:
             return _unread(request, 400, first_line(str(e)))
@@ -162,12 +162,12 @@ class HttpServer:
         return _response(reply)
 
     async def _on_health(self, _request: web.Request) -> web.Response:
-        return web.Response(text=f"ok\n{self._door.health()}")
+        return web.Response(text=f"ok\n{self._transport.health()}")
 
     def _flaw_of(self, request: web.Request, raw: bytes) -> str | None:
         timestamp = request.headers.get("X-Slack-Request-Timestamp")
         signature = request.headers.get("X-Slack-Signature")
-        return flaw_of(self._door.signing_secret, timestamp, signature, raw, self._now_s())
+        return flaw_of(self._transport.signing_secret, timestamp, signature, raw, self._now_s())
 
     async def _answer(self, body: dict[str, Any]) -> Reply:
         if body.get("type") == "url_verification":
@@ -175,11 +175,11 @@ class HttpServer:
         if "ssl_check" in body:
             return DONE
         await self._slots.acquire()
-        working = asyncio.ensure_future(self._receive(body))
-        self._at_work.add(working)
-        working.add_done_callback(self._at_work.discard)
-        working.add_done_callback(lambda _: self._slots.release())
-        return await asyncio.shield(working)
+        task = asyncio.ensure_future(self._receive(body))
+        self._in_progress.add(task)
+        task.add_done_callback(self._in_progress.discard)
+        task.add_done_callback(lambda _: self._slots.release())
+        return await asyncio.shield(task)
 
 
 async def _body_bytes(request: web.Request) -> bytes:
@@ -232,8 +232,8 @@ def _response(reply: Reply) -> web.Response:
     return web.json_response(reply.payload, status=reply.status)
 
 
-def _refusal(door: HttpTransport, error: OSError) -> str:
-    where = f"{door.host} port {door.port}"
+def _refusal(transport: HttpTransport, error: OSError) -> str:
+    where = f"{transport.host} port {transport.port}"
     match error.errno:
         case errno.EADDRINUSE:
             return f"Nothing can listen on {where}: another program does. End that one, or choose another port."

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 # Slack delivers an event again within so many seconds; what came after it may have overtaken it.
-OVERTAKEN_WITHIN_S = 600.0
+REDELIVERY_WINDOW_S = 600.0
 # How long an event may wait for Slack: after three seconds it comes again.
-_LOOK_WITHIN_S = 1.0
+_LOOK_UP_TIMEOUT_S = 1.0
 # All that comes in waits for the same slots: what has to be looked up must leave most of them to the rest.
-_AT_ONCE = 5
-_WAITING = 5
+_MAX_CONCURRENT = 5
+_MAX_WAITING = 5
 _PAGE = 200
-_REMEMBERED = 10_000
-_PASSED_BY = 1_000
+_MAX_NAMES = 10_000
+_MAX_UNROUTED = 1_000
 
 
 class NotNow(Exception):  # noqa: N818 - a fact about the service
@@ -49,7 +49,7 @@ class LRUSet:
 
     def add(self, name: str) -> None:
         self._names[name] = None
-        if len(self._names) > _REMEMBERED:
+        if len(self._names) > _MAX_NAMES:
             self._names.popitem(last=False)
 
 
@@ -57,7 +57,7 @@ class UnroutedReply(NamedTuple):
     """A reply that is for no agent, its author, of whom the gate was not asked, and when it was edited last."""
 
     reply: SlackMessage
-    visitor: Actor
+    actor: Actor
     edited_ts: str
 
 
@@ -68,17 +68,17 @@ class UnroutedReplies:
         # `None`: the reply was deleted.
         self._replies: OrderedDict[str, UnroutedReply | None] = OrderedDict()
 
-    def add(self, reply: SlackMessage, visitor: Actor, edited_ts: str = "") -> None:
+    def add(self, reply: SlackMessage, actor: Actor, edited_ts: str = "") -> None:
         """Remember a reply, unless it was deleted or a later edit of it is known."""
-        new = UnroutedReply(reply, visitor, edited_ts)
+        new = UnroutedReply(reply, actor, edited_ts)
         known = self._replies.get(reply.id, new)
         if known is not None and edited_ts >= known.edited_ts:
             self._put(reply.id, new)
 
-    def edit(self, reply: SlackMessage, visitor: Actor, edited_ts: str) -> None:
+    def edit(self, reply: SlackMessage, actor: Actor, edited_ts: str) -> None:
         """It reads so now, if it is here."""
         if reply.id in self._replies:
-            self.add(reply, visitor, edited_ts)
+            self.add(reply, actor, edited_ts)
 
     def drop(self, reply_id: str) -> None:
         """Forget a reply, also if it is still to come."""
@@ -103,7 +103,7 @@ class UnroutedReplies:
 
     def _put(self, reply_id: str, reply: UnroutedReply | None) -> None:
         self._replies[reply_id] = reply
-        if len(self._replies) > _PASSED_BY:
+        if len(self._replies) > _MAX_UNROUTED:
             self._replies.popitem(last=False)
 
 
@@ -113,10 +113,10 @@ class LookUps:
     Everything here raises NoAnswer where Slack does not answer in time. The call leaves the scheduler's queue then.
     """
 
-    def __init__(self, wire: SlackClient) -> None:
-        self._wire = wire
-        self._turns = asyncio.Semaphore(_AT_ONCE)
-        self._asked = 0
+    def __init__(self, client: SlackClient) -> None:
+        self._client = client
+        self._slots = asyncio.Semaphore(_MAX_CONCURRENT)
+        self._pending = 0
 
     async def thread(self, reply: SlackMessage, oldest_ts: float = 0.0) -> list[dict[str, Any]]:
         """What stands in the thread before a reply: the first page of it, oldest first; blank: it cannot be had."""
@@ -124,17 +124,17 @@ class LookUps:
         if oldest_ts:
             arguments["oldest"] = f"{oldest_ts:.6f}"
         turn = CallSlot(Priority.LOOK_UP)
-        page = await self.answer(lambda: self._wire.call("conversations.replies", arguments, turn))
+        page = await self.answer(lambda: self._client.call("conversations.replies", arguments, turn))
         found = [{**each, "channel": reply.channel} for each in (page or {}).get("messages", ())]
         return [each for each in found if oldest_ts <= float(each["ts"]) < float(reply.ts)]
 
     async def answer(self, ask: Callable[[], Awaitable[T]]) -> T | None:
         """What Slack answers; `None`: it refuses."""
-        if self._asked == _AT_ONCE + _WAITING:
+        if self._pending == _MAX_CONCURRENT + _MAX_WAITING:
             raise NoAnswer
-        self._asked += 1
+        self._pending += 1
         try:
-            async with asyncio.timeout(_LOOK_WITHIN_S), self._turns:
+            async with asyncio.timeout(_LOOK_UP_TIMEOUT_S), self._slots:
                 return await ask()
         except TimeoutError as e:
             raise NoAnswer from e
@@ -143,4 +143,4 @@ class LookUps:
                 raise NoAnswer from e
             return None
         finally:
-            self._asked -= 1
+            self._pending -= 1

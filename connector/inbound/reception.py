@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 
 _ANY = re.compile(".*", re.DOTALL)
 # What our listeners answer; Bolt's own words are 404 and 500, for what it does not know or cannot read.
-_OF_OURS = (200, 503)
+_OUR_STATUSES = (200, 503)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class EventDecoder:
         except Exception as e:  # noqa: BLE001 - a Slack handler's border: Bolt fails in many ways on odd payloads
             log.warning("slack.unreadable", type=body.get("type"), error=repr(e))
             return DONE
-        if response.status not in _OF_OURS:
+        if response.status not in _OUR_STATUSES:
             log.info("slack.unknown", type=body.get("type"))
             return DONE
         return Reply(response.status, _payload(response))
@@ -138,16 +138,16 @@ def _app(client: AsyncWebClient, bot_token: str, identity: Identity, intake: Int
     @app.event(_ANY)
     async def on_event(event: dict[str, Any], body: dict[str, Any]) -> BoltResponse:
         is_shared = body.get("is_ext_shared_channel") is True
-        return await _kept(dispatch(event, identity.team, intake, is_shared=is_shared), event.get("type"))
+        return await _respond(dispatch(event, identity.team, intake, is_shared=is_shared), event.get("type"))
 
     @app.action(_ANY)
     async def on_action(body: dict[str, Any]) -> BoltResponse:
-        return await _kept(dispatch_action(body, identity.team, intake), "block_actions")
+        return await _respond(dispatch_action(body, identity.team, intake), "block_actions")
 
     return app
 
 
-async def _kept(dispatched: Coroutine[Any, Any, None], kind: str | None) -> BoltResponse:
+async def _respond(dispatched: Coroutine[Any, Any, None], kind: str | None) -> BoltResponse:
     """200 where it is kept; else it comes again."""
     try:
         await dispatched

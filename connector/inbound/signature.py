@@ -10,10 +10,10 @@ import re
 _WINDOW_S = 300
 _TIMESTAMP = re.compile(r"[0-9]{1,12}")
 _SIGNATURE = re.compile(r"v0=[0-9a-f]{64}")
-_OTHER_SECRET = "Its signature does not fit: look whether the signing secret is this app's."  # noqa: S105 - a sentence
-_OTHER_TIME = "It is of another time: look whether the clock of this machine is right."
+_WRONG_SECRET = "Its signature does not fit: look whether the signing secret is this app's."  # noqa: S105 - a sentence
+_WRONG_TIME = "It is of another time: look whether the clock of this machine is right."
 # Flaws that a wrong setting causes: the operator can change it.
-BY_SETTING = (_OTHER_SECRET, _OTHER_TIME)
+SETTING_ERRORS = (_WRONG_SECRET, _WRONG_TIME)
 
 
 def signature_of(secret: str, timestamp: str, body: bytes) -> str:
@@ -29,7 +29,7 @@ def flaw_of(secret: str, timestamp: str | None, signature: str | None, body: byt
     if not _TIMESTAMP.fullmatch(timestamp) or not _SIGNATURE.fullmatch(signature):
         return "Its signature has not the form of Slack's."
     if not hmac.compare_digest(signature_of(secret, timestamp, body), signature):
-        return _OTHER_SECRET
+        return _WRONG_SECRET
     if abs(now_s - int(timestamp)) > _WINDOW_S:
-        return _OTHER_TIME
+        return _WRONG_TIME
     return None

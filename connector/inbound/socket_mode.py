@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-# The clocks that tell how long the machine has slept are not read at the same instant.
+# The clocks that write how long the machine has slept are not read at the same instant.
 _SLEPT_S = 1.0
 # Acknowledgements that wait for a connection: what is not acknowledged comes again, and is known.
 _UNSENT = 1000
@@ -66,7 +66,7 @@ class SocketMode:
         receive: Receive,
         slots: asyncio.Semaphore,
         *,
-        pace: SocketTiming | None = None,
+        timing: SocketTiming | None = None,
         proxy: str | None = None,
         slept_s: Callable[[], float] = slept_s,
     ) -> None:
@@ -75,17 +75,17 @@ class SocketMode:
         self._url = url
         self._receive = receive
         self._slots = slots
-        self._pace = pace or SocketTiming()
+        self._timing = timing or SocketTiming()
         self._proxy = proxy
         self._slept_s = slept_s
         self._connections: list[WebSocketConnection] = []
-        self._at_work: set[asyncio.Task[None]] = set()
+        self._in_progress: set[asyncio.Task[None]] = set()
         self._unsent: deque[str] = deque(maxlen=_UNSENT)
-        self._is_reached = asyncio.Event()
-        self._why_not = ""
-        self._is_told: set[str] = set()
+        self._has_connected = asyncio.Event()
+        self._failure = ""
+        self._reported: set[str] = set()
         self._tasks = asyncio.TaskGroup()
-        self._working: asyncio.Task[None] | None = None
+        self._runner: asyncio.Task[None] | None = None
 
     @property
     def connections(self) -> int:
@@ -98,10 +98,10 @@ class SocketMode:
         Raises:
             ConnectionRefused: none does.
         """
-        self._working = asyncio.create_task(self._work())
+        self._runner = asyncio.create_task(self._run())
         try:
-            async with asyncio.timeout(self._pace.reached_within_s):
-                await self._is_reached.wait()
+            async with asyncio.timeout(self._timing.reached_within_s):
+                await self._has_connected.wait()
         except TimeoutError as e:
             await self._end()
             raise ConnectionRefused(self._refusal()) from e
@@ -114,28 +114,28 @@ class SocketMode:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Let what is at work come to its end, for a moment: what is not acknowledged comes again, elsewhere."""
-        if self._at_work:
-            await asyncio.wait(self._at_work, timeout=self._pace.drain_within_s)
+        if self._in_progress:
+            await asyncio.wait(self._in_progress, timeout=self._timing.drain_within_s)
         await self._end()
 
     async def _end(self) -> None:
-        if self._working is not None:
-            self._working.cancel()
-            await asyncio.wait((self._working,))
+        if self._runner is not None:
+            self._runner.cancel()
+            await asyncio.wait((self._runner,))
         for connection in self._connections:  # one that was opened at the last moment
             await connection.close()
 
     def _refusal(self) -> str:
-        if self._why_not in _REFUSALS:
-            return f"Slack does not let us connect ({self._why_not}). {_SENTENCES.get(self._why_not, _OTHERWISE)}"
+        if self._failure in _REFUSALS:
+            return f"Slack does not let us connect ({self._failure}). {_SENTENCES.get(self._failure, _OTHERWISE)}"
         return (
-            f"Slack answers, but its Socket Mode connection cannot be opened ({self._why_not or 'no answer'}). "
+            f"Slack answers, but its Socket Mode connection cannot be opened ({self._failure or 'no answer'}). "
             "Check that the network lets WebSockets (wss) through."
         )
 
-    async def _work(self) -> None:
+    async def _run(self) -> None:
         async with self._tasks:
-            for _ in range(self._pace.connections):
+            for _ in range(self._timing.connections):
                 self._tasks.create_task(self._keep())
             self._tasks.create_task(self._notice_sleep())
 
@@ -144,7 +144,7 @@ class SocketMode:
         failures, old = 0, None
         while True:
             try:
-                connection = await self._reach()
+                connection = await self._connect()
             except NotOpened as e:
                 failures += 1
                 await self._pause(e.why, failures, e.retry_after_s)
@@ -157,15 +157,15 @@ class SocketMode:
             failures = int(is_refused) if connection.has_lived else failures + 1
             await self._pause(connection.why, failures)
 
-    async def _reach(self) -> WebSocketConnection:
+    async def _connect(self) -> WebSocketConnection:
         """A connection that Slack has greeted.
 
         Raises:
             NotOpened: Slack cannot be reached, or does not want one.
         """
         try:
-            async with asyncio.timeout(self._pace.hello_within_s):
-                connection = await WebSocketConnection.opened(self._http, await self._url(), self._proxy, self._pace)
+            async with asyncio.timeout(self._timing.hello_within_s):
+                connection = await WebSocketConnection.opened(self._http, await self._url(), self._proxy, self._timing)
         except (aiohttp.ClientResponseError, ValueError) as e:  # their texts hold the address, and with it the ticket
             raise NotOpened(f"HTTP {e.status}" if isinstance(e, aiohttp.ClientResponseError) else "bad_address") from e
         except (aiohttp.ClientError, OSError, TimeoutError) as e:
@@ -177,21 +177,21 @@ class SocketMode:
             raise NotOpened(type(e).__name__) from e
         self.opened += 1
         self._connections.append(connection)
-        self._is_told.clear()
-        self._is_reached.set()
+        self._reported.clear()
+        self._has_connected.set()
         log.info("socket.opened", connections=self.connections)
         return connection
 
     async def _pause(self, why: str, failures: int, retry_after_s: float | None = None) -> None:
         """Say why there is no connection, or another one, and wait as long as is good for that."""
-        self._why_not = why
-        backoff = self._pace.refused if why in _REFUSALS else self._pace.retry
+        self._failure = why
+        backoff = self._timing.refused if why in _REFUSALS else self._timing.retry
         delay_s = max(backoff.delay_s(failures), retry_after_s or 0.0)
         if why not in _REFUSALS:
-            tell = log.info if self._connections else log.warning
-            tell("socket.reconnects", why=why, in_s=round(delay_s, 2), connections=self.connections)
-        elif why not in self._is_told:
-            self._is_told.add(why)
+            write = log.info if self._connections else log.warning
+            write("socket.reconnects", why=why, in_s=round(delay_s, 2), connections=self.connections)
+        elif why not in self._reported:
+            self._reported.add(why)
             log.error("socket.refused", why=why, hint=_SENTENCES.get(why, _OTHERWISE), connections=self.connections)
         await asyncio.sleep(delay_s)
 
@@ -210,7 +210,7 @@ class SocketMode:
 
     async def _retire(self, connection: WebSocketConnection) -> None:
         """Hear out one that another has taken the place of."""
-        await asyncio.wait((ended := asyncio.ensure_future(connection.ended.wait()),), timeout=self._pace.linger_s)
+        await asyncio.wait((ended := asyncio.ensure_future(connection.ended.wait()),), timeout=self._timing.linger_s)
         ended.cancel()
         await connection.close()
 
@@ -218,7 +218,7 @@ class SocketMode:
         """After the machine has slept, the other side of every connection may have gone without a word."""
         before_s = self._slept_s()
         while True:
-            await asyncio.sleep(self._pace.look_s)
+            await asyncio.sleep(self._timing.look_s)
             now_s = self._slept_s()
             if now_s - before_s > _SLEPT_S:
                 log.info("socket.machine_slept", for_s=round(now_s - before_s))
@@ -228,10 +228,10 @@ class SocketMode:
 
     async def _take(self, connection: WebSocketConnection, envelope: SocketEnvelope) -> None:
         await self._slots.acquire()
-        working = self._tasks.create_task(self._handle(connection, envelope))
-        self._at_work.add(working)
-        working.add_done_callback(self._at_work.discard)
-        working.add_done_callback(lambda _: self._slots.release())
+        task = self._tasks.create_task(self._handle(connection, envelope))
+        self._in_progress.add(task)
+        task.add_done_callback(self._in_progress.discard)
+        task.add_done_callback(lambda _: self._slots.release())
 
     async def _handle(self, connection: WebSocketConnection, envelope: SocketEnvelope) -> None:
         if not isinstance(envelope.payload, dict):

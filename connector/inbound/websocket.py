@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 # How writing to a socket fails that is no more; reading from it says so, too.
 _LOST = (aiohttp.ClientError, ConnectionError)
 # What is kept of a frame that is none of Slack's, for the log.
-_SHOWN_CHARS = 100
+_MAX_LOGGED_CHARS = 100
 
 
 class NotOpened(Exception):  # noqa: N818 - what Slack did
@@ -87,17 +87,17 @@ class WebSocketConnection:
     `why` says which.
     """
 
-    def __init__(self, socket: aiohttp.ClientWebSocketResponse[bool], pace: SocketTiming) -> None:
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse[bool], timing: SocketTiming) -> None:
         self.leaving = asyncio.Event()
         self.ended = asyncio.Event()
         self.why = ""
         self._socket = socket
-        self._pace = pace
+        self._timing = timing
         self._began_s = asyncio.get_running_loop().time()
 
     @classmethod
     async def opened(
-        cls, http: aiohttp.ClientSession, url: str, proxy: str | None, pace: SocketTiming
+        cls, http: aiohttp.ClientSession, url: str, proxy: str | None, timing: SocketTiming
     ) -> WebSocketConnection:
         """Connect and wait for Slack's hello.
 
@@ -105,9 +105,9 @@ class WebSocketConnection:
             NotOpened: Slack has said something else.
         """
         # Pings and pongs are signs of life: they are to be seen.
-        timeout = ClientWSTimeout(ws_close=pace.close_within_s)
+        timeout = ClientWSTimeout(ws_close=timing.close_within_s)
         socket = await http.ws_connect(url, autoping=False, timeout=timeout, proxy=proxy)
-        connection = cls(socket, pace)
+        connection = cls(socket, timing)
         try:
             await connection._await_hello()
         except BaseException:
@@ -117,7 +117,7 @@ class WebSocketConnection:
 
     @property
     def has_lived(self) -> bool:
-        return asyncio.get_running_loop().time() - self._began_s >= self._pace.lived_s
+        return asyncio.get_running_loop().time() - self._began_s >= self._timing.lived_s
 
     def leave(self, why: str) -> None:
         """Let another connection take the place of this one."""
@@ -163,13 +163,13 @@ class WebSocketConnection:
         """What Slack says next; `None`: it says nothing any more."""
         while True:
             try:
-                message = await self._socket.receive(self._pace.silent_for_s)
+                message = await self._socket.receive(self._timing.silent_for_s)
             except TimeoutError:
                 self.leave("silent")
                 return None
             match message.type:
                 case WSMsgType.TEXT:
-                    if (frame := _read(message.data)) is not None:
+                    if (frame := _parse_frame(message.data)) is not None:
                         return frame
                 case WSMsgType.PING:
                     await self._pong(message.data)
@@ -185,16 +185,16 @@ class WebSocketConnection:
     async def _ping(self) -> None:
         with suppress(*_LOST):
             while True:
-                await asyncio.sleep(self._pace.ping_every_s)
+                await asyncio.sleep(self._timing.ping_every_s)
                 await self._socket.ping()
 
 
-def _read(text: str) -> dict[str, Any] | None:
+def _parse_frame(text: str) -> dict[str, Any] | None:
     try:
         frame = parse_json(text)
     except ValueError:
         frame = None
     if not isinstance(frame, dict):
-        log.warning("socket.unreadable", frame=text[:_SHOWN_CHARS])
+        log.warning("socket.unreadable", frame=text[:_MAX_LOGGED_CHARS])
         return None
     return frame

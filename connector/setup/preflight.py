@@ -59,7 +59,7 @@ async def preflight(api_url: str, bot: SlackClient) -> Identity:
     Raises:
         ConnectionRefused: Slack is out of reach, or does not accept the token.
     """
-    who = await _tried(api_url, bot, "auth.test", _BOT_TOKEN)
+    who = await _call(api_url, bot, "auth.test", _BOT_TOKEN)
     try:
         names = {"team_name": who.get("team", ""), "user_name": who.get("user", ""), "url": who.get("url", "")}
         names["enterprise"] = who.get("enterprise_id") or ""
@@ -74,12 +74,12 @@ async def first_address(api_url: str, app: SlackClient) -> str:
     Raises:
         ConnectionRefused: Slack is out of reach, or does not accept the token.
     """
-    return str((await _tried(api_url, app, "apps.connections.open", _APP_TOKEN)).get("url", ""))
+    return str((await _call(api_url, app, "apps.connections.open", _APP_TOKEN)).get("url", ""))
 
 
-async def _tried(api_url: str, wire: SlackClient, method: str, kind: _Token) -> dict[str, Any]:
+async def _call(api_url: str, client: SlackClient, method: str, kind: _Token) -> dict[str, Any]:
     try:
-        return await wire.call(method, {}, CallSlot())
+        return await client.call(method, {}, CallSlot())
     except SlackCallFailed as e:
         if e.is_passing:
             raise ConnectionRefused(

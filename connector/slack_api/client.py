@@ -73,7 +73,7 @@ class SlackClient:
         self._client = client
         self._scheduler = scheduler
         self.history = ThreadHistory(self)
-        self._is_nameless = False
+        self._lacks_customize_scope = False
         self._closed_by: asyncio.Future[SlackCallFailed] = asyncio.get_running_loop().create_future()
 
     async def closed(self) -> SlackCallFailed:
@@ -123,11 +123,11 @@ class SlackClient:
             found = await self.history.find(place, key)
         except SlackCallFailed as e:
             if e.error == NO_THREAD:
-                await self._take_out_of_channel(place, key)
+                await self._delete_stray_post(place, key)
             raise
         return None if found is None else {"ts": found["ts"], "message": found}
 
-    async def _take_out_of_channel(self, place: ThreadAddress, key: str) -> None:
+    async def _delete_stray_post(self, place: ThreadAddress, key: str) -> None:
         """Where the thread's root is gone, Slack posts to the channel instead: that is undone."""
         stray = await self.history.find(replace(place, thread_ts=None), key)
         if stray is not None:
@@ -159,7 +159,7 @@ class SlackClient:
             "chat.update",
             # Without `blocks`, those that it had would stay.
             lambda: {"channel": channel, "ts": ts, "blocks": "[]", **compose().arguments(), "parse": "none"},
-            replace(turn, urgency=Priority.STATUS),
+            replace(turn, priority=Priority.STATUS),
         )
 
     async def upload(self, address: str, content: bytes) -> None:
@@ -188,7 +188,7 @@ class SlackClient:
         """Put an emoji on a message; `confirm` as in `post`."""
         arguments = {"channel": channel, "timestamp": ts, "name": name}
         done = ("already_reacted", "message_not_found")
-        turn = replace(turn, urgency=Priority.MARK)
+        turn = replace(turn, priority=Priority.MARK)
         await self.call("reactions.add", arguments, turn, done=done, once=PendingCalls(confirm=confirm))
 
     async def unreact(self, channel: str, ts: str, name: str) -> None:
@@ -226,7 +226,7 @@ class SlackClient:
                 # One round more than there are attempts: the last one may have happened, too.
                 last = _ATTEMPTS + (1 if once.look is not None else 0)
                 if not e.is_passing or failed >= last or limited > _RATE_LIMITS:
-                    self._note(e)
+                    self._note_closed(e)
                     raise
                 log.info("slack.retry", method=method, error=e.error, retry_after_s=e.retry_after_s)
                 if e.error != LIMITED:
@@ -250,35 +250,35 @@ class SlackClient:
         await self._scheduler.wait(method, channel, turn)
         if once.confirm is not None:
             await once.confirm()
-        turn.need.check()
+        turn.scope.check()
         try:
-            return await self._named(method, arguments() if callable(arguments) else arguments)
+            return await self._call_as_persona(method, arguments() if callable(arguments) else arguments)
         except SlackCallFailed as e:
             if e.error == LIMITED:
                 pause_s = _PAUSE_AFTER_LIMIT_S if e.retry_after_s is None else e.retry_after_s
                 await self._scheduler.pause(method, channel, pause_s)
             raise
 
-    async def _named(self, method: str, arguments: Arguments) -> dict[str, Any]:
+    async def _call_as_persona(self, method: str, arguments: Arguments) -> dict[str, Any]:
         """Call it once; where we may not post under another name, under our own."""
         plain = {name: value for name, value in arguments.items() if name not in _PERSONA}
-        if self._is_nameless or plain == arguments:
-            return await self._once(method, plain)
+        if self._lacks_customize_scope or plain == arguments:
+            return await self._send(method, plain)
         try:
-            return await self._once(method, arguments)
+            return await self._send(method, arguments)
         except SlackCallFailed as e:
             if e.error != "missing_scope" or e.needed not in ("", _CUSTOMIZE):
                 raise
-        answer = await self._once(method, plain)
-        self._is_nameless = True
+        answer = await self._send(method, plain)
+        self._lacks_customize_scope = True
         log.warning("slack.no_personas", needed=_CUSTOMIZE)
         return answer
 
-    def _note(self, failed: SlackCallFailed) -> None:
+    def _note_closed(self, failed: SlackCallFailed) -> None:
         if failed.verdict is RetryDecision.WORKSPACE_CLOSED and not self._closed_by.done():
             self._closed_by.set_result(failed)
 
-    async def _once(self, method: str, arguments: Arguments) -> dict[str, Any]:
+    async def _send(self, method: str, arguments: Arguments) -> dict[str, Any]:
         try:
             response = await self._client.api_call(method, data=arguments)
         except SlackApiError as e:

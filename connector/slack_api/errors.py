@@ -29,7 +29,7 @@ class RetryDecision(Enum):
 
 
 # https://docs.slack.dev/reference/methods, each method's page.
-_VERDICTS = {
+_DECISIONS = {
     RetryDecision.PASSING: (
         LIMITED,
         NO_ANSWER,
@@ -85,9 +85,9 @@ _VERDICTS = {
         "unknown_method",
     ),
 }
-_BY_WORD = {word: verdict for verdict, words in _VERDICTS.items() for word in words}
+_BY_ERROR = {word: verdict for verdict, words in _DECISIONS.items() for word in words}
 # Who may not even post is of no use in a workspace.
-_OF_A_POST = {"missing_scope": RetryDecision.WORKSPACE_CLOSED, "thread_locked": RetryDecision.CONVERSATION_CLOSED}
+_FOR_POSTS = {"missing_scope": RetryDecision.WORKSPACE_CLOSED, "thread_locked": RetryDecision.CONVERSATION_CLOSED}
 
 
 class SlackCallFailed(Exception):  # noqa: N818 - says what happened, as its siblings do
@@ -110,9 +110,9 @@ class SlackCallFailed(Exception):  # noqa: N818 - says what happened, as its sib
     @property
     def verdict(self) -> RetryDecision:
         """What it says about trying on: some words say more of one method than of the others."""
-        verdict = _BY_WORD.get(self.error, RetryDecision.REFUSED)
+        verdict = _BY_ERROR.get(self.error, RetryDecision.REFUSED)
         if self.method == "chat.postMessage":
-            return _OF_A_POST.get(self.error, verdict)
+            return _FOR_POSTS.get(self.error, verdict)
         # Who may not share a file may write all the same.
         is_about_files = verdict is RetryDecision.CONVERSATION_CLOSED and self.method.startswith("files.")
         return RetryDecision.UNAVAILABLE if is_about_files else verdict

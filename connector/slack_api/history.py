@@ -22,8 +22,8 @@ POST_EVENT = "amplifier_post"
 class ThreadHistory:
     """Reads what Slack has. Everything here raises SlackCallFailed where Slack does not tell."""
 
-    def __init__(self, wire: SlackClient) -> None:
-        self._wire = wire
+    def __init__(self, client: SlackClient) -> None:
+        self._client = client
 
     async def messages(
         self, place: ThreadAddress, turn: CallSlot | None = None, oldest: str = ""
@@ -40,7 +40,7 @@ class ThreadHistory:
         if place.thread_ts is not None:
             method, arguments["ts"] = "conversations.replies", place.thread_ts
         while True:
-            page = await self._wire.call(method, arguments, turn)
+            page = await self._client.call(method, arguments, turn)
             for message in page["messages"]:
                 yield message
             arguments["cursor"] = (page.get("response_metadata") or {}).get("next_cursor")
@@ -50,7 +50,9 @@ class ThreadHistory:
     async def message(self, channel: str, ts: str, turn: CallSlot | None = None) -> Message | None:
         """A message, with its metadata; `None` where it is gone."""
         arguments = {"channel": channel, "ts": ts, "include_all_metadata": True, "limit": 1}
-        page = await self._wire.call("conversations.replies", arguments, turn or CallSlot(), done=("thread_not_found",))
+        page = await self._client.call(
+            "conversations.replies", arguments, turn or CallSlot(), done=("thread_not_found",)
+        )
         return next((each for each in page.get("messages", ()) if each.get("ts") == ts), None)
 
     async def find(self, place: ThreadAddress, key: str) -> Message | None:

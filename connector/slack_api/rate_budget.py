@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from connector.protocols import Limit
 
 # With so many buckets the full ones are dropped.
-_MANY = 200
+_MAX_BUCKETS = 200
 
 
 @dataclass(slots=True)
@@ -30,7 +30,7 @@ class LocalRateBudget:
 
     def __init__(self) -> None:
         self._buckets: dict[str, _Bucket] = {}
-        self._drop_at = _MANY
+        self._drop_at = _MAX_BUCKETS
 
     async def take(self, bucket: str, limit: Limit) -> float:
         """Take one call out of a bucket: 0; where there is none in it, after how many seconds there may be."""
@@ -58,4 +58,4 @@ class LocalRateBudget:
 
     def _drop_full(self, now_s: float) -> None:
         self._buckets = {name: bucket for name, bucket in self._buckets.items() if not bucket.is_full(now_s)}
-        self._drop_at = max(_MANY, 2 * len(self._buckets))
+        self._drop_at = max(_MAX_BUCKETS, 2 * len(self._buckets))

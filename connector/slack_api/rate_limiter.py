@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 # While another process takes what we wait for, we ask again; and nobody sleeps through a clock that was set.
-_LONGEST_WAIT_S = 5.0
+_MAX_SLEEP_S = 5.0
 # A wait that was computed may end a moment too early.
-_SLACK_S = 0.001
+_MARGIN_S = 0.001
 # A budget that fails is asked again.
-_ASK_AGAIN_S = 1.0
+_RETRY_AFTER_S = 1.0
 # A channel's own limit is over in a second or two; who is to wait longer has met the workspace's.
-_ONE_CHANNEL_S = 5.0
+_MAX_CHANNEL_PAUSE_S = 5.0
 # Of runs that wait no more, so many are remembered.
-_RUNS_REMEMBERED = 100
+_MAX_IDLE_ROUNDS = 100
 
 
 class CallCancelled(Exception):  # noqa: N818 - a fact about the call
@@ -87,17 +87,17 @@ class CallSlot:
 
     Args:
         run: whose it is; runs take turns.
-        need: once it is over, the call does not take place.
+        scope: once it is over, the call does not take place.
     """
 
-    urgency: Priority = Priority.ANSWER
+    priority: Priority = Priority.ANSWER
     run: str = ""
-    need: CancelScope = field(default_factory=CancelScope)
+    scope: CancelScope = field(default_factory=CancelScope)
 
 
 @dataclass(order=True, slots=True)
 class _Waiter:
-    urgency: Priority
+    priority: Priority
     round: int
     number: int
     turn: asyncio.Future[None] = field(compare=False)
@@ -138,7 +138,7 @@ class RateLimiter:
             NotNeeded: it is not wanted any more.
         """
         limits = limits_of(method, channel, self._scale)
-        if turn.urgency is Priority.LOOK_UP:
+        if turn.priority is Priority.LOOK_UP:
             limits = {**look_ups_of(method, self._scale), **limits}
         for bucket, limit in limits.items():
             queue = self._queues.get(bucket)
@@ -157,7 +157,7 @@ class RateLimiter:
         the former ever is, nothing is posted in any channel.
         """
         buckets = list(limits_of(method, channel, self._scale))
-        for bucket in buckets if for_s > _ONE_CHANNEL_S else buckets[:1]:
+        for bucket in buckets if for_s > _MAX_CHANNEL_PAUSE_S else buckets[:1]:
             try:
                 await self._budget.pause(f"{self._workspace}:{bucket}", for_s)
             except Exception:  # a Slack handler's border: Slack says so again
@@ -165,7 +165,7 @@ class RateLimiter:
 
 
 class _Queue:
-    """Those who wait for one bucket: by urgency, then one of each run after the other."""
+    """Those who wait for one bucket: by priority, then one of each run after the other."""
 
     def __init__(self, bucket: str, limit: Limit, budget: RateBudget, tasks: set[asyncio.Task[None]]) -> None:
         self._bucket = bucket
@@ -187,20 +187,20 @@ class _Queue:
             waiter.turn.cancel()
 
     async def wait(self, turn: CallSlot) -> None:
-        turn.need.check()
+        turn.scope.check()
         self._users += 1
         try:
             if not self._waiting and not await self._take():
                 return
-            await turn.need.wait(self._queued(turn))
+            await turn.scope.wait(self._queued(turn))
         finally:
             self._users -= 1
 
     def _queued(self, turn: CallSlot) -> asyncio.Future[None]:
-        turn.need.check()  # it may have been forgotten while the budget was asked
+        turn.scope.check()  # it may have been forgotten while the budget was asked
         future = asyncio.get_running_loop().create_future()
         self._number += 1
-        heapq.heappush(self._waiting, _Waiter(turn.urgency, self._round_of(turn), self._number, future))
+        heapq.heappush(self._waiting, _Waiter(turn.priority, self._round_of(turn), self._number, future))
         if len(self._waiting) == 1:
             serving = asyncio.create_task(self._serve())
             self._tasks.add(serving)
@@ -209,9 +209,9 @@ class _Queue:
 
     def _round_of(self, turn: CallSlot) -> int:
         """The first one in which the run has no turn yet."""
-        if len(self._rounds) > len(self._waiting) + _RUNS_REMEMBERED:
+        if len(self._rounds) > len(self._waiting) + _MAX_IDLE_ROUNDS:
             self._rounds = {who: last for who, last in self._rounds.items() if last > self._round}
-        who = turn.urgency, turn.run
+        who = turn.priority, turn.run
         self._rounds[who] = max(self._round, self._rounds.get(who, 0)) + 1
         return self._rounds[who]
 
@@ -220,7 +220,7 @@ class _Queue:
         while self._first() is not None:
             wait_s = await self._take()
             if wait_s:
-                await asyncio.sleep(min(wait_s, _LONGEST_WAIT_S) + _SLACK_S)
+                await asyncio.sleep(min(wait_s, _MAX_SLEEP_S) + _MARGIN_S)
             elif (first := self._first()) is not None:
                 heapq.heappop(self._waiting)
                 self._round = max(self._round, first.round)
@@ -232,7 +232,7 @@ class _Queue:
             return await self._budget.take(self._bucket, self._limit)
         except Exception:  # a Slack handler's border: nobody may wait for ever, nor call without being let to
             log.exception("budget.failed", bucket=self._bucket)
-            return _ASK_AGAIN_S
+            return _RETRY_AFTER_S
 
     def _first(self) -> _Waiter | None:
         """The first one who still waits."""

@@ -74,7 +74,7 @@ def file_name(key: str) -> str:
 
 
 async def share(  # noqa: PLR0913 - what sharing consists of
-    wire: SlackClient, place: ThreadAddress, key: str, content: str, *, in_doubt: bool, confirm: Confirm
+    client: SlackClient, place: ThreadAddress, key: str, content: str, *, in_doubt: bool, confirm: Confirm
 ) -> None:
     """Put a Markdown file into a conversation, exactly once.
 
@@ -87,39 +87,39 @@ async def share(  # noqa: PLR0913 - what sharing consists of
     name = file_name(key)
 
     async def look() -> dict[str, Any] | None:
-        return next(iter(await _shared(wire, place, name)), None)
+        return next(iter(await _shared(client, place, name)), None)
 
     if in_doubt and await look() is not None:
         return
-    await _need_thread(wire, place, name)
+    await _require_thread(client, place, name)
     turn = CallSlot(run=place.conversation_id)
     data = content.encode()
-    begun = await wire.call(_GET_URL, {"filename": name, "length": len(data)}, turn)
-    await wire.upload(begun["upload_url"], data)
+    begun = await client.call(_GET_URL, {"filename": name, "length": len(data)}, turn)
+    await client.upload(begun["upload_url"], data)
     arguments = {"files": json.dumps([{"id": begun["file_id"], "title": _title(content)}])}
     arguments |= {"channel_id": place.channel}
     if place.thread_ts is not None:
         arguments["thread_ts"] = place.thread_ts
-    await wire.call(_COMPLETE, arguments, turn, once=PendingCalls(look, confirm=confirm))
-    await _need_thread(wire, place, name)
+    await client.call(_COMPLETE, arguments, turn, once=PendingCalls(look, confirm=confirm))
+    await _require_thread(client, place, name)
 
 
-async def _need_thread(wire: SlackClient, place: ThreadAddress, name: str) -> None:
+async def _require_thread(client: SlackClient, place: ThreadAddress, name: str) -> None:
     """Where the thread's root is gone, Slack shares in the channel instead: nothing of it stays there.
 
     Raises:
         SlackCallFailed: it is gone.
     """
-    if place.thread_ts is None or await wire.history.message(place.channel, place.thread_ts) is not None:
+    if place.thread_ts is None or await client.history.message(place.channel, place.thread_ts) is not None:
         return
-    for file in await _shared(wire, replace(place, thread_ts=None), name):
-        await delete(wire, file["id"])
+    for file in await _shared(client, replace(place, thread_ts=None), name):
+        await delete(client, file["id"])
     raise SlackCallFailed(_COMPLETE, NO_THREAD)
 
 
-async def _shared(wire: SlackClient, place: ThreadAddress, name: str) -> list[dict[str, Any]]:
+async def _shared(client: SlackClient, place: ThreadAddress, name: str) -> list[dict[str, Any]]:
     """The files with this name that are in a conversation."""
-    return [file async for message in wire.history.messages(place) for file in _files_of(message, name)]
+    return [file async for message in client.history.messages(place) for file in _files_of(message, name)]
 
 
 def shared_again(messages: Iterable[dict[str, Any]], names: AbstractSet[str]) -> list[str]:
@@ -147,9 +147,9 @@ def _files_of(message: dict[str, Any], name: str = "") -> list[dict[str, Any]]:
     return [each for each in files if (each.get("name") == name if name else _NAME.fullmatch(each.get("name") or ""))]
 
 
-async def delete(wire: SlackClient, file_id: str) -> None:
+async def delete(client: SlackClient, file_id: str) -> None:
     """Delete a file of ours, if it is there."""
-    await wire.call(_DELETE, {"file": file_id}, CallSlot(), done=("file_not_found", "file_deleted"))
+    await client.call(_DELETE, {"file": file_id}, CallSlot(), done=("file_not_found", "file_deleted"))
 
 
 def _end_of_beginning(markdown: str, tokens: Sequence[Token]) -> int:

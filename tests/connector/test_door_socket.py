@@ -95,7 +95,7 @@ class Door:
                 addresses.next,
                 self.listener.receive,
                 asyncio.Semaphore(slots),
-                pace=pace,
+                timing=pace,
                 slept_s=self.sleeper,
             )
             yield await stack.enter_async_context(socket_mode)
