@@ -1,4 +1,4 @@
-"""Who may use the bot, and where: asked before anything else is done with what people do."""
+"""Decide which users may use the bot, and in which channels."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _MAX_NOTICES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class AccessRules:
-    """Who may use the bot, and in which channels; `None`: everybody, everywhere.
+    """The users that may use the bot, and the channels for it; `None`: all.
 
-    Direct messages are not bound by `channels`. `external`: people of other workspaces, in shared channels, too.
-    `guests`: those of this workspace, too.
+    `channels` does not restrict direct messages. `external` also allows people of other workspaces, in shared channels.
+    `guests` also allows guests of this workspace.
     """
 
     users: frozenset[str] | None = None
@@ -37,11 +37,11 @@ class AccessRules:
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who does something, and where.
+    """The user behind an event, and its channel.
 
     Args:
-        home: the workspace that they belong to, or the organisation; `None`: Slack has not named it.
-        is_shared: whether the channel is shared with another workspace; `None`: Slack has not said it.
+        home: id of the user's workspace or organisation; `None`: not in the event.
+        is_shared: whether the channel is shared with another workspace; `None`: not in the event.
     """
 
     user: str
@@ -55,7 +55,7 @@ class Actor:
 
 
 class AccessPolicy:
-    """Lets in whom the policy allows, and says to the others why not; that, once an hour in each channel."""
+    """Checks users against the access rules. A refused user gets the reason once an hour in each channel."""
 
     def __init__(  # noqa: PLR0913 - the last three have defaults
         self,
@@ -75,24 +75,24 @@ class AccessPolicy:
         self._notified_s: OrderedDict[tuple[str, str], float] = OrderedDict()
 
     async def refusal(self, actor: Actor) -> str | None:
-        """Why somebody may not use the bot here, in a sentence for them; `None`: they may."""
+        """Return why a user may not use the bot here, as a sentence for that user; `None`: allowed."""
         policy = self._policy
         if policy.users is not None and actor.user not in policy.users:
-            return "You may not use me: whoever runs me has said who may. Ask them to add you."
+            return "You may not use me: my operator allows only certain people. Ask my operator to add you."
         if policy.channels is not None and not actor.is_direct and actor.channel not in policy.channels:
-            return "I may not be used in this channel: whoever runs me has said in which. Ask them to add it."
+            return "I may not be used in this channel: my operator allows only certain ones. Ask my operator to add it."
         if not policy.external and await self._is_from_other_workspace(actor):
-            return "I work for the people of another workspace only. Ask whoever runs me there to let you in."
+            return "I work for the people of another workspace only. Ask my operator there to give you access."
         if not policy.guests:
             profile = await self._profile(actor.user)
             if profile is None:
-                return "Guests may not use me, and Slack does not say just now whether you are one. Write again later."
+                return "Guests may not use me, and I cannot check right now whether you are one. Write again later."
             if profile.is_guest and not self._is_external(profile):
-                return "Guests of this workspace may not use me. Ask whoever runs me to let you in."
+                return "Guests of this workspace may not use me. Ask my operator to give you access."
         return None
 
     def should_notify(self, actor: Actor) -> bool:
-        """Whether they have not been told in this hour. They count as told from here on."""
+        """Return whether the user got no notice in this channel within the last hour, and record a notice now."""
         now_s, key = self._now_s(), (actor.user, actor.channel)
         if now_s - self._notified_s.get(key, -_NOTICE_INTERVAL_S) < _NOTICE_INTERVAL_S:
             return False
@@ -114,7 +114,7 @@ class AccessPolicy:
         return profile.is_stranger or profile.team not in (None, *self._own_ids)
 
     async def _profile(self, user: str) -> Profile | None:
-        """Return what Slack says of a user; `None`: it does not answer in time, or knows no such user."""
+        """Return a user's profile; `None`: Slack does not answer in time, or knows no such user."""
         await self._users.learn((user,), within_s=self._profile_timeout_s)
         profile = self._users.profile(user)
         if profile is None:

@@ -1,4 +1,4 @@
-"""Messages on their way into the inbox of their conversation."""
+"""Admit messages to the inbox of their conversation."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ _LATE_S = 5.0
 
 
 class Admitter:
-    """Admits messages that are for an agent, once the gate lets their authors in.
+    """Admits messages for an agent if the access policy allows their authors.
 
     A reply in a thread without an agent is acknowledged and not stored. The mention that calls an agent into the thread
-    may be older than the reply and arrive later. `unrouted` has the latest of such replies. Those that are missing
-    there, because this process ended or another one acknowledged the reply, are read from Slack: see `ThreadCatchUp`.
+    may be older than the reply and arrive later. `unrouted` holds the latest such replies. Replies missing there,
+    because this process ended or another one acknowledged them, are read from Slack: see `ThreadCatchUp`.
 
     Args:
         now_s: seconds since the epoch.
@@ -71,7 +71,7 @@ class Admitter:
         self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
 
     async def is_allowed(self, actor: Actor, message: SlackMessage | None = None) -> bool:
-        """Return whether a user may use the bot here. A user that may not and has addressed the bot gets the reason."""
+        """Return whether a user may use the bot here. A refused user who addressed the bot gets the reason."""
         refusal = await self._policy.refusal(actor)
         if refusal is None:
             return True
@@ -89,7 +89,7 @@ class Admitter:
     ) -> None:
         """Admit a message to an agent, and then the replies to it that arrived before it.
 
-        `effective_ts` is when it was written, or when an edit made it a mention; `edited_ts` when it was changed last.
+        `effective_ts` is the time of the post, or of the edit that added the mention; `edited_ts` of the last edit.
         """
         calls_agent = message.mentions(self._bot_user) and _says_something(message, routed)
         if calls_agent and await self._may_have_missed_replies(message, effective_ts):
@@ -100,14 +100,17 @@ class Admitter:
         await self._store_entry(message, routed, edited_ts)
         if calls_agent:
             passed = self.unrouted.take_after(message.place.conversation_id, effective_ts)
-            # All at once: each may wait for Slack.
+            # Concurrently: each check may wait for Slack.
             allowed = await asyncio.gather(*(self.is_allowed(each.actor) for each in passed))
             for reply, _, reply_edited_ts in compress(passed, allowed):
                 if (routed_reply := await self._router.route(reply)) is not None:
                     await self._store_entry(reply, routed_reply, reply_edited_ts)
 
     async def admit_found(self, found: dict[str, Any], actor: Actor) -> bool:
-        """Admit a message from Slack if it addresses the bot and has text or files. Return whether it does."""
+        """Admit a message found by a look-up if it addresses the bot, has text or files, and its author is allowed.
+
+        Returns whether the message was admitted.
+        """
         message = message_of(found, self._router.team)
         if message is None or not self._router.is_addressed(message):
             return False
@@ -120,14 +123,14 @@ class Admitter:
         return True
 
     async def stop(self, conversation_id: str, stop: StopRequest) -> None:
-        """Admit a stop. All ways to stop a run end here; a stop that arrives twice counts once."""
+        """Store a stop. All ways to stop a run end here; duplicates are detected by id."""
         await self._runs.admit(conversation_id, InboxEntry(stop.id, "stop", stop.written()))
 
     async def catch_up(self, catch_up: ThreadCatchUp) -> None:
-        """Admit the messages after the mention that called an agent into a thread, except those that are known.
+        """Admit the mention that called an agent into a thread, and the messages after it that are not yet known.
 
-        Waits until Slack answers. Messages that are posted later are routed to the agent by their own events, because
-        the mention is admitted first.
+        Waits until Slack answers. The mention is admitted first, so messages posted from then on are routed to the
+        agent by their own events.
         """
         await self._store_message(catch_up.mention)
         place, turn = catch_up.mention.message.place, CallSlot(Priority.PERSON)
@@ -162,8 +165,7 @@ class Admitter:
     async def _may_have_missed_replies(self, mention: SlackMessage, effective_ts: str) -> bool:
         """Return whether a process may have acknowledged a reply to a mention before the mention was admitted.
 
-        In a thread that has begun a reply may follow at any moment. The first message of a thread gets no reply within
-        `_LATE_S`.
+        In an existing thread a reply may follow at any moment. A root message gets no reply within `_LATE_S`.
         """
         if mention.direct:
             return False
@@ -190,7 +192,7 @@ class Admitter:
 
     @asynccontextmanager
     async def in_order(self, conversation_id: str) -> AsyncIterator[None]:
-        """Handle the events of one conversation in the order of their arrival."""
+        """Serialize the events of one conversation in the order of their arrival."""
         lock, users = self._locks.get(conversation_id, (asyncio.Lock(), 0))
         self._locks[conversation_id] = (lock, users + 1)
         try:

@@ -1,4 +1,4 @@
-"""What an event or a click means, and who of us hears of it."""
+"""Parse Slack events and button clicks, and pass them to the intake."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-# How reading fails on what is not as Slack writes it.
+# Exceptions of parsing a malformed payload.
 _UNREADABLE = (AttributeError, KeyError, TypeError, ValueError)
 
 
 async def dispatch(event: dict[str, Any], team: str, intake: Intake, *, is_shared: bool = False) -> None:
-    """Take an event in; few mean anything to us. `is_shared`: its channel is shared with another workspace.
+    """Handle an event; ignore kinds without a handler. `is_shared`: its channel is shared with another workspace.
 
     Raises:
-        NotNow: it cannot be taken just now, and is to come again.
+        NotNow: the service is shutting down; Slack must deliver the event again.
     """
     try:
         handling = _handling(event, team, intake, is_shared=is_shared)
@@ -47,10 +47,10 @@ async def dispatch(event: dict[str, Any], team: str, intake: Intake, *, is_share
 
 
 async def dispatch_action(body: dict[str, Any], team: str, intake: Intake) -> None:
-    """Take a click in; Slack does not say with it whether the channel is shared.
+    """Handle a click on a button. Its payload does not contain whether the channel is shared.
 
     Raises:
-        NotNow: it cannot be taken just now, and is to come again.
+        NotNow: the service is shutting down; Slack must deliver the click again.
     """
     try:
         clicked = clicked_stop_of(body, team)
@@ -64,7 +64,7 @@ async def dispatch_action(body: dict[str, Any], team: str, intake: Intake) -> No
 
 
 def _handling(event: dict[str, Any], team: str, intake: Intake, *, is_shared: bool) -> Handling:
-    """What is to be done about an event, all of it read."""
+    """Parse an event and return the coroutine that handles it; `None`: nothing to do."""
     match event:
         case {"type": "message", "subtype": "message_changed" | "message_deleted"}:
             return _change_handling(event, team, intake, is_shared=is_shared)

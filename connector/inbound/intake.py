@@ -1,4 +1,4 @@
-"""The doors of the connector: what people do becomes an entry of an inbox before Slack hears that we have it."""
+"""Store events of people as inbox entries, before they are acknowledged to Slack."""
 
 from __future__ import annotations
 
@@ -35,15 +35,14 @@ __all__ = ["Intake", "NotNow"]
 log = structlog.get_logger(__name__)
 
 _STOP_REACTION = "x"
-# Acknowledged reactions whose conversation Slack has not told yet.
+# Acknowledged ❌ reactions whose conversation is still being looked up.
 _MAX_STOP_LOOK_UPS = 20
 
 
 class Intake:
-    """Takes in what people do, in each conversation in the order in which it comes.
+    """Handle messages, edits, deletions, reactions and stops, per conversation in the order of arrival.
 
-    Everything here raises NotNow where the service is shutting down. That Slack cannot be asked is no reason to refuse
-    an event.
+    Every public method raises NotNow while the service shuts down. A failed look-up in Slack does not reject an event.
     """
 
     def __init__(
@@ -61,16 +60,16 @@ class Intake:
         self._conversations = conversations
         self._bot_user = bot_user
         self._look_ups = LookUps(workspace.desk.wire)
-        # Threads that no agent was called into before some reply; a mention that comes later adopts them.
+        # Threads without an agent before some reply. A later mention can still call an agent into them.
         self._without_agent = LRUSet()
-        # Threads that are being looked up: one look-up serves all their replies.
+        # Threads with a look-up in progress: one look-up serves all their replies.
         self._looking_up: set[str] = set()
         self._stop_look_ups = 0
 
     async def on_message(self, message: SlackMessage, actor: Actor, effective_ts: str) -> None:
-        """Take a message in; the second event of one post changes nothing.
+        """Admit a message. The second event of the same post has no effect.
 
-        `effective_ts` is when it was written, or when an edit made it a mention.
+        `effective_ts` is the time of the post, or of the edit that added the mention.
         """
         async with self._in_order(message.place.conversation_id):
             if await self._admit(message, actor, effective_ts):
@@ -79,14 +78,14 @@ class Intake:
                 return
             self._admitter.unrouted.add(message, actor)
         if await self._look_up_mention(message, actor):
-            # The mention is admitted by now, by this process or another one, or Slack did not say.
+            # By now the mention is admitted, by this process or another one, or the look-up failed.
             async with self._in_order(message.place.conversation_id):
                 await self._admit(message, actor, effective_ts)
 
     async def _admit(self, message: SlackMessage, actor: Actor, effective_ts: str) -> bool:
-        """Take a message in if it is for an agent and the gate lets its author in. Return whether it is for an agent.
+        """Admit a message if it is for an agent and its author is allowed. Return whether it is for an agent.
 
-        The gate comes second, because it is_allowed wait for Slack.
+        The access check comes second because it may wait for Slack.
         """
         routed = await self._router.route(message)
         if routed is not None and await self._admitter.is_allowed(actor, message):
@@ -96,15 +95,14 @@ class Intake:
         return routed is not None
 
     async def _look_up_thread(self, message: SlackMessage, actor: Actor) -> None:
-        """Look for the mention that called an agent into the thread of a message, if no agent is known there."""
+        """Look up the mention that called an agent into the thread, if no agent is known there."""
         if _may_be_a_reply_to_us(message) and await self._router.route(message) is None:
             await self._look_up_mention(message, actor)
 
     async def _look_up_mention(self, reply: SlackMessage, actor: Actor) -> bool:
         """Admit the mention that called an agent into a thread, if it has not arrived yet, and the replies to it.
 
-        Returns False if this reply causes no look-up: the thread has no agent, or a look-up is under way, which also
-        serves this reply.
+        Returns False if this reply starts no look-up: the thread has no agent, or a look-up in progress serves it.
         """
         conversation_id = reply.place.conversation_id
         if conversation_id in self._without_agent or conversation_id in self._looking_up:
@@ -124,9 +122,9 @@ class Intake:
         return True
 
     async def on_edit(self, edit: MessageEdit, actor: Actor) -> None:
-        """Take an edit in, where it is of a message to an agent.
+        """Store the edit of a message to an agent.
 
-        Where that turns to somebody else now, or says nothing any more, it is admitted back.
+        If the new text is empty or no longer for an agent, withdraw the message.
         """
         message, unrouted = edit.message, self._admitter.unrouted
         async with self._in_order(message.place.conversation_id):
@@ -139,7 +137,7 @@ class Intake:
                 unrouted.add(message, actor, edit.event_ts)
             if before is None or not await self._admitter.is_allowed(actor):
                 return
-            if routed is None and not message.mentions_anyone():  # the first of its thread, without its mention
+            if routed is None and not message.mentions_anyone():  # a root message whose mention was removed
                 routed = await self._router.read(message)
             if routed is not None and is_stop_word(routed[1]):
                 await self._stop_by_edit(edit, before)
@@ -149,7 +147,10 @@ class Intake:
                 await self._store_change("edit", edit, routed, placeholder="message" if may_still_arrive else None)
 
     async def _stop_by_edit(self, edit: MessageEdit, before: Routed) -> None:
-        """A message that was something else says `stop` now: it is admitted back, and that stops what it began."""
+        """Withdraw a message that was edited to a stop word, and stop the run.
+
+        If the run began with this message, the withdrawal stops it.
+        """
         if is_stop_word(before[1]):
             return
         message = edit.message
@@ -160,9 +161,9 @@ class Intake:
             await self._admitter.stop(message.place.conversation_id, stop)
 
     async def _may_still_arrive(self, edit: MessageEdit) -> bool:
-        """Return whether the message is_allowed arrive after its edit, and was for an agent when it was written.
+        """Return whether the message may arrive after its edit and was for an agent when posted.
 
-        Where Slack cannot be asked, it was: an agent takes part in the thread by now.
+        If the look-up fails, return True: an agent takes part in the thread by now.
         """
         message, before = edit.message, edit.before
         if message.id in self._admitter.admitted or not _is_fresh(edit):
@@ -179,12 +180,12 @@ class Intake:
             for each in thread
         ):
             return True
-        # A root that was deleted does not say any more whom it named.
+        # The text of a deleted root, and with it the mention, is gone.
         is_root_gone = any(each.get("subtype") == "tombstone" for each in thread)
         return is_root_gone and await self._runs.agent_of(message.place.conversation_id) is not None
 
     async def on_deletion(self, deletion: MessageDeletion, actor: Actor) -> None:
-        """Take a deletion in, where an agent takes part: whoever has that message knows it."""
+        """Store the deletion of a message in a conversation with an agent."""
         message = deletion.message
         async with self._in_order(message.place.conversation_id):
             self._admitter.unrouted.drop(message.id)
@@ -202,17 +203,20 @@ class Intake:
     async def _store_change(
         self, kind: Kind, change: MessageEdit | MessageDeletion, routed: Routed, *, placeholder: Kind | None
     ) -> None:
-        """Keep an edit or a deletion; `placeholder` is what becomes of its message, if that is still on its way to us."""
+        """Store an edit or a deletion.
+
+        If the event of the message may still arrive, store an entry of kind `placeholder` under the message's id too.
+        """
         (instance, prompt), message = routed, change.message
         conversation_id, text = message.place.conversation_id, prompt or ", ".join(message.files)
         written = PendingMessage(message, instance.name, text, change.id, edited_ts=change.event_ts).written()
         if placeholder is not None and _is_fresh(change) and not is_stop_word(prompt):
-            # Where it is on its way, this is it: what comes of it then is known.
+            # The message's own event, if it arrives later, is a duplicate of this entry.
             await self._runs.admit(conversation_id, InboxEntry(message.id, placeholder, written), instance.name)
         await self._runs.admit(conversation_id, InboxEntry(change.id, kind, written))
 
     async def on_reaction(self, reaction: ReactionAdded, actor: Actor) -> None:
-        """Stop the run whose status or starting message got an ❌."""
+        """Stop the run whose status message or first message got an ❌."""
         if reaction.name != _STOP_REACTION or reaction.user == self._bot_user:
             return
         self._refuse_when_closing()
@@ -238,7 +242,7 @@ class Intake:
             await self._stop_at(message, reaction, actor, as_root)
 
     def _stop_later(self, reaction: ReactionAdded, actor: Actor, as_root: ThreadAddress, ask: Ask) -> None:
-        """Stop the run when Slack tells its conversation. The reaction is lost if this process ends before."""
+        """Stop the run once the look-up of its conversation succeeds. If this process ends first, the stop is lost."""
         if self._stop_look_ups == _MAX_STOP_LOOK_UPS:
             log.warning("reaction.dropped", channel=reaction.channel, ts=reaction.ts)
             return
@@ -257,7 +261,7 @@ class Intake:
     async def _stop_at(
         self, message: dict[str, Any] | None, reaction: ReactionAdded, actor: Actor, as_root: ThreadAddress
     ) -> None:
-        """Stop the run that the message belongs to, if an agent takes part in its conversation."""
+        """Stop the run of the message's conversation, if an agent takes part in it."""
         if message is None:
             return
         thread_ts = thread_of(message)
@@ -275,7 +279,7 @@ class Intake:
             await self._admitter.stop(conversation_id, stop)
 
     async def on_stop(self, place: ThreadAddress, stop: StopRequest, actor: Actor) -> None:
-        """Stop what runs in a conversation, where an agent takes part in it."""
+        """Stop the run of a conversation, if an agent takes part in it."""
         conversation_id = place.conversation_id
         async with self._in_order(conversation_id):
             has_agent = await self._runs.agent_of(conversation_id) is not None
@@ -294,10 +298,10 @@ class Intake:
 
 
 def _may_be_a_reply_to_us(message: SlackMessage) -> bool:
-    """Whether a message is for an agent if one takes part in its thread."""
+    """Return whether a message is for an agent if one takes part in its thread."""
     return message.thread_ts is not None and not message.mentions_anyone()
 
 
 def _is_fresh(change: MessageEdit | MessageDeletion) -> bool:
-    """Whether the message of which this is is_allowed still be on its way to us."""
+    """Return whether Slack may still deliver the message of this edit or deletion."""
     return float(change.event_ts) - float(change.message.ts) < REDELIVERY_WINDOW_S

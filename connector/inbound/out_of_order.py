@@ -1,4 +1,4 @@
-"""What comes to us may have overtaken what was written before it: what is remembered of that, and what Slack says."""
+"""Handle events that arrive out of order: remember unrouted replies, and look up older messages in Slack."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Slack delivers an event again within so many seconds; what came after it may have overtaken it.
+# Seconds within which Slack redelivers an event. Events posted later may arrive before it.
 REDELIVERY_WINDOW_S = 600.0
-# How long an event may wait for Slack: after three seconds it comes again.
+# Slack redelivers an event that is not acknowledged within three seconds.
 _LOOK_UP_TIMEOUT_S = 1.0
-# All that comes in waits for the same slots: what has to be looked up must leave most of them to the rest.
+# All events share the same slots: events that need a look-up must leave most slots free.
 _MAX_CONCURRENT = 5
 _MAX_WAITING = 5
 _PAGE = 200
@@ -31,15 +31,15 @@ _MAX_UNROUTED = 1_000
 
 
 class NotNow(Exception):  # noqa: N818 - a fact about the service
-    """An event cannot be taken just now: Slack delivers it again, to whoever is there then."""
+    """The event cannot be stored while the service shuts down: Slack delivers it again, to any connected process."""
 
 
 class NoAnswer(Exception):  # noqa: N818 - a fact about a look-up
-    """Slack could not be asked in time: it is away, or its limits leave no room."""
+    """A look-up failed: Slack did not answer in time, or the rate limit left no room."""
 
 
 class LRUSet:
-    """The latest of many names."""
+    """A bounded set that drops the oldest names."""
 
     def __init__(self) -> None:
         self._names: OrderedDict[str, None] = OrderedDict()
@@ -54,7 +54,7 @@ class LRUSet:
 
 
 class UnroutedReply(NamedTuple):
-    """A reply that is for no agent, its author, of whom the gate was not asked, and when it was edited last."""
+    """A reply that is for no agent, its author (access not checked), and the time of its last edit."""
 
     reply: SlackMessage
     actor: Actor
@@ -62,33 +62,33 @@ class UnroutedReply(NamedTuple):
 
 
 class UnroutedReplies:
-    """The latest replies that were for nobody: the message that makes them an agent's may come after them."""
+    """The latest replies that were for no agent: the mention that calls an agent into their thread may arrive later."""
 
     def __init__(self) -> None:
         # `None`: the reply was deleted.
         self._replies: OrderedDict[str, UnroutedReply | None] = OrderedDict()
 
     def add(self, reply: SlackMessage, actor: Actor, edited_ts: str = "") -> None:
-        """Remember a reply, unless it was deleted or a later edit of it is known."""
+        """Store a reply, unless it was deleted or a later edit of it is known."""
         new = UnroutedReply(reply, actor, edited_ts)
         known = self._replies.get(reply.id, new)
         if known is not None and edited_ts >= known.edited_ts:
             self._put(reply.id, new)
 
     def edit(self, reply: SlackMessage, actor: Actor, edited_ts: str) -> None:
-        """It reads so now, if it is here."""
+        """Replace a reply by its edited version, if the reply is stored."""
         if reply.id in self._replies:
             self.add(reply, actor, edited_ts)
 
     def drop(self, reply_id: str) -> None:
-        """Forget a reply, also if it is still to come."""
+        """Remove a deleted reply, and ignore it if it arrives later."""
         self._put(reply_id, None)
 
     def has_after(self, conversation_id: str, ts: str) -> bool:
         return bool(self._after(conversation_id, ts))
 
     def take_after(self, conversation_id: str, ts: str) -> list[UnroutedReply]:
-        """Those of a conversation that were written after this moment, in order; they are here no more."""
+        """Remove and return the replies of a conversation posted after `ts`, oldest first."""
         after = self._after(conversation_id, ts)
         for each in after:
             del self._replies[each.reply.id]
@@ -108,9 +108,9 @@ class UnroutedReplies:
 
 
 class LookUps:
-    """Asks Slack for messages whose events may still be on their way: few at once, and after all that we say.
+    """Looks up messages in Slack whose events may not have arrived yet: few at once, at the lowest priority.
 
-    Everything here raises NoAnswer where Slack does not answer in time. The call leaves the scheduler's queue then.
+    Every method raises NoAnswer if Slack does not answer in time. The call then leaves the rate limiter's queue.
     """
 
     def __init__(self, client: SlackClient) -> None:
@@ -119,7 +119,7 @@ class LookUps:
         self._pending = 0
 
     async def thread(self, reply: SlackMessage, oldest_ts: float = 0.0) -> list[dict[str, Any]]:
-        """What stands in the thread before a reply: the first page of it, oldest first; blank: it cannot be had."""
+        """Return the first page of the thread before a reply, oldest first; empty if Slack refuses."""
         arguments = {"channel": reply.channel, "ts": reply.place.thread_ts, "latest": reply.ts, "limit": _PAGE}
         if oldest_ts:
             arguments["oldest"] = f"{oldest_ts:.6f}"
@@ -129,7 +129,7 @@ class LookUps:
         return [each for each in found if oldest_ts <= float(each["ts"]) < float(reply.ts)]
 
     async def answer(self, ask: Callable[[], Awaitable[T]]) -> T | None:
-        """What Slack answers; `None`: it refuses."""
+        """Return the answer to a call; `None`: Slack refuses it."""
         if self._pending == _MAX_CONCURRENT + _MAX_WAITING:
             raise NoAnswer
         self._pending += 1

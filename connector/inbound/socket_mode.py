@@ -1,4 +1,4 @@
-"""Socket Mode: several connections to Slack, of which some may come and go while events go on coming in."""
+"""Socket Mode over several connections, so that events arrive while one connection reconnects."""
 
 from __future__ import annotations
 
@@ -22,44 +22,44 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-# The clocks that write how long the machine has slept are not read at the same instant.
+# Tolerance: the two clocks whose difference shows a suspend are not read at the same instant.
 _SLEPT_S = 1.0
-# Acknowledgements that wait for a connection: what is not acknowledged comes again, and is known.
+# Acknowledgements queued for a connection. Slack redelivers events without one; these are detected as duplicates.
 _UNSENT = 1000
 _SWITCHED_OFF = "link_disabled"
 _TOO_MANY = "too_many_websockets"
-# What says that Slack wants no connection: to ask again at once would not help.
+# Errors by which Slack refuses connections: retrying at once does not help.
 _REFUSALS = frozenset({_SWITCHED_OFF, _TOO_MANY, "access_denied", "no_permission", "missing_scope"})
 _REFUSALS |= {"invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired"}
 _SENTENCES = {
     _SWITCHED_OFF: "Socket Mode is switched off. Switch it on, on your app's page at api.slack.com/apps.",
-    _TOO_MANY: "The app has as many connections as Slack allows (10): others of its processes hold them.",
+    _TOO_MANY: "The app has as many connections as Slack allows (10): its other processes hold them.",
 }
 _OTHERWISE = (
-    "Look at the app's token (xapp-…), and whether Socket Mode is on, on your app's page at api.slack.com/apps."
+    "Check the app's token (xapp-…), and that Socket Mode is enabled, on your app's page at api.slack.com/apps."
 )
 
 
 def slept_s() -> float:
-    """How long the machine has slept since it was started, where that can be told."""
+    """Return the seconds that the machine was suspended since boot; 0.0 if the platform does not report it."""
     boot = getattr(time, "CLOCK_BOOTTIME", None)
     return 0.0 if boot is None else time.clock_gettime(boot) - time.clock_gettime(time.CLOCK_MONOTONIC)
 
 
 class SocketMode:
-    """Keeps connections open for as long as the context lasts, and has every envelope received.
+    """Keeps connections open while the context is open, and handles every envelope.
 
-    One that is to be replaced is heard until after the next one has said hello. An envelope is acknowledged when it has
-    been received with status 200, and not before; if its connection is gone by then, on another one.
+    A connection that is being replaced is read until after the new one's hello. An envelope is acknowledged once
+    `receive` returns status 200; if its connection is lost by then, on another connection.
 
     Args:
-        http: the session of all calls.
-        url: asks Slack where to connect to; an address is good for one connection.
-        receive: what is done with the payload of an envelope.
-        slots: as many as may be received at once. While there is none, nothing is read.
+        http: the session of all connections.
+        url: requests an address from Slack; an address is valid for one connection.
+        receive: handles the payload of an envelope.
+        slots: bounds the envelopes handled at once. While none is free, nothing is read.
     """
 
-    def __init__(  # noqa: PLR0913 - what it stands between
+    def __init__(  # noqa: PLR0913 - dependencies; the last three have defaults
         self,
         http: aiohttp.ClientSession,
         url: Callable[[], Awaitable[str]],
@@ -89,14 +89,14 @@ class SocketMode:
 
     @property
     def connections(self) -> int:
-        """How many are open just now."""
+        """Number of open connections."""
         return len(self._connections)
 
     async def __aenter__(self) -> Self:
-        """Return when the first connection has said hello.
+        """Wait for the hello on the first connection.
 
         Raises:
-            ConnectionRefused: none does.
+            ConnectionRefused: no connection opens in time.
         """
         self._runner = asyncio.create_task(self._run())
         try:
@@ -113,7 +113,7 @@ class SocketMode:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Let what is at work come to its end, for a moment: what is not acknowledged comes again, elsewhere."""
+        """Wait briefly for envelopes in progress. Slack redelivers unacknowledged ones to another process."""
         if self._in_progress:
             await asyncio.wait(self._in_progress, timeout=self._timing.drain_within_s)
         await self._end()
@@ -122,7 +122,7 @@ class SocketMode:
         if self._runner is not None:
             self._runner.cancel()
             await asyncio.wait((self._runner,))
-        for connection in self._connections:  # one that was opened at the last moment
+        for connection in self._connections:  # opened, but not yet served
             await connection.close()
 
     def _refusal(self) -> str:
@@ -130,7 +130,7 @@ class SocketMode:
             return f"Slack does not let us connect ({self._failure}). {_SENTENCES.get(self._failure, _OTHERWISE)}"
         return (
             f"Slack answers, but its Socket Mode connection cannot be opened ({self._failure or 'no answer'}). "
-            "Check that the network lets WebSockets (wss) through."
+            "Check that the network allows WebSockets (wss)."
         )
 
     async def _run(self) -> None:
@@ -140,7 +140,7 @@ class SocketMode:
             self._tasks.create_task(self._notice_sleep())
 
     async def _keep(self) -> None:
-        """Keep one connection open, and another one in its place when it leaves."""
+        """Keep one connection open; replace it when it is about to end."""
         failures, old = 0, None
         while True:
             try:
@@ -158,21 +158,21 @@ class SocketMode:
             await self._pause(connection.why, failures)
 
     async def _connect(self) -> WebSocketConnection:
-        """A connection that Slack has greeted.
+        """Open a connection and wait for Slack's hello.
 
         Raises:
-            NotOpened: Slack cannot be reached, or does not want one.
+            NotOpened: Slack cannot be reached, or refuses the connection.
         """
         try:
             async with asyncio.timeout(self._timing.hello_within_s):
                 connection = await WebSocketConnection.opened(self._http, await self._url(), self._proxy, self._timing)
-        except (aiohttp.ClientResponseError, ValueError) as e:  # their texts hold the address, and with it the ticket
+        except (aiohttp.ClientResponseError, ValueError) as e:  # their texts contain the address with its secret ticket
             raise NotOpened(f"HTTP {e.status}" if isinstance(e, aiohttp.ClientResponseError) else "bad_address") from e
         except (aiohttp.ClientError, OSError, TimeoutError) as e:
             raise NotOpened(str(e) or type(e).__name__) from e
         except NotOpened:
             raise
-        except Exception as e:  # a Slack handler's border: whatever happens, it is tried again
+        except Exception as e:  # a Slack handler's border: retry after any error
             log.exception("socket.crashed")
             raise NotOpened(type(e).__name__) from e
         self.opened += 1
@@ -183,7 +183,7 @@ class SocketMode:
         return connection
 
     async def _pause(self, why: str, failures: int, retry_after_s: float | None = None) -> None:
-        """Say why there is no connection, or another one, and wait as long as is good for that."""
+        """Log why a connection is missing or being replaced, and wait for the back-off."""
         self._failure = why
         backoff = self._timing.refused if why in _REFUSALS else self._timing.retry
         delay_s = max(backoff.delay_s(failures), retry_after_s or 0.0)
@@ -202,20 +202,20 @@ class SocketMode:
             for text in unsent:
                 await self._send(connection, text)
             await connection.listen(lambda envelope: self._take(connection, envelope))
-        except* Exception:  # a Slack handler's border: another connection takes the place of this one
+        except* Exception:  # a Slack handler's border: another connection replaces this one
             log.exception("socket.crashed")
         finally:
             self._connections.remove(connection)
             await connection.close()
 
     async def _retire(self, connection: WebSocketConnection) -> None:
-        """Hear out one that another has taken the place of."""
+        """Read a replaced connection for `linger_s`, then close it."""
         await asyncio.wait((ended := asyncio.ensure_future(connection.ended.wait()),), timeout=self._timing.linger_s)
         ended.cancel()
         await connection.close()
 
     async def _notice_sleep(self) -> None:
-        """After the machine has slept, the other side of every connection may have gone without a word."""
+        """Replace all connections after a suspend: Slack may have closed them without a close frame."""
         before_s = self._slept_s()
         while True:
             await asyncio.sleep(self._timing.look_s)
@@ -242,11 +242,11 @@ class SocketMode:
             reply = await self._receive(envelope.payload)
             if reply.status == 200:
                 await self._send(connection, envelope.ack(reply.payload))
-        except Exception:  # a Slack handler's border: what is not acknowledged comes again
+        except Exception:  # a Slack handler's border: Slack redelivers unacknowledged envelopes
             log.exception("socket.not_received", envelope=envelope.id)
 
     async def _send(self, connection: WebSocketConnection, text: str) -> None:
-        """Where the connection is gone, another one will do, the next one, too: Slack knows an envelope by its id."""
+        """Send on this connection, else on any other, else queue for the next: Slack matches acknowledgements by id."""
         for each in (connection, *reversed(self._connections)):
             if await each.send(text):
                 return

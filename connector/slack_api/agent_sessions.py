@@ -1,4 +1,4 @@
-"""Slack's own picture of an agent at work, in the workspaces that have it."""
+"""Agent session status and titles in Slack, in workspaces that support them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 
 PROCESSING, SUSPENDED, ACTIVE = "processing", "suspended", "active"
 _SET, _RENAME = "agents.sessions.setStatus", "agents.sessions.rename"
-# What one thread is refused may be given to another; these are about the workspace.
+# Errors that hold for the whole workspace; other errors concern one thread.
 _UNAVAILABLE = frozenset({"feature_disabled", "missing_scope", "not_allowed_token_type", "unknown_method"})
 _TITLE_CHARS = 60
 _CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
@@ -32,13 +32,13 @@ _MARKUP = re.compile(r"(?<!\w)[*_~`>#]+(?=\w)|(?<=\w)[*_~`]+(?!\w)|^[\s>#*-]+", 
 
 
 class AgentSessions:
-    """Tells Slack of each thread whether its agent is at work. The latest wins, and is sent however long Slack is away.
+    """Sets the agent session status of threads. The latest status wins; a call is retried while Slack is unavailable.
 
-    What a workspace has not got, or does not let us do, is noted once, and not asked for again.
+    After a method turns out to be unavailable in the workspace, it is logged once and not called again.
     """
 
     def __init__(self, client: SlackClient, spawn: Spawn) -> None:
-        """`spawn` begins a task of which somebody else takes care."""
+        """`spawn` starts a task and keeps it in a registry."""
         self._client = client
         self._spawn = spawn
         self._wanted: dict[ThreadAddress, str] = {}
@@ -47,9 +47,9 @@ class AgentSessions:
         self._missing: set[str] = set()
 
     def show(self, place: ThreadAddress, status: str, title: str = "") -> Task[None] | None:
-        """Have a thread shown as processing, suspended or active; and under a title, if one is given.
+        """Show a thread as processing, suspended or active, and set its title if one is given.
 
-        Returns what ends once Slack has been sent; `None` where there is nothing to tell.
+        Returns a task that ends once Slack has the latest status; `None`: no session, or the method is unavailable.
         """
         if _SET in self._missing or place.thread_ts is None:
             return None
@@ -62,11 +62,11 @@ class AgentSessions:
         return self._updates[place]
 
     def show_again(self, place: ThreadAddress) -> Task[None] | None:
-        """Say once more whether there is an agent at work in a thread: another process may have said so late."""
+        """Repeat the status of a thread: a late call of another process may have overwritten it."""
         return self.show(place, PROCESSING if place in self._processing else ACTIVE)
 
     async def _update(self, place: ThreadAddress, title: str) -> None:
-        """Tell what is wanted of a thread until that is what was sent."""
+        """Send the wanted status of a thread until the last one sent is the one wanted."""
         sent = ""
 
         def status() -> dict[str, str]:
@@ -77,7 +77,7 @@ class AgentSessions:
         try:
             while self._wanted[place] != sent and _SET not in self._missing:
                 await self._await_call(self._client.insisting(lambda: self._call(_SET, place, status)))
-                if title and _SET not in self._missing:  # there is a session to be named, and nothing waits for that
+                if title and _SET not in self._missing:  # the session exists now; nothing waits for the rename
                     self._spawn(self._rename(place, title))
                     title = ""
         finally:
@@ -93,7 +93,7 @@ class AgentSessions:
         await self._client.call(method, lambda: {**where, **arguments()}, turn)
 
     async def _await_call(self, call: Awaitable[None]) -> None:
-        """Await a call; what a workspace has not got is noted."""
+        """Await a call and log its failure. Record methods that the workspace does not support."""
         try:
             await call
         except SlackCallFailed as e:
@@ -105,7 +105,7 @@ class AgentSessions:
 
 
 def title_of(prompt: str) -> str:
-    """What a conversation that begins with this is called: its first words, on one line, without markup."""
+    """Return the title of a conversation: the first words of its first prompt, on one line, without markup."""
     plain = _MARKUP.sub("", _ADDRESS.sub(r"\1", _CODE.sub(" ", prompt)))
     line = " ".join((plain if plain.strip() else prompt.replace("`", "")).split())
     if len(line) <= _TITLE_CHARS:

@@ -1,4 +1,4 @@
-"""Emojis of ours on people's messages. Slack lets few of them through: what is not true any more is not put there."""
+"""The bot's reactions on messages. Their rate limit is low, so outdated ones are cancelled before they are sent."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ReactionKey(NamedTuple):
 
 @dataclass(slots=True)
 class _PendingReaction:
-    """A reaction on its way. Once it `is_sent` it may be there, whatever we hear of it."""
+    """A reaction being added. Once it `is_sent` it may exist, whatever the outcome of the call."""
 
     scope: CancelScope = field(default_factory=CancelScope)
     is_sent: bool = False
@@ -32,17 +32,17 @@ class _PendingReaction:
 
 
 class Reactions:
-    """Puts marks on messages and takes them away; what was not sent yet when it is taken away never is."""
+    """Adds and removes reactions. Removing one that is not sent yet cancels it."""
 
     def __init__(self, client: SlackClient) -> None:
         self._client = client
         self._pending: dict[ReactionKey, _PendingReaction] = {}
 
     async def put(self, reaction: ReactionKey, run: str, confirm: Callable[[], Awaitable[None]] | None = None) -> bool:
-        """Put a reaction; whether it may be there. What `confirm` raises keeps it from being put.
+        """Add a reaction; return whether it may exist. An exception from `confirm` prevents the call.
 
         Raises:
-            SlackCallFailed: Slack did not take it.
+            SlackCallFailed: Slack refused it.
         """
         pending = self._pending[reaction] = _PendingReaction()
 
@@ -63,7 +63,7 @@ class Reactions:
         return True
 
     def forget(self, reaction: ReactionKey) -> bool:
-        """Do not put a reaction any more, nor wait for its turn; whether it is certain that it was never sent."""
+        """Cancel a reaction that waits to be sent. Return True if it certainly was never sent."""
         pending = self._pending.get(reaction)
         if pending is None:
             return False
@@ -71,10 +71,10 @@ class Reactions:
         return not pending.is_sent
 
     async def take(self, reaction: ReactionKey) -> None:
-        """Take a reaction away; one that is on its way is waited for, so that it does not come afterwards.
+        """Remove a reaction. If it is being sent, wait for that first, so that it is not added afterwards.
 
         Raises:
-            SlackCallFailed: Slack did not do it.
+            SlackCallFailed: Slack refused.
         """
         pending = self._pending.get(reaction)
         if self.forget(reaction):

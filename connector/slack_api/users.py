@@ -1,4 +1,4 @@
-"""What people are called. A name is worth a moment of waiting, and no more."""
+"""Names and profiles of users, looked up with a short time-out."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 WAIT_S = 0.5
-# After how long Slack is asked again: where it did not answer, and where it did, be it that it knows no such user.
+# Seconds until the next look-up of a user: after no answer, and after an answer (also "no such user").
 _RETRY_AFTER_S, _REFRESH_AFTER_S = 10.0, 3600.0
 _MAX_PROFILES = 10_000
 _NAME_CHARS = 80
-# With so many look-ups under way, no look-up of a mentioned user begins.
+# Look-ups in progress at which none starts for a mentioned user.
 _MAX_LOOK_UPS = 100
 _UNKNOWN = (None, 0.0)
 _USER = re.compile(r"@([UW][A-Z0-9]{2,})\b")
@@ -34,7 +34,7 @@ _USER = re.compile(r"@([UW][A-Z0-9]{2,})\b")
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Part of the answer of `users.info`: display name, workspace, whether that is another one, and whether a guest."""
+    """Fields of `users.info`. `is_stranger`: a user of another workspace."""
 
     name: str | None
     team: str | None
@@ -44,7 +44,7 @@ class Profile:
 
 @dataclass(slots=True)
 class _LookUp:
-    """A call of `users.info` and how many wait for it. It leaves the scheduler's queue when none does."""
+    """A call of `users.info` and its number of waiters. Without waiters it leaves the rate limiter's queue."""
 
     task: asyncio.Task[None]
     scope: CancelScope
@@ -52,18 +52,18 @@ class _LookUp:
 
 
 class Users:
-    """Profiles of the workspace's people. One that is known is asked for again some time: people change theirs."""
+    """Profiles of the workspace's users, cached and refreshed after `_REFRESH_AFTER_S`."""
 
     def __init__(self, client: SlackClient) -> None:
         self._client = client
-        # The profile, and from when on it is asked for again; the latest look-up is last.
+        # Profile and time of the next look-up (loop time, s) by user id; the latest look-up is last.
         self._profiles: dict[str, tuple[Profile | None, float]] = {}
         self._look_ups: dict[tuple[str, Priority], _LookUp] = {}
 
     async def learn(self, authors: Iterable[str], mentioned: Iterable[str] = (), within_s: float = WAIT_S) -> None:
-        """Ask Slack about people, all at once, and wait for those who are not known, for `within_s` at most.
+        """Look up users concurrently, and wait at most `within_s` seconds for the unknown ones.
 
-        `authors` go before `mentioned` users, whose look-ups are skipped while many are under way.
+        `authors` have priority over `mentioned` users, whose look-ups are skipped while many are in progress.
         """
         of_authors = {user: self._start_look_up(user, Priority.PERSON) for user in authors}
         asked = [
@@ -84,10 +84,10 @@ class Users:
                     each.scope.forget()
         for user, look_up in of_authors.items():
             if look_up is not None and not look_up.task.done():
-                self._store(user, None, _RETRY_AFTER_S)  # the call may still be under way, and fill this in
+                self._store(user, None, _RETRY_AFTER_S)  # the call may still complete and replace this
 
     def of(self, user: str) -> str | None:
-        """The name, or `None` where Slack has not told it."""
+        """Return the name of a user; `None`: it is unknown."""
         profile = self.profile(user)
         return None if profile is None else profile.name
 
@@ -100,11 +100,11 @@ class Users:
         return MessageAuthor(user, self.of(user) or "")
 
     def readable(self, text: str) -> str:
-        """A text in which those people are mentioned by name whose names are known."""
+        """Replace the ids in mentions by names, where these are known."""
         return _USER.sub(lambda mention: f"@{self.of(mention[1]) or mention[1]}", text)
 
     def identified(self, text: str) -> str:
-        """A text for a model: as `readable`, with the id behind each name, since people may have the same name."""
+        """Return a text for a model: like `readable`, with the id after each name, because names are not unique."""
         return _USER.sub(lambda mention: _mention(mention[1], self.of(mention[1]) or ""), text)
 
     async def close(self) -> None:
@@ -114,7 +114,7 @@ class Users:
         await asyncio.gather(*asking, return_exceptions=True)
 
     def _start_look_up(self, user: str, priority: Priority) -> _LookUp | None:
-        """Return the look-up to wait for; `None`: there is none, or an older profile is known."""
+        """Start a look-up if one is due, and return it; `None`: no need to wait, because a profile is cached."""
         now_s = asyncio.get_running_loop().time()
         profile, refresh_at_s = self._profiles.get(user, _UNKNOWN)
         if now_s < refresh_at_s:
@@ -148,7 +148,7 @@ class Users:
 
 
 def _mention(user: str, name: str) -> str:
-    """Write a mention, without signs in the name that could end it or imitate an id."""
+    """Write a mention; drop characters from the name that could end it or imitate an id."""
     signs = normalize("NFKC", name[:_NAME_CHARS])
     kept = (sign if sign in ".'\u2019-_" or category(sign)[0] in "LMN" else " " for sign in signs)
     plain = " ".join("".join(kept).split())
