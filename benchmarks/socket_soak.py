@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 # Ten times as fast as in life.
 PACE = SocketTiming(
-    ping_every_s=0.5, silent_for_s=1.2, linger_s=0.8, lived_s=1, retry=Backoff(0.1, 3), refused=Backoff(1, 12)
+    ping_every_s=0.5, silent_for_s=1.2, linger_s=0.8, min_lifetime_s=1, retry=Backoff(0.1, 3), refused=Backoff(1, 12)
 )
 SLACKS = RetrySchedule(0.3, (0, 6, 30))
 CHANNEL = "general"

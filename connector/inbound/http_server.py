@@ -45,7 +45,7 @@ _IDLE_S = 75.0
 _FORM = "application/x-www-form-urlencoded"
 
 
-class Malformed(Exception):  # noqa: N818 - what was sent
+class Malformed(Exception):  # noqa: N818 - names the body
     """The body cannot be read."""
 
 

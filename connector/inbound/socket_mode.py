@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 # Tolerance: the two clocks whose difference shows a suspend are not read at the same instant.
-_SLEPT_S = 1.0
+_SUSPEND_TOLERANCE_S = 1.0
 # Acknowledgements queued for a connection. Slack redelivers events without one; these are detected as duplicates.
-_UNSENT = 1000
+_MAX_UNSENT = 1000
 _SWITCHED_OFF = "link_disabled"
 _TOO_MANY = "too_many_websockets"
 # Errors by which Slack refuses connections: retrying at once does not help.
 _REFUSALS = frozenset({_SWITCHED_OFF, _TOO_MANY, "access_denied", "no_permission", "missing_scope"})
 _REFUSALS |= {"invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired"}
-_SENTENCES = {
+_HINTS = {
     _SWITCHED_OFF: "Socket Mode is switched off. Switch it on, on your app's page at api.slack.com/apps.",
     _TOO_MANY: "The app has as many connections as Slack allows (10): its other processes hold them.",
 }
-_OTHERWISE = (
+_DEFAULT_HINT = (
     "Check the app's token (xapp-…), and that Socket Mode is enabled, on your app's page at api.slack.com/apps."
 )
 
@@ -80,7 +80,7 @@ class SocketMode:
         self._slept_s = slept_s
         self._connections: list[WebSocketConnection] = []
         self._in_progress: set[asyncio.Task[None]] = set()
-        self._unsent: deque[str] = deque(maxlen=_UNSENT)
+        self._unsent: deque[str] = deque(maxlen=_MAX_UNSENT)
         self._has_connected = asyncio.Event()
         self._failure = ""
         self._reported: set[str] = set()
@@ -100,7 +100,7 @@ class SocketMode:
         """
         self._runner = asyncio.create_task(self._run())
         try:
-            async with asyncio.timeout(self._timing.reached_within_s):
+            async with asyncio.timeout(self._timing.first_hello_within_s):
                 await self._has_connected.wait()
         except TimeoutError as e:
             await self._end()
@@ -127,7 +127,7 @@ class SocketMode:
 
     def _refusal(self) -> str:
         if self._failure in _REFUSALS:
-            return f"Slack does not let us connect ({self._failure}). {_SENTENCES.get(self._failure, _OTHERWISE)}"
+            return f"Slack does not let us connect ({self._failure}). {_HINTS.get(self._failure, _DEFAULT_HINT)}"
         return (
             f"Slack answers, but its Socket Mode connection cannot be opened ({self._failure or 'no answer'}). "
             "Check that the network allows WebSockets (wss)."
@@ -136,10 +136,10 @@ class SocketMode:
     async def _run(self) -> None:
         async with self._tasks:
             for _ in range(self._timing.connections):
-                self._tasks.create_task(self._keep())
-            self._tasks.create_task(self._notice_sleep())
+                self._tasks.create_task(self._maintain())
+            self._tasks.create_task(self._watch_for_suspend())
 
-    async def _keep(self) -> None:
+    async def _maintain(self) -> None:
         """Keep one connection open; replace it when it is about to end."""
         failures, old = 0, None
         while True:
@@ -147,15 +147,15 @@ class SocketMode:
                 connection = await self._connect()
             except NotOpened as e:
                 failures += 1
-                await self._pause(e.why, failures, e.retry_after_s)
+                await self._back_off(e.why, failures, e.retry_after_s)
                 continue
             if old is not None:
                 self._tasks.create_task(self._retire(old))
             self._tasks.create_task(self._serve(connection))
             await connection.leaving.wait()
             old, is_refused = connection, connection.why in _REFUSALS
-            failures = int(is_refused) if connection.has_lived else failures + 1
-            await self._pause(connection.why, failures)
+            failures = int(is_refused) if connection.is_stable else failures + 1
+            await self._back_off(connection.why, failures)
 
     async def _connect(self) -> WebSocketConnection:
         """Open a connection and wait for Slack's hello.
@@ -182,7 +182,7 @@ class SocketMode:
         log.info("socket.opened", connections=self.connections)
         return connection
 
-    async def _pause(self, why: str, failures: int, retry_after_s: float | None = None) -> None:
+    async def _back_off(self, why: str, failures: int, retry_after_s: float | None = None) -> None:
         """Log why a connection is missing or being replaced, and wait for the back-off."""
         self._failure = why
         backoff = self._timing.refused if why in _REFUSALS else self._timing.retry
@@ -192,7 +192,7 @@ class SocketMode:
             write("socket.reconnects", why=why, in_s=round(delay_s, 2), connections=self.connections)
         elif why not in self._reported:
             self._reported.add(why)
-            log.error("socket.refused", why=why, hint=_SENTENCES.get(why, _OTHERWISE), connections=self.connections)
+            log.error("socket.refused", why=why, hint=_HINTS.get(why, _DEFAULT_HINT), connections=self.connections)
         await asyncio.sleep(delay_s)
 
     async def _serve(self, connection: WebSocketConnection) -> None:
@@ -214,13 +214,13 @@ class SocketMode:
         ended.cancel()
         await connection.close()
 
-    async def _notice_sleep(self) -> None:
+    async def _watch_for_suspend(self) -> None:
         """Replace all connections after a suspend: Slack may have closed them without a close frame."""
         before_s = self._slept_s()
         while True:
-            await asyncio.sleep(self._timing.look_s)
+            await asyncio.sleep(self._timing.suspend_check_s)
             now_s = self._slept_s()
-            if now_s - before_s > _SLEPT_S:
+            if now_s - before_s > _SUSPEND_TOLERANCE_S:
                 log.info("socket.machine_slept", for_s=round(now_s - before_s))
                 for connection in self._connections:
                     connection.leave("suspended")

@@ -44,24 +44,24 @@ class SocketTiming:
     """Number of connections, and their intervals in seconds.
 
     Args:
-        reached_within_s: time-out from the start to the hello of the first connection.
+        first_hello_within_s: time-out from the start to the hello of the first connection.
         hello_within_s: time-out from requesting an address to Slack's hello.
         silent_for_s: a connection is dead after this time without a frame, pongs included.
         linger_s: how long a replaced connection is still read after the hello of its successor.
-        lived_s: a connection that ends sooner counts as a failure.
-        look_s: how often to check for a suspend of the machine.
+        min_lifetime_s: a connection that ends sooner counts as a failure.
+        suspend_check_s: how often to check for a suspend of the machine.
         retry: back-off after a failure; `refused`: after Slack refused a connection.
         drain_within_s: time for envelopes in progress at shutdown; `close_within_s`: for the close handshake.
     """
 
     connections: int = 2
-    reached_within_s: float = 20.0
+    first_hello_within_s: float = 20.0
     hello_within_s: float = 10.0
     ping_every_s: float = 5.0
     silent_for_s: float = 12.0
     linger_s: float = 8.0
-    lived_s: float = 10.0
-    look_s: float = 1.0
+    min_lifetime_s: float = 10.0
+    suspend_check_s: float = 1.0
     drain_within_s: float = 0.4
     close_within_s: float = 0.4
     retry: Backoff = field(default_factory=lambda: Backoff(0.1, 30.0))
@@ -116,8 +116,8 @@ class WebSocketConnection:
         return connection
 
     @property
-    def has_lived(self) -> bool:
-        return asyncio.get_running_loop().time() - self._began_s >= self._timing.lived_s
+    def is_stable(self) -> bool:
+        return asyncio.get_running_loop().time() - self._began_s >= self._timing.min_lifetime_s
 
     def leave(self, why: str) -> None:
         """Request a replacement of this connection."""

@@ -49,7 +49,7 @@ class AgentSessions:
     def show(self, place: ThreadAddress, status: str, title: str = "") -> Task[None] | None:
         """Show a thread as processing, suspended or active, and set its title if one is given.
 
-        Returns a task that ends once Slack has the latest status; `None`: no session, or the method is unavailable.
+        Returns a task that ends once Slack has the latest status; `None`: no thread, or the method is unavailable.
         """
         if _SET in self._missing or place.thread_ts is None:
             return None

@@ -153,8 +153,8 @@ class RateLimiter:
     async def pause(self, method: str, channel: str, for_s: float) -> None:
         """Grant no calls of a method for the time of a `Retry-After`, in seconds.
 
-        Slack does not report whether a post exceeded the limit of its channel or of the workspace. If the wait is longer
-        than a channel's limit lasts, posts to all channels pause.
+        Slack does not report whether a post exceeded the limit of its channel or of the workspace. If the wait is
+        longer than a channel's limit lasts, posts to all channels pause.
         """
         buckets = list(limits_of(method, channel, self._scale))
         for bucket in buckets if for_s > _MAX_CHANNEL_PAUSE_S else buckets[:1]:

@@ -24,7 +24,7 @@ class ReactionKey(NamedTuple):
 
 @dataclass(slots=True)
 class _PendingReaction:
-    """A reaction being added. Once it `is_sent` it may exist, whatever the outcome of the call."""
+    """A reaction being added. Once it `is_sent` it may exist, even if the call fails."""
 
     scope: CancelScope = field(default_factory=CancelScope)
     is_sent: bool = False

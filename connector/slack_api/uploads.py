@@ -143,7 +143,7 @@ def shared_again(messages: Iterable[dict[str, Any]], names: AbstractSet[str]) ->
 
 
 def _files_of(message: dict[str, Any], name: str = "") -> list[dict[str, Any]]:
-    """Return the files of a message with this name, or with any name of `file_name`; skip tombstones of deleted files."""
+    """Return the files of a message with this name, or with any name of `file_name`; skip deleted files."""
     files = [each for each in message.get("files") or () if each.get("mode") != "tombstone"]
     return [each for each in files if (each.get("name") == name if name else _NAME.fullmatch(each.get("name") or ""))]
 

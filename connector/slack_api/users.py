@@ -114,7 +114,7 @@ class Users:
         await asyncio.gather(*asking, return_exceptions=True)
 
     def _start_look_up(self, user: str, priority: Priority) -> _LookUp | None:
-        """Start a look-up if one is due, and return it; `None`: no need to wait, because a profile is cached."""
+        """Start a look-up if one is due. Return the one to wait for; `None`: none, or a profile is cached."""
         now_s = asyncio.get_running_loop().time()
         profile, refresh_at_s = self._profiles.get(user, _UNKNOWN)
         if now_s < refresh_at_s:

@@ -99,7 +99,7 @@ async def test_what_slack_is_to_be_told_goes_with_the_acknowledgement():
 
 async def test_what_is_no_hello_is_no_connection():
     side = Side()
-    pace = replace(PACE, hello_within_s=0.05, reached_within_s=0.2)
+    pace = replace(PACE, hello_within_s=0.05, first_hello_within_s=0.2)
     async with side.listening() as http:
         with pytest.raises(ConnectionRefused, match="its Socket Mode connection cannot be opened"):
             async with SocketMode(http, side.address, echo, asyncio.Semaphore(1), timing=pace):
@@ -116,7 +116,7 @@ async def test_who_is_refused_from_the_start_reads_why(reason, sentence):
     async with side.listening() as http:
         with pytest.raises(ConnectionRefused, match=sentence):
             async with SocketMode(
-                http, side.address, echo, asyncio.Semaphore(1), timing=replace(PACE, reached_within_s=0.1)
+                http, side.address, echo, asyncio.Semaphore(1), timing=replace(PACE, first_hello_within_s=0.1)
             ):
                 pass
 
@@ -141,7 +141,7 @@ async def test_why_there_is_no_connection_tells_no_ticket(address):
     async def given() -> str:
         return address.format(side=side.url, ticket=ticket)
 
-    pace = replace(PACE, reached_within_s=0.3)
+    pace = replace(PACE, first_hello_within_s=0.3)
     with capture_logs() as logs:
         async with side.listening() as http:
             with pytest.raises(ConnectionRefused) as refused:
@@ -172,7 +172,7 @@ async def test_a_session_whose_calls_must_be_quick_does_not_cut_a_connection():
         async with (
             aiohttp.ClientSession(timeout=quick) as http,
             SocketMode(
-                http, side.address, echo, asyncio.Semaphore(1), timing=replace(PACE, look_s=0.02)
+                http, side.address, echo, asyncio.Semaphore(1), timing=replace(PACE, suspend_check_s=0.02)
             ) as socket_mode,
         ):
             await asyncio.sleep(0.3)  # what would cut it is a timer
