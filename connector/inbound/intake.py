@@ -35,7 +35,7 @@ __all__ = ["Intake", "NotNow"]
 log = structlog.get_logger(__name__)
 
 _STOP_REACTION = "x"
-# Acknowledged ❌ reactions whose conversation is still being looked up.
+# Acknowledged stop reactions whose conversation is still being looked up.
 _MAX_STOP_LOOK_UPS = 20
 
 
@@ -216,7 +216,7 @@ class Intake:
         await self._runs.admit(conversation_id, InboxEntry(change.id, kind, written))
 
     async def on_reaction(self, reaction: ReactionAdded, actor: Actor) -> None:
-        """Stop the run whose status message or first message got an ❌."""
+        """Stop the run whose status message or first message got the stop reaction."""
         if reaction.name != _STOP_REACTION or reaction.user == self._bot_user:
             return
         self._refuse_when_closing()
