@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 # A tenth of the real delays.
 PACE = SocketTiming(
-    ping_every_s=0.5, silent_for_s=1.2, linger_s=0.8, lived_s=1, retry=Backoff(0.1, 3), refused=Backoff(1, 12)
+    ping_every_s=0.5, silent_for_s=1.2, linger_s=0.8, min_lifetime_s=1, retry=Backoff(0.1, 3), refused=Backoff(1, 12)
 )
 SLACKS = RetrySchedule(0.3, (0, 6, 30))
 CHANNEL = "general"
@@ -109,7 +109,7 @@ class Replica:
         scheduler = await self._exit.enter_async_context(RateLimiter("T"))
         client = AsyncWebClient(self._slack.app_token, base_url=self._slack.api_url, session=http, retry_handlers=[])
         addresses = Addresses(SlackClient(client, scheduler), "")
-        door = SocketMode(http, addresses.next, self._receive, asyncio.Semaphore(SLOTS), pace=PACE)
+        door = SocketMode(http, addresses.next, self._receive, asyncio.Semaphore(SLOTS), timing=PACE)
         await self._exit.enter_async_context(door)
         self._exit.callback(lambda: self._count(door))
 

@@ -1,4 +1,4 @@
-"""What a message says."""
+"""The content of a Slack message."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """A message's text, and the blocks that are shown in its place where there are any."""
+    """A message's text, and the blocks that Slack shows instead of it, if any."""
 
     text: str
     blocks: tuple[dict[str, Any], ...] = ()
 
     def arguments(self) -> dict[str, Any]:
-        """As arguments of `chat.postMessage` and `chat.update`."""
+        """Return the arguments for `chat.postMessage` and `chat.update`."""
         return {"text": self.text, "blocks": json.dumps(self.blocks)} if self.blocks else {"text": self.text}

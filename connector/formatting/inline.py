@@ -1,4 +1,4 @@
-"""What stands in a line: emphasis, code, links."""
+"""Convert inline Markdown: emphasis, code, links."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 BOLD = "*"
-# Slack takes a mark for one only between words: inside a word this stands before and after it, and nobody sees it.
+# Zero-width space. Slack recognizes markup only at word boundaries; this creates one inside a word.
 NO_SPACE = "\u200b"
 _CODE = "`"
 _MARKS = {"strong": BOLD, "em": "_", "s": "~"}
 _BEFORE_A_MARK = frozenset("([{\"'-,.:!?=/—")
 _AFTER_A_MARK = frozenset(")]}\"'-,.:;!?=/—…")
-# Slack has no way to write a backtick into code: one that looks like it stands there.
+# Slack cannot escape a backtick in code: this look-alike replaces it.
 _LIKE_A_BACKTICK = "\u02cb"
 
 Marks = tuple[str, ...]
 
 
 def inline(tokens: Sequence[Token], marks: Marks = ()) -> str:
-    """Slack's markup for what stands in a block, with these marks around all of it."""
+    """Return Slack's markup for the inline tokens of a block, with `marks` around all of it."""
     line = _Line()
     for text, around in _runs(tokens, marks):
         line.add(text, around)
@@ -34,12 +34,12 @@ def inline(tokens: Sequence[Token], marks: Marks = ()) -> str:
 
 
 def words(tokens: Sequence[Token]) -> str:
-    """The same as plain words, not escaped."""
+    """Return the text of inline tokens without markup, not escaped."""
     return "".join(token.content or (" " if token.type.endswith("break") else "") for token in tokens)
 
 
 def _runs(tokens: Sequence[Token], marks: Marks) -> Iterator[tuple[str, Marks]]:
-    """The texts, escaped, each with the marks that are around it."""
+    """Yield the escaped texts, each with the marks around it."""
     around = [marks]
     at = 0
     while at < len(tokens):
@@ -71,7 +71,7 @@ def _run(token: Token, marks: Marks) -> tuple[str, Marks]:
 
 
 def _end_of_link(tokens: Sequence[Token], at: int) -> int:
-    """Where the link that begins here ends; an address in its label is a link, too."""
+    """Return the index of the token that closes the link opened at `at`. A label may contain another link."""
     depth = 0
     for end in range(at, len(tokens)):
         depth += tokens[end].nesting
@@ -81,7 +81,7 @@ def _end_of_link(tokens: Sequence[Token], at: int) -> int:
 
 
 def _linked(href: str, inside: Sequence[Token], marks: Marks) -> tuple[str, Marks]:
-    """A link. Slack shows no marks in a label: what is around all of it goes around the link."""
+    """Return a link and its marks. Slack shows no marks in a label: marks around the whole label go around the link."""
     inside = [token for token in inside if token.content or token.type != "text"]
     while len(inside) > 1 and inside[0].nesting > 0 and _closes(inside):
         marks = _with(marks, _MARKS.get(inside[0].type.removesuffix("_open"), ""))
@@ -90,7 +90,7 @@ def _linked(href: str, inside: Sequence[Token], marks: Marks) -> tuple[str, Mark
 
 
 def _closes(inside: Sequence[Token]) -> bool:
-    """Whether what opens with the first token closes with the last one."""
+    """Return whether the last token closes the first one."""
     depth = 0
     for token in inside[:-1]:
         depth += token.nesting
@@ -105,7 +105,7 @@ def _with(marks: Marks, mark: str) -> Marks:
 
 @dataclass(slots=True)
 class _Line:
-    """Puts marks where Slack takes them for marks: around no space, over no line's end, and between words."""
+    """Places marks where Slack recognizes them: not next to spaces, within one line, and at word boundaries."""
 
     _out: list[str] = field(default_factory=list)
     _open: Marks = ()
@@ -129,7 +129,7 @@ class _Line:
         return "".join(self._out)
 
     def _change(self, marks: Marks) -> None:
-        """Close what is open and does not go on, let the space between pass, open what begins."""
+        """Close the marks that end here, write the pending space, open the marks that begin here."""
         stay = 0 if "\n" in self._space else _common(self._open, marks)
         closed = "".join(reversed(self._open[stay:]))
         opened = "".join(marks[stay:])
@@ -146,5 +146,5 @@ class _Line:
 
 
 def _common(one: Marks, other: Marks) -> int:
-    """How many marks both begin with."""
+    """Return the length of the common prefix."""
     return next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))

@@ -1,4 +1,4 @@
-"""Definitions of links, as `[1]: https://example.org`: what no link uses is shown, so that it is not lost."""
+"""Link definitions such as `[1]: https://example.org`. Definitions that no link uses are shown as text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEFINITION = "definition"
 
 
 def without_used_definitions(tokens: Sequence[Token]) -> list[Token]:
-    """The tokens but for the definitions that links use; of two with one label that is the first."""
+    """Remove the definitions that links use. Of two definitions with the same label, the first is the used one."""
     used = set(_used(tokens))
     out: list[Token] = []
     for token in tokens:
@@ -29,7 +29,7 @@ def without_used_definitions(tokens: Sequence[Token]) -> list[Token]:
 
 
 def definition(token: Token) -> str:
-    """A definition as people write it, escaped, with its live link."""
+    """Return a definition as written, escaped, with its target as a live link."""
     label, title, url = " ".join(token.meta["label"].split()), token.meta["title"], token.meta["url"]
     target = link(url, "") if is_live(url) else escape(normalizeLinkText(url))
     more = f' "{escape(title)}"' if title else ""

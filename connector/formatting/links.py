@@ -1,4 +1,4 @@
-"""Links that lead where they say, and nowhere else."""
+"""Write links for Slack, and show the target of a link whose label names another host."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 import unicodedata
 from urllib.parse import unquote
 
-# A link may not be cut: one that is longer than this is written as text.
+# Links are never split: a longer link is written as text.
 LONGEST = 1400
 _LIVE = ("https://", "http://", "mailto:")
 _TELLS_NOTHING = ("#", "data:")
@@ -15,7 +15,7 @@ _PLAIN_HOST = re.compile(r"[\w.-]+")
 _BETWEEN_WORDS = re.compile(r"[\s()\[\]{}<>\"'|,;]+")
 _AFTER_AUTHORITY = re.compile(r"[/?#\\]")
 _PORT = re.compile(r":\d*\Z")
-# Browsers take it for a dot.
+# Browsers treat it as a dot.
 _DOT = "\u3002"
 _ADDRESS = re.compile(r"https?://[^\s<>|`\"\x00-\x1f]+", re.IGNORECASE)
 _AFTER_ADDRESS = ".,;:!?'*_~"
@@ -24,7 +24,7 @@ _PERCENT = str.maketrans({"|": "%7C", "<": "%3C", ">": "%3E", "`": "%60"})
 
 
 def whole(text: str) -> str:
-    """A text that can be sent: what is half a character, as no encoding has it, is replaced."""
+    """Replace lone surrogates, which cannot be encoded."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -37,14 +37,14 @@ def escape(text: str) -> str:
 
 
 def is_live(href: str) -> bool:
-    """Whether it is an address that people can be sent to."""
+    """Return whether an address becomes a live link."""
     return href.lower().startswith(_LIVE)
 
 
 def link(href: str, label: str) -> str:
-    """A live link to the web or a mail address; to anything else, both as text.
+    """Return a live link to a web or mail address; for any other target, label and target as text.
 
-    Where the label looks like an address that is not the target's, people see the target too.
+    If the label looks like an address other than the target, the target is shown too.
     """
     shown = " ".join(label.split())
     if not is_live(href):
@@ -59,7 +59,7 @@ def link(href: str, label: str) -> str:
 
 
 def with_links(text: str) -> str:
-    """A text, escaped, with a link for each web address in it: nothing in an address is taken for markup then."""
+    """Escape a text and link each web address in it, so that Slack finds no markup inside an address."""
     out: list[str] = []
     at = 0
     for found in _ADDRESS.finditer(text):
@@ -72,7 +72,7 @@ def with_links(text: str) -> str:
 
 
 def _without_ending(address: str) -> str:
-    """An address without the punctuation of the sentence that it stands in."""
+    """Strip the punctuation of the surrounding sentence from an address."""
     surplus = {closing: address.count(closing) - address.count(opening) for closing, opening in _BRACKETS.items()}
     end = len(address)
     while end and ((last := address[end - 1]) in _AFTER_ADDRESS or surplus.get(last, 0) > 0):
@@ -83,7 +83,7 @@ def _without_ending(address: str) -> str:
 
 
 def _misleads(label: str, href: str) -> bool:
-    """Whether a label names a host, or somebody's mail address, that the link does not lead to."""
+    """Return whether a label names a host or mail address other than the link's target."""
     shown = "".join(c for c in _as_read(label) if c.isprintable())
     if shown == href.removeprefix("mailto:"):
         return False
@@ -97,12 +97,12 @@ def _misleads(label: str, href: str) -> bool:
 
 
 def _as_read(text: str) -> str:
-    """What looks like a dot, or another plain letter, is one."""
+    """Replace look-alikes of dots and plain letters (NFKC)."""
     return unicodedata.normalize("NFKC", text).replace(_DOT, ".")
 
 
 def _hosts(word: str) -> list[str]:
-    """All that a word names, if it may be an address: those before an @ may be there to mislead."""
+    """Return all hosts in a word that may be an address, also before an @, where they can mislead."""
     authority = _AFTER_AUTHORITY.split(word.split("://", 1)[-1].lstrip("/"), maxsplit=1)[0]
     is_whole = "://" in word
     parts = [_PORT.sub("", part) for part in authority.split("@")]
@@ -111,14 +111,14 @@ def _hosts(word: str) -> list[str]:
 
 
 def _target(href: str) -> str:
-    """The host that a web address leads to; blank where browsers may disagree on it."""
+    """Return the host of a web address; blank if browsers may disagree on it."""
     authority = _AFTER_AUTHORITY.split(href.split("://", 1)[1].lstrip("/\\"), maxsplit=1)[0]
     host = _as_read(unquote(_PORT.sub("", authority.rpartition("@")[2])))
     return _plain(host) if _PLAIN_HOST.fullmatch(host) else ""
 
 
 def _mail_host(address: str) -> str:
-    """The host of one mail address; blank where there is more, as who gets a copy."""
+    """Return the host of a mail address; blank if the address has more parts, such as copies."""
     host = _as_read(unquote(address)).partition("@")[2]
     return _plain(host) if _PLAIN_HOST.fullmatch(host) else ""
 

@@ -1,4 +1,4 @@
-"""Markdown as models write it to the text that Slack shows."""
+"""Convert a model's Markdown to Slack's markup."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _BULLETS = "•◦▪"
 _INDENT = "    "
 _TASK = re.compile(r"\[([ xX])\][ \t]+(?=\S)")
 _DONE = {" ": "☐", "x": "☑", "X": "☑"}
-# At the start of a line it would quote, and three of them all that follows.
+# At the start of a line `>` begins a quote, and `>>>` quotes the rest of the message.
 _WOULD_QUOTE = re.compile(r"^&gt;", re.MULTILINE)
-# The parser leaves out text that is nested deeper than this; it counts a list twice. Each level of quotes makes the
-# parser and this module go through its content once more.
+# The parser drops text that is nested deeper than this; a list counts as two levels. Each level of quotes adds one pass
+# over its content.
 _DEEPEST = 20
-# The parser reads on from each opening bracket to its closing one, or to the end of the paragraph: so many characters
-# altogether take a fifth of a second.
+# The parser scans from each opening bracket to its closing one, or to the end of the paragraph. This total number of
+# characters takes a fifth of a second.
 _MOST_BRACKETED_CHARS = 250_000
 _BRACKETS = re.compile(r"\\.|\[|\]|\n[ \t]*\n", re.DOTALL)
-# So many signs that may be markup take about 50 ms. Code blocks do not count.
+# This many characters of possible markup take about 50 ms. Code blocks do not count.
 _MOST_SIGNS = 3_000
 _SIGN = re.compile(r"[*_~`<&\[\]]")
 
@@ -61,10 +61,10 @@ _parser.block.ruler.at("table", whole_table, {"alt": ["paragraph", "reference"]}
 
 
 def markdown_to_slack(markdown: str) -> str:
-    """Slack's markup for a Markdown text.
+    """Return Slack's markup for a Markdown text.
 
-    Everything that Slack would act on is escaped: no text of a model can mention anyone or call a channel. What is
-    nested deeper than anyone reads, or has too many signs, is shown as it was written.
+    Control sequences are escaped, so that a model cannot mention users or notify a channel. A text that is nested too
+    deeply, or has too much bracketed text, is shown as written.
     """
     markdown = whole(markdown)
     try:
@@ -77,7 +77,7 @@ def markdown_to_slack(markdown: str) -> str:
 
 
 def _bracketed_chars(markdown: str) -> int:
-    """The characters between each opening bracket and its closing one, or the end of its paragraph, added up."""
+    """Sum the characters between each opening bracket and its closing one or the end of its paragraph."""
     chars = 0
     opened: list[int] = []
     for found in _BRACKETS.finditer(markdown):
@@ -94,7 +94,7 @@ def _bracketed_chars(markdown: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a block stands: how many lists are around it, and whether a quote is."""
+    """The context of a block: the number of lists around it, and whether it is inside a quote."""
 
     lists: int = 0
     is_quoted: bool = False
@@ -106,11 +106,11 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Lines that stay together.
+    """A block of output lines.
 
     Args:
-        is_code: nothing may stand before its lines.
-        follows: in the line after the block before it.
+        is_code: its lines get no prefix.
+        follows: no blank line separates it from the block before it.
     """
 
     text: str
@@ -127,7 +127,7 @@ def _gap(block: _Block) -> str:
 
 
 def _blocks(tokens: Sequence[Token], place: _Place) -> list[_Block]:
-    """The blocks on this level."""
+    """Convert the tokens on this level."""
     out: list[_Block] = []
     before = ""
     for token, inside in _spans(tokens):
@@ -140,7 +140,7 @@ def _blocks(tokens: Sequence[Token], place: _Place) -> list[_Block]:
 
 
 def _spans(tokens: Sequence[Token]) -> Iterator[tuple[Token, Sequence[Token]]]:
-    """The tokens on this level, each with what is inside it."""
+    """Yield the tokens on this level, each with the tokens inside it."""
     at = 0
     while at < len(tokens):
         end = at
@@ -161,7 +161,7 @@ def _block(token: Token, inside: Sequence[Token], place: _Place) -> list[_Block]
         case "blockquote_open":
             return _quote(_blocks(inside, replace(place, is_quoted=True)), place)
         case "fence" | "code_block":
-            # A fence is named after a language; more words behind it, or nothing else in the block, are text.
+            # One word after a fence is the language. Several words, or a word before an empty block, are text.
             is_language = len(token.info.split()) < 2 and token.content.strip()
             return [_code(escape(token.content if is_language else f"{token.info.strip()}\n{token.content}"))]
         case "table_open":
@@ -188,12 +188,12 @@ def _code(text: str) -> _Block:
 
 
 def _without_fences(text: str) -> str:
-    """Backticks that Slack would take for the border of a code block, spread out."""
+    """Separate backticks that Slack would read as the border of a code block."""
     return re.sub(r"`{3,}", lambda run: " ".join(run[0]), text)
 
 
 def _quote(blocks: Sequence[_Block], place: _Place) -> list[_Block]:
-    """Slack quotes what begins a line, and once: deeper inside, people see the sign; code stands between the quotes."""
+    """Prefix the lines of a quote. Slack has one quote level: nested quotes show `>`; code goes between quotes."""
     sign = "> " if place.is_top else "&gt; "
     out: list[_Block] = []
     for block in blocks:
@@ -208,7 +208,7 @@ def _quote(blocks: Sequence[_Block], place: _Place) -> list[_Block]:
 
 
 def _list(token: Token, inside: Sequence[Token], place: _Place) -> list[_Block]:
-    """Items stand in lines of their own; code in them starts at the left, so that it is what was written."""
+    """Write each item on its own lines. Code in an item is not indented, so that its content is unchanged."""
     number = int(token.attrs.get("start", 1))
     bullet = _BULLETS[min(place.lists, len(_BULLETS) - 1)]
     within = replace(place, lists=place.lists + 1)
@@ -237,7 +237,7 @@ def _item(mark: str, blocks: list[_Block], *, follows: bool) -> Iterator[_Block]
 
 
 def _box(item: Sequence[Token]) -> str:
-    """The box of a task, taken off its text; blank where the item is none."""
+    """Remove the check box of a task from its text and return it; blank if the item is no task."""
     children = item[1].children if len(item) > 1 and item[1].type == "inline" else None
     if not children or (box := _TASK.match(children[0].content)) is None or children[0].type != "text":
         return ""

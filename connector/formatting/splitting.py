@@ -1,4 +1,4 @@
-"""Texts cut into pieces of a size that Slack takes."""
+"""Split long texts into messages that Slack accepts."""
 
 from __future__ import annotations
 
@@ -13,28 +13,27 @@ _BEGINNING, _ENDING = re.compile(rf"{FENCE}\s*\Z"), re.compile(rf"\s*{FENCE}")
 _START, _WITHIN = "\x01", "\x00"
 _ATOM = re.compile(rf"{FENCE}|&#?\w{{1,8}};")
 _WHOLE = re.compile(rf"{FENCE}.*?(?:{FENCE}|\Z)|<[^<>\n]*>|{_ATOM.pattern}", re.DOTALL)
-# What announces the next paragraph: a heading, or a line with a colon at its end.
+# A line that introduces the next paragraph: a heading, or a line that ends with a colon.
 _ANNOUNCES = re.compile(r"^(?:\*[^\n]*\*|[^\n]*:)\n\n", re.MULTILINE)
 _PARAGRAPH = re.compile(r"\n\n")
-# After paragraphs: where something begins, as an item of a list does with what belongs to it; lines; words.
+# Preferred cuts, best first: paragraphs; lines that begin an item or the like; lines; words.
 _SEPARATIONS = (_PARAGRAPH, re.compile(r"(?<!:)\n(?=[^\s`])"), re.compile(r"\n"), re.compile(r" "))
 
-# Slack takes a mark for one only between words.
+# Slack recognizes markup only at word boundaries.
 _MARK = re.compile(r"[*_~`]")
 _OPENS, _CLOSES = re.compile(r"(?<![^\W_]).(?=\S)"), re.compile(r"(?<=\S).(?![^\W_])")
 _CODE = "`"
 _SIGNS = re.compile(rf"(?:{_QUOTE})?[*_~`]{{0,4}}")
-# So far is looked for the end of what is bold, or the like.
+# How far to search for the end of bold text or the like.
 _MARKED_CHARS = 20_000
 
 
 def pieces(text: str, limit: int = PIECE_CHARS) -> list[str]:
-    """Cut a text into messages of at most `limit` characters (40 or more).
+    """Split a text into messages of at most `limit` characters (40 or more).
 
-    A cut goes between paragraphs, but not under a heading, else between the items of a list, lines, words, as long as
-    the piece gets half full; never through an escaped character, a link or a code block, unless that is longer than a
-    piece. A code block is then closed at the cut and opened again after it, with every character of it but the line's
-    end at the cut, and so is what is bold or the like; anything else is cut wherever the piece is full.
+    Cuts go between paragraphs (not after a heading), else list items, lines or words, if the piece is then at least
+    half full. An escaped character, a link or a code block is only cut if it is longer than a piece. A cut code block
+    loses only the line end at the cut; code blocks, bold text and the like are closed there and reopened after it.
     """
     out: list[str] = []
     while len(text) > limit:
@@ -44,7 +43,7 @@ def pieces(text: str, limit: int = PIECE_CHARS) -> list[str]:
 
 
 def _first_piece(text: str, room: int) -> tuple[str, str]:
-    """A piece of at most `room` characters, or `room` and a closing fence; and the text after it."""
+    """Return a piece of at most `room` characters plus a closing fence, and the text after it."""
     at, separation = _cut(text, room)
     piece = text[:at]
     if piece.count(FENCE) % 2 == 0:
@@ -55,7 +54,7 @@ def _first_piece(text: str, room: int) -> tuple[str, str]:
         piece, rest = _marked(piece, rest, _open_marks(text[start : at + _MARKED_CHARS], at - start, room))
         return piece, f"{_QUOTE}{rest}" if text.startswith(_QUOTE, start) else rest
     rest = text[at + separation[:1].count("\n") :]
-    if begun := _BEGINNING.search(piece):  # nothing of the code is in this piece: it begins in the next one
+    if begun := _BEGINNING.search(piece):  # the piece ends right after the opening fence: move it to the next piece
         return piece[: begun.start()], f"{_OPENING}{rest}"
     if ended := _ENDING.match(rest):
         return f"{piece}{_CLOSING}", rest[ended.end() :]
@@ -63,7 +62,7 @@ def _first_piece(text: str, room: int) -> tuple[str, str]:
 
 
 def _marked(piece: str, rest: str, marks: list[str]) -> tuple[str, str]:
-    """What is marked is closed at the end of a piece and opened again after it, where no fence comes of it."""
+    """Close marks at the end of a piece and reopen them after it, unless that creates or breaks a fence."""
     if not marks:
         return piece, rest
     ended = f"{piece.rstrip()}{''.join(reversed(marks))}"
@@ -73,7 +72,7 @@ def _marked(piece: str, rest: str, marks: list[str]) -> tuple[str, str]:
 
 
 def _open_marks(text: str, at: int, room: int) -> list[str]:
-    """The marks that are open at this place in the line that a text begins with, and are closed in it later on."""
+    """Return the marks that are open at `at` in the first line of a text and closed later in that line."""
     line = _masked(text.split("\n", 1)[0], room)
     open_marks: list[str] = []
     for found in _MARK.finditer(line, 0, at):
@@ -87,8 +86,8 @@ def _open_marks(text: str, at: int, room: int) -> list[str]:
 
 
 def _cut(text: str, room: int) -> tuple[int, str]:
-    """Where to cut a text that is too long, and what separates the parts there."""
-    # Twice the room shows the whole of everything that begins inside and fits.
+    """Return where to cut a text that is too long, and the separator at that place."""
+    # Twice the room contains all of every unit that begins inside the room and fits.
     masked = _masked(text[: 2 * room + 1], room)
     bound = _ANNOUNCES.sub(_mask, masked)
     lowest = _lowest(text)
@@ -103,13 +102,13 @@ def _cut(text: str, room: int) -> tuple[int, str]:
 
 
 def _lowest(text: str) -> int:
-    """The earliest cut: after a sign that is set again it takes more than that, so that every cut comes forward."""
+    """Return the earliest cut: past any reopened fence or marks, so that every cut makes progress."""
     signs = _SIGNS.match(text)
     return 1 + max(len(_OPENING) if text.startswith(_OPENING) else 0, signs.end() if signs else 0)
 
 
 def _masked(text: str, room: int) -> str:
-    """The text, as long as before, with marks in the place of what is to stay in one piece."""
+    """Replace units that must not be cut by placeholder characters; the length stays the same."""
 
     def mask_if_it_fits(match: re.Match[str]) -> str:
         return _mask(match) if len(match[0]) <= room else _ATOM.sub(_mask, match[0])

@@ -1,4 +1,4 @@
-"""Tables: in columns where they fit into a line of people's screens, else one list for each row."""
+"""Convert tables: to aligned columns if they are narrow enough, else to one list per row."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from markdown_it.rules_block import StateBlock
     from markdown_it.token import Token
 
-# What Slack's window shows of a code block without breaking its lines.
+# Columns of a code block that Slack shows without wrapping.
 _WIDEST = 80
 _GAP = "  "
-# The parser adds the cells that short rows lack, so that a few characters make many. Where the tables of a text have
-# more than this, the remaining tables are plain text.
+# The parser pads short rows, so a few characters can create many cells. Once the tables of a text exceed this number,
+# the remaining ones are plain text.
 _MOST_CELLS = 3_000
 _CELLS = "cells"
 
@@ -48,7 +48,7 @@ class _Cell:
 
 
 def whole_table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """The parser's rule for tables; it leaves out what a row has more than there are columns: the last one has it."""
+    """Extend the parser's rule for tables: cells beyond the last column, which it drops, go into the last column."""
     first = len(state.tokens)
     if not table_rule(state, start, end, silent=True):
         return False
@@ -70,7 +70,7 @@ def whole_table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 
 def _cells_from(state: StateBlock, start: int, end: int) -> int:
-    """The cells of a table that begins in this line, at most: each row gets as many as the head has."""
+    """Return an upper bound of the cells of the table that begins in this line; each row is padded to the header."""
     row = next((row for row in range(start, end) if state.isEmpty(row)), end)
     return (row - start) * (getLine(state, start).count("|") + 1)
 
@@ -81,9 +81,9 @@ def _cells(line: str) -> list[str]:
 
 
 def table(tokens: Sequence[Token]) -> tuple[str, bool]:
-    """A table for Slack, and whether that is code, to be shown with letters of one width.
+    """Return a table for Slack, and whether it must be shown as a code block.
 
-    Links do not lead anywhere from there: a table that has some becomes lists, like one that is too wide.
+    Links do not work in code blocks: a table with links becomes lists, like a table that is too wide.
     """
     rows = _rows(tokens)
     widths = [max(width(cell.text) for cell in column if cell) for column in zip_longest(*rows)]
@@ -96,7 +96,7 @@ def table(tokens: Sequence[Token]) -> tuple[str, bool]:
 
 
 def width(text: str) -> int:
-    """How many columns a text takes where all letters are of one width."""
+    """Return the number of columns of a text in a monospaced font."""
     return sum(_columns(character) for character in text)
 
 
@@ -120,7 +120,7 @@ def _rows(tokens: Sequence[Token]) -> list[list[_Cell]]:
 
 
 def _records(rows: list[list[_Cell]]) -> str:
-    """A paragraph for each row, which says what its cells are."""
+    """Write each row as a paragraph that labels its cells with the column headings."""
     headings, *records = rows
     return "\n\n".join(_record(headings, cells) for cells in records) or _record(headings, [])
 

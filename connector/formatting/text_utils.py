@@ -1,4 +1,4 @@
-"""Texts on one line."""
+"""One-line texts and labels."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _BETWEEN_WORDS = re.compile(r"[\s_.:-]+|(?<=[a-z])(?=[A-Z])")
 
 
 def one_line(text: str, most: int) -> str:
-    """A text on one line, cut where it is longer than that many characters."""
+    """Put a text on one line, truncated to `most` characters."""
     line = " ".join(text.split())
     return line if len(line) <= most else f"{line[: most - 1].rstrip()}…"
 
 
 def use_of(tool: str) -> str:
-    """What people read of the use of a tool that does not say it itself: `read_file` is “Reading file”."""
+    """Return the label for a call of a tool that sends none itself: `read_file` gives “Reading file”."""
     verb, *others = [word for word in _BETWEEN_WORDS.split(one_line(tool, _LABEL_CHARS)) if word] or ["a tool"]
     if verb.lower() in _VERBS and others:
         return " ".join([_VERBS[verb.lower()], *(word.lower() for word in others)])
@@ -45,5 +45,5 @@ def use_of(tool: str) -> str:
 
 
 def counted(count: int, one: str, many: str = "") -> str:
-    """How many there are of something, in words."""
+    """Return a count with its noun in singular or plural."""
     return f"1 {one}" if count == 1 else f"{count} {many or f'{one}s'}"

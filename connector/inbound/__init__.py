@@ -1,1 +1,1 @@
-"""From Slack to us: the doors, who may come in, and whom it is for; all is kept before Slack hears that we have it."""
+"""Inbound events: transports, access policy, admission. Everything is stored before it is acknowledged."""

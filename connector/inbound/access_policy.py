@@ -1,4 +1,4 @@
-"""Who may use the bot, and where: asked before anything else is done with what people do."""
+"""Decide which users may use the bot, and in which channels."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-_ASK_WITHIN_S = 1.0
-_TELL_AGAIN_AFTER_S = 3600.0
-_REMEMBERED = 10_000
+_PROFILE_TIMEOUT_S = 1.0
+_NOTICE_INTERVAL_S = 3600.0
+_MAX_NOTICES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class AccessRules:
-    """Who may use the bot, and in which channels; `None`: everybody, everywhere.
+    """The users that may use the bot, and the channels for it; `None`: all.
 
-    Direct messages are not bound by `channels`. `external`: people of other workspaces, in shared channels, too.
-    `guests`: those of this workspace, too.
+    `channels` does not restrict direct messages. `external` also allows people of other workspaces, in shared channels.
+    `guests` also allows guests of this workspace.
     """
 
     users: frozenset[str] | None = None
@@ -37,11 +37,11 @@ class AccessRules:
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who does something, and where.
+    """The user behind an event, and its channel.
 
     Args:
-        home: the workspace that they belong to, or the organisation; `None`: Slack has not named it.
-        is_shared: whether the channel is shared with another workspace; `None`: Slack has not said it.
+        home: id of the user's workspace or organisation; `None`: not in the event.
+        is_shared: whether the channel is shared with another workspace; `None`: not in the event.
     """
 
     user: str
@@ -55,68 +55,68 @@ class Actor:
 
 
 class AccessPolicy:
-    """Lets in whom the policy allows, and says to the others why not; that, once an hour in each channel."""
+    """Checks users against the access rules. A refused user gets the reason once an hour in each channel."""
 
     def __init__(  # noqa: PLR0913 - the last three have defaults
         self,
         policy: AccessRules,
         team: str,
-        names: Users,
+        users: Users,
         *,
         enterprise: str = "",
         now_s: Callable[[], float] = time.monotonic,
-        ask_within_s: float = _ASK_WITHIN_S,
+        profile_timeout_s: float = _PROFILE_TIMEOUT_S,
     ) -> None:
         self._policy = policy
-        self._ours = (team, enterprise)
-        self._names = names
+        self._own_ids = (team, enterprise)
+        self._users = users
         self._now_s = now_s
-        self._ask_within_s = ask_within_s
-        self._told_s: OrderedDict[tuple[str, str], float] = OrderedDict()
+        self._profile_timeout_s = profile_timeout_s
+        self._notified_s: OrderedDict[tuple[str, str], float] = OrderedDict()
 
-    async def refusal(self, visitor: Actor) -> str | None:
-        """Why somebody may not use the bot here, in a sentence for them; `None`: they may."""
+    async def refusal(self, actor: Actor) -> str | None:
+        """Return why a user may not use the bot here, as a sentence for that user; `None`: allowed."""
         policy = self._policy
-        if policy.users is not None and visitor.user not in policy.users:
-            return "You may not use me: whoever runs me has said who may. Ask them to add you."
-        if policy.channels is not None and not visitor.is_direct and visitor.channel not in policy.channels:
-            return "I may not be used in this channel: whoever runs me has said in which. Ask them to add it."
-        if not policy.external and await self._comes_from_elsewhere(visitor):
-            return "I work for the people of another workspace only. Ask whoever runs me there to let you in."
+        if policy.users is not None and actor.user not in policy.users:
+            return "You may not use me: my operator allows only certain people. Ask my operator to add you."
+        if policy.channels is not None and not actor.is_direct and actor.channel not in policy.channels:
+            return "I may not be used in this channel: my operator allows only certain ones. Ask my operator to add it."
+        if not policy.external and await self._is_from_other_workspace(actor):
+            return "I work for the people of another workspace only. Ask my operator there to give you access."
         if not policy.guests:
-            profile = await self._profile(visitor.user)
+            profile = await self._profile(actor.user)
             if profile is None:
-                return "Guests may not use me, and Slack does not say just now whether you are one. Write again later."
+                return "Guests may not use me, and I cannot check right now whether you are one. Write again later."
             if profile.is_guest and not self._is_external(profile):
-                return "Guests of this workspace may not use me. Ask whoever runs me to let you in."
+                return "Guests of this workspace may not use me. Ask my operator to give you access."
         return None
 
-    def is_to_be_told(self, visitor: Actor) -> bool:
-        """Whether they have not been told in this hour. They count as told from here on."""
-        now_s, key = self._now_s(), (visitor.user, visitor.channel)
-        if now_s - self._told_s.get(key, -_TELL_AGAIN_AFTER_S) < _TELL_AGAIN_AFTER_S:
+    def should_notify(self, actor: Actor) -> bool:
+        """Return whether the user got no notice in this channel within the last hour, and record a notice now."""
+        now_s, key = self._now_s(), (actor.user, actor.channel)
+        if now_s - self._notified_s.get(key, -_NOTICE_INTERVAL_S) < _NOTICE_INTERVAL_S:
             return False
-        self._told_s[key] = now_s
-        self._told_s.move_to_end(key)
-        if len(self._told_s) > _REMEMBERED:
-            self._told_s.popitem(last=False)
+        self._notified_s[key] = now_s
+        self._notified_s.move_to_end(key)
+        if len(self._notified_s) > _MAX_NOTICES:
+            self._notified_s.popitem(last=False)
         return True
 
-    async def _comes_from_elsewhere(self, visitor: Actor) -> bool:
-        if visitor.home is not None:
-            return visitor.home not in self._ours
-        if visitor.is_shared is False:
+    async def _is_from_other_workspace(self, actor: Actor) -> bool:
+        if actor.home is not None:
+            return actor.home not in self._own_ids
+        if actor.is_shared is False:
             return False
-        profile = await self._profile(visitor.user)
-        return visitor.is_shared is True if profile is None else self._is_external(profile)
+        profile = await self._profile(actor.user)
+        return actor.is_shared is True if profile is None else self._is_external(profile)
 
     def _is_external(self, profile: Profile) -> bool:
-        return profile.is_stranger or profile.team not in (None, *self._ours)
+        return profile.is_stranger or profile.team not in (None, *self._own_ids)
 
     async def _profile(self, user: str) -> Profile | None:
-        """Return what Slack says of a user; `None`: it does not answer in time, or knows no such user."""
-        await self._names.learn((user,), within_s=self._ask_within_s)
-        profile = self._names.profile(user)
+        """Return a user's profile; `None`: Slack does not answer in time, or knows no such user."""
+        await self._users.learn((user,), within_s=self._profile_timeout_s)
+        profile = self._users.profile(user)
         if profile is None:
             log.info("gate.unknown", user=user)
         return profile

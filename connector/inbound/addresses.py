@@ -1,4 +1,4 @@
-"""Where Slack lets us connect to."""
+"""WebSocket addresses for Socket Mode."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ if TYPE_CHECKING:
 
 
 class Addresses:
-    """Asks Slack for addresses, each good for one connection; one it has given already, when the token was tried."""
+    """Requests addresses from Slack, each valid for one connection. `first` is the one from the preflight check."""
 
-    def __init__(self, wire: SlackClient, first: str) -> None:
-        self._wire = wire
+    def __init__(self, client: SlackClient, first: str) -> None:
+        self._client = client
         self._first = first
 
     async def next(self) -> str:
-        """An address that nobody has connected to.
+        """Return an unused address.
 
         Raises:
-            NotOpened: Slack gives none.
+            NotOpened: Slack returns no address.
         """
         first, self._first = self._first, ""
         if first:
             return first
         try:
-            return str((await self._wire.call("apps.connections.open", {}, CallSlot()))["url"])
+            return str((await self._client.call("apps.connections.open", {}, CallSlot()))["url"])
         except SlackCallFailed as e:
             raise NotOpened(e.error, e.retry_after_s) from e

@@ -1,4 +1,4 @@
-"""Messages on their way into the inbox of their conversation."""
+"""Admit messages to the inbox of their conversation."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ _LATE_S = 5.0
 
 
 class Admitter:
-    """Admits messages that are for an agent, once the gate lets their authors in.
+    """Admits messages for an agent if the access policy allows their authors.
 
     A reply in a thread without an agent is acknowledged and not stored. The mention that calls an agent into the thread
-    may be older than the reply and arrive later. `passed_by` has the latest of such replies. Those that are missing
-    there, because this process ended or another one acknowledged the reply, are read from Slack: see `ThreadCatchUp`.
+    may be older than the reply and arrive later. `unrouted` holds the latest such replies. Replies missing there,
+    because this process ended or another one acknowledged them, are read from Slack: see `ThreadCatchUp`.
 
     Args:
         now_s: seconds since the epoch.
@@ -50,7 +50,7 @@ class Admitter:
 
     def __init__(  # noqa: PLR0913 - the last three have defaults
         self,
-        desk: BackgroundTasks,
+        tasks: BackgroundTasks,
         router: Router,
         runs: RunService,
         bot_user: str,
@@ -59,86 +59,89 @@ class Admitter:
         enterprise: str = "",
         now_s: Callable[[], float] = time.time,
     ) -> None:
-        self.passed_by = UnroutedReplies()
+        self.unrouted = UnroutedReplies()
         # Messages that this process has admitted.
-        self.taken = LRUSet()
-        self._gate = AccessPolicy(policy or AccessRules(), router.team, desk.names, enterprise=enterprise)
-        self._desk = desk
+        self.admitted = LRUSet()
+        self._policy = AccessPolicy(policy or AccessRules(), router.team, tasks.names, enterprise=enterprise)
+        self._tasks = tasks
         self._router = router
         self._runs = runs
         self._bot_user = bot_user
         self._now_s = now_s
-        self._in_turn: dict[str, tuple[asyncio.Lock, int]] = {}
+        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
 
-    async def may(self, visitor: Actor, message: SlackMessage | None = None) -> bool:
-        """Return whether a user may use the bot here. A user that may not and has addressed the bot gets the reason."""
-        refusal = await self._gate.refusal(visitor)
+    async def is_allowed(self, actor: Actor, message: SlackMessage | None = None) -> bool:
+        """Return whether a user may use the bot here. A refused user who addressed the bot gets the reason."""
+        refusal = await self._policy.refusal(actor)
         if refusal is None:
             return True
         is_addressed = message is not None and self._router.is_addressed(message)
-        if message is not None and is_addressed and self._gate.is_to_be_told(visitor):
-            log.info("gate.refused", user=visitor.user, channel=visitor.channel)
+        if message is not None and is_addressed and self._policy.should_notify(actor):
+            log.info("gate.refused", user=actor.user, channel=actor.channel)
             arguments = {"channel": message.channel, "user": message.user, "text": refusal}
             if message.thread_ts is not None:
                 arguments["thread_ts"] = message.thread_ts
-            self._desk.spawn(self._desk.wire.call("chat.postEphemeral", arguments, CallSlot()))
+            self._tasks.spawn(self._tasks.wire.call("chat.postEphemeral", arguments, CallSlot()))
         return False
 
-    async def take(
-        self, message: SlackMessage, routed: Routed, visitor: Actor, said_ts: str, edited_ts: str = ""
+    async def admit(
+        self, message: SlackMessage, routed: Routed, actor: Actor, effective_ts: str, edited_ts: str = ""
     ) -> None:
         """Admit a message to an agent, and then the replies to it that arrived before it.
 
-        `said_ts` is when it was written, or when an edit made it a mention; `edited_ts` when it was changed last.
+        `effective_ts` is the time of the post, or of the edit that added the mention; `edited_ts` of the last edit.
         """
         calls_agent = message.mentions(self._bot_user) and _says_something(message, routed)
-        if calls_agent and await self._may_have_been_overtaken(message, said_ts):
+        if calls_agent and await self._may_have_missed_replies(message, effective_ts):
             # Stored before the message: if this process ends in between, Slack delivers the event again.
-            catch_up = ThreadCatchUp(_inbound(message, routed, edited_ts), said_ts, visitor.is_shared)
+            catch_up = ThreadCatchUp(_inbound(message, routed, edited_ts), effective_ts, actor.is_shared)
             entry = InboxEntry(catch_up.id, "catch_up", catch_up.written())
             await self._runs.admit(message.place.conversation_id, entry)
-        await self._take(message, routed, edited_ts)
+        await self._store_entry(message, routed, edited_ts)
         if calls_agent:
-            passed = self.passed_by.take_after(message.place.conversation_id, said_ts)
-            # All at once: each may wait for Slack.
-            let_in = await asyncio.gather(*(self.may(each.visitor) for each in passed))
-            for reply, _, reply_edited_ts in compress(passed, let_in):
+            passed = self.unrouted.take_after(message.place.conversation_id, effective_ts)
+            # Concurrently: each check may wait for Slack.
+            allowed = await asyncio.gather(*(self.is_allowed(each.actor) for each in passed))
+            for reply, _, reply_edited_ts in compress(passed, allowed):
                 if (routed_reply := await self._router.route(reply)) is not None:
-                    await self._take(reply, routed_reply, reply_edited_ts)
+                    await self._store_entry(reply, routed_reply, reply_edited_ts)
 
-    async def take_found(self, found: dict[str, Any], visitor: Actor) -> bool:
-        """Admit a message from Slack if it addresses the bot and has text or files. Return whether it does."""
+    async def admit_found(self, found: dict[str, Any], actor: Actor) -> bool:
+        """Admit a message found by a look-up if it addresses the bot, has text or files, and its author is allowed.
+
+        Returns whether the message was admitted.
+        """
         message = message_of(found, self._router.team)
         if message is None or not self._router.is_addressed(message):
             return False
         routed = await self._router.read(message)
         if not _says_something(message, routed):
             return False
-        if not await self.may(replace(visitor, user=message.user, home=home_of(found))):
+        if not await self.is_allowed(replace(actor, user=message.user, home=home_of(found))):
             return False
-        await self.take(message, routed, visitor, message.ts, edited_ts_of(found))
+        await self.admit(message, routed, actor, message.ts, edited_ts_of(found))
         return True
 
     async def stop(self, conversation_id: str, stop: StopRequest) -> None:
-        """Admit a stop. All ways to stop a run end here; a stop that arrives twice counts once."""
+        """Store a stop. All ways to stop a run end here; duplicates are detected by id."""
         await self._runs.admit(conversation_id, InboxEntry(stop.id, "stop", stop.written()))
 
     async def catch_up(self, catch_up: ThreadCatchUp) -> None:
-        """Admit the messages after the mention that called an agent into a thread, except those that are known.
+        """Admit the mention that called an agent into a thread, and the messages after it that are not yet known.
 
-        Waits until Slack answers. Messages that are posted later are routed to the agent by their own events, because
-        the mention is admitted first.
+        Waits until Slack answers. The mention is admitted first, so messages posted from then on are routed to the
+        agent by their own events.
         """
-        await self._admit(catch_up.mention)
+        await self._store_message(catch_up.mention)
         place, turn = catch_up.mention.message.place, CallSlot(Priority.PERSON)
-        history, since = self._desk.wire.history, catch_up.since
+        history, since = self._tasks.wire.history, catch_up.since
 
         async def written_since() -> list[dict[str, Any]]:
             messages = history.messages(place, turn, oldest=since)
             return [each async for each in messages if float(each["ts"]) > float(since)]
 
         try:
-            messages = await self._desk.wire.insisting(written_since)
+            messages = await self._tasks.wire.insisting(written_since)
         except SlackCallFailed as e:
             log.warning("thread.not_read", conversation=place.conversation_id, error=str(e))
             return
@@ -149,57 +152,56 @@ class Admitter:
                 log.warning("message.unreadable", conversation=place.conversation_id, ts=found["ts"])
                 continue
             if message is not None:
-                visitor = Actor(message.user, message.channel, home_of(found), catch_up.is_shared)
-                await self._take_missed(message, visitor, edited_ts_of(found))
+                actor = Actor(message.user, message.channel, home_of(found), catch_up.is_shared)
+                await self._admit_missed(message, actor, edited_ts_of(found))
 
-    async def _take_missed(self, message: SlackMessage, visitor: Actor, edited_ts: str) -> None:
-        async with self.turn(message.place.conversation_id):
-            if message.id in self.taken or (routed := await self._router.route(message)) is None:
+    async def _admit_missed(self, message: SlackMessage, actor: Actor, edited_ts: str) -> None:
+        async with self.in_order(message.place.conversation_id):
+            if message.id in self.admitted or (routed := await self._router.route(message)) is None:
                 return
-            if await self.may(visitor):
-                await self._take(message, routed, edited_ts)
+            if await self.is_allowed(actor):
+                await self._store_entry(message, routed, edited_ts)
 
-    async def _may_have_been_overtaken(self, mention: SlackMessage, said_ts: str) -> bool:
+    async def _may_have_missed_replies(self, mention: SlackMessage, effective_ts: str) -> bool:
         """Return whether a process may have acknowledged a reply to a mention before the mention was admitted.
 
-        In a thread that has begun a reply may follow at any moment. The first message of a thread gets no reply within
-        `_LATE_S`.
+        In an existing thread a reply may follow at any moment. A root message gets no reply within `_LATE_S`.
         """
         if mention.direct:
             return False
         conversation_id = mention.place.conversation_id
-        is_late = abs(self._now_s() - float(said_ts)) > _LATE_S
-        if is_late or self.passed_by.has_after(conversation_id, said_ts):
+        is_late = abs(self._now_s() - float(effective_ts)) > _LATE_S
+        if is_late or self.unrouted.has_after(conversation_id, effective_ts):
             return True
         return mention.thread_ts is not None and await self._runs.agent_of(conversation_id) is None
 
-    async def _take(self, message: SlackMessage, routed: Routed, edited_ts: str = "") -> None:
+    async def _store_entry(self, message: SlackMessage, routed: Routed, edited_ts: str = "") -> None:
         conversation_id, (_, prompt) = message.place.conversation_id, routed
         if is_stop_word(prompt):
             await self.stop(conversation_id, StopRequest(message.id, message.user, message.ts, message=message))
         elif _says_something(message, routed):
-            await self._admit(_inbound(message, routed, edited_ts))
+            await self._store_message(_inbound(message, routed, edited_ts))
         else:
             mention = InboxEntry(f"{message.id}:mention", "mention", {"message": asdict(message)})
             await self._runs.admit(conversation_id, mention)
 
-    async def _admit(self, inbound: PendingMessage) -> None:
+    async def _store_message(self, inbound: PendingMessage) -> None:
         entry = InboxEntry(inbound.id, "message", inbound.written())
         await self._runs.admit(inbound.message.place.conversation_id, entry, inbound.instance)
-        self.taken.add(inbound.id)
+        self.admitted.add(inbound.id)
 
     @asynccontextmanager
-    async def turn(self, conversation_id: str) -> AsyncIterator[None]:
-        """Handle the events of one conversation in the order of their arrival."""
-        lock, users = self._in_turn.get(conversation_id, (asyncio.Lock(), 0))
-        self._in_turn[conversation_id] = (lock, users + 1)
+    async def in_order(self, conversation_id: str) -> AsyncIterator[None]:
+        """Serialize the events of one conversation in the order of their arrival."""
+        lock, users = self._locks.get(conversation_id, (asyncio.Lock(), 0))
+        self._locks[conversation_id] = (lock, users + 1)
         try:
             async with lock:
                 yield
         finally:
-            lock, users = self._in_turn.pop(conversation_id)
+            lock, users = self._locks.pop(conversation_id)
             if users > 1:
-                self._in_turn[conversation_id] = (lock, users - 1)
+                self._locks[conversation_id] = (lock, users - 1)
 
 
 def _says_something(message: SlackMessage, routed: Routed) -> bool:

@@ -1,4 +1,4 @@
-"""How long to wait before something is tried again."""
+"""Exponential back-off with jitter."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _DOUBLINGS = 20
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Twice as long each time, up to a limit; between half of it and all of it, so that many do not come at once."""
+    """Delays that double with each failure up to `longest_s`; jitter picks between half and all of the delay."""
 
     first_s: float
     longest_s: float
     chance: Callable[[], float] = random.random
 
     def delay_s(self, failures: int) -> float:
-        """Seconds to wait after so many failures in a row."""
+        """Return the seconds to wait after this many consecutive failures."""
         if failures < 1:
             return 0.0
         full_s = min(self.first_s * 2.0 ** min(failures - 1, _DOUBLINGS), self.longest_s)

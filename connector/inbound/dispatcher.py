@@ -1,4 +1,4 @@
-"""What an event or a click means, and who of us hears of it."""
+"""Parse Slack events and button clicks, and pass them to the intake."""
 
 from __future__ import annotations
 
@@ -23,34 +23,34 @@ if TYPE_CHECKING:
 
     from connector.inbound.intake import Intake
 
-    Asked = Coroutine[Any, Any, None] | None
+    Handling = Coroutine[Any, Any, None] | None
 
 log = structlog.get_logger(__name__)
 
-# How reading fails on what is not as Slack writes it.
+# Exceptions of parsing a malformed payload.
 _UNREADABLE = (AttributeError, KeyError, TypeError, ValueError)
 
 
 async def dispatch(event: dict[str, Any], team: str, intake: Intake, *, is_shared: bool = False) -> None:
-    """Take an event in; few mean anything to us. `is_shared`: its channel is shared with another workspace.
+    """Handle an event; ignore kinds without a handler. `is_shared`: its channel is shared with another workspace.
 
     Raises:
-        NotNow: it cannot be taken just now, and is to come again.
+        NotNow: the service is shutting down; Slack must deliver the event again.
     """
     try:
-        asked = _asked(event, team, intake, is_shared=is_shared)
+        handling = _handling(event, team, intake, is_shared=is_shared)
     except _UNREADABLE as e:
         log.warning("event.unreadable", slack_event=event.get("type"), error=repr(e))
         return
-    if asked is not None:
-        await asked
+    if handling is not None:
+        await handling
 
 
 async def dispatch_action(body: dict[str, Any], team: str, intake: Intake) -> None:
-    """Take a click in; Slack does not say with it whether the channel is shared.
+    """Handle a click on a button. Its payload does not contain whether the channel is shared.
 
     Raises:
-        NotNow: it cannot be taken just now, and is to come again.
+        NotNow: the service is shutting down; Slack must deliver the click again.
     """
     try:
         clicked = clicked_stop_of(body, team)
@@ -63,15 +63,15 @@ async def dispatch_action(body: dict[str, Any], team: str, intake: Intake) -> No
         await intake.on_stop(place, stop, Actor(stop.user, place.channel, home, None))
 
 
-def _asked(event: dict[str, Any], team: str, intake: Intake, *, is_shared: bool) -> Asked:
-    """What is to be done about an event, all of it read."""
+def _handling(event: dict[str, Any], team: str, intake: Intake, *, is_shared: bool) -> Handling:
+    """Parse an event and return the coroutine that handles it; `None`: nothing to do."""
     match event:
         case {"type": "message", "subtype": "message_changed" | "message_deleted"}:
-            return _changed(event, team, intake, is_shared=is_shared)
+            return _change_handling(event, team, intake, is_shared=is_shared)
         case {"type": "message" | "app_mention"}:
             if (message := message_of(event, team)) is not None:
-                visitor = Actor(message.user, message.channel, home_of(event), is_shared)
-                return intake.on_message(message, visitor, said_ts=moment_of(event))
+                actor = Actor(message.user, message.channel, home_of(event), is_shared)
+                return intake.on_message(message, actor, effective_ts=moment_of(event))
         case {"type": "reaction_added"}:
             if (reaction := reaction_of(event)) is not None:
                 return intake.on_reaction(reaction, Actor(reaction.user, reaction.channel, None, is_shared))
@@ -82,7 +82,7 @@ def _asked(event: dict[str, Any], team: str, intake: Intake, *, is_shared: bool)
     return None
 
 
-def _changed(event: dict[str, Any], team: str, intake: Intake, *, is_shared: bool) -> Asked:
+def _change_handling(event: dict[str, Any], team: str, intake: Intake, *, is_shared: bool) -> Handling:
     home = home_of(event.get("message") or event.get("previous_message") or {})
     if (deletion := deletion_of(event, team)) is not None:
         return intake.on_deletion(deletion, Actor(deletion.message.user, deletion.message.channel, home, is_shared))

@@ -1,4 +1,4 @@
-"""The connections of the HTTP server: a bound on their number, and a time-out for headers."""
+"""Connections of the HTTP server: a bound on their number, and a time-out for headers."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-# Of an untrusted text in the log.
-_SHOWN_CHARS = 100
-_TELL_AGAIN_AFTER_S = 60.0
+# Bound for untrusted text in the log.
+_MAX_LOGGED_CHARS = 100
+_WARNING_INTERVAL_S = 60.0
 
 
 class HttpConnections:
     """Keep the number of open connections below a bound.
 
-    Beyond the bound, a new connection closes the one that has waited longest for a request. If all others are at work,
-    the new connection is closed. Connections that send nothing, or a body without end, therefore block no request.
+    Beyond the bound, a new connection closes the one that has waited longest for a request. If all others are serving
+    requests, the new connection is closed. Connections that send nothing, or an endless body, block no request.
 
     Args:
         most: the bound.
-        headers_within_s: from the beginning of a connection to the end of the headers of its first request.
+        headers_within_s: time-out for the headers of the first request, from the start of the connection.
     """
 
     def __init__(self, most: int, headers_within_s: float) -> None:
         self._most = most
         self._headers_within_s = headers_within_s
-        # In the order in which they began to wait.
+        # Oldest first.
         self._waiting: dict[web.RequestHandler, None] = {}
         self._timers: dict[web.RequestHandler, asyncio.TimerHandle] = {}
         self._working: set[web.RequestHandler] = set()
-        self._told_s = -_TELL_AGAIN_AFTER_S
+        self._warned_s = -_WARNING_INTERVAL_S
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._working)
@@ -48,21 +48,21 @@ class HttpConnections:
         later = asyncio.get_running_loop().call_later
         self._timers[connection] = later(self._headers_within_s, self._close, connection)
         if len(self) > self._most:
-            self._tell()
+            self._warn()
             self._close(next(iter(self._waiting)))
 
     def end(self, connection: web.RequestHandler) -> None:
         self._waiting.pop(connection, None)
         self._working.discard(connection)
-        self.heard(connection)
+        self.headers_received(connection)
 
-    def heard(self, connection: web.RequestHandler) -> None:
-        """End the time-out for headers: they are complete."""
+    def headers_received(self, connection: web.RequestHandler) -> None:
+        """Cancel the time-out for headers."""
         if (timer := self._timers.pop(connection, None)) is not None:
             timer.cancel()
 
     @contextmanager
-    def at_work(self, connection: web.RequestHandler) -> Iterator[None]:
+    def serving(self, connection: web.RequestHandler) -> Iterator[None]:
         """Keep the connection open while a verified request is answered."""
         if connection in self._waiting:
             del self._waiting[connection]
@@ -78,15 +78,15 @@ class HttpConnections:
         self.end(connection)
         connection.force_close()
 
-    def _tell(self) -> None:
+    def _warn(self) -> None:
         now_s = asyncio.get_running_loop().time()
-        if now_s - self._told_s >= _TELL_AGAIN_AFTER_S:
-            self._told_s = now_s
+        if now_s - self._warned_s >= _WARNING_INTERVAL_S:
+            self._warned_s = now_s
             log.warning("http.too_many_connections", most=self._most)
 
 
 class HttpConnection(web.RequestHandler):
-    """One connection. A request that cannot be parsed is one line in the log."""
+    """One connection. A malformed request writes one line to the log."""
 
     __slots__ = ("_all",)
 
@@ -103,7 +103,7 @@ class HttpConnection(web.RequestHandler):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what came. Where a body cannot be parsed, fail its request; aiohttp would let the request wait."""
+        """Parse received data. Fail the request of a malformed body, which aiohttp would leave waiting."""
         super().data_received(data)
         request = self._current_request
         if request is None or request.content.is_eof() or not self._messages:
@@ -112,7 +112,7 @@ class HttpConnection(web.RequestHandler):
         if isinstance(flaw, _ErrInfo):
             self._messages.pop()
             request.content.set_exception(web.RequestPayloadError(flaw.message or str(flaw.exc)))
-            request.content.feed_eof()  # no more is awaited, also not when the connection is closed
+            request.content.feed_eof()  # end the body, so that nothing waits for more, even on close
 
     def handle_error(
         self,
@@ -121,15 +121,15 @@ class HttpConnection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Answer a request that could not be parsed. An error of the service has its traceback in the log."""
+        """Answer a malformed request with 4xx. For an internal error, log the traceback."""
         if status >= 500:
             return super().handle_error(request, status, exc, message)
         log.info("http.garbage", why=first_line(message or str(exc)), remote=request.remote)
-        response = web.Response(status=status, text="This is no request that can be read.\n")
+        response = web.Response(status=status, text="Malformed request.\n")
         response.force_close()
         return response
 
 
 def first_line(text: str) -> str:
-    """Return the beginning of an untrusted text, for the log."""
-    return next(iter(text.splitlines()), "")[:_SHOWN_CHARS]
+    """Return the start of the first line of an untrusted text, for the log."""
+    return next(iter(text.splitlines()), "")[:_MAX_LOGGED_CHARS]

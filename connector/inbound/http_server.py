@@ -1,4 +1,4 @@
-"""Events over HTTP: Slack's requests, looked at with care before anything is believed of them."""
+"""Receive events over HTTP; verify each request before using it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aiohttp import web
 from connector.inbound.http_connections import HttpConnection, HttpConnections, first_line
 from connector.inbound.outside_json import parse_json
 from connector.inbound.reception import DONE, NOT_NOW, Reply
-from connector.inbound.signature import BY_SETTING, flaw_of
+from connector.inbound.signature import SETTING_ERRORS, flaw_of
 from connector.setup.credentials import ConnectionRefused
 from connector.setup.scopes import PATH
 
@@ -31,38 +31,38 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _LARGEST_BYTES = 1024 * 1024
-# Slack waits for three seconds; what is on its way to us and back has the rest.
+# Slack waits for three seconds; the network gets the rest.
 _ANSWER_WITHIN_S = 2.5
 _CLOSE_WITHIN_S = 0.5
-# A body that was too slow is not waited for.
+# How long to drain a body after the response.
 _LINGERS_S = 1.0
-# Of connections that are open at a time; most systems let a process have 1,024 files.
+# Open connections; most systems limit a process to 1,024 open files.
 _MOST_CONNECTIONS = 400
-# From the beginning of a connection to the end of the headers of its first request, and from each answer to the end of
-# the next headers: longer than proxies keep a connection.
+# Time-outs for the headers of the first request, from the start of the connection, and of each further one, from the
+# last answer. The second is longer than proxies keep a connection.
 _HEADERS_WITHIN_S = 10.0
 _IDLE_S = 75.0
 _FORM = "application/x-www-form-urlencoded"
 
 
-class Malformed(Exception):  # noqa: N818 - what was sent
+class Malformed(Exception):  # noqa: N818 - names the body
     """The body cannot be read."""
 
 
 class HttpServer:
-    """Takes Slack's requests for as long as the context lasts.
+    """Serves Slack's requests while the context is open.
 
-    What is not kept in time is answered with 503, and goes on all the same: it was in time in its conversation, and
-    what Slack sends again is known by then.
+    A request that is not stored in time gets 503, and its handler continues: the order of its conversation is kept, and
+    the copy that Slack sends again is a duplicate.
 
     Args:
-        receive: what is done with a body.
-        slots: as many as may be received at once; others wait.
+        receive: handles a body.
+        slots: bounds the bodies handled at once; others wait.
     """
 
     def __init__(  # noqa: PLR0913 - its bounds have defaults
         self,
-        door: HttpTransport,
+        transport: HttpTransport,
         receive: Receive,
         slots: asyncio.Semaphore,
         *,
@@ -71,44 +71,44 @@ class HttpServer:
         most_connections: int = _MOST_CONNECTIONS,
         now_s: Callable[[], float] = time.time,
     ) -> None:
-        self.port = door.port
-        self._door = door
+        self.port = transport.port
+        self._transport = transport
         self._receive = receive
         self._slots = slots
         self._answer_within_s = answer_within_s
         self._now_s = now_s
-        self._at_work: set[asyncio.Future[Reply]] = set()
+        self._in_progress: set[asyncio.Future[Reply]] = set()
         self._connections = HttpConnections(most_connections, headers_within_s)
         self._runner = web.AppRunner(self._app(), shutdown_timeout=_CLOSE_WITHIN_S)
         self._listener: asyncio.Server | None = None
 
     async def __aenter__(self) -> Self:
-        """Return when it listens.
+        """Start to listen.
 
         Raises:
-            ConnectionRefused: it cannot.
+            ConnectionRefused: the address or port cannot be used.
         """
         await self._runner.setup()
-        listening = asyncio.get_running_loop().create_server(self._protocol, self._door.host, self._door.port)
+        listening = asyncio.get_running_loop().create_server(self._protocol, self._transport.host, self._transport.port)
         try:
             self._listener = await listening
         except OSError as e:
             await self._runner.cleanup()
-            raise ConnectionRefused(_refusal(self._door, e)) from e
+            raise ConnectionRefused(_refusal(self._transport, e)) from e
         self.port = self._listener.sockets[0].getsockname()[1]
-        log.info("http.listens", host=self._door.host, port=self.port, path=PATH)
+        log.info("http.listens", host=self._transport.host, port=self.port, path=PATH)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Let what is at work come to its end, for a moment: what has no answer comes again, elsewhere."""
+        """Wait briefly for requests in progress. Slack sends unanswered ones again, to another process."""
         if self._listener is not None:
             self._listener.close()
         await self._runner.cleanup()
-        for task in self._at_work:
+        for task in self._in_progress:
             task.cancel()
-        await asyncio.gather(*self._at_work, return_exceptions=True)
+        await asyncio.gather(*self._in_progress, return_exceptions=True)
 
     def _protocol(self) -> HttpConnection:
         server = self._runner.server
@@ -131,11 +131,11 @@ class HttpServer:
 
     @web.middleware
     async def _admit(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        # Slack sends none. Unpacking an unverified body costs far more CPU than sending it.
+        # Slack sends no Content-Encoding. Unpacking an unverified body costs far more CPU than sending it.
         if encoding := request.headers.get("Content-Encoding"):
             log.info("http.encoded", encoding=first_line(encoding), remote=request.remote)
-            return web.Response(status=415, text="A body with a Content-Encoding is not read.\n")
-        self._connections.heard(request.protocol)
+            return web.Response(status=415, text="Content-Encoding is not supported.\n")
+        self._connections.headers_received(request.protocol)
         return await handler(request)
 
     async def _on_request(self, request: web.Request) -> web.Response:
@@ -144,10 +144,10 @@ class HttpServer:
             async with asyncio.timeout(self._answer_within_s):
                 raw = await _body_bytes(request)
                 if (flaw := self._flaw_of(request, raw)) is not None:
-                    level = logging.WARNING if flaw in BY_SETTING else logging.INFO
+                    level = logging.WARNING if flaw in SETTING_ERRORS else logging.INFO
                     log.log(level, "http.refused", why=flaw, remote=request.remote)
                     return web.Response(status=401, text="This request is not signed by Slack for this app.\n")
-                with self._connections.at_work(request.protocol):
+                with self._connections.serving(request.protocol):
                     reply = await self._answer(body_of(raw, request.content_type))
         except (web.RequestPayloadError, ConnectionError) as e:
             return _unread(request, 400, first_line(str(e)))
@@ -162,12 +162,12 @@ class HttpServer:
         return _response(reply)
 
     async def _on_health(self, _request: web.Request) -> web.Response:
-        return web.Response(text=f"ok\n{self._door.health()}")
+        return web.Response(text=f"ok\n{self._transport.health()}")
 
     def _flaw_of(self, request: web.Request, raw: bytes) -> str | None:
         timestamp = request.headers.get("X-Slack-Request-Timestamp")
         signature = request.headers.get("X-Slack-Signature")
-        return flaw_of(self._door.signing_secret, timestamp, signature, raw, self._now_s())
+        return flaw_of(self._transport.signing_secret, timestamp, signature, raw, self._now_s())
 
     async def _answer(self, body: dict[str, Any]) -> Reply:
         if body.get("type") == "url_verification":
@@ -175,22 +175,22 @@ class HttpServer:
         if "ssl_check" in body:
             return DONE
         await self._slots.acquire()
-        working = asyncio.ensure_future(self._receive(body))
-        self._at_work.add(working)
-        working.add_done_callback(self._at_work.discard)
-        working.add_done_callback(lambda _: self._slots.release())
-        return await asyncio.shield(working)
+        task = asyncio.ensure_future(self._receive(body))
+        self._in_progress.add(task)
+        task.add_done_callback(self._in_progress.discard)
+        task.add_done_callback(lambda _: self._slots.release())
+        return await asyncio.shield(task)
 
 
 async def _body_bytes(request: web.Request) -> bytes:
     """Return the body.
 
     Raises:
-        ConnectionError, web.RequestPayloadError, TimeoutError: not all of it came.
+        ConnectionError, web.RequestPayloadError, TimeoutError: the body is incomplete.
     """
     try:
         return await request.read()
-    except RuntimeError as e:  # of aiohttp, where the connection was closed before
+    except RuntimeError as e:  # raised by aiohttp if the connection is already closed
         raise ConnectionError(str(e)) from e
 
 
@@ -202,10 +202,10 @@ def _unread(request: web.Request, status: int, why: str) -> web.Response:
 
 
 def body_of(raw: bytes, content_type: str) -> dict[str, Any]:
-    """What stands in a request: an event in JSON, a click in a form's field in JSON, or a command in a form.
+    """Parse a body: an event as JSON, a click as JSON in a form field, or a command as a form.
 
     Raises:
-        Malformed: nothing that Slack sends.
+        Malformed: the body has another format.
     """
     try:
         text = raw.decode()
@@ -213,7 +213,7 @@ def body_of(raw: bytes, content_type: str) -> dict[str, Any]:
     except ValueError as e:
         raise Malformed("The body cannot be read.") from e
     if not isinstance(body, dict):
-        raise Malformed("The body is no object.")
+        raise Malformed("The body is not an object.")
     return body
 
 
@@ -232,12 +232,12 @@ def _response(reply: Reply) -> web.Response:
     return web.json_response(reply.payload, status=reply.status)
 
 
-def _refusal(door: HttpTransport, error: OSError) -> str:
-    where = f"{door.host} port {door.port}"
+def _refusal(transport: HttpTransport, error: OSError) -> str:
+    where = f"{transport.host} port {transport.port}"
     match error.errno:
         case errno.EADDRINUSE:
-            return f"Nothing can listen on {where}: another program does. End that one, or choose another port."
+            return f"Cannot listen on {where}: another program uses it. End that program, or choose another port."
         case errno.EACCES | errno.EPERM:
-            return f"This user may not listen on {where}: choose a port above 1023."
+            return f"This system user may not listen on {where}: choose a port above 1023."
         case _:
-            return f"Nothing can listen on {where} ({error.strerror or error}). Check the address."
+            return f"Cannot listen on {where} ({error.strerror or error}). Check the address."

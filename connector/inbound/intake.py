@@ -1,4 +1,4 @@
-"""The doors of the connector: what people do becomes an entry of an inbox before Slack hears that we have it."""
+"""Store events of people as inbox entries, before they are acknowledged to Slack."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from connector.events import StopRequest, ThreadAddress, is_stop_word, thread_of
-from connector.inbound.out_of_order import OVERTAKEN_WITHIN_S, LookUps, LRUSet, NoAnswer, NotNow
+from connector.inbound.out_of_order import REDELIVERY_WINDOW_S, LookUps, LRUSet, NoAnswer, NotNow
 from connector.protocols import InboxEntry
 from connector.records.inbox import PendingMessage
 from connector.runs.status.message import STATUS_KEY
@@ -34,138 +34,139 @@ __all__ = ["Intake", "NotNow"]
 
 log = structlog.get_logger(__name__)
 
-# Acknowledged reactions whose conversation Slack has not told yet.
-_MOST_STOPS_LOOKED_UP = 20
+# Acknowledged stop reactions whose conversation is still being looked up.
+_MAX_STOP_LOOK_UPS = 20
 
 
 class Intake:
-    """Takes in what people do, in each conversation in the order in which it comes.
+    """Handle messages, edits, deletions, reactions and stops, per conversation in the order of arrival.
 
-    Everything here raises NotNow where the service is shutting down. That Slack cannot be asked is no reason to refuse
-    an event.
+    Every public method raises NotNow while the service shuts down. A failed look-up in Slack does not reject an event.
     """
 
     def __init__(
         self,
-        workplace: WorkspaceContext,
+        workspace: WorkspaceContext,
         runs: RunService,
         conversations: WorkerPool,
         admitter: Admitter,
         bot_user: str,
     ) -> None:
         self._admitter = admitter
-        self._desk = workplace.desk
-        self._router = workplace.router
+        self._tasks = workspace.desk
+        self._router = workspace.router
         self._runs = runs
         self._conversations = conversations
         self._bot_user = bot_user
-        self._stop_reaction = workplace.desk.options.stop_reaction
-        self._look_ups = LookUps(workplace.desk.wire)
-        # Threads that no agent was called into before some reply; a mention that comes later adopts them.
-        self._others = LRUSet()
-        # Threads that are being looked up: one look-up serves all their replies.
-        self._looked_up: set[str] = set()
-        self._stops_looked_up = 0
+        self._stop_reaction = workspace.desk.options.stop_reaction
+        self._look_ups = LookUps(workspace.desk.wire)
+        # Threads without an agent before some reply. A later mention can still call an agent into them.
+        self._without_agent = LRUSet()
+        # Threads with a look-up in progress: one look-up serves all their replies.
+        self._looking_up: set[str] = set()
+        self._stop_look_ups = 0
 
-    async def on_message(self, message: SlackMessage, visitor: Actor, said_ts: str) -> None:
-        """Take a message in; the second event of one post changes nothing.
+    async def on_message(self, message: SlackMessage, actor: Actor, effective_ts: str) -> None:
+        """Admit a message. The second event of the same post has no effect.
 
-        `said_ts` is when it was written, or when an edit made it a mention.
+        `effective_ts` is the time of the post, or of the edit that added the mention.
         """
-        async with self._turn(message.place.conversation_id):
-            if await self._take(message, visitor, said_ts):
+        async with self._in_order(message.place.conversation_id):
+            if await self._admit(message, actor, effective_ts):
                 return
             if not _may_be_a_reply_to_us(message):
                 return
-            self._admitter.passed_by.add(message, visitor)
-        if await self._has_looked(message, visitor):
-            # The mention is admitted by now, by this process or another one, or Slack did not say.
-            async with self._turn(message.place.conversation_id):
-                await self._take(message, visitor, said_ts)
+            self._admitter.unrouted.add(message, actor)
+        if await self._look_up_mention(message, actor):
+            # By now the mention is admitted, by this process or another one, or the look-up failed.
+            async with self._in_order(message.place.conversation_id):
+                await self._admit(message, actor, effective_ts)
 
-    async def _take(self, message: SlackMessage, visitor: Actor, said_ts: str) -> bool:
-        """Take a message in if it is for an agent and the gate lets its author in. Return whether it is for an agent.
+    async def _admit(self, message: SlackMessage, actor: Actor, effective_ts: str) -> bool:
+        """Admit a message if it is for an agent and its author is allowed. Return whether it is for an agent.
 
-        The gate comes second, because it may wait for Slack.
+        The access check comes second because it may wait for Slack.
         """
         routed = await self._router.route(message)
-        if routed is not None and await self._admitter.may(visitor, message):
-            await self._admitter.take(message, routed, visitor, said_ts)
+        if routed is not None and await self._admitter.is_allowed(actor, message):
+            await self._admitter.admit(message, routed, actor, effective_ts)
         elif message.thread_ts is None:
-            self._others.add(message.place.conversation_id)
+            self._without_agent.add(message.place.conversation_id)
         return routed is not None
 
-    async def _look_first(self, message: SlackMessage, visitor: Actor) -> None:
-        """Look for the mention that called an agent into the thread of a message, if no agent is known there."""
+    async def _look_up_thread(self, message: SlackMessage, actor: Actor) -> None:
+        """Look up the mention that called an agent into the thread, if no agent is known there."""
         if _may_be_a_reply_to_us(message) and await self._router.route(message) is None:
-            await self._has_looked(message, visitor)
+            await self._look_up_mention(message, actor)
 
-    async def _has_looked(self, reply: SlackMessage, visitor: Actor) -> bool:
+    async def _look_up_mention(self, reply: SlackMessage, actor: Actor) -> bool:
         """Admit the mention that called an agent into a thread, if it has not arrived yet, and the replies to it.
 
-        Returns False if this reply causes no look-up: the thread has no agent, or a look-up is under way, which also
-        serves this reply.
+        Returns False if this reply starts no look-up: the thread has no agent, or a look-up in progress serves it.
         """
         conversation_id = reply.place.conversation_id
-        if conversation_id in self._others or conversation_id in self._looked_up:
+        if conversation_id in self._without_agent or conversation_id in self._looking_up:
             return False
-        self._looked_up.add(conversation_id)
+        self._looking_up.add(conversation_id)
         try:
-            found = await self._look_ups.thread(reply, float(reply.ts) - OVERTAKEN_WITHIN_S)
-            async with self._turn(conversation_id):
+            found = await self._look_ups.thread(reply, float(reply.ts) - REDELIVERY_WINDOW_S)
+            async with self._in_order(conversation_id):
                 for each in found:
-                    if await self._admitter.take_found(each, visitor):
+                    if await self._admitter.admit_found(each, actor):
                         return True
-                self._others.add(conversation_id)
+                self._without_agent.add(conversation_id)
         except NoAnswer:
             log.info("thread.not_looked_up", conversation=conversation_id)
         finally:
-            self._looked_up.discard(conversation_id)
+            self._looking_up.discard(conversation_id)
         return True
 
-    async def on_edit(self, edit: MessageEdit, visitor: Actor) -> None:
-        """Take an edit in, where it is of a message to an agent.
+    async def on_edit(self, edit: MessageEdit, actor: Actor) -> None:
+        """Store the edit of a message to an agent.
 
-        Where that turns to somebody else now, or says nothing any more, it is taken back.
+        If the new text is empty or no longer for an agent, withdraw the message.
         """
-        message, passed_by = edit.message, self._admitter.passed_by
-        async with self._turn(message.place.conversation_id):
-            passed_by.edit(message, visitor, edit.event_ts)
-        await self._look_first(message, visitor)
-        may_be_on_its_way = await self._router.route(edit.before) is None or await self._may_be_on_its_way(edit)
-        async with self._turn(message.place.conversation_id):
+        message, unrouted = edit.message, self._admitter.unrouted
+        async with self._in_order(message.place.conversation_id):
+            unrouted.edit(message, actor, edit.event_ts)
+        await self._look_up_thread(message, actor)
+        may_still_arrive = await self._router.route(edit.before) is None or await self._may_still_arrive(edit)
+        async with self._in_order(message.place.conversation_id):
             routed, before = await self._router.route(message), await self._router.route(edit.before)
             if routed is None and _may_be_a_reply_to_us(message):
-                passed_by.add(message, visitor, edit.event_ts)
-            if before is None or not await self._admitter.may(visitor):
+                unrouted.add(message, actor, edit.event_ts)
+            if before is None or not await self._admitter.is_allowed(actor):
                 return
-            if routed is None and not message.mentions_anyone():  # the first of its thread, without its mention
+            if routed is None and not message.mentions_anyone():  # a root message whose mention was removed
                 routed = await self._router.read(message)
             if routed is not None and is_stop_word(routed[1]):
                 await self._stop_by_edit(edit, before)
             elif routed is None or not (routed[1] or message.files):
-                await self._change("withdrawal", edit, before, makes_up="withdrawal")
+                await self._store_change("withdrawal", edit, before, placeholder="withdrawal")
             else:
-                await self._change("edit", edit, routed, makes_up="message" if may_be_on_its_way else None)
+                await self._store_change("edit", edit, routed, placeholder="message" if may_still_arrive else None)
 
     async def _stop_by_edit(self, edit: MessageEdit, before: Routed) -> None:
-        """A message that was something else says `stop` now: it is taken back, and that stops what it began."""
+        """Withdraw a message that was edited to a stop word, and stop the run.
+
+        If the run began with this message, the withdrawal stops it.
+        """
         if is_stop_word(before[1]):
             return
         message = edit.message
         began_a_run = self._conversations.running_at(message.channel, message.ts) is not None
-        await self._change("withdrawal", edit, before, makes_up="withdrawal")
+        await self._store_change("withdrawal", edit, before, placeholder="withdrawal")
         if not began_a_run:
             stop = StopRequest(f"{edit.id}:stop", message.user, edit.event_ts)
             await self._admitter.stop(message.place.conversation_id, stop)
 
-    async def _may_be_on_its_way(self, edit: MessageEdit) -> bool:
-        """Return whether the message may arrive after its edit, and was for an agent when it was written.
+    async def _may_still_arrive(self, edit: MessageEdit) -> bool:
+        """Return whether the message may arrive after its edit and was for an agent when posted.
 
-        Where Slack cannot be asked, it was: an agent takes part in the thread by now.
+        If the look-up fails, return True: an agent takes part in the thread by now.
         """
         message, before = edit.message, edit.before
-        if message.id in self._admitter.taken or not _is_fresh(edit):
+        if message.id in self._admitter.admitted or not _is_fresh(edit):
             return False
         if self._router.is_addressed(before):
             return True
@@ -179,107 +180,110 @@ class Intake:
             for each in thread
         ):
             return True
-        # A root that was deleted does not say any more whom it named.
+        # The text of a deleted root, and with it the mention, is gone.
         is_root_gone = any(each.get("subtype") == "tombstone" for each in thread)
         return is_root_gone and await self._runs.agent_of(message.place.conversation_id) is not None
 
-    async def on_deletion(self, deletion: MessageDeletion, visitor: Actor) -> None:
-        """Take a deletion in, where an agent takes part: whoever has that message knows it."""
+    async def on_deletion(self, deletion: MessageDeletion, actor: Actor) -> None:
+        """Store the deletion of a message in a conversation with an agent."""
         message = deletion.message
-        async with self._turn(message.place.conversation_id):
-            self._admitter.passed_by.drop(message.id)
-        await self._look_first(message, visitor)
-        async with self._turn(message.place.conversation_id):
+        async with self._in_order(message.place.conversation_id):
+            self._admitter.unrouted.drop(message.id)
+        await self._look_up_thread(message, actor)
+        async with self._in_order(message.place.conversation_id):
             routed = await self._router.route(message)
             has_agent = await self._runs.agent_of(message.place.conversation_id) is not None
-            if not (routed or has_agent) or not await self._admitter.may(visitor):
+            if not (routed or has_agent) or not await self._admitter.is_allowed(actor):
                 return
             if routed is not None:
-                await self._change("withdrawal", deletion, routed, makes_up="withdrawal")
+                await self._store_change("withdrawal", deletion, routed, placeholder="withdrawal")
             else:
-                await self._change("withdrawal", deletion, await self._router.read(message), makes_up=None)
+                await self._store_change("withdrawal", deletion, await self._router.read(message), placeholder=None)
 
-    async def _change(
-        self, kind: Kind, change: MessageEdit | MessageDeletion, routed: Routed, *, makes_up: Kind | None
+    async def _store_change(
+        self, kind: Kind, change: MessageEdit | MessageDeletion, routed: Routed, *, placeholder: Kind | None
     ) -> None:
-        """Keep an edit or a deletion; `makes_up` is what becomes of its message, if that is still on its way to us."""
+        """Store an edit or a deletion.
+
+        If the event of the message may still arrive, store an entry of kind `placeholder` under the message's id too.
+        """
         (instance, prompt), message = routed, change.message
         conversation_id, text = message.place.conversation_id, prompt or ", ".join(message.files)
         written = PendingMessage(message, instance.name, text, change.id, edited_ts=change.event_ts).written()
-        if makes_up is not None and _is_fresh(change) and not is_stop_word(prompt):
-            # Where it is on its way, this is it: what comes of it then is known.
-            await self._runs.admit(conversation_id, InboxEntry(message.id, makes_up, written), instance.name)
+        if placeholder is not None and _is_fresh(change) and not is_stop_word(prompt):
+            # The message's own event, if it arrives later, is a duplicate of this entry.
+            await self._runs.admit(conversation_id, InboxEntry(message.id, placeholder, written), instance.name)
         await self._runs.admit(conversation_id, InboxEntry(change.id, kind, written))
 
-    async def on_reaction(self, reaction: ReactionAdded, visitor: Actor) -> None:
-        """Stop the run whose status or starting message got an ❌."""
+    async def on_reaction(self, reaction: ReactionAdded, actor: Actor) -> None:
+        """Stop the run whose status message or first message got the stop reaction."""
         if reaction.name != self._stop_reaction or reaction.user == self._bot_user:
             return
         self._refuse_when_closing()
         is_direct, is_ours = reaction.channel.startswith("D"), reaction.author == self._bot_user
-        begun = ThreadAddress(self._router.team, reaction.channel, None if is_direct else reaction.ts)
+        as_root = ThreadAddress(self._router.team, reaction.channel, None if is_direct else reaction.ts)
         may_be_root = not is_direct and not is_ours
         found: tuple[str, str | None] | None = self._conversations.running_at(reaction.channel, reaction.ts)
-        if found is None and may_be_root and await self._runs.agent_of(begun.conversation_id) is not None:
-            found = begun.conversation_id, None
-        is_of_others = found is None and may_be_root and begun.conversation_id in self._others
-        if is_of_others or not await self._admitter.may(visitor):
+        if found is None and may_be_root and await self._runs.agent_of(as_root.conversation_id) is not None:
+            found = as_root.conversation_id, None
+        is_of_others = found is None and may_be_root and as_root.conversation_id in self._without_agent
+        if is_of_others or not await self._admitter.is_allowed(actor):
             return
         if found is not None:
             await self._stop(reaction, *found)
             return
         turn = CallSlot(Priority.PERSON if is_ours else Priority.LOOK_UP)
-        ask = partial(self._desk.wire.history.message, reaction.channel, reaction.ts, turn)
+        ask = partial(self._tasks.wire.history.message, reaction.channel, reaction.ts, turn)
         try:
             message = await self._look_ups.answer(ask)
         except NoAnswer:
-            self._stop_later(reaction, visitor, begun, ask)
+            self._stop_later(reaction, actor, as_root, ask)
         else:
-            await self._stop_at(message, reaction, visitor, begun)
+            await self._stop_at(message, reaction, actor, as_root)
 
-    def _stop_later(self, reaction: ReactionAdded, visitor: Actor, begun: ThreadAddress, ask: Ask) -> None:
-        """Stop the run when Slack tells its conversation. The reaction is lost if this process ends before."""
-        if self._stops_looked_up == _MOST_STOPS_LOOKED_UP:
+    def _stop_later(self, reaction: ReactionAdded, actor: Actor, as_root: ThreadAddress, ask: Ask) -> None:
+        """Stop the run once the look-up of its conversation succeeds. If this process ends first, the stop is lost."""
+        if self._stop_look_ups == _MAX_STOP_LOOK_UPS:
             log.warning("reaction.dropped", channel=reaction.channel, ts=reaction.ts)
             return
 
         async def stop() -> None:
             try:
-                message = await self._desk.wire.insisting(ask)
+                message = await self._tasks.wire.insisting(ask)
                 with suppress(NotNow):
-                    await self._stop_at(message, reaction, visitor, begun)
+                    await self._stop_at(message, reaction, actor, as_root)
             finally:
-                self._stops_looked_up -= 1
+                self._stop_look_ups -= 1
 
-        self._stops_looked_up += 1
-        self._desk.spawn(stop())
+        self._stop_look_ups += 1
+        self._tasks.spawn(stop())
 
     async def _stop_at(
-        self, message: dict[str, Any] | None, reaction: ReactionAdded, visitor: Actor, begun: ThreadAddress
+        self, message: dict[str, Any] | None, reaction: ReactionAdded, actor: Actor, as_root: ThreadAddress
     ) -> None:
-        """Stop the run that the message belongs to, if an agent takes part in its conversation."""
+        """Stop the run of the message's conversation, if an agent takes part in it."""
         if message is None:
             return
         thread_ts = thread_of(message)
-        conversation_id = (begun if thread_ts is None else replace(begun, thread_ts=thread_ts)).conversation_id
-        if float(reaction.event_ts) - float(reaction.ts) < OVERTAKEN_WITHIN_S:
-            async with self._turn(conversation_id):
-                await self._admitter.take_found({**message, "channel": reaction.channel}, visitor)
+        conversation_id = (as_root if thread_ts is None else replace(as_root, thread_ts=thread_ts)).conversation_id
+        if float(reaction.event_ts) - float(reaction.ts) < REDELIVERY_WINDOW_S:
+            async with self._in_order(conversation_id):
+                await self._admitter.admit_found({**message, "channel": reaction.channel}, actor)
         if await self._runs.agent_of(conversation_id) is not None:
             run_id, is_status, _ = key_of(message).partition(STATUS_KEY)
             await self._stop(reaction, conversation_id, run_id if is_status else None)
 
     async def _stop(self, reaction: ReactionAdded, conversation_id: str, run_id: str | None) -> None:
         stop = StopRequest(reaction.id, reaction.user, reaction.event_ts, reaction.ts, run_id)
-        async with self._turn(conversation_id):
+        async with self._in_order(conversation_id):
             await self._admitter.stop(conversation_id, stop)
 
-    async def on_stop(self, place: ThreadAddress, stop: StopRequest, visitor: Actor) -> None:
-        """Stop what runs in a conversation, where an agent takes part in it."""
+    async def on_stop(self, place: ThreadAddress, stop: StopRequest, actor: Actor) -> None:
+        """Stop the run of a conversation, if an agent takes part in it."""
         conversation_id = place.conversation_id
-        async with self._turn(conversation_id):
+        async with self._in_order(conversation_id):
             has_agent = await self._runs.agent_of(conversation_id) is not None
-            if has_agent and await self._admitter.may(visitor):
+            if has_agent and await self._admitter.is_allowed(actor):
                 await self._admitter.stop(conversation_id, stop)
 
     def _refuse_when_closing(self) -> None:
@@ -287,17 +291,17 @@ class Intake:
             raise NotNow
 
     @asynccontextmanager
-    async def _turn(self, conversation_id: str) -> AsyncIterator[None]:
+    async def _in_order(self, conversation_id: str) -> AsyncIterator[None]:
         self._refuse_when_closing()
-        async with self._admitter.turn(conversation_id):
+        async with self._admitter.in_order(conversation_id):
             yield
 
 
 def _may_be_a_reply_to_us(message: SlackMessage) -> bool:
-    """Whether a message is for an agent if one takes part in its thread."""
+    """Return whether a message is for an agent if one takes part in its thread."""
     return message.thread_ts is not None and not message.mentions_anyone()
 
 
 def _is_fresh(change: MessageEdit | MessageDeletion) -> bool:
-    """Whether the message of which this is may still be on its way to us."""
-    return float(change.event_ts) - float(change.message.ts) < OVERTAKEN_WITHIN_S
+    """Return whether Slack may still deliver the message of this edit or deletion."""
+    return float(change.event_ts) - float(change.message.ts) < REDELIVERY_WINDOW_S

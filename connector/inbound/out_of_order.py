@@ -1,4 +1,4 @@
-"""What comes to us may have overtaken what was written before it: what is remembered of that, and what Slack says."""
+"""Handle events that arrive out of order: remember unrouted replies, and look up older messages in Slack."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Slack delivers an event again within so many seconds; what came after it may have overtaken it.
-OVERTAKEN_WITHIN_S = 600.0
-# How long an event may wait for Slack: after three seconds it comes again.
-_LOOK_WITHIN_S = 1.0
-# All that comes in waits for the same slots: what has to be looked up must leave most of them to the rest.
-_AT_ONCE = 5
-_WAITING = 5
+# Seconds within which Slack redelivers an event. Events posted later may arrive before it.
+REDELIVERY_WINDOW_S = 600.0
+# Slack redelivers an event that is not acknowledged within three seconds.
+_LOOK_UP_TIMEOUT_S = 1.0
+# All events share the same slots: events that need a look-up must leave most slots free.
+_MAX_CONCURRENT = 5
+_MAX_WAITING = 5
 _PAGE = 200
-_REMEMBERED = 10_000
-_PASSED_BY = 1_000
+_MAX_NAMES = 10_000
+_MAX_UNROUTED = 1_000
 
 
 class NotNow(Exception):  # noqa: N818 - a fact about the service
-    """An event cannot be taken just now: Slack delivers it again, to whoever is there then."""
+    """The event cannot be stored while the service shuts down: Slack delivers it again, to any connected process."""
 
 
 class NoAnswer(Exception):  # noqa: N818 - a fact about a look-up
-    """Slack could not be asked in time: it is away, or its limits leave no room."""
+    """A look-up failed: Slack did not answer in time, or the rate limit left no room."""
 
 
 class LRUSet:
-    """The latest of many names."""
+    """A bounded set that drops the oldest names."""
 
     def __init__(self) -> None:
         self._names: OrderedDict[str, None] = OrderedDict()
@@ -49,46 +49,46 @@ class LRUSet:
 
     def add(self, name: str) -> None:
         self._names[name] = None
-        if len(self._names) > _REMEMBERED:
+        if len(self._names) > _MAX_NAMES:
             self._names.popitem(last=False)
 
 
 class UnroutedReply(NamedTuple):
-    """A reply that is for no agent, its author, of whom the gate was not asked, and when it was edited last."""
+    """A reply that is for no agent, its author (access not checked), and the time of its last edit."""
 
     reply: SlackMessage
-    visitor: Actor
+    actor: Actor
     edited_ts: str
 
 
 class UnroutedReplies:
-    """The latest replies that were for nobody: the message that makes them an agent's may come after them."""
+    """The latest replies that were for no agent: the mention that calls an agent into their thread may arrive later."""
 
     def __init__(self) -> None:
         # `None`: the reply was deleted.
         self._replies: OrderedDict[str, UnroutedReply | None] = OrderedDict()
 
-    def add(self, reply: SlackMessage, visitor: Actor, edited_ts: str = "") -> None:
-        """Remember a reply, unless it was deleted or a later edit of it is known."""
-        new = UnroutedReply(reply, visitor, edited_ts)
+    def add(self, reply: SlackMessage, actor: Actor, edited_ts: str = "") -> None:
+        """Store a reply, unless it was deleted or a later edit of it is known."""
+        new = UnroutedReply(reply, actor, edited_ts)
         known = self._replies.get(reply.id, new)
         if known is not None and edited_ts >= known.edited_ts:
             self._put(reply.id, new)
 
-    def edit(self, reply: SlackMessage, visitor: Actor, edited_ts: str) -> None:
-        """It reads so now, if it is here."""
+    def edit(self, reply: SlackMessage, actor: Actor, edited_ts: str) -> None:
+        """Replace a reply by its edited version, if the reply is stored."""
         if reply.id in self._replies:
-            self.add(reply, visitor, edited_ts)
+            self.add(reply, actor, edited_ts)
 
     def drop(self, reply_id: str) -> None:
-        """Forget a reply, also if it is still to come."""
+        """Remove a deleted reply, and ignore it if it arrives later."""
         self._put(reply_id, None)
 
     def has_after(self, conversation_id: str, ts: str) -> bool:
         return bool(self._after(conversation_id, ts))
 
     def take_after(self, conversation_id: str, ts: str) -> list[UnroutedReply]:
-        """Those of a conversation that were written after this moment, in order; they are here no more."""
+        """Remove and return the replies of a conversation posted after `ts`, oldest first."""
         after = self._after(conversation_id, ts)
         for each in after:
             del self._replies[each.reply.id]
@@ -103,38 +103,38 @@ class UnroutedReplies:
 
     def _put(self, reply_id: str, reply: UnroutedReply | None) -> None:
         self._replies[reply_id] = reply
-        if len(self._replies) > _PASSED_BY:
+        if len(self._replies) > _MAX_UNROUTED:
             self._replies.popitem(last=False)
 
 
 class LookUps:
-    """Asks Slack for messages whose events may still be on their way: few at once, and after all that we say.
+    """Looks up messages in Slack whose events may not have arrived yet: few at once, at the lowest priority.
 
-    Everything here raises NoAnswer where Slack does not answer in time. The call leaves the scheduler's queue then.
+    Every method raises NoAnswer if Slack does not answer in time. The call then leaves the rate limiter's queue.
     """
 
-    def __init__(self, wire: SlackClient) -> None:
-        self._wire = wire
-        self._turns = asyncio.Semaphore(_AT_ONCE)
-        self._asked = 0
+    def __init__(self, client: SlackClient) -> None:
+        self._client = client
+        self._slots = asyncio.Semaphore(_MAX_CONCURRENT)
+        self._pending = 0
 
     async def thread(self, reply: SlackMessage, oldest_ts: float = 0.0) -> list[dict[str, Any]]:
-        """What stands in the thread before a reply: the first page of it, oldest first; blank: it cannot be had."""
+        """Return the first page of the thread before a reply, oldest first; empty if Slack refuses."""
         arguments = {"channel": reply.channel, "ts": reply.place.thread_ts, "latest": reply.ts, "limit": _PAGE}
         if oldest_ts:
             arguments["oldest"] = f"{oldest_ts:.6f}"
         turn = CallSlot(Priority.LOOK_UP)
-        page = await self.answer(lambda: self._wire.call("conversations.replies", arguments, turn))
+        page = await self.answer(lambda: self._client.call("conversations.replies", arguments, turn))
         found = [{**each, "channel": reply.channel} for each in (page or {}).get("messages", ())]
         return [each for each in found if oldest_ts <= float(each["ts"]) < float(reply.ts)]
 
     async def answer(self, ask: Callable[[], Awaitable[T]]) -> T | None:
-        """What Slack answers; `None`: it refuses."""
-        if self._asked == _AT_ONCE + _WAITING:
+        """Return the answer to a call; `None`: Slack refuses it."""
+        if self._pending == _MAX_CONCURRENT + _MAX_WAITING:
             raise NoAnswer
-        self._asked += 1
+        self._pending += 1
         try:
-            async with asyncio.timeout(_LOOK_WITHIN_S), self._turns:
+            async with asyncio.timeout(_LOOK_UP_TIMEOUT_S), self._slots:
                 return await ask()
         except TimeoutError as e:
             raise NoAnswer from e
@@ -143,4 +143,4 @@ class LookUps:
                 raise NoAnswer from e
             return None
         finally:
-            self._asked -= 1
+            self._pending -= 1

@@ -1,11 +1,11 @@
-"""Parse JSON from outside without exhausting the stack: here, or wherever it is copied and written down later."""
+"""Parse untrusted JSON and bound its nesting, so that no later copy or serialization exhausts the stack."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-# Levels of lists and objects in one frame or body. What Slack sends has fewer than 20.
+# Levels of lists and objects in one frame or body. Slack's payloads have fewer than 20.
 MAX_NESTING = 100
 
 
@@ -13,7 +13,7 @@ def parse_json(text: str) -> Any:
     """Parse JSON.
 
     Raises:
-        ValueError: it is no JSON, or nested more than MAX_NESTING levels deep.
+        ValueError: the text is not JSON, or nested more than MAX_NESTING levels deep.
     """
     try:
         value = json.loads(text)

@@ -1,4 +1,4 @@
-"""Where both doors lead: the body of a request or an envelope, on its way to whoever acts on it."""
+"""Decode the payloads of both transports and dispatch them through Bolt."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _ANY = re.compile(".*", re.DOTALL)
-# What our listeners answer; Bolt's own words are 404 and 500, for what it does not know or cannot read.
-_OF_OURS = (200, 503)
+# The statuses of our listeners. Bolt itself answers 404 to unknown payloads and 500 to malformed ones.
+_OUR_STATUSES = (200, 503)
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What Slack is to hear: 200, and what it has sent is ours; another status, and it sends that again."""
+    """The answer to Slack. 200 acknowledges the payload; after any other status Slack sends it again."""
 
     status: int
     payload: dict[str, Any] | None = None
@@ -46,14 +46,14 @@ NOT_NOW = Reply(503)
 
 
 class EventDecoder:
-    """Hands what comes in to Bolt, which has a listener for everything: what has none would come again and again."""
+    """Passes payloads to Bolt. Catch-all listeners acknowledge unknown ones, which Slack would otherwise redeliver."""
 
     def __init__(self, client: AsyncWebClient, bot_token: str, identity: Identity, intake: Intake) -> None:
         self._team = identity.team
         self._app = _app(client, bot_token, identity, intake)
 
     async def receive(self, body: dict[str, Any]) -> Reply:
-        """Return when it is kept, or need not be."""
+        """Handle a payload; return once it is stored or ignored."""
         try:
             if not self._is_for_us(body):
                 return DONE
@@ -61,7 +61,7 @@ class EventDecoder:
         except Exception as e:  # noqa: BLE001 - a Slack handler's border: Bolt fails in many ways on odd payloads
             log.warning("slack.unreadable", type=body.get("type"), error=repr(e))
             return DONE
-        if response.status not in _OF_OURS:
+        if response.status not in _OUR_STATUSES:
             log.info("slack.unknown", type=body.get("type"))
             return DONE
         return Reply(response.status, _payload(response))
@@ -80,7 +80,7 @@ class EventDecoder:
 
 
 def _is_complete(body: dict[str, Any]) -> bool:
-    """Whether it has what Bolt reads of it."""
+    """Return whether a payload has the fields that Bolt requires."""
     if body.get("type") != "event_callback":
         return "command" in body or isinstance(body.get("type"), str)
     event = body.get("event")
@@ -88,7 +88,7 @@ def _is_complete(body: dict[str, Any]) -> bool:
 
 
 def _teams(body: dict[str, Any]) -> Iterator[str]:
-    """The workspaces that a body names: what people of others do in a channel that we share names ours, too."""
+    """Yield the workspaces named in a payload. An event by a foreign user in a shared channel names ours too."""
     authorizations = [each for each in body.get("authorizations") or () if isinstance(each, dict)]
     inside = [body.get("team"), body.get("user"), body.get("message")]
     team, user, message = (each if isinstance(each, dict) else {} for each in inside)
@@ -115,7 +115,7 @@ def _payload(response: BoltResponse) -> dict[str, Any] | None:
 
 def _app(client: AsyncWebClient, bot_token: str, identity: Identity, intake: Intake) -> AsyncApp:
     async def authorize() -> AuthorizeResult:
-        # Resolved once: Bolt would ask Slack again for every event of a cold burst.
+        # Resolved at the start: Bolt would call Slack for every event of a cold burst.
         return AuthorizeResult(
             enterprise_id=None,
             team_id=identity.team,
@@ -124,31 +124,31 @@ def _app(client: AsyncWebClient, bot_token: str, identity: Identity, intake: Int
             bot_user_id=identity.user,
         )
 
-    # Slack hears that we have an event when its listener has ended: when it is kept, that is.
+    # `process_before_response`: the event is acknowledged after its listener returns, when it is stored.
     app = AsyncApp(
-        # Else Bolt finds one out by looking at every module that is loaded. A logger is called so, too: none of ours.
+        # Without a name, Bolt inspects every loaded module to find one. It also names a logger; none of ours has it.
         name="bolt",
         client=client,
         authorize=authorize,
         logger=logging.getLogger("connector.bolt"),
         process_before_response=True,
-        request_verification_enabled=False,  # the door has looked at the signature
+        request_verification_enabled=False,  # the HTTP server verifies the signature
     )
 
     @app.event(_ANY)
     async def on_event(event: dict[str, Any], body: dict[str, Any]) -> BoltResponse:
         is_shared = body.get("is_ext_shared_channel") is True
-        return await _kept(dispatch(event, identity.team, intake, is_shared=is_shared), event.get("type"))
+        return await _respond(dispatch(event, identity.team, intake, is_shared=is_shared), event.get("type"))
 
     @app.action(_ANY)
     async def on_action(body: dict[str, Any]) -> BoltResponse:
-        return await _kept(dispatch_action(body, identity.team, intake), "block_actions")
+        return await _respond(dispatch_action(body, identity.team, intake), "block_actions")
 
     return app
 
 
-async def _kept(dispatched: Coroutine[Any, Any, None], kind: str | None) -> BoltResponse:
-    """200 where it is kept; else it comes again."""
+async def _respond(dispatched: Coroutine[Any, Any, None], kind: str | None) -> BoltResponse:
+    """Return 200 if the event is stored, else 503, so that Slack delivers it again."""
     try:
         await dispatched
     except NotNow:

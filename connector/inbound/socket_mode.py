@@ -1,4 +1,4 @@
-"""Socket Mode: several connections to Slack, of which some may come and go while events go on coming in."""
+"""Socket Mode over several connections, so that events arrive while one connection reconnects."""
 
 from __future__ import annotations
 
@@ -22,51 +22,51 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-# The clocks that tell how long the machine has slept are not read at the same instant.
-_SLEPT_S = 1.0
-# Acknowledgements that wait for a connection: what is not acknowledged comes again, and is known.
-_UNSENT = 1000
+# Tolerance: the two clocks whose difference shows a suspend are not read at the same instant.
+_SUSPEND_TOLERANCE_S = 1.0
+# Acknowledgements queued for a connection. Slack redelivers events without one; these are detected as duplicates.
+_MAX_UNSENT = 1000
 _SWITCHED_OFF = "link_disabled"
 _TOO_MANY = "too_many_websockets"
-# What says that Slack wants no connection: to ask again at once would not help.
+# Errors by which Slack refuses connections: retrying at once does not help.
 _REFUSALS = frozenset({_SWITCHED_OFF, _TOO_MANY, "access_denied", "no_permission", "missing_scope"})
 _REFUSALS |= {"invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired"}
-_SENTENCES = {
+_HINTS = {
     _SWITCHED_OFF: "Socket Mode is switched off. Switch it on, on your app's page at api.slack.com/apps.",
-    _TOO_MANY: "The app has as many connections as Slack allows (10): others of its processes hold them.",
+    _TOO_MANY: "The app has as many connections as Slack allows (10): its other processes hold them.",
 }
-_OTHERWISE = (
-    "Look at the app's token (xapp-…), and whether Socket Mode is on, on your app's page at api.slack.com/apps."
+_DEFAULT_HINT = (
+    "Check the app's token (xapp-…), and that Socket Mode is enabled, on your app's page at api.slack.com/apps."
 )
 
 
 def slept_s() -> float:
-    """How long the machine has slept since it was started, where that can be told."""
+    """Return the seconds that the machine was suspended since boot; 0.0 if the platform does not report it."""
     boot = getattr(time, "CLOCK_BOOTTIME", None)
     return 0.0 if boot is None else time.clock_gettime(boot) - time.clock_gettime(time.CLOCK_MONOTONIC)
 
 
 class SocketMode:
-    """Keeps connections open for as long as the context lasts, and has every envelope received.
+    """Keeps connections open while the context is open, and handles every envelope.
 
-    One that is to be replaced is heard until after the next one has said hello. An envelope is acknowledged when it has
-    been received with status 200, and not before; if its connection is gone by then, on another one.
+    A connection that is being replaced is read until after the new one's hello. An envelope is acknowledged once
+    `receive` returns status 200; if its connection is lost by then, on another connection.
 
     Args:
-        http: the session of all calls.
-        url: asks Slack where to connect to; an address is good for one connection.
-        receive: what is done with the payload of an envelope.
-        slots: as many as may be received at once. While there is none, nothing is read.
+        http: the session of all connections.
+        url: requests an address from Slack; an address is valid for one connection.
+        receive: handles the payload of an envelope.
+        slots: bounds the envelopes handled at once. While none is free, nothing is read.
     """
 
-    def __init__(  # noqa: PLR0913 - what it stands between
+    def __init__(  # noqa: PLR0913 - dependencies; the last three have defaults
         self,
         http: aiohttp.ClientSession,
         url: Callable[[], Awaitable[str]],
         receive: Receive,
         slots: asyncio.Semaphore,
         *,
-        pace: SocketTiming | None = None,
+        timing: SocketTiming | None = None,
         proxy: str | None = None,
         slept_s: Callable[[], float] = slept_s,
     ) -> None:
@@ -75,33 +75,33 @@ class SocketMode:
         self._url = url
         self._receive = receive
         self._slots = slots
-        self._pace = pace or SocketTiming()
+        self._timing = timing or SocketTiming()
         self._proxy = proxy
         self._slept_s = slept_s
         self._connections: list[WebSocketConnection] = []
-        self._at_work: set[asyncio.Task[None]] = set()
-        self._unsent: deque[str] = deque(maxlen=_UNSENT)
-        self._is_reached = asyncio.Event()
-        self._why_not = ""
-        self._is_told: set[str] = set()
+        self._in_progress: set[asyncio.Task[None]] = set()
+        self._unsent: deque[str] = deque(maxlen=_MAX_UNSENT)
+        self._has_connected = asyncio.Event()
+        self._failure = ""
+        self._reported: set[str] = set()
         self._tasks = asyncio.TaskGroup()
-        self._working: asyncio.Task[None] | None = None
+        self._runner: asyncio.Task[None] | None = None
 
     @property
     def connections(self) -> int:
-        """How many are open just now."""
+        """Number of open connections."""
         return len(self._connections)
 
     async def __aenter__(self) -> Self:
-        """Return when the first connection has said hello.
+        """Wait for the hello on the first connection.
 
         Raises:
-            ConnectionRefused: none does.
+            ConnectionRefused: no connection opens in time.
         """
-        self._working = asyncio.create_task(self._work())
+        self._runner = asyncio.create_task(self._run())
         try:
-            async with asyncio.timeout(self._pace.reached_within_s):
-                await self._is_reached.wait()
+            async with asyncio.timeout(self._timing.first_hello_within_s):
+                await self._has_connected.wait()
         except TimeoutError as e:
             await self._end()
             raise ConnectionRefused(self._refusal()) from e
@@ -113,86 +113,86 @@ class SocketMode:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Let what is at work come to its end, for a moment: what is not acknowledged comes again, elsewhere."""
-        if self._at_work:
-            await asyncio.wait(self._at_work, timeout=self._pace.drain_within_s)
+        """Wait briefly for envelopes in progress. Slack redelivers unacknowledged ones to another process."""
+        if self._in_progress:
+            await asyncio.wait(self._in_progress, timeout=self._timing.drain_within_s)
         await self._end()
 
     async def _end(self) -> None:
-        if self._working is not None:
-            self._working.cancel()
-            await asyncio.wait((self._working,))
-        for connection in self._connections:  # one that was opened at the last moment
+        if self._runner is not None:
+            self._runner.cancel()
+            await asyncio.wait((self._runner,))
+        for connection in self._connections:  # opened, but not yet served
             await connection.close()
 
     def _refusal(self) -> str:
-        if self._why_not in _REFUSALS:
-            return f"Slack does not let us connect ({self._why_not}). {_SENTENCES.get(self._why_not, _OTHERWISE)}"
+        if self._failure in _REFUSALS:
+            return f"Slack does not let us connect ({self._failure}). {_HINTS.get(self._failure, _DEFAULT_HINT)}"
         return (
-            f"Slack answers, but its Socket Mode connection cannot be opened ({self._why_not or 'no answer'}). "
-            "Check that the network lets WebSockets (wss) through."
+            f"Slack answers, but its Socket Mode connection cannot be opened ({self._failure or 'no answer'}). "
+            "Check that the network allows WebSockets (wss)."
         )
 
-    async def _work(self) -> None:
+    async def _run(self) -> None:
         async with self._tasks:
-            for _ in range(self._pace.connections):
-                self._tasks.create_task(self._keep())
-            self._tasks.create_task(self._notice_sleep())
+            for _ in range(self._timing.connections):
+                self._tasks.create_task(self._maintain())
+            self._tasks.create_task(self._watch_for_suspend())
 
-    async def _keep(self) -> None:
-        """Keep one connection open, and another one in its place when it leaves."""
+    async def _maintain(self) -> None:
+        """Keep one connection open; replace it when it is about to end."""
         failures, old = 0, None
         while True:
             try:
-                connection = await self._reach()
+                connection = await self._connect()
             except NotOpened as e:
                 failures += 1
-                await self._pause(e.why, failures, e.retry_after_s)
+                await self._back_off(e.why, failures, e.retry_after_s)
                 continue
             if old is not None:
                 self._tasks.create_task(self._retire(old))
             self._tasks.create_task(self._serve(connection))
             await connection.leaving.wait()
             old, is_refused = connection, connection.why in _REFUSALS
-            failures = int(is_refused) if connection.has_lived else failures + 1
-            await self._pause(connection.why, failures)
+            failures = int(is_refused) if connection.is_stable else failures + 1
+            await self._back_off(connection.why, failures)
 
-    async def _reach(self) -> WebSocketConnection:
-        """A connection that Slack has greeted.
+    async def _connect(self) -> WebSocketConnection:
+        """Open a connection and wait for Slack's hello.
 
         Raises:
-            NotOpened: Slack cannot be reached, or does not want one.
+            NotOpened: Slack cannot be reached, or refuses the connection.
         """
         try:
-            async with asyncio.timeout(self._pace.hello_within_s):
-                connection = await WebSocketConnection.opened(self._http, await self._url(), self._proxy, self._pace)
-        except (aiohttp.ClientResponseError, ValueError) as e:  # their texts hold the address, and with it the ticket
+            async with asyncio.timeout(self._timing.hello_within_s):
+                connection = await WebSocketConnection.opened(self._http, await self._url(), self._proxy, self._timing)
+        except (aiohttp.ClientResponseError, ValueError) as e:  # their texts contain the address with its secret ticket
             raise NotOpened(f"HTTP {e.status}" if isinstance(e, aiohttp.ClientResponseError) else "bad_address") from e
         except (aiohttp.ClientError, OSError, TimeoutError) as e:
             raise NotOpened(str(e) or type(e).__name__) from e
         except NotOpened:
             raise
-        except Exception as e:  # a Slack handler's border: whatever happens, it is tried again
+        except Exception as e:  # a Slack handler's border: retry after any error
             log.exception("socket.crashed")
             raise NotOpened(type(e).__name__) from e
         self.opened += 1
         self._connections.append(connection)
-        self._is_told.clear()
-        self._is_reached.set()
+        self._reported.clear()
+        self._has_connected.set()
         log.info("socket.opened", connections=self.connections)
         return connection
 
-    async def _pause(self, why: str, failures: int, retry_after_s: float | None = None) -> None:
-        """Say why there is no connection, or another one, and wait as long as is good for that."""
-        self._why_not = why
-        backoff = self._pace.refused if why in _REFUSALS else self._pace.retry
+    async def _back_off(self, why: str, failures: int, retry_after_s: float | None = None) -> None:
+        """Log why a connection is missing or being replaced, and wait for the back-off."""
+        self._failure = why
+        backoff = self._timing.refused if why in _REFUSALS else self._timing.retry
         delay_s = max(backoff.delay_s(failures), retry_after_s or 0.0)
         if why not in _REFUSALS:
-            tell = log.info if self._connections else log.warning
-            tell("socket.reconnects", why=why, in_s=round(delay_s, 2), connections=self.connections)
-        elif why not in self._is_told:
-            self._is_told.add(why)
-            log.error("socket.refused", why=why, hint=_SENTENCES.get(why, _OTHERWISE), connections=self.connections)
+            write = log.info if self._connections else log.warning
+            write("socket.reconnects", why=why, in_s=round(delay_s, 2), connections=self.connections)
+        elif why not in self._reported:
+            self._reported.add(why)
+            log.error("socket.refused", why=why, hint=_HINTS.get(why, _DEFAULT_HINT), connections=self.connections)
         await asyncio.sleep(delay_s)
 
     async def _serve(self, connection: WebSocketConnection) -> None:
@@ -202,25 +202,25 @@ class SocketMode:
             for text in unsent:
                 await self._send(connection, text)
             await connection.listen(lambda envelope: self._take(connection, envelope))
-        except* Exception:  # a Slack handler's border: another connection takes the place of this one
+        except* Exception:  # a Slack handler's border: another connection replaces this one
             log.exception("socket.crashed")
         finally:
             self._connections.remove(connection)
             await connection.close()
 
     async def _retire(self, connection: WebSocketConnection) -> None:
-        """Hear out one that another has taken the place of."""
-        await asyncio.wait((ended := asyncio.ensure_future(connection.ended.wait()),), timeout=self._pace.linger_s)
+        """Read a replaced connection for `linger_s`, then close it."""
+        await asyncio.wait((ended := asyncio.ensure_future(connection.ended.wait()),), timeout=self._timing.linger_s)
         ended.cancel()
         await connection.close()
 
-    async def _notice_sleep(self) -> None:
-        """After the machine has slept, the other side of every connection may have gone without a word."""
+    async def _watch_for_suspend(self) -> None:
+        """Replace all connections after a suspend: Slack may have closed them without a close frame."""
         before_s = self._slept_s()
         while True:
-            await asyncio.sleep(self._pace.look_s)
+            await asyncio.sleep(self._timing.suspend_check_s)
             now_s = self._slept_s()
-            if now_s - before_s > _SLEPT_S:
+            if now_s - before_s > _SUSPEND_TOLERANCE_S:
                 log.info("socket.machine_slept", for_s=round(now_s - before_s))
                 for connection in self._connections:
                     connection.leave("suspended")
@@ -228,10 +228,10 @@ class SocketMode:
 
     async def _take(self, connection: WebSocketConnection, envelope: SocketEnvelope) -> None:
         await self._slots.acquire()
-        working = self._tasks.create_task(self._handle(connection, envelope))
-        self._at_work.add(working)
-        working.add_done_callback(self._at_work.discard)
-        working.add_done_callback(lambda _: self._slots.release())
+        task = self._tasks.create_task(self._handle(connection, envelope))
+        self._in_progress.add(task)
+        task.add_done_callback(self._in_progress.discard)
+        task.add_done_callback(lambda _: self._slots.release())
 
     async def _handle(self, connection: WebSocketConnection, envelope: SocketEnvelope) -> None:
         if not isinstance(envelope.payload, dict):
@@ -242,11 +242,11 @@ class SocketMode:
             reply = await self._receive(envelope.payload)
             if reply.status == 200:
                 await self._send(connection, envelope.ack(reply.payload))
-        except Exception:  # a Slack handler's border: what is not acknowledged comes again
+        except Exception:  # a Slack handler's border: Slack redelivers unacknowledged envelopes
             log.exception("socket.not_received", envelope=envelope.id)
 
     async def _send(self, connection: WebSocketConnection, text: str) -> None:
-        """Where the connection is gone, another one will do, the next one, too: Slack knows an envelope by its id."""
+        """Send on this connection, else on any other, else queue for the next: Slack matches acknowledgements by id."""
         for each in (connection, *reversed(self._connections)):
             if await each.send(text):
                 return

@@ -1,4 +1,4 @@
-"""One WebSocket of Socket Mode."""
+"""A WebSocket connection of Socket Mode."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-# How writing to a socket fails that is no more; reading from it says so, too.
+# Errors of writing to a closed socket. Reading from it reports the close too.
 _LOST = (aiohttp.ClientError, ConnectionError)
-# What is kept of a frame that is none of Slack's, for the log.
-_SHOWN_CHARS = 100
+# Bound for a malformed frame in the log.
+_MAX_LOGGED_CHARS = 100
 
 
 class NotOpened(Exception):  # noqa: N818 - what Slack did
-    """A connection could not be opened; the message is Slack's word for why, or ours.
+    """A connection could not be opened; the message is Slack's error code, or ours.
 
     Attributes:
-        retry_after_s: how long Slack asks us to wait.
+        retry_after_s: the wait that Slack requests.
     """
 
     def __init__(self, why: str, retry_after_s: float | None = None) -> None:
@@ -41,27 +41,27 @@ class NotOpened(Exception):  # noqa: N818 - what Slack did
 
 @dataclass(frozen=True, slots=True)
 class SocketTiming:
-    """How many connections there are, and their intervals in seconds.
+    """Number of connections, and their intervals in seconds.
 
     Args:
-        reached_within_s: from the start to the first hello of all.
-        hello_within_s: from the request for a connection to Slack's hello.
-        silent_for_s: a connection of which nothing was heard for so long, not even an answer to a ping, is dead.
-        linger_s: how long an old connection is heard, once the one in its place has said hello.
-        lived_s: one that ends sooner counts as a failure.
-        look_s: how often it is looked whether the machine has slept.
-        retry: after a failure; `refused`: where Slack has said that it wants no connection.
-        drain_within_s: at the end, for what is at work; `close_within_s`: for Slack to hear that we go.
+        first_hello_within_s: time-out from the start to the hello of the first connection.
+        hello_within_s: time-out from requesting an address to Slack's hello.
+        silent_for_s: a connection is dead after this time without a frame, pongs included.
+        linger_s: how long a replaced connection is still read after the hello of its successor.
+        min_lifetime_s: a connection that ends sooner counts as a failure.
+        suspend_check_s: how often to check for a suspend of the machine.
+        retry: back-off after a failure; `refused`: after Slack refused a connection.
+        drain_within_s: time for envelopes in progress at shutdown; `close_within_s`: for the close handshake.
     """
 
     connections: int = 2
-    reached_within_s: float = 20.0
+    first_hello_within_s: float = 20.0
     hello_within_s: float = 10.0
     ping_every_s: float = 5.0
     silent_for_s: float = 12.0
     linger_s: float = 8.0
-    lived_s: float = 10.0
-    look_s: float = 1.0
+    min_lifetime_s: float = 10.0
+    suspend_check_s: float = 1.0
     drain_within_s: float = 0.4
     close_within_s: float = 0.4
     retry: Backoff = field(default_factory=lambda: Backoff(0.1, 30.0))
@@ -70,7 +70,7 @@ class SocketTiming:
 
 @dataclass(frozen=True, slots=True)
 class SocketEnvelope:
-    """What Slack hands us; it comes again, maybe on another connection, until its id is acknowledged."""
+    """A delivery by Slack. Slack repeats it, on any connection, until its id is acknowledged."""
 
     id: str
     payload: Any
@@ -83,31 +83,31 @@ class SocketEnvelope:
 class WebSocketConnection:
     """A WebSocket from Slack's hello to its end.
 
-    `leaving` is set when another one is to take its place: Slack has said so, somebody here has, or it has ended;
-    `why` says which.
+    `leaving` is set when it must be replaced: Slack announced a disconnect, `leave` was called, or it has ended. `why`
+    is the reason.
     """
 
-    def __init__(self, socket: aiohttp.ClientWebSocketResponse[bool], pace: SocketTiming) -> None:
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse[bool], timing: SocketTiming) -> None:
         self.leaving = asyncio.Event()
         self.ended = asyncio.Event()
         self.why = ""
         self._socket = socket
-        self._pace = pace
+        self._timing = timing
         self._began_s = asyncio.get_running_loop().time()
 
     @classmethod
     async def opened(
-        cls, http: aiohttp.ClientSession, url: str, proxy: str | None, pace: SocketTiming
+        cls, http: aiohttp.ClientSession, url: str, proxy: str | None, timing: SocketTiming
     ) -> WebSocketConnection:
         """Connect and wait for Slack's hello.
 
         Raises:
-            NotOpened: Slack has said something else.
+            NotOpened: Slack sent a disconnect or closed the connection.
         """
-        # Pings and pongs are signs of life: they are to be seen.
-        timeout = ClientWSTimeout(ws_close=pace.close_within_s)
+        # No autoping: pings and pongs must reach `receive`, whose time-out detects a dead connection.
+        timeout = ClientWSTimeout(ws_close=timing.close_within_s)
         socket = await http.ws_connect(url, autoping=False, timeout=timeout, proxy=proxy)
-        connection = cls(socket, pace)
+        connection = cls(socket, timing)
         try:
             await connection._await_hello()
         except BaseException:
@@ -116,16 +116,16 @@ class WebSocketConnection:
         return connection
 
     @property
-    def has_lived(self) -> bool:
-        return asyncio.get_running_loop().time() - self._began_s >= self._pace.lived_s
+    def is_stable(self) -> bool:
+        return asyncio.get_running_loop().time() - self._began_s >= self._timing.min_lifetime_s
 
     def leave(self, why: str) -> None:
-        """Let another connection take the place of this one."""
+        """Request a replacement of this connection."""
         self.why = self.why or why
         self.leaving.set()
 
     async def listen(self, take: Callable[[SocketEnvelope], Awaitable[None]]) -> None:
-        """Give `take` every envelope until the connection ends; none is read before the last one was taken."""
+        """Pass every envelope to `take` until the connection ends; read the next one after `take` returns."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 pinging = tasks.create_task(self._ping())
@@ -140,7 +140,7 @@ class WebSocketConnection:
             self.ended.set()
 
     async def send(self, text: str) -> bool:
-        """Whether it is on its way."""
+        """Send a text frame. Returns False if the connection is lost."""
         try:
             await self._socket.send_str(text)
         except _LOST:
@@ -160,16 +160,16 @@ class WebSocketConnection:
             raise NotOpened("closed_before_hello")
 
     async def _frame(self) -> dict[str, Any] | None:
-        """What Slack says next; `None`: it says nothing any more."""
+        """Return the next JSON frame; `None`: the connection is closed or silent."""
         while True:
             try:
-                message = await self._socket.receive(self._pace.silent_for_s)
+                message = await self._socket.receive(self._timing.silent_for_s)
             except TimeoutError:
                 self.leave("silent")
                 return None
             match message.type:
                 case WSMsgType.TEXT:
-                    if (frame := _read(message.data)) is not None:
+                    if (frame := _parse_frame(message.data)) is not None:
                         return frame
                 case WSMsgType.PING:
                     await self._pong(message.data)
@@ -185,16 +185,16 @@ class WebSocketConnection:
     async def _ping(self) -> None:
         with suppress(*_LOST):
             while True:
-                await asyncio.sleep(self._pace.ping_every_s)
+                await asyncio.sleep(self._timing.ping_every_s)
                 await self._socket.ping()
 
 
-def _read(text: str) -> dict[str, Any] | None:
+def _parse_frame(text: str) -> dict[str, Any] | None:
     try:
         frame = parse_json(text)
     except ValueError:
         frame = None
     if not isinstance(frame, dict):
-        log.warning("socket.unreadable", frame=text[:_SHOWN_CHARS])
+        log.warning("socket.unreadable", frame=text[:_MAX_LOGGED_CHARS])
         return None
     return frame

@@ -1,4 +1,4 @@
-"""What lets us into a workspace: its address, the bot's token, and the door through which events come."""
+"""Credentials of a workspace: API address, bot token, and the transport for events."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class ConnectionRefused(Exception):  # noqa: N818 - what Slack did
-    """Slack cannot be reached or does not let us in; the message says what to do."""
+class ConnectionRefused(Exception):  # noqa: N818 - named after the event
+    """Slack cannot be reached or refuses the connection; the message names a remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class SocketTransport:
-    """Socket Mode: we connect to Slack, with the app's token (`xapp-…`)."""
+    """Socket Mode: the service connects to Slack with the app's token (`xapp-…`)."""
 
     app_token: str = field(repr=False)
 
@@ -24,7 +24,7 @@ class SocketTransport:
 class HttpTransport:
     """Events over HTTP: Slack's requests arrive at `host` and `port`, signed with the app's signing secret.
 
-    `health` gives the lines after "ok" at `/healthz`. It is asked for each request, and must return at once.
+    `health` returns the lines after "ok" at `/healthz`. It is called for each request, and must return at once.
     """
 
     signing_secret: str = field(repr=False)
@@ -35,7 +35,7 @@ class HttpTransport:
 
 @dataclass(frozen=True, slots=True)
 class SlackCredentials:
-    """The way into a workspace. `api_url` ends with a slash, as in `https://slack.com/api/`."""
+    """Credentials of a workspace. `api_url` ends with a slash, as in `https://slack.com/api/`."""
 
     bot_token: str = field(repr=False)
     api_url: str

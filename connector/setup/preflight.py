@@ -1,4 +1,4 @@
-"""Whether Slack lets us in: the tokens are tried before anything else is done."""
+"""Check the tokens before the service starts."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _TOKEN_ERRORS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who the bot is in its workspace, resolved once; what is called so by people may be blank.
+    """The bot's identity in its workspace. Display names may be blank.
 
-    `enterprise` is the id of the organisation that the workspace belongs to; blank: it belongs to none.
+    `enterprise` is the id of the workspace's organisation; blank: it has none.
     """
 
     team: str
@@ -54,32 +54,32 @@ _APP_TOKEN = _Token("SLACK_APP_TOKEN", "xapp-", "Basic Information → App-Level
 
 
 async def preflight(api_url: str, bot: SlackClient) -> Identity:
-    """Try the bot's token, and learn who we are.
+    """Check the bot's token, and return the bot's identity.
 
     Raises:
-        ConnectionRefused: Slack is out of reach, or does not accept the token.
+        ConnectionRefused: Slack cannot be reached, or does not accept the token.
     """
-    who = await _tried(api_url, bot, "auth.test", _BOT_TOKEN)
+    who = await _call(api_url, bot, "auth.test", _BOT_TOKEN)
     try:
         names = {"team_name": who.get("team", ""), "user_name": who.get("user", ""), "url": who.get("url", "")}
         names["enterprise"] = who.get("enterprise_id") or ""
         return Identity(who["team_id"], who["user_id"], who["bot_id"], **names)
     except KeyError as e:
-        raise ConnectionRefused(f"SLACK_BOT_TOKEN is not a bot's token: auth.test tells no {e}.") from e
+        raise ConnectionRefused(f"SLACK_BOT_TOKEN is not a bot's token: the answer of auth.test has no {e}.") from e
 
 
 async def first_address(api_url: str, app: SlackClient) -> str:
-    """Try the app's token, and return the address that it gives for one connection.
+    """Check the app's token, and return the address for one Socket Mode connection.
 
     Raises:
-        ConnectionRefused: Slack is out of reach, or does not accept the token.
+        ConnectionRefused: Slack cannot be reached, or does not accept the token.
     """
-    return str((await _tried(api_url, app, "apps.connections.open", _APP_TOKEN)).get("url", ""))
+    return str((await _call(api_url, app, "apps.connections.open", _APP_TOKEN)).get("url", ""))
 
 
-async def _tried(api_url: str, wire: SlackClient, method: str, kind: _Token) -> dict[str, Any]:
+async def _call(api_url: str, client: SlackClient, method: str, kind: _Token) -> dict[str, Any]:
     try:
-        return await wire.call(method, {}, CallSlot())
+        return await client.call(method, {}, CallSlot())
     except SlackCallFailed as e:
         if e.is_passing:
             raise ConnectionRefused(
@@ -87,10 +87,10 @@ async def _tried(api_url: str, wire: SlackClient, method: str, kind: _Token) -> 
             ) from e
         if e.error not in _TOKEN_ERRORS:
             raise ConnectionRefused(
-                f"Slack refuses {kind.variable} ({e}). Ask whoever administers the workspace; "
-                "`amplifier-slack doctor` says more."
+                f"Slack refuses {kind.variable} ({e}). Ask an administrator of the workspace; "
+                "`amplifier-slack doctor` shows the details."
             ) from e
         raise ConnectionRefused(
             f"Slack does not accept {kind.variable} ({e.error}). "
-            f"It begins with {kind.prefix} and stands on your app's page at api.slack.com/apps under {kind.page}."
+            f"It begins with {kind.prefix}. Find it on your app's page at api.slack.com/apps under {kind.page}."
         ) from e

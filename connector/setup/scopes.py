@@ -1,6 +1,6 @@
-"""What the connector needs of a Slack app: scopes and events, each with what it is for, and where they are sent.
+"""Scopes and events that the Slack app needs, each with its purpose, and the path for HTTP requests.
 
-The manifest asks for all of it, and `amplifier-slack doctor` tells what is missing.
+The manifest requests all scopes and events; `amplifier-slack doctor` reports missing ones.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ class MethodRequirement:
     """A scope or an event of the app.
 
     Args:
-        name: Slack's word for it.
-        purpose: what it is for.
-        without: what does not work without it; blank: nothing does.
+        name: Slack's name.
+        purpose: the feature that uses it.
+        without: the effect of its absence; blank: it is required.
     """
 
     name: str
@@ -48,12 +48,12 @@ BOT_SCOPES = (
     ),
     MethodRequirement("im:history", "read direct messages"),
     MethodRequirement("mpim:history", "read group messages", "threads in group messages are not followed"),
-    MethodRequirement("reactions:read", "stop a run by ❌"),
-    MethodRequirement("reactions:write", "show by ⏳, 📨 and 👀 the state of a message"),
+    MethodRequirement("reactions:read", "stop a run with ❌"),
+    MethodRequirement("reactions:write", "show the state of a message with ⏳, 📨 and 👀"),
     MethodRequirement(
         "users:read",
         "read users' names",
-        "the agents know people by their ids alone, and in shared channels reactions stop nothing",
+        "agents see user ids instead of names, and reactions in shared channels do not stop runs",
     ),
 )
 
@@ -69,11 +69,11 @@ BOT_EVENTS = (
     ),
     MethodRequirement("message.im", "receive direct messages"),
     MethodRequirement("message.mpim", "follow threads in group messages", "threads in group messages are not followed"),
-    MethodRequirement("reaction_added", "stop a run by ❌"),
+    MethodRequirement("reaction_added", "stop a run with ❌"),
 )
 
-# Of the app-level token, which only Socket Mode needs; no manifest can make one.
+# Scope of the app-level token, which only Socket Mode needs. A manifest cannot create this token.
 APP_SCOPE = MethodRequirement("connections:write", "open the Socket Mode connection")
 
-# Of the address to which Slack sends, where it comes over HTTP.
+# Path of the request URL for events over HTTP.
 PATH = "/slack/events"

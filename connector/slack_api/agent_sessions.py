@@ -1,4 +1,4 @@
-"""Slack's own picture of an agent at work, in the workspaces that have it."""
+"""Agent session status and titles in Slack, in workspaces that support them."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ log = structlog.get_logger(__name__)
 
 PROCESSING, SUSPENDED, ACTIVE = "processing", "suspended", "active"
 _SET, _RENAME = "agents.sessions.setStatus", "agents.sessions.rename"
-# What one thread is refused may be given to another; these are about the workspace.
-_NOWHERE = frozenset({"feature_disabled", "missing_scope", "not_allowed_token_type", "unknown_method"})
+# Errors that hold for the whole workspace; other errors concern one thread.
+_UNAVAILABLE = frozenset({"feature_disabled", "missing_scope", "not_allowed_token_type", "unknown_method"})
 _TITLE_CHARS = 60
 _CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _ADDRESS = re.compile(r"\(?https?://(\S+?)[/?#)]\S*|https?://")
@@ -32,72 +32,72 @@ _MARKUP = re.compile(r"(?<!\w)[*_~`>#]+(?=\w)|(?<=\w)[*_~`]+(?!\w)|^[\s>#*-]+", 
 
 
 class AgentSessions:
-    """Tells Slack of each thread whether its agent is at work. The latest wins, and is told however long Slack is away.
+    """Sets the agent session status of threads. The latest status wins; a call is retried while Slack is unavailable.
 
-    What a workspace has not got, or does not let us do, is noted once, and not asked for again.
+    After a method turns out to be unavailable in the workspace, it is logged once and not called again.
     """
 
-    def __init__(self, wire: SlackClient, spawn: Spawn) -> None:
-        """`spawn` begins a task of which somebody else takes care."""
-        self._wire = wire
+    def __init__(self, client: SlackClient, spawn: Spawn) -> None:
+        """`spawn` starts a task and keeps it in a registry."""
+        self._client = client
         self._spawn = spawn
         self._wanted: dict[ThreadAddress, str] = {}
-        self._telling: dict[ThreadAddress, Task[None]] = {}
-        self._at_work: set[ThreadAddress] = set()
+        self._updates: dict[ThreadAddress, Task[None]] = {}
+        self._processing: set[ThreadAddress] = set()
         self._missing: set[str] = set()
 
     def show(self, place: ThreadAddress, status: str, title: str = "") -> Task[None] | None:
-        """Have a thread shown as processing, suspended or active; and under a title, if one is given.
+        """Show a thread as processing, suspended or active, and set its title if one is given.
 
-        Returns what ends once Slack has been told; `None` where there is nothing to tell.
+        Returns a task that ends once Slack has the latest status; `None`: no thread, or the method is unavailable.
         """
         if _SET in self._missing or place.thread_ts is None:
             return None
         self._wanted[place] = status
-        (self._at_work.add if status == PROCESSING else self._at_work.discard)(place)
-        if place not in self._telling:
-            self._telling[place] = self._spawn(self._tell(place, title))
+        (self._processing.add if status == PROCESSING else self._processing.discard)(place)
+        if place not in self._updates:
+            self._updates[place] = self._spawn(self._update(place, title))
         elif title:
             self._spawn(self._rename(place, title))
-        return self._telling[place]
+        return self._updates[place]
 
     def show_again(self, place: ThreadAddress) -> Task[None] | None:
-        """Say once more whether there is an agent at work in a thread: another process may have said so late."""
-        return self.show(place, PROCESSING if place in self._at_work else ACTIVE)
+        """Repeat the status of a thread: a late call of another process may have overwritten it."""
+        return self.show(place, PROCESSING if place in self._processing else ACTIVE)
 
-    async def _tell(self, place: ThreadAddress, title: str) -> None:
-        """Tell what is wanted of a thread until that is what was told."""
-        told = ""
+    async def _update(self, place: ThreadAddress, title: str) -> None:
+        """Send the wanted status of a thread until the last one sent is the one wanted."""
+        sent = ""
 
         def status() -> dict[str, str]:
-            nonlocal told
-            told = self._wanted[place]
-            return {"status": told}
+            nonlocal sent
+            sent = self._wanted[place]
+            return {"status": sent}
 
         try:
-            while self._wanted[place] != told and _SET not in self._missing:
-                await self._noted(self._wire.insisting(lambda: self._call(_SET, place, status)))
-                if title and _SET not in self._missing:  # there is a session to be named, and nothing waits for that
+            while self._wanted[place] != sent and _SET not in self._missing:
+                await self._await_call(self._client.insisting(lambda: self._call(_SET, place, status)))
+                if title and _SET not in self._missing:  # the session exists now; nothing waits for the rename
                     self._spawn(self._rename(place, title))
                     title = ""
         finally:
-            del self._wanted[place], self._telling[place]
+            del self._wanted[place], self._updates[place]
 
     async def _rename(self, place: ThreadAddress, title: str) -> None:
         if _RENAME not in self._missing:
-            await self._noted(self._call(_RENAME, place, lambda: {"title": title}))
+            await self._await_call(self._call(_RENAME, place, lambda: {"title": title}))
 
     async def _call(self, method: str, place: ThreadAddress, arguments: Callable[[], dict[str, str]]) -> None:
         where = {"channel_id": place.channel, "thread_ts": place.thread_ts}
         turn = CallSlot(Priority.MARK, place.conversation_id)
-        await self._wire.call(method, lambda: {**where, **arguments()}, turn)
+        await self._client.call(method, lambda: {**where, **arguments()}, turn)
 
-    async def _noted(self, call: Awaitable[None]) -> None:
-        """Await a call; what a workspace has not got is noted."""
+    async def _await_call(self, call: Awaitable[None]) -> None:
+        """Await a call and log its failure. Record methods that the workspace does not support."""
         try:
             await call
         except SlackCallFailed as e:
-            if e.error in _NOWHERE:
+            if e.error in _UNAVAILABLE:
                 self._missing.add(e.method)
                 log.info("native.not_available", method=e.method, error=e.error)
             else:
@@ -105,7 +105,7 @@ class AgentSessions:
 
 
 def title_of(prompt: str) -> str:
-    """What a conversation that begins with this is called: its first words, on one line, without markup."""
+    """Return the title of a conversation: the first words of its first prompt, on one line, without markup."""
     plain = _MARKUP.sub("", _ADDRESS.sub(r"\1", _CODE.sub(" ", prompt)))
     line = " ".join((plain if plain.strip() else prompt.replace("`", "")).split())
     if len(line) <= _TITLE_CHARS:

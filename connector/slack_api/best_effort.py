@@ -1,4 +1,4 @@
-"""Calls whose failure changes nothing else."""
+"""Calls whose failure is logged and ignored."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ log = structlog.get_logger(__name__)
 
 
 async def best_effort(call: Coroutine[Any, Any, object]) -> None:
-    """Await a call to Slack whose failure is logged and changes nothing else."""
+    """Await a call to Slack; log its failure and continue. `LeaseLost` is raised."""
     try:
         await call
     except LeaseLost:
@@ -26,5 +26,5 @@ async def best_effort(call: Coroutine[Any, Any, object]) -> None:
         return
     except SlackCallFailed as e:
         log.warning("slack.call_failed", error=str(e))
-    except Exception:  # a Slack handler's border: what decorates a run may not end it
+    except Exception:  # a Slack handler's border: a cosmetic call must not end a run
         log.exception("slack.call_crashed")

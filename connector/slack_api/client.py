@@ -1,4 +1,4 @@
-"""Calls to Slack's Web API: each in its turn, made again where that may help, and a post never twice."""
+"""Slack's Web API: rate-limited calls with retries, and posts that are sent exactly once."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ T = TypeVar("T")
 
 _ATTEMPTS = 4
 _BACKOFF_S = 0.5
-# Slack says how long to wait, so a rate limit is no failed attempt; but nobody waits for ever.
+# A rate limit names its wait, so it does not count as a failed attempt; this bounds the number of waits.
 _RATE_LIMITS = 30
 _PAUSE_AFTER_LIMIT_S = 1.0
-# Between two rounds of attempts, where a call must be made some time: it doubles from the first to the second.
+# First and longest pause between two rounds of attempts in `insisting`; it doubles each time.
 _PAUSE_S = (2.0, 30.0)
 _UNSENDABLE = "unsendable"
 _PERSONA = ("username", "icon_emoji")
@@ -48,9 +48,9 @@ _CUSTOMIZE = "chat:write.customize"
 
 @dataclass(frozen=True, slots=True)
 class PendingCalls:
-    """What is asked around a call: `look` finds out whether it has happened, and `confirm` whether to send it.
+    """Checks around a call: `look` returns the result if the call already took effect, `confirm` raises to prevent it.
 
-    One without `look` may happen twice. One that is `in_doubt` may have happened already.
+    A call without `look` may take effect twice. A call `in_doubt` may already have taken effect.
     """
 
     look: Look | None = None
@@ -59,28 +59,28 @@ class PendingCalls:
 
 
 class SlackClient:
-    """The bot's voice in one workspace.
+    """The Web API of one workspace.
 
-    What is safe to repeat is repeated after a passing failure. A post is not: after a doubtful failure the thread is
-    searched for it first, by the key in its metadata.
+    Idempotent calls are retried after a transient failure. Before a post of unknown outcome is retried, the thread is
+    searched for it by the idempotency key in its metadata.
 
     Args:
-        client: what speaks to Slack, without retries of its own.
-        scheduler: who says when.
+        client: the SDK client, without retries of its own.
+        scheduler: grants each call.
     """
 
     def __init__(self, client: AsyncWebClient, scheduler: RateLimiter) -> None:
         self._client = client
         self._scheduler = scheduler
         self.history = ThreadHistory(self)
-        self._is_nameless = False
+        self._lacks_customize_scope = False
         self._closed_by: asyncio.Future[SlackCallFailed] = asyncio.get_running_loop().create_future()
 
     async def closed(self) -> SlackCallFailed:
-        """Why we may do nothing in this workspace any more, once that is so."""
+        """Wait until Slack revokes access to the workspace, and return the error."""
         return await asyncio.shield(self._closed_by)
 
-    async def post(  # noqa: PLR0913 - what a post consists of
+    async def post(  # noqa: PLR0913 - the parts of a post
         self,
         place: ThreadAddress,
         content: Content,
@@ -93,8 +93,8 @@ class SlackClient:
     ) -> str:
         """Post a message exactly once and return its ts.
 
-        `key` tells it from every other post. One that is `in_doubt` may have been posted already: it is looked for.
-        `confirm` is awaited right before each time that it is sent, and what it raises keeps it from that.
+        `key` is the idempotency key. A post `in_doubt` may already be in the thread, so it is looked up first.
+        `confirm` is awaited right before each attempt; an exception from it prevents the attempt.
         """
         turn = turn or CallSlot(run=place.conversation_id)
         arguments: Arguments = {
@@ -111,36 +111,36 @@ class SlackClient:
         once = PendingCalls(lambda: self._find(place, key), in_doubt, confirm)
         response = await self.call("chat.postMessage", arguments, turn, once=once)
         ts = str(response["ts"])
-        # Where the thread's root is gone, Slack posts to the channel instead: that is undone.
+        # If the thread's root was deleted, Slack posts to the channel instead: delete that post.
         if place.thread_ts is not None and "thread_ts" not in response.get("message", {}):
             await self.delete(place.channel, ts)
             raise SlackCallFailed("chat.postMessage", NO_THREAD)
         return ts
 
     async def _find(self, place: ThreadAddress, key: str) -> dict[str, Any] | None:
-        """What Slack has answered to a doubtful post, if it is there."""
+        """Return the response to a post of unknown outcome; `None`: the post does not exist."""
         try:
             found = await self.history.find(place, key)
         except SlackCallFailed as e:
             if e.error == NO_THREAD:
-                await self._take_out_of_channel(place, key)
+                await self._delete_stray_post(place, key)
             raise
         return None if found is None else {"ts": found["ts"], "message": found}
 
-    async def _take_out_of_channel(self, place: ThreadAddress, key: str) -> None:
-        """Where the thread's root is gone, Slack posts to the channel instead: that is undone."""
+    async def _delete_stray_post(self, place: ThreadAddress, key: str) -> None:
+        """Delete a post that Slack put into the channel because the thread's root was deleted."""
         stray = await self.history.find(replace(place, thread_ts=None), key)
         if stray is not None:
             await self.delete(place.channel, stray["ts"])
 
     @staticmethod
     async def insisting(call: Callable[[], Awaitable[T]]) -> T:
-        """What a call gives, made again for as long as Slack is away.
+        """Retry a call while Slack is unavailable, and return its result.
 
-        Where the workspace is closed to us the process is about to end: the call is for whoever comes after it.
+        Also retries after access to the workspace is revoked: the process then ends, and the next owner makes the call.
 
         Raises:
-            SlackCallFailed: Slack refused.
+            SlackCallFailed: Slack refused the call.
         """
         pause_s = _PAUSE_S[0]
         while True:
@@ -154,19 +154,19 @@ class SlackClient:
             pause_s = min(2 * pause_s, _PAUSE_S[1])
 
     async def update(self, channel: str, ts: str, compose: Callable[[], Content], turn: CallSlot) -> None:
-        """Edit a message. What it says is composed when its turn has come: the latest wins."""
+        """Edit a message. `compose` is called when the call is granted, so the latest content wins."""
         await self.call(
             "chat.update",
-            # Without `blocks`, those that it had would stay.
+            # Without `blocks`, the message would keep its old ones.
             lambda: {"channel": channel, "ts": ts, "blocks": "[]", **compose().arguments(), "parse": "none"},
-            replace(turn, urgency=Priority.STATUS),
+            replace(turn, priority=Priority.STATUS),
         )
 
     async def upload(self, address: str, content: bytes) -> None:
-        """Send a file to the address that Slack has given for it. Nobody sees it before it is shared.
+        """Send a file to its upload address. It is visible only after it is shared.
 
         Raises:
-            SlackCallFailed: it did not get there.
+            SlackCallFailed: the upload failed.
         """
         session = self._client.session
         if session is None:
@@ -180,15 +180,15 @@ class SlackClient:
             raise SlackCallFailed("upload", NO_ANSWER if status >= HTTPStatus.INTERNAL_SERVER_ERROR else str(status))
 
     async def delete(self, channel: str, ts: str, run: str = "") -> None:
-        """Delete a message of ours, if it is there; `run` as in `CallSlot`."""
+        """Delete a message of the bot, if it exists; `run` as in `CallSlot`."""
         arguments = {"channel": channel, "ts": ts}
         await self.call("chat.delete", arguments, CallSlot(Priority.STATUS, run), done=("message_not_found",))
 
     async def react(self, channel: str, ts: str, name: str, turn: CallSlot, confirm: Confirm | None = None) -> None:
-        """Put an emoji on a message; `confirm` as in `post`."""
+        """Add a reaction to a message; `confirm` as in `post`."""
         arguments = {"channel": channel, "timestamp": ts, "name": name}
         done = ("already_reacted", "message_not_found")
-        turn = replace(turn, urgency=Priority.MARK)
+        turn = replace(turn, priority=Priority.MARK)
         await self.call("reactions.add", arguments, turn, done=done, once=PendingCalls(confirm=confirm))
 
     async def unreact(self, channel: str, ts: str, name: str) -> None:
@@ -204,14 +204,14 @@ class SlackClient:
         done: tuple[str, ...] = (),
         once: PendingCalls | None = None,
     ) -> dict[str, Any]:
-        """Call a method when its turn has come, again after a failure that may pass.
+        """Call a method when the rate limiter grants it, and retry it after transient failures.
 
-        `done` are the errors that say that there is nothing left to do. Without `once` the call is one that may happen
-        twice.
+        Errors in `done` mean that nothing is left to do; the result is then empty. Without `once`, the call may take
+        effect twice.
 
         Raises:
-            SlackCallFailed: Slack refused, or did not answer several times.
-            NotNeeded: it was not wanted any more when its turn had come.
+            SlackCallFailed: Slack refused, or all attempts failed.
+            CallCancelled: the call was cancelled while it waited.
         """
         failed = limited = 0
         once = once or PendingCalls()
@@ -223,10 +223,10 @@ class SlackClient:
                     return {}
                 once = replace(once, in_doubt=once.in_doubt or e.error != LIMITED)
                 limited, failed = (limited + 1, failed) if e.error == LIMITED else (limited, failed + 1)
-                # One round more than there are attempts: the last one may have happened, too.
+                # One more round after the last attempt looks whether that attempt took effect.
                 last = _ATTEMPTS + (1 if once.look is not None else 0)
                 if not e.is_passing or failed >= last or limited > _RATE_LIMITS:
-                    self._note(e)
+                    self._note_closed(e)
                     raise
                 log.info("slack.retry", method=method, error=e.error, retry_after_s=e.retry_after_s)
                 if e.error != LIMITED:
@@ -241,7 +241,7 @@ class SlackClient:
         *,
         send: bool,
     ) -> dict[str, Any]:
-        """Look whether it has happened, where that is in doubt; else do it, if it may still be tried."""
+        """Return the result of a call in doubt if it took effect; else send it, if `send` allows another attempt."""
         if once.look is not None and once.in_doubt and (there := await once.look()):
             return there
         if not send:
@@ -250,45 +250,45 @@ class SlackClient:
         await self._scheduler.wait(method, channel, turn)
         if once.confirm is not None:
             await once.confirm()
-        turn.need.check()
+        turn.scope.check()
         try:
-            return await self._named(method, arguments() if callable(arguments) else arguments)
+            return await self._call_as_persona(method, arguments() if callable(arguments) else arguments)
         except SlackCallFailed as e:
             if e.error == LIMITED:
                 pause_s = _PAUSE_AFTER_LIMIT_S if e.retry_after_s is None else e.retry_after_s
                 await self._scheduler.pause(method, channel, pause_s)
             raise
 
-    async def _named(self, method: str, arguments: Arguments) -> dict[str, Any]:
-        """Call it once; where we may not post under another name, under our own."""
+    async def _call_as_persona(self, method: str, arguments: Arguments) -> dict[str, Any]:
+        """Call a method once. Without the scope for personas, post under the bot's own name."""
         plain = {name: value for name, value in arguments.items() if name not in _PERSONA}
-        if self._is_nameless or plain == arguments:
-            return await self._once(method, plain)
+        if self._lacks_customize_scope or plain == arguments:
+            return await self._send(method, plain)
         try:
-            return await self._once(method, arguments)
+            return await self._send(method, arguments)
         except SlackCallFailed as e:
             if e.error != "missing_scope" or e.needed not in ("", _CUSTOMIZE):
                 raise
-        answer = await self._once(method, plain)
-        self._is_nameless = True
+        answer = await self._send(method, plain)
+        self._lacks_customize_scope = True
         log.warning("slack.no_personas", needed=_CUSTOMIZE)
         return answer
 
-    def _note(self, failed: SlackCallFailed) -> None:
+    def _note_closed(self, failed: SlackCallFailed) -> None:
         if failed.verdict is RetryDecision.WORKSPACE_CLOSED and not self._closed_by.done():
             self._closed_by.set_result(failed)
 
-    async def _once(self, method: str, arguments: Arguments) -> dict[str, Any]:
+    async def _send(self, method: str, arguments: Arguments) -> dict[str, Any]:
         try:
             response = await self._client.api_call(method, data=arguments)
         except SlackApiError as e:
             raise failure(method, e) from e
         except (aiohttp.ClientError, TimeoutError, OSError) as e:
             raise SlackCallFailed(method, NO_ANSWER) from e
-        except UnicodeEncodeError as e:  # before anything was sent
+        except UnicodeEncodeError as e:  # nothing was sent
             raise SlackCallFailed(method, _UNSENDABLE) from e
         except (AttributeError, TypeError, ValueError) as e:
-            # How the SDK fails on an answer that is not Slack's: a gateway's page, or half a body.
+            # The SDK raises these on a response that is not Slack's: a gateway's page, or a truncated body.
             raise SlackCallFailed(method, NO_ANSWER) from e
         if not isinstance(response.data, dict):
             raise SlackCallFailed(method, NO_ANSWER)

@@ -1,4 +1,4 @@
-"""What Slack's errors mean for us: by what is to be done about them."""
+"""Slack's errors, classified by how to handle them."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _LONGEST_WAIT_S = 600.0
 
 
 class RetryDecision(Enum):
-    """What an error says about trying on."""
+    """How to handle an error. PASSING is retried; the others are final for this call."""
 
-    PASSING = "it may be possible later: Slack is busy or away"
-    GONE = "this message cannot be changed (any more)"
-    TOO_MUCH = "Slack takes it in another form: shorter, or as plain text"
-    CONVERSATION_CLOSED = "we may not write here"
-    WORKSPACE_CLOSED = "we may do nothing at all"
-    UNAVAILABLE = "this workspace has not got that, or has not allowed it to us"
-    REFUSED = "anything else"
+    PASSING = "transient: Slack is busy or unavailable"
+    GONE = "the message cannot be changed"
+    TOO_MUCH = "the content is refused: send it shorter, or as plain text"
+    CONVERSATION_CLOSED = "the bot may not write in this conversation"
+    WORKSPACE_CLOSED = "the bot has no access to the workspace"
+    UNAVAILABLE = "the workspace lacks this feature or has not granted it"
+    REFUSED = "any other error"
 
 
 # https://docs.slack.dev/reference/methods, each method's page.
-_VERDICTS = {
+_DECISIONS = {
     RetryDecision.PASSING: (
         LIMITED,
         NO_ANSWER,
@@ -85,19 +85,19 @@ _VERDICTS = {
         "unknown_method",
     ),
 }
-_BY_WORD = {word: verdict for verdict, words in _VERDICTS.items() for word in words}
-# Who may not even post is of no use in a workspace.
-_OF_A_POST = {"missing_scope": RetryDecision.WORKSPACE_CLOSED, "thread_locked": RetryDecision.CONVERSATION_CLOSED}
+_BY_ERROR = {word: verdict for verdict, words in _DECISIONS.items() for word in words}
+# Decisions that differ for posts: without the scope to post, the workspace is unusable.
+_FOR_POSTS = {"missing_scope": RetryDecision.WORKSPACE_CLOSED, "thread_locked": RetryDecision.CONVERSATION_CLOSED}
 
 
-class SlackCallFailed(Exception):  # noqa: N818 - says what happened, as its siblings do
-    """Slack did not do what it was asked to.
+class SlackCallFailed(Exception):  # noqa: N818 - named after the event, like its siblings
+    """A Web API call failed.
 
     Attributes:
-        method: what was called.
-        error: Slack's own word for why; `no_answer` where Slack did not answer, or something else did in its place.
-        retry_after_s: how long Slack asks us to wait.
-        needed: the scope that is missing; blank where none is, or Slack does not say which.
+        method: the Web API method.
+        error: Slack's error code; `no_answer`: there was no response, or it was not Slack's.
+        retry_after_s: the wait that Slack requests.
+        needed: the missing scope; blank if none is missing, or Slack does not name it.
     """
 
     def __init__(self, method: str, error: str, retry_after_s: float | None = None, needed: str = "") -> None:
@@ -109,22 +109,22 @@ class SlackCallFailed(Exception):  # noqa: N818 - says what happened, as its sib
 
     @property
     def verdict(self) -> RetryDecision:
-        """What it says about trying on: some words say more of one method than of the others."""
-        verdict = _BY_WORD.get(self.error, RetryDecision.REFUSED)
+        """How to handle the error; for some codes this depends on the method."""
+        verdict = _BY_ERROR.get(self.error, RetryDecision.REFUSED)
         if self.method == "chat.postMessage":
-            return _OF_A_POST.get(self.error, verdict)
-        # Who may not share a file may write all the same.
+            return _FOR_POSTS.get(self.error, verdict)
+        # The bot may still be allowed to post where it may not share files.
         is_about_files = verdict is RetryDecision.CONVERSATION_CLOSED and self.method.startswith("files.")
         return RetryDecision.UNAVAILABLE if is_about_files else verdict
 
     @property
     def is_passing(self) -> bool:
-        """Whether the same may be possible later: Slack was busy or away."""
+        """Whether the error is transient: Slack was busy or unavailable."""
         return self.verdict is RetryDecision.PASSING
 
 
 def failure(method: str, error: SlackApiError) -> SlackCallFailed:
-    """What an error of the SDK says."""
+    """Convert an error of the SDK."""
     response: Any = error.response
     data = getattr(response, "data", None)
     status = getattr(response, "status_code", _SERVER_ERROR)
@@ -137,7 +137,7 @@ def failure(method: str, error: SlackApiError) -> SlackCallFailed:
 
 
 def _seconds(header: str | None) -> float | None:
-    """What a header says, if that is a time to wait; nobody waits for hours because of one."""
+    """Parse a `Retry-After` header, bounded by `_LONGEST_WAIT_S`; `None`: missing or invalid."""
     try:
         wait_s = float(header) if header is not None else math.nan
     except ValueError:

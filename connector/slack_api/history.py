@@ -1,4 +1,4 @@
-"""What stands in a thread or a channel: messages, and which posts of ours are among them."""
+"""Read the messages of a thread or channel, and find the bot's own posts."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ POST_EVENT = "amplifier_post"
 
 
 class ThreadHistory:
-    """Reads what Slack has. Everything here raises SlackCallFailed where Slack does not tell."""
+    """Reads messages from Slack. Every method raises SlackCallFailed if Slack refuses or does not answer."""
 
-    def __init__(self, wire: SlackClient) -> None:
-        self._wire = wire
+    def __init__(self, client: SlackClient) -> None:
+        self._client = client
 
     async def messages(
         self, place: ThreadAddress, turn: CallSlot | None = None, oldest: str = ""
     ) -> AsyncIterator[Message]:
-        """The messages of a thread, oldest first; of a channel, the latest ones, newest first.
+        """Yield the messages of a thread, oldest first; of a channel, one page of the latest, newest first.
 
         Messages of a thread that are older than `oldest` may be missing.
         """
@@ -40,7 +40,7 @@ class ThreadHistory:
         if place.thread_ts is not None:
             method, arguments["ts"] = "conversations.replies", place.thread_ts
         while True:
-            page = await self._wire.call(method, arguments, turn)
+            page = await self._client.call(method, arguments, turn)
             for message in page["messages"]:
                 yield message
             arguments["cursor"] = (page.get("response_metadata") or {}).get("next_cursor")
@@ -48,13 +48,15 @@ class ThreadHistory:
                 return
 
     async def message(self, channel: str, ts: str, turn: CallSlot | None = None) -> Message | None:
-        """A message, with its metadata; `None` where it is gone."""
+        """Return a message with its metadata; `None`: it does not exist."""
         arguments = {"channel": channel, "ts": ts, "include_all_metadata": True, "limit": 1}
-        page = await self._wire.call("conversations.replies", arguments, turn or CallSlot(), done=("thread_not_found",))
+        page = await self._client.call(
+            "conversations.replies", arguments, turn or CallSlot(), done=("thread_not_found",)
+        )
         return next((each for each in page.get("messages", ()) if each.get("ts") == ts), None)
 
     async def find(self, place: ThreadAddress, key: str) -> Message | None:
-        """A post of ours in its thread (or channel), by its key."""
+        """Return the bot's post with this key in a thread (or channel)."""
         async for message in self.messages(place):
             if key_of(message) == key:
                 return message
@@ -62,7 +64,7 @@ class ThreadHistory:
 
 
 class FoundPost:
-    """The posts of ours that stood somewhere when a run was taken up: one look for all who ask."""
+    """The bot's posts that existed at a takeover. One look-up serves all callers."""
 
     def __init__(self, history: ThreadHistory, place: ThreadAddress) -> None:
         self._history = history
@@ -71,11 +73,11 @@ class FoundPost:
         self._one_at_a_time = asyncio.Lock()
 
     async def find(self, key: str, turn: CallSlot | None = None) -> str | None:
-        """The ts of a post, by its key; the first who asks looks, in this turn.
+        """Return the ts of the post with this key. The first caller makes the look-up, with its `turn`.
 
         Raises:
-            SlackCallFailed: Slack does not tell.
-            NotNeeded: the turn is not wanted any more.
+            SlackCallFailed: the look-up failed.
+            CallCancelled: the look-up was cancelled while it waited.
         """
         async with self._one_at_a_time:
             if self._found is None:
@@ -85,7 +87,7 @@ class FoundPost:
 
 
 def key_of(message: Message) -> str:
-    """The key of a post of ours; blank for other messages."""
+    """Return the key of a post of the bot; blank for other messages."""
     metadata = message.get("metadata") or {}
     is_ours = metadata.get("event_type") == POST_EVENT
     return str(metadata.get("event_payload", {}).get("key", "")) if is_ours else ""

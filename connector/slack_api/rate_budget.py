@@ -1,4 +1,4 @@
-"""What is left of the calls that Slack allows, where only this process makes any."""
+"""The rate limit budget of a single process."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from connector.protocols import Limit
 
-# With so many buckets the full ones are dropped.
-_MANY = 200
+# Number of buckets at which the full ones are dropped.
+_MAX_BUCKETS = 200
 
 
 @dataclass(slots=True)
@@ -20,20 +20,20 @@ class _Bucket:
     limit: Limit | None = None
 
     def is_full(self, now_s: float) -> bool:
-        """Whether it is as one that was never used."""
+        """Whether the bucket equals an unused one."""
         limit, passed_s = self.limit, now_s - self.at_s
         return limit is not None and passed_s >= 0 and self.left + passed_s * limit.per_s >= limit.burst
 
 
 class LocalRateBudget:
-    """Token buckets in memory; see `connector.protocols.Budget`."""
+    """Token buckets in memory; see `connector.protocols.RateBudget`."""
 
     def __init__(self) -> None:
         self._buckets: dict[str, _Bucket] = {}
-        self._drop_at = _MANY
+        self._drop_at = _MAX_BUCKETS
 
     async def take(self, bucket: str, limit: Limit) -> float:
-        """Take one call out of a bucket: 0; where there is none in it, after how many seconds there may be."""
+        """Take one token from a bucket. Returns 0.0, or the seconds until a token may be available."""
         now_s = asyncio.get_running_loop().time()
         if len(self._buckets) >= self._drop_at:
             self._drop_full(now_s)
@@ -49,7 +49,7 @@ class LocalRateBudget:
         return 0.0
 
     async def pause(self, bucket: str, for_s: float) -> None:
-        """Let nobody take anything out of a bucket for so long, and begin it with one call then, if it had one."""
+        """Grant no tokens from a bucket for this time; afterwards it holds at most one token."""
         until_s = asyncio.get_running_loop().time() + for_s
         known = self._buckets.get(bucket)
         if known is None or known.at_s < until_s:
@@ -58,4 +58,4 @@ class LocalRateBudget:
 
     def _drop_full(self, now_s: float) -> None:
         self._buckets = {name: bucket for name, bucket in self._buckets.items() if not bucket.is_full(now_s)}
-        self._drop_at = max(_MANY, 2 * len(self._buckets))
+        self._drop_at = max(_MAX_BUCKETS, 2 * len(self._buckets))

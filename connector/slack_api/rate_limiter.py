@@ -1,4 +1,4 @@
-"""Who may call Slack next: never more often than Slack allows, what matters most first, and fair over the runs."""
+"""Schedule Web API calls within Slack's rate limits, by priority and fairly across runs."""
 
 from __future__ import annotations
 
@@ -20,59 +20,59 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-# While another process takes what we wait for, we ask again; and nobody sleeps through a clock that was set.
-_LONGEST_WAIT_S = 5.0
-# A wait that was computed may end a moment too early.
-_SLACK_S = 0.001
-# A budget that fails is asked again.
-_ASK_AGAIN_S = 1.0
-# A channel's own limit is over in a second or two; who is to wait longer has met the workspace's.
-_ONE_CHANNEL_S = 5.0
-# Of runs that wait no more, so many are remembered.
-_RUNS_REMEMBERED = 100
+# Upper bound of one sleep: other processes use the same budget, and the store's clock may be set.
+_MAX_SLEEP_S = 5.0
+# A computed wait may end slightly too early.
+_MARGIN_S = 0.001
+# Wait after an error of the budget.
+_RETRY_AFTER_S = 1.0
+# A channel's own limit lasts a second or two; a longer `Retry-After` is the workspace's limit.
+_MAX_CHANNEL_PAUSE_S = 5.0
+# Entries kept for runs without a waiting call.
+_MAX_IDLE_ROUNDS = 100
 
 
 class CallCancelled(Exception):  # noqa: N818 - a fact about the call
-    """What was to be called is not wanted any more."""
+    """The call was cancelled before it was sent."""
 
 
 class Priority(IntEnum):
-    """What goes before what, where not all can go at once."""
+    """Order of waiting calls; lower values go first."""
 
     ANSWER = 0
-    # An author's name, and whether they may use the bot.
+    # Profiles of authors, for names and access checks.
     PERSON = 1
     STATUS = 2
     MARK = 3
     SWEEP = 4
-    # What anybody can cause any number of: it also gets only a share of what Slack allows.
+    # Calls that users can cause without bound: they also get only a share of the limit.
     LOOK_UP = 5
 
 
 class CancelScope:
-    """Whether a call is still wanted; one that waits for its turn is let go as soon as it is not."""
+    """Cancels the calls that carry it, as long as they have not been sent."""
 
     def __init__(self) -> None:
         self.is_over = False
         self._waiting: set[asyncio.Future[None]] = set()
 
     def forget(self) -> None:
-        """Nobody wants it any more."""
+        """Cancel the calls; those that wait raise `CallCancelled` at once."""
         self.is_over = True
         for turn in self._waiting:
             if not turn.done():
                 turn.set_exception(CallCancelled())
 
     def check(self) -> None:
-        """Raise `CallCancelled` where nobody wants it any more."""
+        """Raise `CallCancelled` if the calls are cancelled."""
         if self.is_over:
             raise CallCancelled
 
     async def wait(self, turn: asyncio.Future[None]) -> None:
-        """Return when the turn has come.
+        """Wait until the call is granted.
 
         Raises:
-            NotNeeded: nobody wants it any more.
+            CallCancelled: it was cancelled first.
         """
         self._waiting.add(turn)
         try:
@@ -83,32 +83,32 @@ class CancelScope:
 
 @dataclass(frozen=True, slots=True)
 class CallSlot:
-    """A call's place among the others.
+    """How a call queues for the rate limit.
 
     Args:
-        run: whose it is; runs take turns.
-        need: once it is over, the call does not take place.
+        run: the run it belongs to; runs alternate within a priority.
+        scope: cancels the call while it waits.
     """
 
-    urgency: Priority = Priority.ANSWER
+    priority: Priority = Priority.ANSWER
     run: str = ""
-    need: CancelScope = field(default_factory=CancelScope)
+    scope: CancelScope = field(default_factory=CancelScope)
 
 
 @dataclass(order=True, slots=True)
 class _Waiter:
-    urgency: Priority
+    priority: Priority
     round: int
     number: int
     turn: asyncio.Future[None] = field(compare=False)
 
 
 class RateLimiter:
-    """Gives out the calls that Slack allows in one workspace.
+    """Grants calls within Slack's rate limits of one workspace.
 
     Args:
-        workspace: its id, under which processes share the budget.
-        budget: what is left; `None`: only this process makes any calls.
+        workspace: id of the workspace; processes share the budget under this id.
+        budget: the token buckets; `None`: in memory, for a single process.
         scale: a factor on Slack's limits.
     """
 
@@ -132,13 +132,13 @@ class RateLimiter:
             queue.close()
 
     async def wait(self, method: str, channel: str, turn: CallSlot) -> None:
-        """Return when the call may be made.
+        """Wait until the call may be made.
 
         Raises:
-            NotNeeded: it is not wanted any more.
+            CallCancelled: it was cancelled first.
         """
         limits = limits_of(method, channel, self._scale)
-        if turn.urgency is Priority.LOOK_UP:
+        if turn.priority is Priority.LOOK_UP:
             limits = {**look_ups_of(method, self._scale), **limits}
         for bucket, limit in limits.items():
             queue = self._queues.get(bucket)
@@ -151,21 +151,21 @@ class RateLimiter:
                     self._queues.pop(bucket, None)
 
     async def pause(self, method: str, channel: str, for_s: float) -> None:
-        """Call this for nobody for so long: Slack has said so.
+        """Grant no calls of a method for the time of a `Retry-After`, in seconds.
 
-        Slack does not say whether a post has met its channel's limit or the workspace's: where the wait is longer than
-        the former ever is, nothing is posted in any channel.
+        Slack does not report whether a post exceeded the limit of its channel or of the workspace. If the wait is
+        longer than a channel's limit lasts, posts to all channels pause.
         """
         buckets = list(limits_of(method, channel, self._scale))
-        for bucket in buckets if for_s > _ONE_CHANNEL_S else buckets[:1]:
+        for bucket in buckets if for_s > _MAX_CHANNEL_PAUSE_S else buckets[:1]:
             try:
                 await self._budget.pause(f"{self._workspace}:{bucket}", for_s)
-            except Exception:  # a Slack handler's border: Slack says so again
+            except Exception:  # a Slack handler's border: Slack repeats the rate limit
                 log.exception("budget.failed", bucket=bucket)
 
 
 class _Queue:
-    """Those who wait for one bucket: by urgency, then one of each run after the other."""
+    """Calls that wait for one bucket: by priority, then round-robin over the runs."""
 
     def __init__(self, bucket: str, limit: Limit, budget: RateBudget, tasks: set[asyncio.Task[None]]) -> None:
         self._bucket = bucket
@@ -178,29 +178,29 @@ class _Queue:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody wants anything of it."""
+        """Whether no call uses the queue."""
         return not self._users
 
     def close(self) -> None:
-        """Let those go who wait: nobody is called any more."""
+        """Cancel all waiting calls."""
         for waiter in self._waiting:
             waiter.turn.cancel()
 
     async def wait(self, turn: CallSlot) -> None:
-        turn.need.check()
+        turn.scope.check()
         self._users += 1
         try:
             if not self._waiting and not await self._take():
                 return
-            await turn.need.wait(self._queued(turn))
+            await turn.scope.wait(self._queued(turn))
         finally:
             self._users -= 1
 
     def _queued(self, turn: CallSlot) -> asyncio.Future[None]:
-        turn.need.check()  # it may have been forgotten while the budget was asked
+        turn.scope.check()  # it may have been cancelled while the budget was awaited
         future = asyncio.get_running_loop().create_future()
         self._number += 1
-        heapq.heappush(self._waiting, _Waiter(turn.urgency, self._round_of(turn), self._number, future))
+        heapq.heappush(self._waiting, _Waiter(turn.priority, self._round_of(turn), self._number, future))
         if len(self._waiting) == 1:
             serving = asyncio.create_task(self._serve())
             self._tasks.add(serving)
@@ -208,19 +208,19 @@ class _Queue:
         return future
 
     def _round_of(self, turn: CallSlot) -> int:
-        """The first one in which the run has no turn yet."""
-        if len(self._rounds) > len(self._waiting) + _RUNS_REMEMBERED:
+        """Return the first round in which the run has no call yet."""
+        if len(self._rounds) > len(self._waiting) + _MAX_IDLE_ROUNDS:
             self._rounds = {who: last for who, last in self._rounds.items() if last > self._round}
-        who = turn.urgency, turn.run
+        who = turn.priority, turn.run
         self._rounds[who] = max(self._round, self._rounds.get(who, 0)) + 1
         return self._rounds[who]
 
     async def _serve(self) -> None:
-        """Give out turns for as long as somebody waits."""
+        """Grant calls until none waits."""
         while self._first() is not None:
             wait_s = await self._take()
             if wait_s:
-                await asyncio.sleep(min(wait_s, _LONGEST_WAIT_S) + _SLACK_S)
+                await asyncio.sleep(min(wait_s, _MAX_SLEEP_S) + _MARGIN_S)
             elif (first := self._first()) is not None:
                 heapq.heappop(self._waiting)
                 self._round = max(self._round, first.round)
@@ -230,12 +230,12 @@ class _Queue:
     async def _take(self) -> float:
         try:
             return await self._budget.take(self._bucket, self._limit)
-        except Exception:  # a Slack handler's border: nobody may wait for ever, nor call without being let to
+        except Exception:  # a Slack handler's border: retry, so that no call waits for ever or goes unlimited
             log.exception("budget.failed", bucket=self._bucket)
-            return _ASK_AGAIN_S
+            return _RETRY_AFTER_S
 
     def _first(self) -> _Waiter | None:
-        """The first one who still waits."""
+        """Return the first call that still waits."""
         while self._waiting and self._waiting[0].turn.done():
             heapq.heappop(self._waiting)
         return self._waiting[0] if self._waiting else None

@@ -1,4 +1,4 @@
-"""Emojis of ours on people's messages. Slack lets few of them through: what is not true any more is not put there."""
+"""The bot's reactions on messages. Their rate limit is low, so outdated ones are cancelled before they are sent."""
 
 from __future__ import annotations
 
@@ -23,62 +23,62 @@ class ReactionKey(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Putting:
-    """A mark on its way. Once it `is_sent` it may be there, whatever we hear of it."""
+class _PendingReaction:
+    """A reaction being added. Once it `is_sent` it may exist, even if the call fails."""
 
-    need: CancelScope = field(default_factory=CancelScope)
+    scope: CancelScope = field(default_factory=CancelScope)
     is_sent: bool = False
     is_done: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Reactions:
-    """Puts marks on messages and takes them away; what was not sent yet when it is taken away never is."""
+    """Adds and removes reactions. Removing one that is not sent yet cancels it."""
 
-    def __init__(self, wire: SlackClient) -> None:
-        self._wire = wire
-        self._putting: dict[ReactionKey, _Putting] = {}
+    def __init__(self, client: SlackClient) -> None:
+        self._client = client
+        self._pending: dict[ReactionKey, _PendingReaction] = {}
 
-    async def put(self, mark: ReactionKey, run: str, confirm: Callable[[], Awaitable[None]] | None = None) -> bool:
-        """Put a mark; whether it may be there. What `confirm` raises keeps it from being put.
+    async def put(self, reaction: ReactionKey, run: str, confirm: Callable[[], Awaitable[None]] | None = None) -> bool:
+        """Add a reaction; return whether it may exist. An exception from `confirm` prevents the call.
 
         Raises:
-            SlackCallFailed: Slack did not take it.
+            SlackCallFailed: Slack refused it.
         """
-        putting = self._putting[mark] = _Putting()
+        pending = self._pending[reaction] = _PendingReaction()
 
         async def send() -> None:
             if confirm is not None:
                 await confirm()
-            putting.need.check()
-            putting.is_sent = True
+            pending.scope.check()
+            pending.is_sent = True
 
         try:
-            await self._wire.react(*mark, CallSlot(run=run, need=putting.need), send)
+            await self._client.react(*reaction, CallSlot(run=run, scope=pending.scope), send)
         except CallCancelled:
-            return putting.is_sent
+            return pending.is_sent
         finally:
-            putting.is_done.set()
-            if self._putting.get(mark) is putting:
-                del self._putting[mark]
+            pending.is_done.set()
+            if self._pending.get(reaction) is pending:
+                del self._pending[reaction]
         return True
 
-    def forget(self, mark: ReactionKey) -> bool:
-        """Do not put a mark any more, nor wait for its turn; whether it is certain that it was never sent."""
-        putting = self._putting.get(mark)
-        if putting is None:
+    def forget(self, reaction: ReactionKey) -> bool:
+        """Cancel a reaction that waits to be sent. Return True if it certainly was never sent."""
+        pending = self._pending.get(reaction)
+        if pending is None:
             return False
-        putting.need.forget()
-        return not putting.is_sent
+        pending.scope.forget()
+        return not pending.is_sent
 
-    async def take(self, mark: ReactionKey) -> None:
-        """Take a mark away; one that is on its way is waited for, so that it does not come afterwards.
+    async def take(self, reaction: ReactionKey) -> None:
+        """Remove a reaction. If it is being sent, wait for that first, so that it is not added afterwards.
 
         Raises:
-            SlackCallFailed: Slack did not do it.
+            SlackCallFailed: Slack refused.
         """
-        putting = self._putting.get(mark)
-        if self.forget(mark):
+        pending = self._pending.get(reaction)
+        if self.forget(reaction):
             return
-        if putting is not None:
-            await putting.is_done.wait()
-        await self._wire.unreact(*mark)
+        if pending is not None:
+            await pending.is_done.wait()
+        await self._client.unreact(*reaction)

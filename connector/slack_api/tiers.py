@@ -1,4 +1,4 @@
-"""How often Slack lets an app call each of its methods in one workspace, and how much of that we use."""
+"""Slack's rate limits per method and workspace, and the share that the rate limiter uses."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from typing import Final
 
 from connector.protocols import Limit
 
-# Of what Slack allows in a minute: calls that left evenly may arrive closer together.
+# Share of the limit per minute: calls that are sent evenly may arrive closer together.
 _USED: Final = 0.94
-# What may come at once. A status is edited for as long as its run is on: it gets a steady share rather than a burst.
+# Burst as a share of the limit. A status is edited throughout its run, so it gets a steady rate and a small burst.
 _IN_BURSTS: Final = 0.5
 _STEADY: Final = 0.1
 _LOOKED_UP: Final = 0.2
 
 
 def _per_minute(calls: float, at_once: float = _IN_BURSTS) -> Limit:
-    """In no minute are there more than the burst and what is added in that minute: together, less than `calls`."""
+    """Return a limit under which burst and refill of any minute add up to less than `calls`."""
     return Limit(calls * at_once, calls * (_USED - at_once) / 60)
 
 
@@ -24,7 +24,7 @@ _TIER_4 = _per_minute(100)
 _TIER_3 = _per_minute(50)
 _TIER_2 = _per_minute(20)
 
-# Slack's tiers, https://docs.slack.dev/apis/web-api/rate-limits; a method that is not here is called as one of tier 2.
+# Slack's tiers, https://docs.slack.dev/apis/web-api/rate-limits. Methods that are not listed count as tier 2.
 _BY_METHOD: Final = {
     "agents.sessions.rename": _TIER_3,
     "agents.sessions.setStatus": _TIER_3,
@@ -38,7 +38,7 @@ _BY_METHOD: Final = {
     "chat.postMessage": _per_minute(300, _STEADY),
     "chat.update": _per_minute(50, _STEADY),
     "conversations.history": _TIER_3,
-    # Where many runs are taken up, their posts are looked for all through some minutes: a burst would cost the most.
+    # A takeover of many runs looks up their posts for minutes: a steady rate is worth more than a burst.
     "conversations.replies": _per_minute(50, _LOOKED_UP),
     "files.completeUploadExternal": _TIER_4,
     "files.getUploadURLExternal": _TIER_4,
@@ -46,14 +46,14 @@ _BY_METHOD: Final = {
     "reactions.remove": _TIER_2,
     "users.info": _TIER_4,
 }
-# What look-ups use at most of a method's calls: the rest is for authors, access checks and the bot's own posts.
+# Largest share of a method's calls for look-ups: the rest is for authors, access checks and the bot's own posts.
 _LOOK_UPS: Final = 0.5
-# About one message a second in a channel, and some at once.
+# About one message per second and channel, with a small burst.
 _POSTS_IN_A_CHANNEL: Final = Limit(4, 0.94)
 
 
 def limits_of(method: str, channel: str, scale: float) -> dict[str, Limit]:
-    """What a call needs room in: buckets with their limits, the narrowest first."""
+    """Return the buckets that a call takes a token from, with their limits, the narrowest first."""
     buckets = {method: _BY_METHOD.get(method, _TIER_2)}
     if method == "chat.postMessage":
         buckets = {f"{method}:{channel}": _POSTS_IN_A_CHANNEL, **buckets}
@@ -61,6 +61,6 @@ def limits_of(method: str, channel: str, scale: float) -> dict[str, Limit]:
 
 
 def look_ups_of(method: str, scale: float) -> dict[str, Limit]:
-    """Return the bucket that look-ups need room in, in addition to those of `limits_of`."""
+    """Return the bucket that a look-up takes a token from, in addition to those of `limits_of`."""
     limit, share = _BY_METHOD.get(method, _TIER_2), scale * _LOOK_UPS
     return {f"{method}:look-ups": Limit(max(1.0, limit.burst * share), limit.per_s * share)}

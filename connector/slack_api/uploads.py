@@ -1,4 +1,4 @@
-"""A very long answer as a file in its thread."""
+"""Upload a very long answer as a file to its thread."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     Confirm = Callable[[], Awaitable[None]]
 
 _GET_URL, _COMPLETE, _DELETE = "files.getUploadURLExternal", "files.completeUploadExternal", "files.delete"
-# More than a link takes, so that none is cut.
+# Longer than any link, so that none is cut.
 _BEGINNING_CHARS = LONGEST + 100
-# So much of an answer is looked at for its beginning, and for the names of its parts.
+# Bounds on the part of an answer that is parsed for its beginning and its headings.
 _CONVERTED_CHARS = 2 * _BEGINNING_CHARS
 _OUTLINED_CHARS = 100_000
 _OUTLINED_LINES = 2000
@@ -46,13 +46,13 @@ _PARSED_CHARS = 1000
 _KEY_CHARS = 12
 _NAME = re.compile(rf"answer-[0-9a-f]{{{_KEY_CHARS}}}\.md")
 _parser = MarkdownIt("commonmark", {"html": False})
-# Only the outer blocks of long texts are parsed: their content takes most of the time.
+# Parses only the outer blocks of long texts: inline content takes most of the time.
 _outliner = MarkdownIt("commonmark", {"html": False, "maxNesting": 4})
 _outliner.core.ruler.disable("inline")
 
 
 def summary_of(markdown: str) -> tuple[str, ...]:
-    """What stands in the thread in a long answer's place: its beginning, the names of its parts, where the rest is."""
+    """Return the messages that replace a long answer in the thread: its beginning, its headings, a note on the file."""
     tokens = _outliner.parse("\n".join(markdown[:_OUTLINED_CHARS].split("\n", _OUTLINED_LINES)[:_OUTLINED_LINES]))
     end = _end_of_beginning(markdown, tokens)
     beginning = "\n".join(markdown.splitlines()[:end])
@@ -63,69 +63,70 @@ def summary_of(markdown: str) -> tuple[str, ...]:
     if len(headings) > _HEADINGS:
         outline.append(f"… and {len(headings) - _HEADINGS} more")
     length = f"{len(markdown.split()):,} words"
-    where = f"📎 The whole answer ({length}) is in the file in this thread: it is too long for messages."
+    where = f"📎 The whole answer ({length}) is in the file in this thread, because it is too long for messages."
     parts = (f"{first} …" if is_cut else first, "\n".join(outline), where)
     return tuple(pieces("\n\n".join(part for part in parts if part)))
 
 
 def file_name(key: str) -> str:
-    """The name that tells the file of this post from every other file."""
+    """Return the unique name of the file for the post with this key."""
     return f"answer-{sha256(key.encode()).hexdigest()[:_KEY_CHARS]}.md"
 
 
-async def share(  # noqa: PLR0913 - what sharing consists of
-    wire: SlackClient, place: ThreadAddress, key: str, content: str, *, in_doubt: bool, confirm: Confirm
+async def share(  # noqa: PLR0913 - the parts of an upload
+    client: SlackClient, place: ThreadAddress, key: str, content: str, *, in_doubt: bool, confirm: Confirm
 ) -> None:
-    """Put a Markdown file into a conversation, exactly once.
+    """Share a Markdown file in a conversation, exactly once.
 
-    One that is `in_doubt` may be there already: it is looked for, by its name. `confirm` as in `SlackClient.post`.
+    A file `in_doubt` may already be shared, so it is looked up by its name. `confirm` as in `SlackClient.post`.
 
     Raises:
-        SlackCallFailed: Slack did not take it, or the thread is gone.
+        SlackCallFailed: Slack refused it, or the thread's root was deleted.
     """
     content = whole(content)
     name = file_name(key)
 
     async def look() -> dict[str, Any] | None:
-        return next(iter(await _shared(wire, place, name)), None)
+        return next(iter(await _shared(client, place, name)), None)
 
     if in_doubt and await look() is not None:
         return
-    await _need_thread(wire, place, name)
+    await _require_thread(client, place, name)
     turn = CallSlot(run=place.conversation_id)
     data = content.encode()
-    begun = await wire.call(_GET_URL, {"filename": name, "length": len(data)}, turn)
-    await wire.upload(begun["upload_url"], data)
+    begun = await client.call(_GET_URL, {"filename": name, "length": len(data)}, turn)
+    await client.upload(begun["upload_url"], data)
     arguments = {"files": json.dumps([{"id": begun["file_id"], "title": _title(content)}])}
     arguments |= {"channel_id": place.channel}
     if place.thread_ts is not None:
         arguments["thread_ts"] = place.thread_ts
-    await wire.call(_COMPLETE, arguments, turn, once=PendingCalls(look, confirm=confirm))
-    await _need_thread(wire, place, name)
+    await client.call(_COMPLETE, arguments, turn, once=PendingCalls(look, confirm=confirm))
+    await _require_thread(client, place, name)
 
 
-async def _need_thread(wire: SlackClient, place: ThreadAddress, name: str) -> None:
-    """Where the thread's root is gone, Slack shares in the channel instead: nothing of it stays there.
+async def _require_thread(client: SlackClient, place: ThreadAddress, name: str) -> None:
+    """Check that the thread's root exists. If not, delete the file that Slack shared in the channel instead.
 
     Raises:
-        SlackCallFailed: it is gone.
+        SlackCallFailed: the root was deleted.
     """
-    if place.thread_ts is None or await wire.history.message(place.channel, place.thread_ts) is not None:
+    if place.thread_ts is None or await client.history.message(place.channel, place.thread_ts) is not None:
         return
-    for file in await _shared(wire, replace(place, thread_ts=None), name):
-        await delete(wire, file["id"])
+    for file in await _shared(client, replace(place, thread_ts=None), name):
+        await delete(client, file["id"])
     raise SlackCallFailed(_COMPLETE, NO_THREAD)
 
 
-async def _shared(wire: SlackClient, place: ThreadAddress, name: str) -> list[dict[str, Any]]:
-    """The files with this name that are in a conversation."""
-    return [file async for message in wire.history.messages(place) for file in _files_of(message, name)]
+async def _shared(client: SlackClient, place: ThreadAddress, name: str) -> list[dict[str, Any]]:
+    """Return the files with this name in a conversation."""
+    return [file async for message in client.history.messages(place) for file in _files_of(message, name)]
 
 
 def shared_again(messages: Iterable[dict[str, Any]], names: AbstractSet[str]) -> list[str]:
-    """The ids of files with these names that were uploaded more than once: of each name, all but the earliest.
+    """Return the ids of duplicate uploads with these names: for each name, all but the earliest.
 
-    A file that people share again is the same one still; what they upload under such a name is theirs.
+    A file that a user shares again keeps its id, so it is no duplicate. Files that users upload under such a name are
+    ignored.
     """
     shared = [(float(each["ts"]), str(file["id"]), file) for each in messages for file in _files_of(each)]
     uploads: dict[str, list[dict[str, Any]]] = {}
@@ -142,18 +143,18 @@ def shared_again(messages: Iterable[dict[str, Any]], names: AbstractSet[str]) ->
 
 
 def _files_of(message: dict[str, Any], name: str = "") -> list[dict[str, Any]]:
-    """The files of a message that have this name, or one of ours; of one that was deleted a tombstone stays."""
+    """Return the files of a message with this name, or with any name of `file_name`; skip deleted files."""
     files = [each for each in message.get("files") or () if each.get("mode") != "tombstone"]
     return [each for each in files if (each.get("name") == name if name else _NAME.fullmatch(each.get("name") or ""))]
 
 
-async def delete(wire: SlackClient, file_id: str) -> None:
-    """Delete a file of ours, if it is there."""
-    await wire.call(_DELETE, {"file": file_id}, CallSlot(), done=("file_not_found", "file_deleted"))
+async def delete(client: SlackClient, file_id: str) -> None:
+    """Delete a file of the bot, if it exists."""
+    await client.call(_DELETE, {"file": file_id}, CallSlot(), done=("file_not_found", "file_deleted"))
 
 
 def _end_of_beginning(markdown: str, tokens: Sequence[Token]) -> int:
-    """The line after the first paragraphs, up to the first heading under them."""
+    """Return the line after the first paragraphs, at most up to the first heading below them."""
     ends = list(accumulate(map(len, markdown.splitlines()), initial=0))
     end = 0
     for token in tokens:
@@ -167,7 +168,7 @@ def _end_of_beginning(markdown: str, tokens: Sequence[Token]) -> int:
 
 
 def _headings(tokens: Sequence[Token], after: int = 0) -> list[str]:
-    """What the parts from this line on are called, and their parts, but not the parts of those."""
+    """Return the headings of the two highest levels from this line on."""
     found = [
         (token.tag, tokens[place + 1].content)
         for place, token in enumerate(tokens)
@@ -178,12 +179,12 @@ def _headings(tokens: Sequence[Token], after: int = 0) -> list[str]:
 
 
 def _plain(heading: str) -> str:
-    """A heading's words, without their markup, on one line."""
+    """Return the text of a heading without markup, on one line."""
     (line,) = _parser.parseInline(heading[:_PARSED_CHARS])
     return one_line(words(line.children or ()), _HEADING_CHARS)
 
 
 def _title(markdown: str) -> str:
-    """What the file is called for people."""
+    """Return the file's title: its first heading."""
     headings = _headings(_outliner.parse(markdown[:_TITLED_CHARS]))
     return (_plain(headings[0]) if headings else "") or "The whole answer"

@@ -1,4 +1,4 @@
-"""What people are called. A name is worth a moment of waiting, and no more."""
+"""Names and profiles of users, looked up with a short time-out."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 WAIT_S = 0.5
-# After how long Slack is asked again: where it did not answer, and where it did, be it that it knows no such user.
-_ASK_AGAIN_S, _ASK_ANEW_S = 10.0, 3600.0
-_MOST_PEOPLE = 10_000
+# Seconds until the next look-up of a user: after no answer, and after an answer (also "no such user").
+_RETRY_AFTER_S, _REFRESH_AFTER_S = 10.0, 3600.0
+_MAX_PROFILES = 10_000
 _NAME_CHARS = 80
-# With so many look-ups under way, no look-up of a mentioned user begins.
-_MOST_ASKED = 100
-_NOBODY = (None, 0.0)
+# Look-ups in progress at which none starts for a mentioned user.
+_MAX_LOOK_UPS = 100
+_UNKNOWN = (None, 0.0)
 _USER = re.compile(r"@([UW][A-Z0-9]{2,})\b")
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Part of the answer of `users.info`: display name, workspace, whether that is another one, and whether a guest."""
+    """Fields of `users.info`. `is_stranger`: a user of another workspace."""
 
     name: str | None
     team: str | None
@@ -44,29 +44,32 @@ class Profile:
 
 @dataclass(slots=True)
 class _LookUp:
-    """A call of `users.info` and how many wait for it. It leaves the scheduler's queue when none does."""
+    """A call of `users.info` and its number of waiters. Without waiters it leaves the rate limiter's queue."""
 
     task: asyncio.Task[None]
-    need: CancelScope
+    scope: CancelScope
     waiting: int = 0
 
 
 class Users:
-    """Profiles of the workspace's people. One that is known is asked for again some time: people change theirs."""
+    """Profiles of the workspace's users, cached and refreshed after `_REFRESH_AFTER_S`."""
 
-    def __init__(self, wire: SlackClient) -> None:
-        self._wire = wire
-        # The profile, and from when on it is asked for again; the latest look-up is last.
-        self._people: dict[str, tuple[Profile | None, float]] = {}
-        self._asking: dict[tuple[str, Priority], _LookUp] = {}
+    def __init__(self, client: SlackClient) -> None:
+        self._client = client
+        # Profile and time of the next look-up (loop time, s) by user id; the latest look-up is last.
+        self._profiles: dict[str, tuple[Profile | None, float]] = {}
+        self._look_ups: dict[tuple[str, Priority], _LookUp] = {}
 
     async def learn(self, authors: Iterable[str], mentioned: Iterable[str] = (), within_s: float = WAIT_S) -> None:
-        """Ask Slack about people, all at once, and wait for those who are not known, for `within_s` at most.
+        """Look up users concurrently, and wait at most `within_s` seconds for the unknown ones.
 
-        `authors` go before `mentioned` users, whose look-ups are skipped while many are under way.
+        `authors` have priority over `mentioned` users, whose look-ups are skipped while many are in progress.
         """
-        of_authors = {user: self._ask(user, Priority.PERSON) for user in authors}
-        asked = [*of_authors.values(), *(self._ask(user, Priority.LOOK_UP) for user in dict.fromkeys(mentioned))]
+        of_authors = {user: self._start_look_up(user, Priority.PERSON) for user in authors}
+        asked = [
+            *of_authors.values(),
+            *(self._start_look_up(user, Priority.LOOK_UP) for user in dict.fromkeys(mentioned)),
+        ]
         waited_for = [each for each in asked if each is not None]
         if not waited_for:
             return
@@ -78,74 +81,74 @@ class Users:
             for each in waited_for:
                 each.waiting -= 1
                 if not each.waiting:
-                    each.need.forget()
+                    each.scope.forget()
         for user, look_up in of_authors.items():
             if look_up is not None and not look_up.task.done():
-                self._keep(user, None, _ASK_AGAIN_S)  # the call may still be under way, and fill this in
+                self._store(user, None, _RETRY_AFTER_S)  # the call may still complete and replace this
 
     def of(self, user: str) -> str | None:
-        """The name, or `None` where Slack has not told it."""
+        """Return the name of a user; `None`: it is unknown."""
         profile = self.profile(user)
         return None if profile is None else profile.name
 
     def profile(self, user: str) -> Profile | None:
         """Return the profile of a user; `None`: it is unknown."""
-        profile, _ = self._people.get(user, _NOBODY)
+        profile, _ = self._profiles.get(user, _UNKNOWN)
         return profile
 
     def author(self, user: str) -> MessageAuthor:
         return MessageAuthor(user, self.of(user) or "")
 
     def readable(self, text: str) -> str:
-        """A text in which those people are mentioned by name whose names are known."""
+        """Replace the ids in mentions by names, where these are known."""
         return _USER.sub(lambda mention: f"@{self.of(mention[1]) or mention[1]}", text)
 
     def identified(self, text: str) -> str:
-        """A text for a model: as `readable`, with the id behind each name, since people may have the same name."""
+        """Return a text for a model: like `readable`, with the id after each name, because names are not unique."""
         return _USER.sub(lambda mention: _mention(mention[1], self.of(mention[1]) or ""), text)
 
     async def close(self) -> None:
-        asking = [each.task for each in self._asking.values()]
+        asking = [each.task for each in self._look_ups.values()]
         for task in asking:
             task.cancel()
         await asyncio.gather(*asking, return_exceptions=True)
 
-    def _ask(self, user: str, urgency: Priority) -> _LookUp | None:
-        """Return the look-up to wait for; `None`: there is none, or an older profile is known."""
+    def _start_look_up(self, user: str, priority: Priority) -> _LookUp | None:
+        """Start a look-up if one is due. Return the one to wait for; `None`: none, or a profile is cached."""
         now_s = asyncio.get_running_loop().time()
-        profile, again_at_s = self._people.get(user, _NOBODY)
-        if now_s < again_at_s:
+        profile, refresh_at_s = self._profiles.get(user, _UNKNOWN)
+        if now_s < refresh_at_s:
             return None
-        key = user, Priority.LOOK_UP if profile is not None else urgency
-        if key not in self._asking:
-            if key[1] is Priority.LOOK_UP and len(self._asking) >= _MOST_ASKED:
+        key = user, Priority.LOOK_UP if profile is not None else priority
+        if key not in self._look_ups:
+            if key[1] is Priority.LOOK_UP and len(self._look_ups) >= _MAX_LOOK_UPS:
                 return None
             turn = CallSlot(key[1])
-            self._asking[key] = _LookUp(asyncio.create_task(self._learn(user, turn)), turn.need)
-            self._asking[key].task.add_done_callback(lambda _: self._asking.pop(key, None))
-        return self._asking[key] if profile is None else None
+            self._look_ups[key] = _LookUp(asyncio.create_task(self._learn(user, turn)), turn.scope)
+            self._look_ups[key].task.add_done_callback(lambda _: self._look_ups.pop(key, None))
+        return self._look_ups[key] if profile is None else None
 
     async def _learn(self, user: str, turn: CallSlot) -> None:
-        profile, again_s = self.profile(user), _ASK_ANEW_S
+        profile, refresh_after_s = self.profile(user), _REFRESH_AFTER_S
         try:
-            profile = _profile_of((await self._wire.call("users.info", {"user": user}, turn))["user"])
+            profile = _profile_of((await self._client.call("users.info", {"user": user}, turn))["user"])
         except CallCancelled:
             return
         except (SlackCallFailed, KeyError) as e:
             log.info("slack.no_name", user=user, error=str(e))
             if isinstance(e, SlackCallFailed) and e.is_passing:
-                again_s = _ASK_AGAIN_S
-        self._keep(user, profile, again_s)
+                refresh_after_s = _RETRY_AFTER_S
+        self._store(user, profile, refresh_after_s)
 
-    def _keep(self, user: str, profile: Profile | None, again_s: float) -> None:
-        self._people.pop(user, None)
-        self._people[user] = profile, asyncio.get_running_loop().time() + again_s
-        if len(self._people) > _MOST_PEOPLE:
-            del self._people[next(iter(self._people))]
+    def _store(self, user: str, profile: Profile | None, refresh_after_s: float) -> None:
+        self._profiles.pop(user, None)
+        self._profiles[user] = profile, asyncio.get_running_loop().time() + refresh_after_s
+        if len(self._profiles) > _MAX_PROFILES:
+            del self._profiles[next(iter(self._profiles))]
 
 
 def _mention(user: str, name: str) -> str:
-    """Write a mention, without signs in the name that could end it or imitate an id."""
+    """Write a mention; drop characters from the name that could end it or imitate an id."""
     signs = normalize("NFKC", name[:_NAME_CHARS])
     kept = (sign if sign in ".'\u2019-_" or category(sign)[0] in "LMN" else " " for sign in signs)
     plain = " ".join("".join(kept).split())

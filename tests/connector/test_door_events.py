@@ -191,7 +191,7 @@ async def test_a_port_that_is_taken_is_one_clear_sentence(slack, runs):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         door = HttpTransport("secret", "127.0.0.1", taken.getsockname()[1])
-        with pytest.raises(ConnectionRefused, match="another program does"):
+        with pytest.raises(ConnectionRefused, match="another program uses it"):
             async with connected(SlackCredentials(slack.bot_token, slack.api_url, door), [ALPHA], HeldSessions(), runs):
                 pass
 

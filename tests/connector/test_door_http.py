@@ -426,7 +426,7 @@ async def test_a_port_that_is_taken_is_one_clear_sentence(reception):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(ConnectionRefused, match=f"127.0.0.1 port {port}: another program does"):
+        with pytest.raises(ConnectionRefused, match=f"127.0.0.1 port {port}: another program uses it"):
             async with HttpServer(HttpTransport(SECRET, "127.0.0.1", port), reception.receive, asyncio.Semaphore(1)):
                 pass
 

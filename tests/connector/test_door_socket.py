@@ -26,7 +26,13 @@ if TYPE_CHECKING:
 
 QUICK = Backoff(0.01, 0.05)
 PACE = SocketTiming(
-    ping_every_s=0.05, silent_for_s=5, linger_s=0.05, look_s=0.01, drain_within_s=0.05, retry=QUICK, refused=QUICK
+    ping_every_s=0.05,
+    silent_for_s=5,
+    linger_s=0.05,
+    suspend_check_s=0.01,
+    drain_within_s=0.05,
+    retry=QUICK,
+    refused=QUICK,
 )
 
 
@@ -70,7 +76,7 @@ class Sleeper:
         return self.slept_s
 
     async def looked(self, times: int) -> None:
-        """Wait until the door has looked so often, which it does once in each `look_s`."""
+        """Wait until the door has looked so often, which it does once in each `suspend_check_s`."""
         for _ in range(times):
             await self._looks.acquire()
 
@@ -95,7 +101,7 @@ class Door:
                 addresses.next,
                 self.listener.receive,
                 asyncio.Semaphore(slots),
-                pace=pace,
+                timing=pace,
                 slept_s=self.sleeper,
             )
             yield await stack.enter_async_context(socket_mode)
@@ -357,10 +363,10 @@ class Noting(Backoff):
         return super().delay_s(failures)
 
 
-@pytest.mark.parametrize(("lived_s", "expected"), [(0, [1, 1, 1]), (60, [1, 2, 3])])
-async def test_what_went_wrong_before_a_connection_has_lived_is_forgotten(door, lived_s, expected):
+@pytest.mark.parametrize(("min_lifetime_s", "expected"), [(0, [1, 1, 1]), (60, [1, 2, 3])])
+async def test_what_went_wrong_before_a_connection_has_lived_is_forgotten(door, min_lifetime_s, expected):
     Noting.failures.clear()
-    async with door.opened(replace(PACE, connections=1, lived_s=lived_s, refused=Noting(0.01, 0.02))):
+    async with door.opened(replace(PACE, connections=1, min_lifetime_s=min_lifetime_s, refused=Noting(0.01, 0.02))):
         for _ in expected:
             await door.connected(1)
             before = door.slack.socket_mode.opened

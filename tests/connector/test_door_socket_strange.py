@@ -76,7 +76,7 @@ async def echo(body: dict[str, Any]) -> Reply:
 async def test_frames_that_make_no_sense_harm_no_other():
     nonsense = ["no JSON", "[]", "17", '{"type": "unknown"}', '{"envelope_id": 7}', "\x00"]
     side = Side(*nonsense, HELLO, *nonsense, envelope(1, None), envelope(2, [1]), envelope(3, {}))
-    async with side.listening() as http, SocketMode(http, side.address, echo, asyncio.Semaphore(1), pace=PACE):
+    async with side.listening() as http, SocketMode(http, side.address, echo, asyncio.Semaphore(1), timing=PACE):
         heard = [await side.heard.get() for _ in range(3)]
     assert heard == [{"envelope_id": "1"}, {"envelope_id": "2"}, {"envelope_id": "3"}]
     assert side.connections == 1
@@ -86,23 +86,23 @@ async def test_frames_that_make_no_sense_harm_no_other():
 async def test_a_frame_that_is_nested_deeply_harms_no_other(levels):
     deep = f'{{"envelope_id": "0", "payload": {{"reply": {"[" * levels + "]" * levels}}}}}'
     side = Side(deep, HELLO, deep, envelope(1, {}))
-    async with side.listening() as http, SocketMode(http, side.address, echo, asyncio.Semaphore(1), pace=PACE):
+    async with side.listening() as http, SocketMode(http, side.address, echo, asyncio.Semaphore(1), timing=PACE):
         assert await side.heard.get() == {"envelope_id": "1"}
     assert side.connections == 1
 
 
 async def test_what_slack_is_to_be_told_goes_with_the_acknowledgement():
     side = Side(HELLO, envelope(1, {"reply": {"text": "so"}}))
-    async with side.listening() as http, SocketMode(http, side.address, echo, asyncio.Semaphore(1), pace=PACE):
+    async with side.listening() as http, SocketMode(http, side.address, echo, asyncio.Semaphore(1), timing=PACE):
         assert await side.heard.get() == {"envelope_id": "1", "payload": {"text": "so"}}
 
 
 async def test_what_is_no_hello_is_no_connection():
     side = Side()
-    pace = replace(PACE, hello_within_s=0.05, reached_within_s=0.2)
+    pace = replace(PACE, hello_within_s=0.05, first_hello_within_s=0.2)
     async with side.listening() as http:
         with pytest.raises(ConnectionRefused, match="its Socket Mode connection cannot be opened"):
-            async with SocketMode(http, side.address, echo, asyncio.Semaphore(1), pace=pace):
+            async with SocketMode(http, side.address, echo, asyncio.Semaphore(1), timing=pace):
                 pass
     assert side.connections > 1, "it is tried again"
 
@@ -116,7 +116,7 @@ async def test_who_is_refused_from_the_start_reads_why(reason, sentence):
     async with side.listening() as http:
         with pytest.raises(ConnectionRefused, match=sentence):
             async with SocketMode(
-                http, side.address, echo, asyncio.Semaphore(1), pace=replace(PACE, reached_within_s=0.1)
+                http, side.address, echo, asyncio.Semaphore(1), timing=replace(PACE, first_hello_within_s=0.1)
             ):
                 pass
 
@@ -130,7 +130,7 @@ async def test_an_address_that_cannot_be_had_is_asked_for_again(error):
             raise errors.pop()
         return side.url
 
-    async with side.listening() as http, SocketMode(http, address, echo, asyncio.Semaphore(1), pace=PACE):
+    async with side.listening() as http, SocketMode(http, address, echo, asyncio.Semaphore(1), timing=PACE):
         assert await side.heard.get() == {"envelope_id": "1"}
 
 
@@ -141,11 +141,11 @@ async def test_why_there_is_no_connection_tells_no_ticket(address):
     async def given() -> str:
         return address.format(side=side.url, ticket=ticket)
 
-    pace = replace(PACE, reached_within_s=0.3)
+    pace = replace(PACE, first_hello_within_s=0.3)
     with capture_logs() as logs:
         async with side.listening() as http:
             with pytest.raises(ConnectionRefused) as refused:
-                async with SocketMode(http, given, echo, asyncio.Semaphore(1), pace=pace):
+                async with SocketMode(http, given, echo, asyncio.Semaphore(1), timing=pace):
                     pass
     assert "socket.reconnects" in [each["event"] for each in logs]
     assert ticket not in f"{refused.value} {logs}"
@@ -160,7 +160,7 @@ async def test_how_long_slack_asks_to_wait_is_waited():
             raise NotOpened("ratelimited", 0.1)
         return side.url
 
-    async with side.listening() as http, SocketMode(http, address, echo, asyncio.Semaphore(1), pace=PACE):
+    async with side.listening() as http, SocketMode(http, address, echo, asyncio.Semaphore(1), timing=PACE):
         pass
     assert asked_at[1] - asked_at[0] >= 0.1
 
@@ -171,7 +171,9 @@ async def test_a_session_whose_calls_must_be_quick_does_not_cut_a_connection():
         quick = aiohttp.ClientTimeout(total=0.1)
         async with (
             aiohttp.ClientSession(timeout=quick) as http,
-            SocketMode(http, side.address, echo, asyncio.Semaphore(1), pace=replace(PACE, look_s=0.02)) as socket_mode,
+            SocketMode(
+                http, side.address, echo, asyncio.Semaphore(1), timing=replace(PACE, suspend_check_s=0.02)
+            ) as socket_mode,
         ):
             await asyncio.sleep(0.3)  # what would cut it is a timer
             assert (socket_mode.connections, side.connections) == (1, 1)

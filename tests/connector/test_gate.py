@@ -89,7 +89,7 @@ async def test_slack_says_who_is_a_stranger_and_is_asked_once(told, is_refused):
 
 async def test_a_click_counts_where_slack_does_not_say_in_time_whose_people_they_are():
     names = Users(People())
-    gate = AccessPolicy(AccessRules(), "T1", names, ask_within_s=0.01)
+    gate = AccessPolicy(AccessRules(), "T1", names, profile_timeout_s=0.01)
     assert await gate.refusal(Actor("U1", "C1", None, None)) is None
     assert await gate.refusal(Actor("U1", "C1", None, True)) is not None
     await names.close()
@@ -118,7 +118,7 @@ async def test_guests_are_refused_where_the_policy_says_so_and_slack_is_asked_on
 
 
 async def test_nobody_is_let_in_while_slack_does_not_say_who_is_a_guest():
-    gate = AccessPolicy(AccessRules(guests=False), "T1", Users(People()), ask_within_s=0.01)
+    gate = AccessPolicy(AccessRules(guests=False), "T1", Users(People()), profile_timeout_s=0.01)
     assert "Write again later" in await gate.refusal(Actor("U1", "C1", "T1"))
 
 
@@ -133,11 +133,11 @@ async def test_people_are_told_once_an_hour_in_each_channel():
     now_s = 1000.0
     gate = AccessPolicy(AccessRules(), "T1", Users(People()), now_s=lambda: now_s)
     here, there, other = Actor("U1", "C1"), Actor("U1", "C2"), Actor("U2", "C1")
-    assert [gate.is_to_be_told(each) for each in (here, here, there, other)] == [True, False, True, True]
+    assert [gate.should_notify(each) for each in (here, here, there, other)] == [True, False, True, True]
     now_s += 3599
-    assert not gate.is_to_be_told(here)
+    assert not gate.should_notify(here)
     now_s += 1
-    assert gate.is_to_be_told(here)
+    assert gate.should_notify(here)
 
 
 def whispers(slack, channel: str, to: str) -> list[str]:

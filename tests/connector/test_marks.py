@@ -30,7 +30,7 @@ class _Wire:
         self.put: list[str] = []
 
     async def react(self, channel: str, ts: str, _name: str, turn: CallSlot, confirm: Confirm) -> None:
-        await self._scheduler.wait("reactions.add", channel, replace(turn, urgency=Priority.MARK))
+        await self._scheduler.wait("reactions.add", channel, replace(turn, priority=Priority.MARK))
         await confirm()
         self.put.append(ts)
 

@@ -166,7 +166,7 @@ async def test_what_nobody_wants_any_more_is_not_sent_though_its_turn_has_come()
     turn = CallSlot()
 
     async def confirm() -> None:
-        turn.need.forget()
+        turn.scope.forget()
 
     async with RateLimiter("T1") as scheduler:
         wire = SlackClient(cast("AsyncWebClient", client), scheduler)

@@ -116,7 +116,7 @@ async def test_what_is_not_needed_any_more_takes_no_turn_and_waits_for_nobody():
             turn = CallSlot(Priority.MARK, "over")
             waiting = asyncio.create_task(calls.call("over", "chat.update", turn))
             await asyncio.sleep(0.1)
-            turn.need.forget()
+            turn.scope.forget()
             with pytest.raises(CallCancelled):
                 await waiting
             assert _now_s() == pytest.approx(0.1)
@@ -127,7 +127,7 @@ async def test_what_is_not_needed_any_more_takes_no_turn_and_waits_for_nobody():
 async def test_what_is_not_needed_any_more_takes_no_turn_where_there_is_room_for_it():
     async with RateLimiter("T") as scheduler:
         turn = CallSlot()
-        turn.need.forget()
+        turn.scope.forget()
         with pytest.raises(CallCancelled):
             await scheduler.wait("chat.postMessage", "C1", turn)
 
