@@ -1,4 +1,4 @@
-"""The connection to one Slack workspace: a door on the way in, the Web API on the way out."""
+"""The connection to one Slack workspace: a transport for events, the Web API for calls."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-# So many of Slack's events are at work at once; others wait on their way to us.
+# Slack events processed concurrently. Further ones wait in the transport.
 _AT_ONCE = 100
 
 
 @asynccontextmanager
-async def connected(  # noqa: PLR0913 - what it joins
+async def connected(  # noqa: PLR0913 - the composition root of the connector
     access: SlackCredentials,
     instances: Sequence[Instance],
     sessions: SessionManager,
@@ -61,19 +61,23 @@ async def connected(  # noqa: PLR0913 - what it joins
     calls_late_s: float = CALLS_LATE_S,
     limits: RunLimits | None = None,
 ) -> AsyncIterator[None]:
-    """Answer people in the workspace for as long as the context lasts.
+    """Answer people in the workspace while the context is open.
 
-    At its end nothing more is taken in, and runs that are on are handed over within `shutdown_grace_s`. `policy` says
-    who may use the bot, and where. `budget` is what is left of the calls that Slack allows, where others use it, too;
-    `rate_scale` a factor on Slack's limits. `calls_late_s` is how long after a process was killed its calls may still
-    reach Slack. `limits` bound the runs that are at work at once.
+    On exit, accept no more events and hand active runs over within `shutdown_grace_s`.
+
+    Args:
+        policy: which users may use the bot, and in which channels.
+        budget: the rate-limit budget shared with other processes; `None`: this process has its own.
+        rate_scale: factor on Slack's rate limits.
+        calls_late_s: how long the calls of a killed process may still reach Slack.
+        limits: bounds on concurrent runs.
 
     Raises:
-        ConnectionRefused: at entry, when a token is wrong or Slack is out of reach; later, when Slack does not let us
-            do anything any more.
+        ConnectionRefused: at entry, if a token is wrong or Slack is unreachable; later, if Slack rejects the app's
+            credentials.
     """
-    # Without a limit of ours, one call that is never answered could hold everything for minutes. How many there are is
-    # the scheduler's business: one that waited for a connection would leave long after it was confirmed.
+    # A timeout keeps one unanswered call from blocking the others for minutes. The rate limiter bounds concurrency, not
+    # the connection pool: a call that waits for a connection would leave long after its lease was confirmed.
     timeout, connector = aiohttp.ClientTimeout(total=CALLS_LATE_S), aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(timeout=timeout, connector=connector) as http:
         # The SDK's own retries would send a post twice after a dropped connection.
@@ -101,10 +105,10 @@ async def connected(  # noqa: PLR0913 - what it joins
 async def _door(
     access: SlackCredentials, http: aiohttp.ClientSession, open_client: OpenClient, scheduler: RateLimiter
 ) -> OpenDoor:
-    """The door, tried as far as that can be done while it is closed.
+    """Return a function that opens the transport. Socket Mode requests its first address here, which tests the token.
 
     Raises:
-        ConnectionRefused: the app's token is wrong, or Slack is out of reach.
+        ConnectionRefused: the app's token is wrong, or Slack is unreachable.
     """
     slots = asyncio.Semaphore(_AT_ONCE)
     match access.door:
@@ -119,10 +123,10 @@ async def _door(
 
 @asynccontextmanager
 async def _open(wire: SlackClient) -> AsyncIterator[None]:
-    """Let the body run for as long as Slack lets us do anything.
+    """Run the body until Slack rejects the app's credentials.
 
     Raises:
-        ConnectionRefused: it does not any more.
+        ConnectionRefused: Slack has rejected them.
     """
     body = asyncio.current_task()
     refused: list[SlackCallFailed] = []
@@ -143,6 +147,6 @@ async def _open(wire: SlackClient) -> AsyncIterator[None]:
     if refused:
         log.critical("slack.closed", error=str(refused[0]))
         raise ConnectionRefused(
-            f"Slack does not let us do anything any more ({refused[0]}). Look at the app's tokens and scopes, and "
-            "start the service again: what was on goes on."
+            f"Slack no longer accepts calls of this app ({refused[0]}). Check the app's tokens and scopes, then "
+            "restart the service: interrupted runs resume."
         )
