@@ -55,7 +55,7 @@ async def test_trouble_with_the_models_service_is_in_the_status_though_it_passes
     await scene.posted("general", ts, "⚙️ The model's service is busy; trying again in 4 s (2 of 3)…")
     await scene.posted("general", ts, "⚙️ Thinking…")
     await run.progress("fallback", provider="anthropic", to="demo", error="down")
-    await scene.posted("general", ts, "⚙️ Going on with demo…")
+    await scene.posted("general", ts, "⚙️ Switching to demo…")
     await run.answer("ok")
     await scene.quiet("general", ts)
 
@@ -85,7 +85,7 @@ def test_trouble_stays_in_the_status_until_it_is_over_and_has_been_read():
     assert activity.phrase() == "⚙️ Thinking…"
     activity.hear("compacting", {})
     activity.hear("thinking", {})
-    assert activity.phrase() == "⚙️ Summing up what was said so far…", "nobody has read it yet"
+    assert activity.phrase() == "⚙️ Summarizing the conversation so far…", "nobody has read it yet"
     assert told_once(activity) == "⚙️ Thinking…"
 
 
@@ -192,7 +192,7 @@ def test_what_was_done_so_far_is_counted():
         ("retrying", retrying()),
         ("retrying", retrying()),
     )
-    assert activity.account() == ["3 steps done, 1 of them with an error", "1 message read on the way", "2 retries"]
+    assert activity.account() == ["3 steps done, 1 of them with an error", "1 message read while working", "2 retries"]
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ async def test_the_status_says_what_is_done_what_is_to_do_and_has_a_button_to_st
     phrase, todo, account, actions = status.body.blocks
     assert phrase["text"]["text"] == status.text == "⚙️ Incorporating your input… Running the tests…"
     assert todo["text"]["text"] == "*To do: 1 of 2 done*\n☑ look\n▶ write"
-    assert account["elements"][0]["text"] == "1 step done · 2 messages read on the way"
+    assert account["elements"][0]["text"] == "1 step done · 2 messages read while working"
     (button,) = actions["elements"]
     assert button["action_id"] == "stop"
     assert button["text"]["text"] == "Stop"
@@ -116,7 +116,7 @@ async def test_many_events_at_once_make_one_edit_that_shows_the_last_one(show):
             shown.status.hear("tool:start", {"tool": "bash", "id": str(number), "label": f"Step {number}", "args": {}})
             shown.status.hear("tool:end", {"tool": "bash", "id": str(number), "success": True})
         shown.status.hear("compacting", {})
-        await shown.until("Summing up")
+        await shown.until("Summarizing")
     assert sum(entry.get("method") == "chat.update" for entry in shown.slack.record) == 1
 
 
@@ -139,7 +139,7 @@ async def test_a_status_that_cannot_be_edited_any_more_is_posted_anew(show, erro
         assert second.ts != first.ts
         await shown.slack.until(lambda _: error == "message_not_found" or len(shown.messages()) == 1)
         shown.status.hear("compacting", {})
-        assert (await shown.until("Summing up")).ts == second.ts, "once for each loss"
+        assert (await shown.until("Summarizing")).ts == second.ts, "once for each loss"
         assert shown.status.is_mine(first.ts)
         assert shown.status.is_mine(second.ts)
     assert shown.kept.statuses == [first.ts, second.ts]
@@ -155,8 +155,8 @@ async def test_a_status_that_was_posted_anew_when_its_process_died_is_gone_on_wi
     shown.slack.workspace.delete(first.channel, first.ts, first.bot)
     async with show(replace(shown.record, status_ts=first.ts)) as again:
         again.status.hear("compacting", {})
-        assert (await again.until("Summing up")).ts == second.ts
-        assert again.messages() == [await again.until("Summing up")]
+        assert (await again.until("Summarizing")).ts == second.ts
+        assert again.messages() == [await again.until("Summarizing")]
 
 
 @pytest.mark.parametrize("error", ["invalid_blocks", "msg_blocks_too_long"])
@@ -194,7 +194,7 @@ async def test_where_nothing_may_be_edited_a_status_is_posted_anew_twice_and_the
     slack.workspace.rules.edit_window_s = -1
     async with show() as shown:
         await shown.until("⚙️ Working…")
-        for event, words in (("thinking", "Thinking"), ("compacting", "Summing up")):
+        for event, words in (("thinking", "Thinking"), ("compacting", "Summarizing")):
             shown.status.hear(event, {})
             await shown.until(words)
         shown.status.hear("tool:start", {"tool": "bash", "id": "1", "label": "Running the tests", "args": {}})

@@ -1,4 +1,4 @@
-"""What a run is doing, in plain words."""
+"""The current activity of a run, as text for its status message."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _UNKNOWN_TROUBLE = "The model's service failed"
 
 
 class _Tool(NamedTuple):
-    """A tool call at work: what it is, and how far it says that it has come."""
+    """A running tool call: its label and its latest progress text (`words`)."""
 
     label: str
     words: str = ""
@@ -36,7 +36,7 @@ class _Tool(NamedTuple):
 
 @dataclass(slots=True)
 class _Remark:
-    """Something to say for as long as it is true, and until people have read it once."""
+    """A text that is shown while it applies, and at least once."""
 
     text: str
     is_over: bool = False
@@ -49,13 +49,13 @@ class _Remark:
 
 @dataclass(slots=True)
 class Activity:
-    """What a run is doing, as its progress events tell it.
+    """The activity of a run, updated from its progress events.
 
-    Much of it is over faster than a status message may be edited, so the first tool of the latest batch, the taking in
-    of input and trouble with the model's service are told once even when they have passed.
+    Many activities end before the status message may be edited again. The first tool of the latest batch, injected
+    input and provider errors are therefore shown once even if they are over.
 
     Args:
-        todo: the agent's to-do list, as it was set last.
+        todo: the agent's latest to-do list.
     """
 
     todo: Todo = ()
@@ -89,16 +89,16 @@ class Activity:
                 self._trouble = _Remark(_retrying(data))
                 self._retries += 1
             case "fallback":
-                self._trouble = _Remark(f"Going on with {one_line(str(data['to']), _LABEL_CHARS)}…")
+                self._trouble = _Remark(f"Switching to {one_line(str(data['to']), _LABEL_CHARS)}…")
             case "compacting":
-                self._trouble = _Remark("Summing up what was said so far…")
+                self._trouble = _Remark("Summarizing the conversation so far…")
 
     def stop(self) -> None:
-        """Take note that somebody has asked the run to stop."""
+        """Record that a person asked the run to stop."""
         self._stopping = _Remark("Stopping…")
 
     def told(self) -> None:
-        """Take note that people have read the phrase as it stands."""
+        """Record that the current phrase has been shown."""
         self._latest = None
         for remark in (self._trouble, self._taking_in):
             if remark is not None:
@@ -109,7 +109,7 @@ class Activity:
         return self._stopping is not None
 
     def phrase(self) -> str:
-        """What it is doing now."""
+        """Return the current activity as one line."""
         if self._waiting and not self.is_stopping:
             return self._waiting
         remarks = (self._stopping, self._trouble, self._taking_in)
@@ -124,13 +124,13 @@ class Activity:
         return one_line(" ".join([_GEAR, *parts]), _PHRASE_CHARS)
 
     def account(self) -> list[str]:
-        """What it has done so far."""
+        """Return the finished work: counts of steps, messages read and retries."""
         failed = f", {self._failed} of them with an error" if self._failed else ""
         return [
             f"{words}{more}"
             for count, words, more in (
                 (self._done, counted(self._done, "step"), f" done{failed}"),
-                (self._read, counted(self._read, "message"), " read on the way"),
+                (self._read, counted(self._read, "message"), " read while working"),
                 (self._retries, counted(self._retries, "retry", "retries"), ""),
             )
             if count
@@ -142,12 +142,12 @@ class Activity:
             self._pass(self._trouble)
             todo = todo_of(data.get("args")) if data["tool"] == TODO_TOOL else None
             tool = self._tools[call_id] = _Tool(data.get("label") or use_of(data["tool"]), todo=todo)
-            if self._is_thinking:  # the first of its batch stands for it
+            if self._is_thinking:  # show the first call of each batch
                 self._latest, self._is_thinking = tool, False
         elif event == "tool:end":
             self._end(self._tools.pop(call_id, None), succeeded=data.get("success", True))
         elif call_id in self._tools:
-            # Whoever says something comes first: the others have nothing new to tell.
+            # The call with the latest progress is shown first.
             tool = self._tools.pop(call_id)._replace(words=str(data["text"]))
             self._tools = {call_id: tool, **self._tools}
 
