@@ -1,4 +1,4 @@
-"""What is still to be done in a conversation when its runs are over; the next one does not wait for it."""
+"""Cleanup after runs: remove their status messages and reactions, and post notices, while later runs proceed."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from connector.protocols import ConversationLease, End, InboxEntry
     from connector.runs.background_tasks import BackgroundTasks
 
-# How long the next run may wait for the traces of the one before it to go.
+# How long the next run waits for the cleanup of the one before it.
 _TIDY_WITHIN_S = 2.0
 
 
 class Cleanup:
-    """Takes traces away, and says what is still to be said, while the conversation goes on.
+    """Removes run artifacts and posts notices in the background.
 
-    What is not done yet is kept with the lease, for whoever comes after this process.
+    Pending cleanup is stored with the lease, so that the next owner can finish it.
     """
 
     def __init__(self, lease: ConversationLease, desk: BackgroundTasks) -> None:
@@ -43,12 +43,12 @@ class Cleanup:
 
     @property
     def leftovers(self) -> PendingCleanup:
-        """What is not done yet."""
+        """The pending cleanup."""
         traces = tuple(each for each in self._left if isinstance(each, RunArtifacts))
         return PendingCleanup(traces, tuple(each for each in self._left if isinstance(each, Notice)))
 
     def go_on(self, leftovers: PendingCleanup) -> None:
-        """Do what another process had begun to."""
+        """Continue the cleanup of another process."""
         self._is_kept = self._is_kept or bool(leftovers)
         inherited = leftovers.inherited
         new: list[RunArtifacts | Notice] = [*inherited.traces, *inherited.notices]
@@ -56,25 +56,25 @@ class Cleanup:
         self._begin(new)
 
     def tell(self, entry: InboxEntry, message: SlackMessage, text: str) -> None:
-        """Answer a message; its entry is closed when Slack has the answer, or refuses it."""
+        """Answer a message, and close its entry once Slack has accepted or rejected the answer."""
         self._beside(self._tell(entry, message, text))
 
     def catch_up(self, entry: InboxEntry, work: Callable[[], Awaitable[None]]) -> None:
-        """Close an entry when this is done; if it is cancelled, or the process ends, the next owner repeats it."""
+        """Run a catch-up, then close its entry. If it is cancelled or the process ends, the next owner repeats it."""
         task = self._desk.catch_up(self._close_after(entry, work))
         self._keep(task)
         self._catch_ups.add(task)
         task.add_done_callback(self._catch_ups.discard)
 
     async def cancel_catch_ups(self) -> None:
-        """Leave the open catch-ups to the next owner."""
+        """Cancel unfinished catch-ups; the next owner repeats them."""
         tasks = tuple(self._catch_ups)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def keep(self) -> None:
-        """Keep what is not done yet. No run may be on, or begin meanwhile."""
+        """Store the pending cleanup. No run may be active or begin during the call."""
         if self._left or self._is_kept:
             await self.end_run({})
 
@@ -86,7 +86,7 @@ class Cleanup:
         notices: Iterable[Notice] = (),
         held: int | None = None,
     ) -> None:
-        """Write down that no run is on any more, and what it leaves to be done, in one step; then begin with that.
+        """Store in one step that no run is active and which cleanup is pending, then start the cleanup.
 
         `closed` and `held` as in `StateChanges`.
         """
@@ -97,12 +97,12 @@ class Cleanup:
         self._begin(new)
 
     async def tidied(self) -> None:
-        """Return when what was begun last is done, or when that takes long."""
+        """Wait for the cleanup started last, for at most `_TIDY_WITHIN_S` seconds."""
         if self._begun_last:
             await asyncio.wait(self._begun_last, timeout=_TIDY_WITHIN_S)
 
     async def done(self, news: asyncio.Event, *, with_catch_ups: bool = True) -> None:
-        """Return when all is done, with the catch-ups or without, or there are news."""
+        """Return when all cleanup is done, or when `news` is set."""
         waiting = asyncio.create_task(news.wait())
         try:
             while not self.is_done(with_catch_ups=with_catch_ups) and not waiting.done():
@@ -117,7 +117,7 @@ class Cleanup:
     def _do(self, left: RunArtifacts | Notice) -> Coroutine[Any, Any, None]:
         if isinstance(left, Notice):
             return self._say(left)
-        # Said at once: a run that begins meanwhile says otherwise.
+        # Report the end now: a run that begins later reports its own state.
         return self._tidy(left, self._desk.native.show(left.place, ACTIVE))
 
     async def _tidy(self, traces: RunArtifacts, told: asyncio.Task[None] | None) -> None:
@@ -131,7 +131,7 @@ class Cleanup:
         self._end(notice)
 
     def _end(self, left: RunArtifacts | Notice) -> None:
-        """This process has done what is to be done; what one before it has begun may still come."""
+        """Finish an item, or wait for late calls of the process that it was inherited from."""
         if left.is_inherited:
             self._beside(self._sweep_up(left))
         else:
@@ -150,11 +150,11 @@ class Cleanup:
 
     async def _close_after(self, entry: InboxEntry, work: Callable[[], Awaitable[None]]) -> None:
         await work()
-        self._catch_ups -= {asyncio.current_task()}  # it is not cancelled any more
+        self._catch_ups -= {asyncio.current_task()}  # it can no longer be cancelled
         await self._lease.write(StateChanges(closed={entry.seq: "done"}))
 
     def _is_inherited(self, entry: InboxEntry) -> bool:
-        """Whether another process may have acted on an entry."""
+        """Return whether an earlier owner may have processed the entry."""
         return any(entry.seq == each.seq for each in self._lease.claim.entries)
 
     def _beside(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

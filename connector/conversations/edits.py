@@ -1,4 +1,4 @@
-"""What becomes of edits and deletions: in time it is as if it had never been otherwise, later the model is told."""
+"""Apply edits and deletions: change a pending message in place; report a later change to the model as a new message."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from connector.conversations.state import ConversationState
     from connector.protocols import End, InboxEntry
 
-# How long the inbox may wait for Slack.
+# How long the inbox may wait for Slack's history.
 _LOOK_WITHIN_S = 1.0
 
 
@@ -28,19 +28,19 @@ class EditHandler:
     """Acts on edits and deletions in one conversation.
 
     Args:
-        stop: stops the run that is on, for whoever has deleted what it began with.
+        stop: stops the active run; called if the author deletes its first message.
     """
 
     def __init__(self, owned: ConversationState, stop: Callable[[InboxEntry, str, float], Awaitable[None]]) -> None:
         self._owned = owned
         self._stop = stop
-        # By message, the latest that is known, whoever has acted on it; the log may have that by now.
+        # By message id, the ts of the latest known edit, applied by this process or an earlier owner.
         self._edited = _edited_in(owned.lease.claim.entries)
 
     async def on_edit(self, entry: InboxEntry, edit: PendingMessage) -> None:
-        """Another text for a message that waits; a correction of one that the model has.
+        """Replace the text of a pending message, or send the model a correction of a delivered one.
 
-        Edits may overtake each other on the way to us: the latest counts.
+        Edits may arrive out of order; the latest one wins.
         """
         inbox, execution, message_id = self._owned.inbox, self._owned.execution, edit.message.id
         if edit.edited_ts < max(self._edited.get(message_id, ""), inbox.latest_edit(message_id)):
@@ -54,7 +54,7 @@ class EditHandler:
             return
         edited = replace(target, message=edit.message, prompt=edit.prompt, edited_ts=edit.edited_ts)
         if inbox.is_given(target) and (execution is None or not execution.edit(edited)):
-            # Of what another process has acted on we do not know every edit.
+            # After a takeover, not every edit is known here: compare with Slack.
             is_taken_up = execution is not None and execution.record.is_taken_up
             if is_taken_up and not await self._is_latest(edit):
                 await self._owned.close(entry)
@@ -67,7 +67,7 @@ class EditHandler:
         await self._owned.lease.write(StateChanges(run=run, replaced={target.seq: edited.written()}, closed=closed))
 
     async def on_deletion(self, entry: InboxEntry, deletion: PendingMessage) -> None:
-        """Take a message back that waits; the one that a run began with stops it, and the model is told of others."""
+        """Withdraw a pending message; stop the run if it is its first message; otherwise report it to the model."""
         inbox, execution = self._owned.inbox, self._owned.execution
         self._edited[deletion.message.id] = deletion.edited_ts
         target = inbox.find(deletion.message.id)
@@ -87,16 +87,16 @@ class EditHandler:
             await self._tell(entry, replace(taken_back, instance=target.instance))
 
     async def _on_late(self, entry: InboxEntry, change: PendingMessage) -> None:
-        """Tell the model of what has become of a message that is not here any more, if it has it."""
+        """Report a change of a message that has left the inbox, if the model has read that message."""
         for agent in self._owned.workplace.router.names(first=change.instance):
             if await self._owned.delivered(agent, {change.message.id}):
                 await self._tell(entry, replace(change, instance=agent))
                 return
-        # Under the id of the message stands what has overtaken it: it never comes any more.
+        # An entry with the message's own id is a change that arrived before the message, which it replaces for good.
         await self._owned.close(entry, "withdrawn" if entry.id == change.message.id else "done")
 
     async def _tell(self, entry: InboxEntry, change: PendingMessage) -> None:
-        """Tell the model of a change that came too late: now, or with the next run."""
+        """Queue a late change for the model: as an injection into the active run, or for the next run."""
         closed = self._without_corrections(change.message.id)
         data = {**change.written(), "is_late": True}
         await self._owned.lease.write(StateChanges(replaced={entry.seq: data}, closed=closed))
@@ -105,14 +105,14 @@ class EditHandler:
             self._owned.execution.add(change)
 
     def _without_corrections(self, message_id: str) -> dict[int, End]:
-        """What it was corrected to before, and nobody has read, does not count any more; returns how that is closed."""
+        """Drop pending corrections of the message that a newer change supersedes; return their closed entries."""
         inbox = self._owned.inbox
         old = [each for each in inbox.waiting if each.is_about_another and each.message.id == message_id]
         inbox.remove(old)
         return {each.seq: "done" for each in old}
 
     async def _is_latest(self, edit: PendingMessage) -> bool:
-        """Whether the message still reads so in Slack; where that cannot be told soon, it does."""
+        """Return whether Slack still has this version of the message; True if Slack does not answer in time."""
         try:
             async with asyncio.timeout(_LOOK_WITHIN_S):
                 found = await self._owned.workplace.desk.wire.history.message(edit.message.channel, edit.message.ts)
@@ -122,7 +122,7 @@ class EditHandler:
 
 
 def _edited_in(came: Iterable[InboxEntry]) -> dict[str, str]:
-    """When messages were changed last, or taken back, as far as these entries say."""
+    """Return the ts of the latest edit or deletion in these entries, by message id."""
     edited: dict[str, str] = {}
     for entry in came:
         with suppress(UnreadableEntry):

@@ -1,4 +1,4 @@
-"""What calls of a process that is dead do after another one has taken its work up: found, and undone."""
+"""After a takeover, undo Slack calls of the dead process that arrive late."""
 
 from __future__ import annotations
 
@@ -27,20 +27,21 @@ if TYPE_CHECKING:
 
 
 class LateCallCleanup:
-    """Looks through a conversation once more when the calls of those who owned it before are certainly over.
+    """Searches a conversation once late calls of earlier owners can no longer arrive, and removes their effects.
 
-    A status of a run that is over goes; of what was posted twice, the earliest stays: all who sweep agree.
+    Deletes status messages of finished runs, and all but the earliest copy of duplicate posts. The rule is
+    deterministic, so that concurrent cleanups agree.
     """
 
     def __init__(self, desk: BackgroundTasks) -> None:
-        """Begin to wait for the calls of those who owned the conversation until now."""
+        """Start the waiting period, `desk.calls_late_s`."""
         self._desk = desk
         self._not_before_s = asyncio.get_running_loop().time() + desk.calls_late_s
         self._waiting: list[RunArtifacts | Notice] = []
         self._one_at_a_time = asyncio.Lock()
 
     async def over(self, left: RunArtifacts | Notice) -> None:
-        """Return when nothing comes any more of what this has left; those who wait together share one look."""
+        """Return when late calls for this item are undone. Items that wait together share one search."""
         self._waiting.append(left)
         await self._desk.rest(self._not_before_s)
         async with self._one_at_a_time:
@@ -57,7 +58,7 @@ class LateCallCleanup:
             await asyncio.wait((told,))
 
     async def _messages(self, place: ThreadAddress) -> list[Message]:
-        """What stands there; where a thread's root is gone, in its channel: there Slack has put what came later."""
+        """Return the messages of the thread; if its root is deleted, those of the channel, where Slack puts later posts."""
         history, turn = self._desk.wire.history, CallSlot(Priority.SWEEP, place.conversation_id)
         try:
             return [message async for message in history.messages(place, turn)]
@@ -69,7 +70,7 @@ class LateCallCleanup:
     def _undoing(
         self, place: ThreadAddress, together: Iterable[RunArtifacts | Notice], messages: Sequence[Message]
     ) -> Iterable[Callable[[], Awaitable[None]]]:
-        """What takes away each thing that is too much."""
+        """Yield a call for each late status message, duplicate post, duplicate file and leftover hourglass."""
         wire = self._desk.wire
         for left in together:
             posts = [each for each in messages if left.has_posted(key_of(each))]
@@ -85,13 +86,13 @@ class LateCallCleanup:
 
 
 def _place_of(together: Sequence[RunArtifacts | Notice]) -> ThreadAddress:
-    """Where to look: all have left something in one place, but traces of an older version do not name its thread."""
+    """Return the common place of the items. Records of an older version do not name the thread."""
     places = [each.place for each in together]
     return next((each for each in places if each.thread_ts is not None), places[0])
 
 
 def _shared_by(posts: Iterable[Message]) -> set[str]:
-    """What the files are called that come with these posts: each has the key of its post without the number in it."""
+    """Return the names of the files that belong to these posts: the post's key without its number."""
     return {uploads.file_name(key_of(each).rpartition(":")[0]) for each in posts}
 
 
@@ -104,7 +105,7 @@ def _is_again(post: Message, other: Message) -> bool:
 
 
 def _may_be_marked(traces: RunArtifacts, messages: Iterable[Message]) -> bool:
-    """Whether there may be an hourglass on a run's first message: where that is not among these, nobody knows."""
+    """Return whether the run's first message may have an hourglass; if it is not found, rely on the record."""
     first = next((each for each in messages if each["ts"] == traces.first_ts), None)
     if first is None:
         return traces.is_marked

@@ -1,4 +1,4 @@
-"""What becomes of stops."""
+"""Apply stop requests to a conversation."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class StopHandler:
-    """Stops the run that is on, or about to begin; what was written before the stop starts none by itself."""
+    """Stops the active run, or the one about to begin. Messages older than the stop start no run by themselves."""
 
     def __init__(self, owned: ConversationState) -> None:
         self._owned = owned
 
     async def on_stop(self, entry: InboxEntry, stop: StopRequest) -> None:
         owned, execution = self._owned, self._owned.execution
-        # One that was accepted before the run's first message found none: its author has not been told so yet.
+        # A stop accepted before the run's first message met no run; its author gets an answer that nothing runs.
         is_before = execution is not None and entry.seq < execution.first.seq
         is_meant = execution is not None and not is_before and execution.is_meant(stop)
         if execution is not None and is_meant and execution.can_be_stopped:
@@ -37,7 +37,7 @@ class StopHandler:
             await owned.close(entry)
 
     async def stop(self, entry: InboxEntry, user: str, at_s: float) -> None:
-        """Stop the run that is on, as somebody has said at this time."""
+        """Stop the active run for a request made by this user at this time, in seconds since the epoch."""
         execution = self._owned.execution
         if execution is not None:
             execution.stop(user)
@@ -46,14 +46,14 @@ class StopHandler:
             await self._owned.lease.write(changes)
 
     def _beginning(self, stop: StopRequest) -> PendingMessage | None:
-        """The message that would begin a run, if the stop means that."""
+        """Return the message that would begin a run, if the stop applies to it."""
         fresh = self._owned.inbox.beginning
         if fresh is None or float(stop.at) < float(fresh.message.ts):
             return None
         return fresh if stop.ts in (None, fresh.message.ts) else None
 
     async def _stop_beginning(self, entry: InboxEntry, stop: StopRequest, fresh: PendingMessage) -> None:
-        """Stop the run that would have begun with this message."""
+        """Stop a run before it begins with this message."""
         inbox, names = self._owned.inbox, self._owned.workplace.desk.names
         inbox.remove((fresh,))
         held = inbox.hold(float(stop.at))

@@ -1,4 +1,4 @@
-"""How a conversation goes on whose owner died, or handed it over."""
+"""Resume a conversation whose owner died or handed it over."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ log = structlog.get_logger(__name__)
 
 
 class Takeover:
-    """Takes up what stands with the lease."""
+    """Resumes the run and the cleanup that are stored with the lease."""
 
     def __init__(self, owned: ConversationState) -> None:
         self._owned = owned
-        # Of a run that posts nothing any more, and is not settled yet.
+        # Notices about refused entries that came after the run's last post and before its end is stored.
         self._late: dict[int, Notice] = {}
 
     async def take_up(self) -> tuple[InboxEntry, ...]:
-        """Go on with the run that was on, and with what is left of those before it; gives the entries that nobody read.
+        """Resume the interrupted run and pending cleanup; return the entries that are not delivered yet.
 
-        What another version has written, and nobody here can read, is told.
+        If another version stored a run that this one cannot read, post a notice.
         """
         claim = self._owned.lease.claim
         try:
@@ -54,7 +54,7 @@ class Takeover:
                 return claim.entries
 
     async def refuse(self, entry: InboxEntry) -> None:
-        """Close an entry that nobody here can read; whoever wrote a message is told so."""
+        """Close an entry that this version cannot read; post a notice if it is a message."""
         owned = self._owned
         if entry.kind != "message":
             await owned.close(entry)
@@ -70,7 +70,7 @@ class Takeover:
             await owned.execution.view.post(*notice, closed=closed)
 
     def refused_late(self) -> dict[int, Notice]:
-        """The entries that were refused when the run had posted all, by place, with what is to be said of each."""
+        """Return the notices for entries refused after the run's last post, by sequence number, and forget them."""
         late, self._late = self._late, {}
         return late
 
@@ -95,10 +95,10 @@ class Takeover:
         return Resumed(read) if record.first.id in read else New()
 
     async def _give_up(self, run: Mapping[str, Any]) -> tuple[InboxEntry, ...]:
-        """Forget a run that cannot be read: what it had to say is said, and people are told to ask anew."""
+        """Abandon an unreadable run: post its pending outbox, and a notice that asks people to repeat the request."""
         owned, entries = self._owned, self._owned.lease.claim.entries
         run_id, where = str(run.get("id") or owned.lease.claim.token), self._somewhere
-        # Calls of whoever wrote it may have come through.
+        # Inherited: the previous owner may have posted some of them.
         pending = [
             Notice(where, f"{run_id}:{post.part}:{number}", unescape(text), is_inherited=True)
             for post in self._pending()
@@ -120,7 +120,7 @@ class Takeover:
         return sorted(posts, key=lambda post: post.number)
 
     async def _without(self, read: frozenset[str], entries: tuple[InboxEntry, ...]) -> tuple[InboxEntry, ...]:
-        """Close what was read; gives the rest."""
+        """Close the delivered entries and return the others."""
         done = [entry for entry in entries if entry.id in read]
         if done:
             await self._owned.lease.write(StateChanges(closed={entry.seq: "" for entry in done}))
@@ -130,7 +130,7 @@ class Takeover:
 
     @property
     def _somewhere(self) -> SlackMessage:
-        """A message that would stand in this conversation."""
+        """A placeholder message that gives notices their place in this conversation."""
         team, channel, ts = self._owned.id.split(":")
         is_dm = ts == "dm"
         return SlackMessage(team, channel, "" if is_dm else ts, None if is_dm else ts, "", "", (), direct=is_dm)

@@ -1,4 +1,4 @@
-"""One conversation for as long as this process owns it."""
+"""The worker of one conversation, from the claim of its lease to the release."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-# How long the store does not report a conversation as due whose thread could not be read yet.
+# Delay before the store reports a conversation as due whose thread has not been read yet.
 _REST_S = 30.0
-# How long an urgent message waits for older ones from a thread that is being read.
+# How long an urgent message waits for older messages while its thread is being read.
 _URGENT_WAIT_S = 1.0
 
 
 class ConversationWorker:
-    """Acts on what people do here, as it comes in; one run follows another.
+    """Processes the inbox entries of one conversation in order, one run at a time.
 
-    Only the owner of a conversation decides what an edit, a deletion or a stop has met: so nobody has to agree with
-    anybody.
+    Only the owner of the lease decides how an edit, a deletion or a stop takes effect, so that no two processes have to
+    agree.
     """
 
     def __init__(self, lease: ConversationLease, workplace: WorkspaceContext) -> None:
@@ -54,54 +54,54 @@ class ConversationWorker:
         self._succession = Takeover(self._owned)
         self._stops = StopHandler(self._owned)
         self._revisions = EditHandler(self._owned, self._stops.stop)
-        # Messages whose authors know that they wait.
+        # Ids of messages that already have 📨 or are handed to a run.
         self._told: set[str] = set()
-        # Requests to read the thread that are not begun: the conversation is parked first, or many threads are read.
+        # Catch-ups not started yet: the conversation is to be parked, or too many threads are being read.
         self._catch_ups: list[tuple[InboxEntry, ThreadCatchUp]] = []
-        # Requests that are done; the messages that were found are still to be fetched.
+        # Finished catch-ups whose messages are in the inbox but not fetched yet.
         self._caught_up: list[InboxEntry] = []
         self._seen = 0
         self._news = asyncio.Event()
-        # Something has come in, or the end has.
+        # Set when entries arrive or the worker is to close.
         self._stirred = asyncio.Event()
         self._one_at_a_time = asyncio.Lock()
         self._is_closing = False
-        # Whether it was given up: what is new from here on is for the next owner.
+        # The lease is released; new entries are for the next owner.
         self.is_over = False
-        # Whether it was given up only because there is no slot for its run yet.
+        # The lease is released only because the next run has no slot yet.
         self.is_parked = False
 
     @property
     def execution(self) -> SlackRun | None:
-        """The run that is on."""
+        """The active run."""
         return self._owned.execution
 
     @property
     def has_news(self) -> bool:
-        """Whether it was nudged, and has not looked since."""
+        """Whether a `nudge` is unhandled."""
         return self._news.is_set()
 
     def nudge(self) -> None:
-        """Look for news."""
+        """Fetch new entries."""
         self._news.set()
 
     def suspend(self) -> None:
-        """Have the run that is on end at its next boundary, and hand the conversation over."""
+        """End the active run at its next boundary, then hand the conversation over."""
         self._is_closing = True
         self._stirred.set()
         if self._owned.execution is not None:
             self._owned.execution.suspend()
 
     def cut(self) -> None:
-        """Have a run that was suspended end at once."""
+        """End a suspended run at once."""
         if self._owned.execution is not None:
             self._owned.execution.cut()
 
     async def work(self) -> None:
-        """Act until there is nothing left to do, and give the conversation up.
+        """Work until nothing is left to do, then release the conversation.
 
         Raises:
-            ExceptionGroup: of LeaseLost, where another process owns the conversation by now.
+            ExceptionGroup: contains LeaseLost if another process owns the conversation.
         """
         async with asyncio.TaskGroup() as tasks:
             beside = [tasks.create_task(self._end_if_lost()), tasks.create_task(self._read_on())]
@@ -139,14 +139,14 @@ class ConversationWorker:
                 self._stirred.set()
 
     async def _give_up(self) -> None:
-        """Give the conversation up, unless there is news."""
+        """Release the conversation, unless new work has arrived."""
         if self._is_closing:
             await self._lease.hand_over()
             self.is_over = True
             return
         ticket = self._ticket()
         self._begin_catch_ups()
-        # It came while we waited for our turn.
+        # New work arrived while this call waited for the lock.
         if (
             self._caught_up
             or (ticket is not None and ticket.is_shown)
@@ -163,7 +163,7 @@ class ConversationWorker:
             await self._lease.hand_over(_REST_S)
             self.is_over = True
             return
-        # What corrects a message, or takes it back, starts no run: it goes with the next message.
+        # Only late edits and deletions can be left here. They start no run: the next message's run delivers them.
         held = max((each.seq for each in self._inbox.waiting), default=0)
         if held > self._inbox.held:
             self._inbox.held = held
@@ -173,7 +173,7 @@ class ConversationWorker:
             await self._take_in(await self._lease.fetch(self._seen))
 
     async def _take_in(self, came: tuple[InboxEntry, ...]) -> None:
-        """Act on entries. A run begins when all of them are in: what came together is decided together."""
+        """Process entries. A run begins only after all of them are processed."""
         for entry in came:
             self._seen = max(self._seen, entry.seq)
             kind = "message" if entry.data.get("is_late") else entry.kind
@@ -200,9 +200,9 @@ class ConversationWorker:
         self._begin_catch_ups()
 
     def _begin_catch_ups(self) -> None:
-        """Read the thread, unless the conversation is to be parked: its next owner does it then.
+        """Start catch-ups, unless the conversation is to be parked: then its next owner runs them.
 
-        What is here does not wait for threads that are not being read yet because there are too many.
+        Messages do not wait for a catch-up that cannot start because too many are running.
         """
         while self._catch_ups and self._desk.may_catch_up and not self._is_to_park:
             entry, catch_up = self._catch_ups.pop(0)
@@ -212,7 +212,7 @@ class ConversationWorker:
             self._expect_no_more(entry.id)
 
     async def _catch_up(self, entry: InboxEntry, catch_up: ThreadCatchUp) -> None:
-        """Read the thread; newer messages are read after those that were found there."""
+        """Read the thread. Newer messages wait until the older ones are found, at most `older_first_s`."""
         patience = asyncio.get_running_loop().call_later(self._desk.older_first_s, self._expect_no_more, entry.id)
         try:
             await self._owned.workplace.catch_up(catch_up)
@@ -222,7 +222,7 @@ class ConversationWorker:
             self.nudge()
 
     def _expect_no_more(self, entry_id: str) -> None:
-        """What is here does not wait any longer for older messages from the thread."""
+        """Stop delaying messages for older ones from the thread."""
         self._inbox.expect_no_more(entry_id)
         self._stirred.set()
         if self._owned.execution is not None:
@@ -231,7 +231,7 @@ class ConversationWorker:
     def _on_message(self, inbound: PendingMessage) -> None:
         execution = self._owned.execution
         if execution is not None and inbound.id == execution.first.id:
-            return  # of a run that goes on
+            return  # the first message of the resumed run
         self._inbox.add(inbound)
         if execution is not None:
             self._add(execution, inbound)
@@ -247,7 +247,7 @@ class ConversationWorker:
         execution.add(inbound)
 
     def _next(self) -> SlackRun | None:
-        """The run to go on with, or to begin: the oldest message is its prompt, and it is given the others."""
+        """Return the active run, or begin one: the oldest message is its prompt, the others become injections."""
         if self._owned.execution is not None:
             return self._owned.execution
         ticket = self._ticket()
@@ -270,7 +270,7 @@ class ConversationWorker:
         return execution
 
     def _ticket(self) -> RunSlot | None:
-        """The place in the queue for slots; `None`: nothing here starts a run, or not yet: then it keeps its place."""
+        """Enter the queue for run slots; `None`: no message starts a run, or not yet. A slot held so far is kept then."""
         beginning = self._inbox.beginning
         if beginning is None:
             self._slots.leave(self._id)
@@ -281,14 +281,14 @@ class ConversationWorker:
 
     @property
     def _is_to_park(self) -> bool:
-        """Whether a run is to begin here and has to wait in the store for its slot."""
+        """Whether the next run has to wait for its slot without a lease."""
         if self._owned.execution is not None:
             return False
         ticket = self._ticket()
         return ticket is not None and not ticket.is_shown
 
     async def _park(self) -> None:
-        """Wait for a slot without a lease; 📨 shows for each message that it waits."""
+        """Hand the conversation over until a slot is free; mark each pending message with 📨."""
         waiting = [each for each in self._inbox.waiting if not each.is_told and not each.is_about_another]
         told = [replace(each, is_told=True) for each in waiting]
         if told:
@@ -313,7 +313,7 @@ class ConversationWorker:
         except BaseException:
             self._desk.leaves_mark(execution.first.message)
             raise
-        # One that another process had ended tells nothing of that here.
+        # `None` for a run that another process finished.
         ending = execution.ending
         told = {"status": ending.status, "reason": ending.reason, **ending.usage} if ending is not None else {}
         log.info("run.ended", **where, **told)
@@ -321,7 +321,7 @@ class ConversationWorker:
         self._slots.leave(self._id)
 
     async def _settle(self, execution: SlackRun) -> None:
-        """Close what the log has, and give back what it has not."""
+        """Close the entries of delivered messages, and return the other ones to the queue."""
         inbox, first = self._inbox, execution.first
         given = inbox.given
         read = await self._owned.delivered(first.instance, {each.id for each in given})
@@ -335,11 +335,11 @@ class ConversationWorker:
         notices = (*self._held_back(execution), *late.values())
         self._owned.execution = None
         await self._aftermath.end_run(closed, traces=execution.view.traces, notices=notices)
-        for message_id in read - execution.read - {first.id}:  # the loop was cut before it could tell
+        for message_id in read - execution.read - {first.id}:  # the loop was cancelled before it reported them
             self._desk.mark_read(message_id)
 
     def _held_back(self, execution: SlackRun) -> tuple[Notice, ...]:
-        """What is to be said of messages that a stop has held back when the run had said its last word."""
+        """Return a notice about messages that a stop held back after the run's last post."""
         unnamed = [] if self._inbox.starts_a_run else self._inbox.unnamed
         if not unnamed:
             return ()

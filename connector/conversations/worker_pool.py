@@ -1,4 +1,4 @@
-"""The conversations that this process owns: work in each, from the claim to the release."""
+"""The pool of conversation workers of this process."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-# How long before the end of its grace the runs that have reached no boundary are cut: seconds, or half of a short one.
+# Runs that reach no boundary are cancelled this long before the end of the grace period; at most half of it.
 _CUT_BEFORE_S = 2.0
 
 
 class WorkerPool:
-    """Claims conversations in which something is to be done, and acts in them until there is nothing left.
+    """Claims conversations with pending work, and runs a worker in each until nothing is left to do.
 
-    At its end the runs that are on are handed over within `shutdown_grace_s`.
+    On exit, active runs are handed over within `shutdown_grace_s`.
     """
 
     def __init__(self, workplace: WorkspaceContext, runs: RunService, shutdown_grace_s: float) -> None:
@@ -45,7 +45,7 @@ class WorkerPool:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Let the runs come to a boundary, and hand over what is on; and then what still waits for Slack."""
+        """Suspend the runs and hand their conversations over; then cancel runs and workers that have not ended."""
         self.suspend()
         last_s = min(_CUT_BEFORE_S, self._grace_s / 2)
         await self._ended(self._grace_s - last_s)
@@ -61,13 +61,13 @@ class WorkerPool:
             await asyncio.wait(self._working.values(), timeout=within_s)
 
     def suspend(self) -> None:
-        """Begin nothing any more, and have what is on come to a boundary."""
+        """Claim no more conversations, and suspend the active runs."""
         self.is_closing = True
         for conversation in self._owned.values():
             conversation.suspend()
 
     def running_at(self, channel: str, ts: str) -> tuple[str, str] | None:
-        """The conversation here, and its run, whose status or first message this is."""
+        """Return the ids of the conversation and the active run that have this message as status or first message."""
         for conversation_id, conversation in self._owned.items():
             execution = conversation.execution
             if execution is None or execution.place.channel != channel:
@@ -77,12 +77,12 @@ class WorkerPool:
         return None
 
     def look_after(self, conversation_id: str) -> None:
-        """See whether something is to be done in a conversation, here or by whoever owns it."""
+        """Check a conversation for work: nudge its worker here, or claim it."""
         owned = self._owned.get(conversation_id)
         if owned is not None and not owned.is_over:
             owned.nudge()
         elif conversation_id in self._working:
-            self._again.add(conversation_id)  # it is being claimed, or has just been given up
+            self._again.add(conversation_id)  # it is being claimed or released
         elif not self.is_closing:
             self._working[conversation_id] = asyncio.create_task(self._work(conversation_id))
 
@@ -99,7 +99,7 @@ class WorkerPool:
             await self._work_in(conversation, lease)
         except* LeaseLost:
             log.warning("lease.lost", conversation=conversation_id)
-        except* Exception:  # a Slack handler's border: it is left alone until its lease has run out, and tried again
+        except* Exception:  # a Slack handler's border: the conversation is retried when its lease has expired
             log.exception("conversation.crashed", conversation=conversation_id)
         finally:
             if lease is not None:
@@ -117,6 +117,6 @@ class WorkerPool:
         try:
             await conversation.work()
         except asyncio.CancelledError:
-            if self.is_closing:  # whoever is next posts what was not posted, and looks up what was under way
+            if self.is_closing:  # the next owner delivers the outbox and looks up posts of unknown outcome
                 await lease.hand_over()
             raise
