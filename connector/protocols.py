@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     ProgressCallback = Callable[[str, dict[str, Any]], Awaitable[None]]
 
-# A mention has no text besides the bot's name; a catch-up asks to read the later messages of a thread from Slack.
+# A mention consists of the bot's name alone; a catch-up asks to read the later messages of a thread from Slack.
 Kind = Literal["message", "edit", "withdrawal", "stop", "mention", "catch_up"]
 # How an entry leaves its inbox: blank: delivered, which the log records; withdrawn by its author; refused with a reason
 # that its author sees; or done, for entries that are not messages.

@@ -16,7 +16,7 @@ _LABEL_CHARS = 40
 _LABELS = 2
 _DETAIL_CHARS = 300
 
-_GO_ON = "Write “go on” to let me continue."
+_GO_ON = "Write “continue” and I will carry on."
 _INCOMPLETE = {
     "max_iterations": f"I stopped here: this run has reached its step limit. {_GO_ON}",
     "max_cost_usd": f"I stopped here: this run has reached its cost limit. {_GO_ON}",
@@ -119,7 +119,7 @@ def _finished(ending: RunSummary) -> str:
     if count == 0:
         return ""
     calls = "1 tool call" if count == 1 else f"{count} tool calls"
-    return f"{calls} finished, {failures} of them with an error." if failures else f"{calls} finished."
+    return f"{calls} finished, {failures} with an error." if failures else f"{calls} finished."
 
 
 def _undone(ending: RunSummary) -> str:

@@ -21,7 +21,7 @@ class ToolEnd:
 
     Args:
         label: description for people.
-        outcome: `finished`, `failed`, `cancelled` (not started), or `unknown` (cancelled while running).
+        outcome: `finished`, `failed`, `cancelled` (no effect), or `unknown` (cancelled while running).
         id: id of the call; blank: unknown.
     """
 

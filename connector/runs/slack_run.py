@@ -1,4 +1,4 @@
-"""One run as Slack sees it: the messages it reads, and the traces it leaves."""
+"""One run in Slack: its messages, its posts, and how it ends."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 
 
 class SlackRun:
-    """A run from its first message to its last word."""
+    """A run from its first message to its last post."""
 
     def __init__(
         self,
@@ -49,14 +49,14 @@ class SlackRun:
         self._sessions = workplace.sessions
         self._desk = workplace.desk
         self._slots = workplace.slots
-        # The place in the queue for slots; a run that another process had begun asks for one itself.
+        # The ticket for a run slot. A resumed run requests one itself.
         self.ticket: RunSlot | None = None
         self._key = (self.instance.name, self.place.conversation_id)
         self._steers = Steering(self._key, inbox, workplace, self.view)
         self._beginning = beginning
         self.read = set(beginning.read) if isinstance(beginning, Resumed | Finished) else set()
         self._has_begun = self.first.id in self.read
-        # Whether its loop has ended; what it said may still be on its way.
+        # The loop has ended; posts may still be pending.
         self.is_over = isinstance(beginning, Finished)
         self.was_suspended = False
         self._parts = 0
@@ -69,20 +69,20 @@ class SlackRun:
         return self.record.first
 
     def add(self, inbound: PendingMessage) -> None:
-        """Take note of a message that waits for this run, or for the one after it."""
+        """Queue a message for injection into this run, or for the next run."""
         self._steers.add(inbound)
 
     def hand_in(self) -> None:
-        """Give the loop what has become ready."""
+        """Inject the messages that are ready."""
         self._steers.hand_in()
 
     @property
     def can_be_stopped(self) -> bool:
-        """Whether a stop changes anything: the run, or what follows it by itself."""
+        """Whether a stop has an effect: on this run, or on the next one that would start by itself."""
         return not self.is_over or self.record.stops > 0 or self._inbox.starts_a_run
 
     def is_meant(self, stop: StopRequest) -> bool:
-        """Whether a stop means this run: it is not older, and names none, its status, or what it began with."""
+        """Return whether a stop applies: it is not older than the run, and names this run (id or message) or none."""
         if float(stop.at) < float(self.record.newest_ts):
             return False
         if stop.run is not None:
@@ -90,17 +90,17 @@ class SlackRun:
         return stop.ts is None or stop.ts == self.first.message.ts or self.view.is_status(stop.ts)
 
     def stop(self, user: str) -> None:
-        """Stop gracefully; asked again, immediately."""
+        """Stop gracefully; on a second call, immediately."""
         if self.is_over:
             return
         by = self.record.stopped_by or user
         self.record = replace(self.record, stopped_by=by, stops=self.record.stops + 1)
         self.view.stop()
-        # Where the session has not begun yet, it hears of it when it does, or does not begin: see `_execute`.
+        # Has no effect on a session that has not begun; `_execute` and `_listen` handle that case.
         self._stop_loop()
 
     def suspend(self) -> None:
-        """End at the next boundary, for another process to go on."""
+        """End at the next boundary, so that another process can resume the run."""
         if not self._is_suspending:
             self._is_suspending = True
             self._steers.close()
@@ -108,12 +108,12 @@ class SlackRun:
             self._check_slot()
 
     def cut(self) -> None:
-        """End at once what did not come to a boundary in time."""
+        """End the run at once, because it reached no boundary in time."""
         self._is_cut = True
         self._stop_loop()
 
     def edit(self, inbound: PendingMessage) -> bool:
-        """Put a message in the place of the one with its id. False: the model has that already."""
+        """Replace the message with the same id. Returns False if it is delivered."""
         if inbound.id == self.first.id:
             if self._has_begun:
                 return False
@@ -125,21 +125,21 @@ class SlackRun:
             return False
 
     def withdraw(self, inbound: PendingMessage) -> bool:
-        """Take back what the loop was given. False: the model has it already."""
+        """Withdraw a message given to the loop. Returns False if it is delivered."""
         return self._sessions.withdraw(*self._key, inbound.id)
 
     async def keep_status(self, ts: str) -> None:
-        """Remember which message is the status."""
+        """Store the ts of the status message."""
         self.record = replace(self.record, status_ts=ts)
         await self._lease.write(StateChanges(run=self.record.written()))
 
     def on_closed(self, error: str) -> None:
-        """Slack does not let us write here (any more): nobody would read what the run says, so it ends."""
+        """End the run, because Slack no longer accepts posts in the conversation."""
         log.error("conversation.closed", conversation=self.place.conversation_id, error=error)
         self.cut()
 
     async def go(self) -> None:
-        """Run to the end, telling the thread how it ended; where the process is to end, as far as that.
+        """Run to the end, or to the suspension, and post the result.
 
         Raises:
             LeaseLost: another process owns the conversation.
@@ -165,7 +165,7 @@ class SlackRun:
                 raise
             log.exception("run.cancelled_inside", conversation=self.place.conversation_id)
             await self._tell_failure(texts.UNEXPECTED)
-        except Exception:  # a Slack handler's border: whatever happens, the thread hears of it
+        except Exception:  # a Slack handler's border: every failure is reported in the thread
             log.exception("run.crashed", conversation=self.place.conversation_id)
             await self._tell_failure(texts.UNEXPECTED)
 
@@ -204,7 +204,7 @@ class SlackRun:
         )
 
     async def _wait_for_slot(self) -> None:
-        """Return when the run has its slot, or needs none because it does not begin."""
+        """Wait for the run's slot; return without one if the run will not begin."""
         if isinstance(self._beginning, Unrecoverable):
             return
         if self.ticket is None:
@@ -223,7 +223,7 @@ class SlackRun:
         self.view.hear("waited", {})
 
     def _check_slot(self) -> None:
-        """Have a run that waits for its slot look whether it is still to begin."""
+        """Wake a run that waits for its slot, so that it notices a stop or a suspension."""
         if self.ticket is not None:
             self.ticket.changed.set()
 
@@ -239,7 +239,7 @@ class SlackRun:
 
     @property
     def _goes_on_elsewhere(self) -> bool:
-        """Whether it has ended only because this process does."""
+        """Whether it ended only because this process shuts down."""
         if not self._is_suspending:
             return False
         was_cut = self._is_cut and not self._is_stopped
@@ -270,7 +270,7 @@ class SlackRun:
         await self._say_last(*noted("end", texts.failed(sentence, self.ending, self._name_waiting())))
 
     async def _say_last(self, *posts: Post) -> None:
-        """The run is over in the moment in which its last word is written down: whoever takes it up only posts that."""
+        """Store the last posts and `is_over` in one step: after a takeover, the next owner only delivers the posts."""
 
         def over() -> dict[str, Any]:
             self.record = replace(self.record, is_over=True, named=self._inbox.named)
@@ -279,7 +279,7 @@ class SlackRun:
         await self.view.post(*posts, run=over)
 
     def _part(self, number: int) -> str:
-        """What a text of this number is called: each instance that has to do with the run counts its own."""
+        """Return the outbox part of a text; each instance numbers its own texts."""
         is_first = self.instance.name == self.first.instance
         return str(number) if is_first else f"{number}@{self.instance.name}"
 
@@ -292,20 +292,20 @@ class SlackRun:
 
     @property
     def comes_back(self) -> bool:
-        """Whether the message that it begins with waits again, if it was not read.
+        """Whether the undelivered first message becomes pending again.
 
-        Its author was told that it will be taken along, or it says what has become of another one; a fresh message is
-        what was stopped.
+        True if a notice promised that the next run reads it, or if it reports a late edit or deletion. Otherwise the
+        stop applies to the message itself.
         """
         was_held = self.record.was_waiting and not self._was_read and self.record.stopped_by is not None
         return was_held or self.first.is_about_another
 
     def _name_waiting(self) -> int:
-        """How many messages a stop holds back, for the next run to take along; they count as named."""
+        """Count the messages that wait for the next run, and record that a notice counts them."""
         return self._inbox.name_held(self.read if self.comes_back else self.read | {self.first.id})
 
     async def _listen(self) -> None:
-        """The loop reads what it is given from here on, and hears of what it could not be told before."""
+        """Apply a stop or a suspension requested before the loop started, then start to inject messages."""
         if self._is_stopped or self._is_cut:
             self._stop_loop()
         if self._is_suspending:

@@ -1,4 +1,4 @@
-"""How what people write gets into a running loop."""
+"""Inject messages into a running loop."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 class Steering:
-    """Hands a run's loop the messages of its conversation, in their order, as soon as they are ready.
+    """Injects the messages of a conversation into its run, in order, as soon as they are ready.
 
-    They wait in the conversation's inbox until the loop listens, and where it has enough to read. What it does not read
-    any more leads the next run.
+    Messages wait in the inbox until the loop accepts injections, and while its queue is full. Undelivered messages
+    begin the next run.
 
     Args:
-        key: the instance and the conversation, as the sessions know them.
+        key: instance name and conversation id.
     """
 
     def __init__(self, key: tuple[str, str], inbox: Inbox, workplace: WorkspaceContext, view: RunView) -> None:
@@ -31,34 +31,34 @@ class Steering:
         self._desk = workplace.desk
         self._view = view
         self._is_open = self._is_closed = False
-        # What has come and nobody has looked at yet.
+        # Added messages that are not processed yet.
         self._news: list[PendingMessage] = []
 
     async def open(self) -> None:
-        """The loop reads what it is given from here on, and is given what waits."""
+        """Start injecting, beginning with the messages that wait."""
         self._is_open = True
         await self._inbox.get_all_ready()
         self.hand_in()
 
     def close(self) -> None:
-        """The loop reads nothing any more, or is not to."""
+        """Stop injecting."""
         self._is_closed = True
 
     def add(self, inbound: PendingMessage) -> None:
-        """Take note of a message that waits for this run, or for the one after it."""
+        """Queue a message for injection into this run, or for the next run."""
         self._news.append(inbound)
         if len(self._news) == 1:
             self._desk.spawn(self._take_in())
 
     def hand_in(self) -> None:
-        """Give the loop what is ready, oldest first, for as long as it takes that."""
+        """Inject the messages that are ready, oldest first, until the loop accepts no more."""
         instance, _ = self._key
         while self._is_open and not self._is_closed and (inbound := self._inbox.next_for(instance)) is not None:
             if not self._offer(inbound):
                 return
 
     async def _take_in(self) -> None:
-        """Hand in what has come by now: all at once, so that many are not much more work than one."""
+        """Process all added messages in one batch."""
         news, self._news = self._news, []
         await self._inbox.get_ready(news)
         self.hand_in()
@@ -67,7 +67,7 @@ class Steering:
                 self._mark_accepted(inbound)
 
     def _offer(self, inbound: PendingMessage) -> bool:
-        """Whether the loop takes more."""
+        """Inject one message. Returns whether the loop accepts more."""
         names, message = self._desk.names, inbound.message
         text, author = names.identified(inbound.prompt), names.author(message.user)
         steer = SteeringMessage(inbound.id, text, author, inbound.written_s, message.files)
@@ -84,7 +84,7 @@ class Steering:
         return taken
 
     def _mark_accepted(self, inbound: PendingMessage) -> None:
-        if not inbound.is_about_another:  # what was read has been marked so
+        if not inbound.is_about_another:  # the message it is about has its reaction already
             self._desk.mark_accepted(inbound.message)
 
     async def _refuse(self, inbound: PendingMessage, why: str) -> None:

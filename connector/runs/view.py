@@ -1,4 +1,4 @@
-"""What people see of a run: the hourglass, the status message, and the texts."""
+"""The visible parts of a run: hourglass, status message and posts."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from connector.runs.post import Post
     from connector.runs.status.message import Keeper
 
-# How long a run may wait at its end for a mark that Slack has not answered yet.
+# How long a finished run waits for the call that adds its hourglass.
 _MARKED_WITHIN_S = 2.0
 
 
 class RunView:
-    """The traces of one run in its thread. Showing them never holds the run up.
+    """The hourglass, status message and posts of one run. Updating them never delays the run.
 
-    A run that goes on after its process died goes on with the traces that it left.
+    A resumed run reuses those of the earlier owner.
     """
 
     def __init__(
@@ -47,55 +47,55 @@ class RunView:
         self._status = Status(desk.wire, lease, record, self, before)
         self._outbox = Outbox(desk.wire, lease, record, persona, before, on_closed=keeper.on_closed)
         self._is_suspended = False
-        # Whether nothing is posted any more.
+        # All posts are delivered, and no more are accepted.
         self.is_silent = False
         self._said = 0
 
     @property
     def is_closed(self) -> bool:
-        """Whether Slack does not let us write here (any more)."""
+        """Whether Slack no longer accepts posts in the conversation."""
         return self._outbox.is_closed
 
     def is_status(self, ts: str) -> bool:
-        """Whether this is the ts of a status message of this run, as far as Slack has told it."""
+        """Return whether this is the known ts of a status message of this run."""
         return self._status.is_mine(ts)
 
     def hear(self, event: str, data: dict[str, Any]) -> None:
-        """Take note of what the run is doing; the status message says so soon."""
+        """Update the status message for a progress event."""
         self._status.hear(event, data)
 
     def stop(self) -> None:
-        """Take note that somebody has asked the run to stop."""
+        """Show that a person asked the run to stop."""
         self._status.stop()
 
     async def post(self, *posts: Post, run: Record | None = None, closed: Mapping[int, End] | None = None) -> None:
-        """Post texts after those before them; when this returns, they are written down: see `Outbox.add`."""
+        """Add posts to the outbox; they are stored on return (see `Outbox.add`)."""
         self._said += 1
         await self._outbox.add(*posts, run=run, closed=closed or {})
 
     async def posted(self) -> None:
-        """Return once Slack has all that was said."""
+        """Wait until the outbox is empty."""
         said = None
-        while said != self._said:  # more may come in the moment in which the last one is there
+        while said != self._said:  # posts may be added while this waits
             said = self._said
             await self._outbox.empty()
 
     def suspend(self) -> None:
-        """Leave the traces where they are at the end: another process goes on with them."""
+        """Show at the end that the run is suspended; another process reuses status message and hourglass."""
         self._is_suspended = True
 
     async def keep_status(self, ts: str) -> None:
-        """Remember which message is the status."""
+        """Store the ts of the status message."""
         await self._keeper.keep_status(ts)
 
     def on_closed(self, error: str) -> None:
-        """Slack does not let us write in this conversation (any more), for a reason in its own word."""
+        """Close the outbox: Slack no longer accepts posts in the conversation. `error` is Slack's error code."""
         self._said += 1
         self._outbox.close(error)
 
     @property
     def traces(self) -> RunArtifacts:
-        """What is to be taken away when the run is over."""
+        """The artifacts to remove when the run is over."""
         record, first = self._record, self._record.first.message
         thread = self._place.team, self._place.thread_ts or ""
         return RunArtifacts(
@@ -111,9 +111,9 @@ class RunView:
 
     @asynccontextmanager
     async def posting(self) -> AsyncIterator[None]:
-        """Post what is said, and at the end what is left to say.
+        """Deliver posts while the body runs, and the remaining ones at its end.
 
-        Where the body fails or is cancelled, the run is not over.
+        If the body fails or is cancelled, the remaining posts stay in the outbox.
         """
         async with asyncio.TaskGroup() as tasks:
             posts = tasks.create_task(self._outbox.work())
@@ -124,7 +124,7 @@ class RunView:
 
     @asynccontextmanager
     async def shown(self) -> AsyncIterator[None]:
-        """Show hourglass and status. Both stay at the end, as the run's traces."""
+        """Show hourglass and status message while the body runs. Cleanup removes them later."""
         async with asyncio.TaskGroup() as tasks:
             hourglass = self._desk.spawn(self._mark())
             self._status.begin(tasks)
@@ -140,7 +140,7 @@ class RunView:
 
     @property
     def _title(self) -> str:
-        """What the conversation is called, if it begins with this run."""
+        """The title of the conversation, if this run begins it; else blank."""
         first = self._record.first
         begins = first.message.ts == self._place.thread_ts and not self._record.is_taken_up
         return title_of(self._desk.names.readable(first.prompt)) if begins else ""

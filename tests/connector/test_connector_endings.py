@@ -48,7 +48,7 @@ async def test_a_stop_says_what_is_done_what_is_not_and_what_nobody_knows(scene)
     ("tools", "said"),
     [
         ([tool("a", "finished")], " 1 tool call finished."),
-        ([tool("a", "finished"), tool("b", "failed")], " 2 tool calls finished, 1 of them with an error."),
+        ([tool("a", "finished"), tool("b", "failed")], " 2 tool calls finished, 1 with an error."),
         ([tool(None, "unknown")], " Outcome unknown: Using bash."),
         ([tool("a", "cancelled"), tool("b", "cancelled")], " Not done: a and b."),
         ([tool(f"call {n}", "unknown") for n in range(6)], " Outcome unknown: call 0, call 1 and 4 more."),
@@ -103,7 +103,7 @@ async def test_an_answer_that_is_not_the_last_word_says_why_and_how_to_go_on(sce
     ts, run = await begun(scene)
     await run.answer("So far:", status="incomplete", reason=reason)
     texts = of_bot(await scene.quiet("general", ts, posts=2))
-    assert texts == ["So far:", f"⏸️ {sentence} Write “go on” to let me continue."]
+    assert texts == ["So far:", f"⏸️ {sentence} Write “continue” and I will carry on."]
 
 
 @pytest.mark.parametrize(("detail", "more"), [("Too\nrisky.", " Its explanation: “Too risky.”"), (None, ""), ("", "")])

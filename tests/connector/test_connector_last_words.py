@@ -165,7 +165,7 @@ async def test_what_a_stop_held_back_and_has_named_is_not_named_again(slack, ses
 
 
 async def test_a_run_that_has_said_its_last_word_takes_no_message_in(slack, sessions, process, ana, posting):
-    why = "⏸️ I stopped here: this run has reached its step limit. Write “go on” to let me continue."
+    why = "⏸️ I stopped here: this run has reached its step limit. Write “continue” and I will carry on."
     async with process(grace_s=0.1):
         root, run = await begun(slack, ana, sessions)
         held = posting()

@@ -192,7 +192,7 @@ def test_what_was_done_so_far_is_counted():
         ("retrying", retrying()),
         ("retrying", retrying()),
     )
-    assert activity.account() == ["3 steps done, 1 of them with an error", "1 message read while working", "2 retries"]
+    assert activity.account() == ["3 steps done, 1 with an error", "1 message read while working", "2 retries"]
 
 
 @pytest.mark.parametrize(

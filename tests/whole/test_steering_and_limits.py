@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from anthropic_server import Gate, text, tool_call
 
-GO_ON = "Write “go on” to let me continue."
+GO_ON = "Write “continue” and I will carry on."
 
 
 async def test_an_urgent_message_cuts_the_answer_and_is_answered(opened, model):

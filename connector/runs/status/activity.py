@@ -125,7 +125,7 @@ class Activity:
 
     def account(self) -> list[str]:
         """Return the finished work: counts of steps, messages read and retries."""
-        failed = f", {self._failed} of them with an error" if self._failed else ""
+        failed = f", {self._failed} with an error" if self._failed else ""
         return [
             f"{words}{more}"
             for count, words, more in (
