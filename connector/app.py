@@ -63,14 +63,10 @@ async def connected(  # noqa: PLR0913 - the composition root of the connector
 ) -> AsyncIterator[None]:
     """Answer people in the workspace while the context is open.
 
-    On exit, accept no more events and hand active runs over within `shutdown_grace_s`.
-
-    Args:
-        policy: which users may use the bot, and in which channels.
-        budget: the rate-limit budget shared with other processes; `None`: this process has its own.
-        rate_scale: factor on Slack's rate limits.
-        calls_late_s: how long the calls of a killed process may still reach Slack.
-        limits: bounds on concurrent runs.
+    On exit, accept no more events and hand active runs over within `shutdown_grace_s`. `policy` decides which users may
+    use the bot, and where. `budget` is the rate-limit budget shared with other processes; `rate_scale` is a factor on
+    Slack's rate limits. `calls_late_s` is how long the calls of a killed process may still reach Slack. `limits` bounds
+    concurrent runs.
 
     Raises:
         ConnectionRefused: at entry, if a token is wrong or Slack is unreachable; later, if Slack rejects the app's

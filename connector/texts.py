@@ -123,7 +123,7 @@ def _finished(ending: RunSummary) -> str:
 
 
 def _undone(ending: RunSummary) -> str:
-    """List cancelled calls and calls of unknown outcome: a call cancelled while it ran may have had part of its effect."""
+    """List cancelled calls and calls of unknown outcome, which may have had all or part of their effect."""
     kinds = (("Not done", ending.labels("cancelled")), ("Outcome unknown", ending.labels("unknown")))
     return _said(*(f"{what}: {_listed(labels)}" for what, labels in kinds if labels))
 

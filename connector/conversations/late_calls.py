@@ -58,7 +58,7 @@ class LateCallCleanup:
             await asyncio.wait((told,))
 
     async def _messages(self, place: ThreadAddress) -> list[Message]:
-        """Return the messages of the thread; if its root is deleted, those of the channel, where Slack puts later posts."""
+        """Return the messages of the thread; if its root is deleted, those of the channel: Slack posts there then."""
         history, turn = self._desk.wire.history, CallSlot(Priority.SWEEP, place.conversation_id)
         try:
             return [message async for message in history.messages(place, turn)]

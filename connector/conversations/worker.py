@@ -270,7 +270,7 @@ class ConversationWorker:
         return execution
 
     def _ticket(self) -> RunSlot | None:
-        """Enter the queue for run slots; `None`: no message starts a run, or not yet. A slot held so far is kept then."""
+        """Enter the queue for run slots; `None`: no message starts a run, or not yet (then the ticket is kept)."""
         beginning = self._inbox.beginning
         if beginning is None:
             self._slots.leave(self._id)

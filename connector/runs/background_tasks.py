@@ -49,11 +49,9 @@ class BackgroundTasks:
     def __init__(
         self, wire: SlackClient, calls_late_s: float = CALLS_LATE_S, older_first_s: float = _OLDER_FIRST_S
     ) -> None:
-        """Create the tasks of one workspace.
+        """`calls_late_s` is how long the calls of a killed process may still reach Slack.
 
-        Args:
-            calls_late_s: how long the calls of a killed process may still reach Slack.
-            older_first_s: how long messages wait for older ones while their thread cannot be read from Slack.
+        `older_first_s` is how long messages wait for older ones while their thread cannot be read from Slack.
         """
         self.wire = wire
         self.calls_late_s = calls_late_s

@@ -75,11 +75,9 @@ class Status:
         *,
         spacing_s: float = STATUS_SPACING_S,
     ) -> None:
-        """Create a status message that is not posted yet.
+        """`before` finds posts that existed at the takeover; `None`: the run begins in this process.
 
-        Args:
-            before: finds posts that existed at the takeover; `None`: the run begins in this process.
-            spacing_s: minimum time between two edits.
+        `spacing_s` is the minimum time between two edits.
         """
         self._wire = wire
         self._spacing_s = spacing_s
