@@ -47,21 +47,21 @@ UNREADABLE_MESSAGE = "📭 Not accepted: I cannot read a message that another ve
 UNEXPECTED = "Something went wrong on my side. Write again to try once more. The service's log has the details."
 
 
-def stopped(by: str, ending: RunSummary, waiting: int) -> str:
-    return _said("🛑", f"Stopped by {by}.", _finished(ending), _undone(ending), _waiting(waiting))
+def stopped(by: str, summary: RunSummary, waiting: int) -> str:
+    return _join("🛑", f"Stopped by {by}.", _finished(summary), _unfinished(summary), _waiting(waiting))
 
 
-def failed(sentence: str, ending: RunSummary, waiting: int) -> str:
-    return _said("⚠️", sentence, _undone(ending), _waiting(waiting))
+def failed(sentence: str, summary: RunSummary, waiting: int) -> str:
+    return _join("⚠️", sentence, _unfinished(summary), _waiting(waiting))
 
 
-def incomplete(ending: RunSummary, waiting: int) -> str:
+def incomplete(summary: RunSummary, waiting: int) -> str:
     """Return the notice for a run that ended early; blank if the answer needs no comment."""
-    why = _INCOMPLETE.get(ending.reason, f"I stopped before I was done. {_GO_ON}") if ending.reason else ""
-    if ending.reason == "refusal" and ending.detail:
-        why = f"{why} Its explanation: “{one_line(ending.detail, _DETAIL_CHARS)}”"
-    undone = _undone(ending)
-    return _said("⏸️", why, undone, _waiting(waiting)) if why or undone else held_back(waiting)
+    why = _INCOMPLETE.get(summary.reason, f"I stopped before I was done. {_GO_ON}") if summary.reason else ""
+    if summary.reason == "refusal" and summary.detail:
+        why = f"{why} Its explanation: “{one_line(summary.detail, _DETAIL_CHARS)}”"
+    undone = _unfinished(summary)
+    return _join("⏸️", why, undone, _waiting(waiting)) if why or undone else held_back(waiting)
 
 
 def waits(place: int, runs: int, bound: str) -> str:
@@ -72,11 +72,11 @@ def waits(place: int, runs: int, bound: str) -> str:
 
 
 def held_back(waiting: int) -> str:
-    return _said("📨", _waiting(waiting)) if waiting else ""
+    return _join("📨", _waiting(waiting)) if waiting else ""
 
 
 def refused(text: str, why: str) -> str:
-    return _said("📭", f"Not accepted: “{one_line(text, _LABEL_CHARS)}”.", why)
+    return _join("📭", f"Not accepted: “{one_line(text, _LABEL_CHARS)}”.", why)
 
 
 def resumed(unknown: Sequence[str]) -> str:
@@ -84,7 +84,7 @@ def resumed(unknown: Sequence[str]) -> str:
     if not unknown:
         return ""
     what = f"Outcome unknown: {_listed(unknown)}"
-    return _said(
+    return _join(
         "🔁", "I was interrupted and have resumed.", what, "Check whether it is done before you ask for it again."
     )
 
@@ -109,23 +109,23 @@ def closed(channel: str, error: str) -> str:
     return f"⚠️ I could not continue in <#{channel}>: {why}"
 
 
-def _said(*parts: str) -> str:
+def _join(*parts: str) -> str:
     return " ".join(part for part in parts if part)
 
 
-def _finished(ending: RunSummary) -> str:
-    failures = len(ending.labels("failed"))
-    count = len(ending.labels("finished")) + failures
+def _finished(summary: RunSummary) -> str:
+    failures = len(summary.labels("failed"))
+    count = len(summary.labels("finished")) + failures
     if count == 0:
         return ""
     calls = "1 tool call" if count == 1 else f"{count} tool calls"
     return f"{calls} finished, {failures} with an error." if failures else f"{calls} finished."
 
 
-def _undone(ending: RunSummary) -> str:
+def _unfinished(summary: RunSummary) -> str:
     """List cancelled calls and calls of unknown outcome, which may have had all or part of their effect."""
-    kinds = (("Not done", ending.labels("cancelled")), ("Outcome unknown", ending.labels("unknown")))
-    return _said(*(f"{what}: {_listed(labels)}" for what, labels in kinds if labels))
+    kinds = (("Not done", summary.labels("cancelled")), ("Outcome unknown", summary.labels("unknown")))
+    return _join(*(f"{what}: {_listed(labels)}" for what, labels in kinds if labels))
 
 
 def _listed(labels: Sequence[str]) -> str:

@@ -27,18 +27,18 @@ class ConversationState:
         self.lease = lease
         self.workplace = workplace
         self.inbox = Inbox(workplace.desk.names, lease.claim.held)
-        self.aftermath = Cleanup(lease, workplace.desk)
-        self.execution: SlackRun | None = None
+        self.cleanup = Cleanup(lease, workplace.desk)
+        self.run: SlackRun | None = None
 
     @property
     def id(self) -> str:
         return self.lease.conversation_id
 
-    def start(self, record: RunRecord, beginning: StartMode = New()) -> SlackRun:  # noqa: B008 - it is frozen
+    def start(self, record: RunRecord, start_mode: StartMode = New()) -> SlackRun:  # noqa: B008 - it is frozen
         """Create the active run; its first message must be in the inbox."""
         self.inbox.give(record.first)
-        self.execution = SlackRun(record, self.lease, self.inbox, self.workplace, beginning)
-        return self.execution
+        self.run = SlackRun(record, self.lease, self.inbox, self.workplace, start_mode)
+        return self.run
 
     async def close(self, entry: InboxEntry, end: End = "done") -> None:
         """Close an entry that is fully processed."""

@@ -46,16 +46,16 @@ class ConversationWorker:
     def __init__(self, lease: ConversationLease, workplace: WorkspaceContext) -> None:
         self._lease = lease
         self._id = lease.conversation_id
-        self._desk = workplace.desk
+        self._background = workplace.desk
         self._slots = workplace.slots
-        self._owned = ConversationState(lease, workplace)
-        self._inbox = self._owned.inbox
-        self._aftermath = self._owned.aftermath
-        self._succession = Takeover(self._owned)
-        self._stops = StopHandler(self._owned)
-        self._revisions = EditHandler(self._owned, self._stops.stop)
+        self._state = ConversationState(lease, workplace)
+        self._inbox = self._state.inbox
+        self._cleanup = self._state.cleanup
+        self._takeover = Takeover(self._state)
+        self._stops = StopHandler(self._state)
+        self._edits = EditHandler(self._state, self._stops.stop)
         # Ids of messages that already have 📨 or are handed to a run.
-        self._told: set[str] = set()
+        self._marked_ids: set[str] = set()
         # Catch-ups not started yet: the conversation is to be parked, or too many threads are being read.
         self._catch_ups: list[tuple[InboxEntry, ThreadCatchUp]] = []
         # Finished catch-ups whose messages are in the inbox but not fetched yet.
@@ -63,8 +63,8 @@ class ConversationWorker:
         self._seen = 0
         self._news = asyncio.Event()
         # Set when entries arrive or the worker is to close.
-        self._stirred = asyncio.Event()
-        self._one_at_a_time = asyncio.Lock()
+        self._changed = asyncio.Event()
+        self._lock = asyncio.Lock()
         self._is_closing = False
         # The lease is released; new entries are for the next owner.
         self.is_over = False
@@ -72,9 +72,9 @@ class ConversationWorker:
         self.is_parked = False
 
     @property
-    def execution(self) -> SlackRun | None:
+    def run(self) -> SlackRun | None:
         """The active run."""
-        return self._owned.execution
+        return self._state.run
 
     @property
     def has_news(self) -> bool:
@@ -88,14 +88,14 @@ class ConversationWorker:
     def suspend(self) -> None:
         """End the active run at its next boundary, then hand the conversation over."""
         self._is_closing = True
-        self._stirred.set()
-        if self._owned.execution is not None:
-            self._owned.execution.suspend()
+        self._changed.set()
+        if self._state.run is not None:
+            self._state.run.suspend()
 
-    def cut(self) -> None:
+    def cancel(self) -> None:
         """End a suspended run at once."""
-        if self._owned.execution is not None:
-            self._owned.execution.cut()
+        if self._state.run is not None:
+            self._state.run.cancel()
 
     async def work(self) -> None:
         """Work until nothing is left to do, then release the conversation.
@@ -104,41 +104,41 @@ class ConversationWorker:
             ExceptionGroup: contains LeaseLost if another process owns the conversation.
         """
         async with asyncio.TaskGroup() as tasks:
-            beside = [tasks.create_task(self._end_if_lost()), tasks.create_task(self._read_on())]
+            watchers = [tasks.create_task(self._end_if_lost()), tasks.create_task(self._process_news())]
             await self._act()
-            for task in beside:
+            for task in watchers:
                 task.cancel()
 
     async def _act(self) -> None:
-        async with self._one_at_a_time:
-            await self._take_in(await self._succession.take_up())
+        async with self._lock:
+            await self._process(await self._takeover.take_over())
         while not self.is_over:
-            self._stirred.clear()
-            while not self._is_closing and (execution := self._next()) is not None:
-                await self._run(execution)
+            self._changed.clear()
+            while not self._is_closing and (run := self._next()) is not None:
+                await self._run(run)
             if not self._is_closing:
-                await self._aftermath.done(self._stirred, with_catch_ups=not self._is_to_park)
-            async with self._one_at_a_time:
-                await self._give_up()
+                await self._cleanup.done(self._changed, with_catch_ups=not self._is_to_park)
+            async with self._lock:
+                await self._release()
 
     async def _end_if_lost(self) -> None:
         await self._lease.lost()
         raise LeaseLost
 
-    async def _read_on(self) -> None:
+    async def _process_news(self) -> None:
         while True:
             await self._news.wait()
-            async with self._one_at_a_time:
+            async with self._lock:
                 if self.is_over:
                     return
                 self._news.clear()
                 caught_up, self._caught_up = self._caught_up, []
-                await self._take_in(await self._lease.fetch(self._seen))
+                await self._process(await self._lease.fetch(self._seen))
                 for entry in caught_up:
                     self._expect_no_more(entry.id)
-                self._stirred.set()
+                self._changed.set()
 
-    async def _give_up(self) -> None:
+    async def _release(self) -> None:
         """Release the conversation, unless new work has arrived."""
         if self._is_closing:
             await self._lease.hand_over()
@@ -150,11 +150,11 @@ class ConversationWorker:
         if (
             self._caught_up
             or (ticket is not None and ticket.is_shown)
-            or not self._aftermath.is_done(with_catch_ups=ticket is None)
+            or not self._cleanup.is_done(with_catch_ups=ticket is None)
         ):
             return
-        await self._aftermath.cancel_catch_ups()
-        await self._aftermath.keep()
+        await self._cleanup.cancel_catch_ups()
+        await self._cleanup.keep()
         if ticket is not None:
             await self._park()
             self.is_over = True
@@ -170,9 +170,9 @@ class ConversationWorker:
             await self._lease.write(StateChanges(held=held))
         self.is_over = await self._lease.release(self._seen)
         if not self.is_over:
-            await self._take_in(await self._lease.fetch(self._seen))
+            await self._process(await self._lease.fetch(self._seen))
 
-    async def _take_in(self, came: tuple[InboxEntry, ...]) -> None:
+    async def _process(self, came: tuple[InboxEntry, ...]) -> None:
         """Process entries. A run begins only after all of them are processed."""
         for entry in came:
             self._seen = max(self._seen, entry.seq)
@@ -181,22 +181,22 @@ class ConversationWorker:
                 found = entries.read(entry)
             except UnreadableEntry:
                 log.exception("entry.unreadable", conversation=self._id, entry=entry.id)
-                await self._succession.refuse(entry)
+                await self._takeover.refuse(entry)
                 continue
             match kind, found:
                 case "message", PendingMessage():
                     self._on_message(found)
                 case "edit", PendingMessage():
-                    await self._revisions.on_edit(entry, found)
+                    await self._edits.on_edit(entry, found)
                 case "withdrawal", PendingMessage():
-                    await self._revisions.on_deletion(entry, found)
+                    await self._edits.on_deletion(entry, found)
                 case _, StopRequest():
                     await self._stops.on_stop(entry, found)
                 case _, ThreadCatchUp():
                     self._inbox.expect(entry.id, found.since)
                     self._catch_ups.append((entry, found))
                 case _, SlackMessage():
-                    self._aftermath.tell(entry, found, texts.NO_TEXT)
+                    self._cleanup.answer(entry, found, texts.NO_TEXT)
         self._begin_catch_ups()
 
     def _begin_catch_ups(self) -> None:
@@ -204,18 +204,18 @@ class ConversationWorker:
 
         Messages do not wait for a catch-up that cannot start because too many are running.
         """
-        while self._catch_ups and self._desk.may_catch_up and not self._is_to_park:
+        while self._catch_ups and self._background.may_catch_up and not self._is_to_park:
             entry, catch_up = self._catch_ups.pop(0)
             self._inbox.expect(entry.id, catch_up.since)
-            self._aftermath.catch_up(entry, partial(self._catch_up, entry, catch_up))
+            self._cleanup.catch_up(entry, partial(self._catch_up, entry, catch_up))
         for entry, _ in self._catch_ups:
             self._expect_no_more(entry.id)
 
     async def _catch_up(self, entry: InboxEntry, catch_up: ThreadCatchUp) -> None:
         """Read the thread. Newer messages wait until the older ones are found, at most `older_first_s`."""
-        patience = asyncio.get_running_loop().call_later(self._desk.older_first_s, self._expect_no_more, entry.id)
+        patience = asyncio.get_running_loop().call_later(self._background.older_first_s, self._expect_no_more, entry.id)
         try:
-            await self._owned.workplace.catch_up(catch_up)
+            await self._state.workplace.catch_up(catch_up)
         finally:
             patience.cancel()
             self._caught_up.append(entry)
@@ -224,65 +224,65 @@ class ConversationWorker:
     def _expect_no_more(self, entry_id: str) -> None:
         """Stop delaying messages for older ones from the thread."""
         self._inbox.expect_no_more(entry_id)
-        self._stirred.set()
-        if self._owned.execution is not None:
-            self._owned.execution.hand_in()
+        self._changed.set()
+        if self._state.run is not None:
+            self._state.run.flush()
 
     def _on_message(self, inbound: PendingMessage) -> None:
-        execution = self._owned.execution
-        if execution is not None and inbound.id == execution.first.id:
+        run = self._state.run
+        if run is not None and inbound.id == run.first.id:
             return  # the first message of the resumed run
         self._inbox.add(inbound)
-        if execution is not None:
-            self._add(execution, inbound)
+        if run is not None:
+            self._add(run, inbound)
         elif not self._inbox.may_be_read(inbound):
-            self._told.add(inbound.id)
-            self._desk.mark_accepted(inbound.message)
+            self._marked_ids.add(inbound.id)
+            self._background.mark_accepted(inbound.message)
         if inbound.is_urgent:
             for entry_id in self._inbox.expected:
                 asyncio.get_running_loop().call_later(_URGENT_WAIT_S, self._expect_no_more, entry_id)
 
-    def _add(self, execution: SlackRun, inbound: PendingMessage) -> None:
-        self._told.add(inbound.id)
-        execution.add(inbound)
+    def _add(self, run: SlackRun, inbound: PendingMessage) -> None:
+        self._marked_ids.add(inbound.id)
+        run.add(inbound)
 
     def _next(self) -> SlackRun | None:
         """Return the active run, or begin one: the oldest message is its prompt, the others become injections."""
-        if self._owned.execution is not None:
-            return self._owned.execution
+        if self._state.run is not None:
+            return self._state.run
         ticket = self._ticket()
         if ticket is None or not ticket.is_shown:
             return None
         first, *others = self._inbox.waiting
-        was_waiting = first.id in self._told or self._inbox.is_held(first)
+        was_waiting = first.id in self._marked_ids or self._inbox.is_held(first)
         newest_ts = max((each.message.ts for each in (first, *others)), key=float)
         record = RunRecord.begun_with(
             first,
             was_waiting=was_waiting,
             newest_ts=newest_ts,
-            is_marked=self._desk.takes_mark(first.message),
-            leftovers=self._aftermath.leftovers,
+            is_marked=self._background.reserve_hourglass(first.message),
+            leftovers=self._cleanup.leftovers,
         )
-        execution = self._owned.start(record)
-        execution.ticket = ticket
+        run = self._state.start(record)
+        run.ticket = ticket
         for inbound in others:
-            self._add(execution, inbound)
-        return execution
+            self._add(run, inbound)
+        return run
 
     def _ticket(self) -> RunSlot | None:
         """Enter the queue for run slots; `None`: no message starts a run, or not yet (then the ticket is kept)."""
-        beginning = self._inbox.beginning
-        if beginning is None:
+        starter = self._inbox.run_starter
+        if starter is None:
             self._slots.leave(self._id)
             return None
-        if not self._inbox.may_be_read(beginning):
+        if not self._inbox.may_be_read(starter):
             return None
-        return self._slots.enter(self._id, beginning.message)
+        return self._slots.enter(self._id, starter.message)
 
     @property
     def _is_to_park(self) -> bool:
         """Whether the next run has to wait for its slot without a lease."""
-        if self._owned.execution is not None:
+        if self._state.run is not None:
             return False
         ticket = self._ticket()
         return ticket is not None and not ticket.is_shown
@@ -290,58 +290,58 @@ class ConversationWorker:
     async def _park(self) -> None:
         """Hand the conversation over until a slot is free; mark each pending message with 📨."""
         waiting = [each for each in self._inbox.waiting if not each.is_told and not each.is_about_another]
-        told = [replace(each, is_told=True) for each in waiting]
-        if told:
-            await self._lease.write(StateChanges(replaced={each.seq: each.written() for each in told}))
-        for each in told:
+        marked = [replace(each, is_told=True) for each in waiting]
+        if marked:
+            await self._lease.write(StateChanges(replaced={each.seq: each.written() for each in marked}))
+        for each in marked:
             self._inbox.replace(each)
-            self._desk.mark_accepted(each.message)
+            self._background.mark_accepted(each.message)
         self.is_parked = True
         await self._lease.hand_over(self._slots.rest_s)
 
-    async def _run(self, execution: SlackRun) -> None:
-        where = {"conversation": self._id, "run_id": execution.record.id}
-        log.info("run.started", **where, instance=execution.instance.name)
+    async def _run(self, run: SlackRun) -> None:
+        where = {"conversation": self._id, "run_id": run.record.id}
+        log.info("run.started", **where, instance=run.instance.name)
         try:
-            await execution.go()
-            if execution.was_suspended:
+            await run.go()
+            if run.was_suspended:
                 log.info("run.suspended", **where)
                 self._is_closing = True
                 return
-            async with self._one_at_a_time:
-                await self._settle(execution)
+            async with self._lock:
+                await self._close_delivered(run)
         except BaseException:
-            self._desk.leaves_mark(execution.first.message)
+            self._background.release_hourglass(run.first.message)
             raise
         # `None` for a run that another process finished.
-        ending = execution.ending
-        told = {"status": ending.status, "reason": ending.reason, **ending.usage} if ending is not None else {}
-        log.info("run.ended", **where, **told)
-        await self._aftermath.tidied()
+        summary = run.summary
+        fields = {"status": summary.status, "reason": summary.reason, **summary.usage} if summary is not None else {}
+        log.info("run.ended", **where, **fields)
+        await self._cleanup.recent_done()
         self._slots.leave(self._id)
 
-    async def _settle(self, execution: SlackRun) -> None:
+    async def _close_delivered(self, run: SlackRun) -> None:
         """Close the entries of delivered messages, and return the other ones to the queue."""
-        inbox, first = self._inbox, execution.first
+        inbox, first = self._inbox, run.first
         given = inbox.given
-        read = await self._owned.delivered(first.instance, {each.id for each in given})
+        read = await self._state.delivered(first.instance, {each.id for each in given})
         closed: dict[int, End] = {each.seq: "" for each in given if each.id in read}
-        if first.id not in read and not execution.comes_back:
-            closed[first.seq] = "withdrawn" if execution.record.stopped_by else "refused"
+        if first.id not in read and not run.is_requeued:
+            closed[first.seq] = "withdrawn" if run.record.stopped_by else "refused"
         inbox.remove([each for each in given if each.seq in closed])
         inbox.take_back()
-        late = self._succession.refused_late()
+        late = self._takeover.refused_late()
         closed.update(dict.fromkeys(late, "refused"))
-        notices = (*self._held_back(execution), *late.values())
-        self._owned.execution = None
-        await self._aftermath.end_run(closed, traces=execution.view.traces, notices=notices)
-        for message_id in read - execution.read - {first.id}:  # the loop was cancelled before it reported them
-            self._desk.mark_read(message_id)
+        notices = (*self._held_back(run), *late.values())
+        self._state.run = None
+        await self._cleanup.end_run(closed, artifacts=run.view.artifacts, notices=notices)
+        for message_id in read - run.read - {first.id}:  # the loop was cancelled before it reported them
+            self._background.mark_delivered(message_id)
 
-    def _held_back(self, execution: SlackRun) -> tuple[Notice, ...]:
+    def _held_back(self, run: SlackRun) -> tuple[Notice, ...]:
         """Return a notice about messages that a stop held back after the run's last post."""
         unnamed = [] if self._inbox.starts_a_run else self._inbox.unnamed
         if not unnamed:
             return ()
         self._inbox.name_all()
-        return (Notice(unnamed[-1].message, f"{execution.record.id}:held", texts.held_back(len(unnamed))),)
+        return (Notice(unnamed[-1].message, f"{run.record.id}:held", texts.held_back(len(unnamed))),)

@@ -120,14 +120,14 @@ class Inbox:
         return [each for each in self._waiting.values() if each.seq > self.named and not each.is_about_another]
 
     @property
-    def beginning(self) -> PendingMessage | None:
+    def run_starter(self) -> PendingMessage | None:
         """The message that starts the next run; held messages, late edits and late deletions start none."""
         waiting = self._waiting.values()
         return next((each for each in waiting if not self.is_held(each) and not each.is_about_another), None)
 
     @property
     def starts_a_run(self) -> bool:
-        return self.beginning is not None
+        return self.run_starter is not None
 
     def hold(self, stopped_s: float) -> int:
         """Keep messages written up to this time from starting a run; returns `held`."""

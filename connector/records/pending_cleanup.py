@@ -53,12 +53,12 @@ class Notice:
 class PendingCleanup:
     """Artifacts to remove and notices to post."""
 
-    traces: tuple[RunArtifacts, ...] = ()
+    artifacts: tuple[RunArtifacts, ...] = ()
     notices: tuple[Notice, ...] = ()
 
     def written(self) -> dict[str, Any]:
         """Return the data stored with the lease; empty if nothing is pending."""
-        kept = {"traces": [asdict(each) for each in self.traces], "notices": [asdict(each) for each in self.notices]}
+        kept = {"traces": [asdict(each) for each in self.artifacts], "notices": [asdict(each) for each in self.notices]}
         return {kind: left for kind, left in kept.items() if left}
 
     @classmethod
@@ -68,14 +68,14 @@ class PendingCleanup:
         Raises:
             KeyError, TypeError, ValueError: the data has another format.
         """
-        traces = tuple(RunArtifacts.read(each) for each in data.get("traces", ()))
-        return cls(traces, tuple(Notice.read(each) for each in data.get("notices", ())))
+        artifacts = tuple(RunArtifacts.read(each) for each in data.get("traces", ()))
+        return cls(artifacts, tuple(Notice.read(each) for each in data.get("notices", ())))
 
     @property
     def inherited(self) -> PendingCleanup:
         """The same cleanup marked as inherited: late calls of the earlier owner may still reach Slack."""
-        traces = tuple(replace(each, is_inherited=True) for each in self.traces)
-        return PendingCleanup(traces, tuple(replace(each, is_inherited=True) for each in self.notices))
+        artifacts = tuple(replace(each, is_inherited=True) for each in self.artifacts)
+        return PendingCleanup(artifacts, tuple(replace(each, is_inherited=True) for each in self.notices))
 
     def __bool__(self) -> bool:
-        return bool(self.traces or self.notices)
+        return bool(self.artifacts or self.notices)

@@ -29,7 +29,7 @@ class RunRecord:
         is_over: whether its last post is in the outbox; it then does no more work and accepts no messages.
         named: sequence number of the last pending message counted in the stop notice.
         leftovers: the pending cleanup of earlier runs.
-        is_taken_up: whether another process owned it before; not stored.
+        was_taken_over: whether another process owned it before; not stored.
     """
 
     id: str
@@ -43,7 +43,7 @@ class RunRecord:
     is_over: bool = False
     named: int = 0
     leftovers: PendingCleanup = field(default_factory=PendingCleanup)
-    is_taken_up: bool = False
+    was_taken_over: bool = False
 
     @classmethod
     def begun_with(
@@ -75,10 +75,10 @@ class RunRecord:
         )  # an older version stores its artifacts in the record itself
         older = {"stops": 1 if data.get("stopped_by") else 0, "is_over": bool(data.get("failed"))}
         kept = {name: data[name] for name in _NAMES if name in data}
-        return cls(**{**older, **kept, "first": first, "leftovers": leftovers, "is_taken_up": True})
+        return cls(**{**older, **kept, "first": first, "leftovers": leftovers, "was_taken_over": True})
 
 
-_NAMES = tuple(field.name for field in fields(RunRecord) if field.name != "is_taken_up")
+_NAMES = tuple(field.name for field in fields(RunRecord) if field.name != "was_taken_over")
 
 
 def read(data: Mapping[str, Any]) -> RunRecord | PendingCleanup:

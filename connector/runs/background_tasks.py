@@ -12,7 +12,7 @@ from connector.formatting.content import Content
 from connector.formatting.links import escape
 from connector.protocols import LeaseLost
 from connector.runs.run_slots import RunSlots
-from connector.runs.status.message import take_away
+from connector.runs.status.message import remove_status
 from connector.slack_api.agent_sessions import AgentSessions
 from connector.slack_api.best_effort import best_effort
 from connector.slack_api.reactions import ReactionKey, Reactions
@@ -47,22 +47,22 @@ class BackgroundTasks:
     """Owns the tasks that call Slack in the background. Their errors are isolated, and they do not delay shutdown."""
 
     def __init__(
-        self, wire: SlackClient, calls_late_s: float = CALLS_LATE_S, older_first_s: float = _OLDER_FIRST_S
+        self, client: SlackClient, calls_late_s: float = CALLS_LATE_S, older_first_s: float = _OLDER_FIRST_S
     ) -> None:
         """`calls_late_s` is how long the calls of a killed process may still reach Slack.
 
         `older_first_s` is how long messages wait for older ones while their thread cannot be read from Slack.
         """
-        self.wire = wire
+        self.wire = client
         self.calls_late_s = calls_late_s
         self.older_first_s = older_first_s
-        self.names = Users(wire)
-        self._marks = Reactions(wire)
+        self.names = Users(client)
+        self._reactions = Reactions(client)
         self._hourglasses: set[ReactionKey] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._resting: set[asyncio.Task[None]] = set()
+        self._sleeping: set[asyncio.Task[None]] = set()
         self._catching_up: set[asyncio.Task[None]] = set()
-        self.native = AgentSessions(wire, self.spawn)
+        self.agent_sessions = AgentSessions(client, self.spawn)
 
     async def __aenter__(self) -> Self:
         return self
@@ -70,8 +70,8 @@ class BackgroundTasks:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for rest in self._resting:
-            rest.cancel()
+        for sleep_until in self._sleeping:
+            sleep_until.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_CLOSE_WITHIN_S)
         for task in self._tasks:
@@ -80,7 +80,7 @@ class BackgroundTasks:
         await self.names.close()
 
     def spawn(self, coroutine: Coroutine[Any, Any, object]) -> asyncio.Task[None]:
-        task = asyncio.create_task(_beside(coroutine))
+        task = asyncio.create_task(_guarded(coroutine))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
@@ -97,34 +97,34 @@ class BackgroundTasks:
         task.add_done_callback(self._catching_up.discard)
         return task
 
-    async def rest(self, until_s: float) -> None:
+    async def sleep_until(self, until_s: float) -> None:
         """Sleep until this time of the event loop's clock. Shutdown cancels the sleep."""
-        rest = asyncio.create_task(asyncio.sleep(until_s - asyncio.get_running_loop().time()))
-        self._resting.add(rest)
-        rest.add_done_callback(self._resting.discard)
-        await rest
+        sleep_until = asyncio.create_task(asyncio.sleep(until_s - asyncio.get_running_loop().time()))
+        self._sleeping.add(sleep_until)
+        sleep_until.add_done_callback(self._sleeping.discard)
+        await sleep_until
 
     def mark_accepted(self, message: SlackMessage) -> None:
         """Add 📨: the message is accepted."""
-        self.spawn(self._marks.put(ReactionKey(message.channel, message.ts, ENVELOPE), message.user))
+        self.spawn(self._reactions.put(ReactionKey(message.channel, message.ts, ENVELOPE), message.user))
 
-    def take_back(self, message: SlackMessage) -> None:
+    def unmark_accepted(self, message: SlackMessage) -> None:
         """Remove 📨: the message is withdrawn or refused."""
-        self.spawn(self._marks.take(ReactionKey(message.channel, message.ts, ENVELOPE)))
+        self.spawn(self._reactions.take(ReactionKey(message.channel, message.ts, ENVELOPE)))
 
-    def mark_read(self, message_id: str) -> None:
+    def mark_delivered(self, message_id: str) -> None:
         """Add 👀: the message is delivered. Ignore ids of another form, which modules inject."""
         match message_id.split(":"):
             case [_team, channel, ts]:
-                self._marks.forget(ReactionKey(channel, ts, ENVELOPE))  # a queued 📨 is obsolete
-                self.spawn(self._marks.put(ReactionKey(channel, ts, EYES), message_id))
+                self._reactions.forget(ReactionKey(channel, ts, ENVELOPE))  # a queued 📨 is obsolete
+                self.spawn(self._reactions.put(ReactionKey(channel, ts, EYES), message_id))
 
-    def takes_mark(self, message: SlackMessage) -> bool:
+    def reserve_hourglass(self, message: SlackMessage) -> bool:
         """Reserve one of the ten ⏳ reactions for the run that begins with this message.
 
         Returns False if all are in use; then only the status message shows the run.
         """
-        self._marks.forget(
+        self._reactions.forget(
             ReactionKey(message.channel, message.ts, ENVELOPE)
         )  # the status message replaces a queued 📨
         is_room = len(self._hourglasses) < _MOST_HOURGLASSES
@@ -132,7 +132,7 @@ class BackgroundTasks:
             self._hourglasses.add(_hourglass_on(message))
         return is_room
 
-    def leaves_mark(self, message: SlackMessage) -> None:
+    def release_hourglass(self, message: SlackMessage) -> None:
         """Release the ⏳ reservation: this process neither adds nor removes it."""
         self._hourglasses.discard(_hourglass_on(message))
 
@@ -148,7 +148,7 @@ class BackgroundTasks:
         self._hourglasses.add(mark)
         is_there = True
         try:
-            is_there = await self._marks.put(mark, message.user, confirm)
+            is_there = await self._reactions.put(mark, message.user, confirm)
         except LeaseLost:
             is_there = False  # the new owner removes it
             raise
@@ -157,27 +157,29 @@ class BackgroundTasks:
                 self._hourglasses.discard(mark)
         return is_there
 
-    def forgo_working(self, message: SlackMessage) -> None:
+    def cancel_hourglass(self, message: SlackMessage) -> None:
         """Cancel a queued ⏳, because the run is over."""
-        self._marks.forget(_hourglass_on(message))
+        self._reactions.forget(_hourglass_on(message))
 
-    async def take_away(self, traces: RunArtifacts) -> None:
+    async def remove_artifacts(self, artifacts: RunArtifacts) -> None:
         """Remove the status messages and the hourglass of a run. Retries while Slack is unavailable."""
-        for ts in traces.statuses:
-            await best_effort(self.wire.insisting(partial(take_away, self.wire, traces.channel, ts, traces.user)))
-        if traces.is_marked:
-            await best_effort(self.wire.insisting(partial(self.unmark, traces)))
-            self._hourglasses.discard(_hourglass_of(traces))
+        for ts in artifacts.statuses:
+            await best_effort(
+                self.wire.insisting(partial(remove_status, self.wire, artifacts.channel, ts, artifacts.user))
+            )
+        if artifacts.is_marked:
+            await best_effort(self.wire.insisting(partial(self.unmark, artifacts)))
+            self._hourglasses.discard(_hourglass_of(artifacts))
 
-    async def unmark(self, traces: RunArtifacts) -> None:
+    async def unmark(self, artifacts: RunArtifacts) -> None:
         """Remove the hourglass of a run.
 
         Raises:
             SlackCallFailed: Slack rejected the call.
         """
-        await self._marks.take(_hourglass_of(traces))
+        await self._reactions.take(_hourglass_of(artifacts))
 
-    async def say(self, notice: Notice, confirm: Callable[[], Awaitable[None]]) -> None:
+    async def post_notice(self, notice: Notice, confirm: Callable[[], Awaitable[None]]) -> None:
         """Post a notice, and return once Slack has accepted or rejected it.
 
         An error raised by `confirm` prevents the post: the new owner posts it.
@@ -197,11 +199,11 @@ def _hourglass_on(message: SlackMessage) -> ReactionKey:
     return ReactionKey(message.channel, message.ts, HOURGLASS)
 
 
-def _hourglass_of(traces: RunArtifacts) -> ReactionKey:
-    return ReactionKey(traces.channel, traces.first_ts, HOURGLASS)
+def _hourglass_of(artifacts: RunArtifacts) -> ReactionKey:
+    return ReactionKey(artifacts.channel, artifacts.first_ts, HOURGLASS)
 
 
-async def _beside(call: Coroutine[Any, Any, object]) -> None:
+async def _guarded(call: Coroutine[Any, Any, object]) -> None:
     """Run a background call; ignore LeaseLost, which the run handles."""
     with suppress(LeaseLost):
         await best_effort(call)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 
-from connector import texts as phrases
+from connector import texts
 from connector.formatting.content import Content
 from connector.formatting.splitting import pieces
 from connector.protocols import LeaseLost, StateChanges
@@ -51,35 +51,35 @@ class Outbox:
     """The posts of one run.
 
     After a takeover, pending posts are looked up in the thread before they are sent, and known parts are not added
-    again; `before` finds the posts that existed at the takeover. If Slack no longer accepts posts in the conversation,
+    again; `existing` finds posts that were there at the takeover. If Slack no longer accepts posts in the conversation,
     the outbox calls `on_closed` once, drops the remaining posts, and informs the author of the first message in a
     direct message.
     """
 
     def __init__(  # noqa: PLR0913 - what the posts of a run have in common
         self,
-        wire: SlackClient,
+        client: SlackClient,
         lease: ConversationLease,
         record: RunRecord,
         persona: Persona,
-        before: FoundPost | None,
+        existing: FoundPost | None,
         *,
         on_closed: Callable[[str], None],
     ) -> None:
-        self._wire = wire
+        self._client = client
         self._lease = lease
         self._first = record.first.message
         self._place = self._first.place
         self._run_id = record.id
         self._persona = persona
-        self._before = before
+        self._existing = existing
         self._on_closed = on_closed
-        posts = lease.claim.posts if record.is_taken_up else {}
+        posts = lease.claim.posts if record.was_taken_over else {}
         self._known = set(posts)
         self.is_closed = _CLOSED in posts
         # Each post with the task that stores it; `None`: stored by an earlier owner.
         self._waiting: asyncio.Queue[tuple[Post, asyncio.Task[None] | None]] = asyncio.Queue()
-        self._keeping: set[asyncio.Task[None]] = set()
+        self._storing: set[asyncio.Task[None]] = set()
         pending = [_pending(part, data) for part, data in posts.items() if data != _POSTED]
         for post in sorted(pending, key=lambda post: post.number):
             self._waiting.put_nowait((post, None))
@@ -92,7 +92,7 @@ class Outbox:
         """
         new = [post for post in posts if post.part not in self._known]
         if new or run is not None or closed:
-            await asyncio.shield(self._keep(new, run, closed))
+            await asyncio.shield(self._store(new, run, closed))
 
     def close(self, error: str) -> None:
         """Stop posting: Slack no longer accepts posts in the conversation. `error` is Slack's error code."""
@@ -101,7 +101,7 @@ class Outbox:
         self.is_closed = True
         self._on_closed(error)
         if not self._first.direct:
-            self._keep([Post(_CLOSED, (phrases.closed(self._first.channel, error),))])
+            self._store([Post(_CLOSED, (texts.closed(self._first.channel, error),))])
 
     async def empty(self) -> None:
         """Wait until every post is delivered or dropped."""
@@ -114,51 +114,51 @@ class Outbox:
             LeaseLost: another process owns the conversation.
         """
         while True:
-            post, kept = await self._waiting.get()
-            if kept is not None:
-                await asyncio.shield(kept)
+            post, stored = await self._waiting.get()
+            if stored is not None:
+                await asyncio.shield(stored)
             if post.part == _CLOSED:
-                await self._tell_elsewhere(post)
+                await self._post_direct(post)
             else:
                 await self._post(await self._with_its_file(post))
             await self._lease.write(StateChanges(posts={post.part: _POSTED}))
             self._waiting.task_done()
 
-    def _keep(
+    def _store(
         self, posts: list[Post], run: Record | None = None, closed: Mapping[int, End] = _NOTHING
     ) -> asyncio.Task[None]:
         numbered = [replace(post, number=len(self._known) + place) for place, post in enumerate(posts, 1)]
         self._known.update(post.part for post in posts)
-        kept = asyncio.create_task(self._write(numbered, run, closed))
-        self._keeping.add(kept)
-        kept.add_done_callback(self._kept)
+        stored = asyncio.create_task(self._write(numbered, run, closed))
+        self._storing.add(stored)
+        stored.add_done_callback(self._on_stored)
         for post in numbered:
-            self._waiting.put_nowait((post, kept))
-        return kept
+            self._waiting.put_nowait((post, stored))
+        return stored
 
     async def _write(self, posts: list[Post], run: Record | None, closed: Mapping[int, End]) -> None:
         written = {post.part: post.written() for post in posts}
         await self._lease.write(StateChanges(run=None if run is None else run(), posts=written, closed=closed))
 
-    def _kept(self, kept: asyncio.Task[None]) -> None:
-        self._keeping.discard(kept)
-        if not kept.cancelled():
-            kept.exception()  # mark as retrieved; `work` raises it
+    def _on_stored(self, stored: asyncio.Task[None]) -> None:
+        self._storing.discard(stored)
+        if not stored.cancelled():
+            stored.exception()  # mark as retrieved; `work` raises it
 
-    async def _tell_elsewhere(self, post: Post) -> None:
+    async def _post_direct(self, post: Post) -> None:
         # A direct message channel may not exist yet, so the post cannot be looked up: it may be sent twice.
         arguments = {**Content(post.texts[0]).arguments(), "unfurl_links": False, "unfurl_media": False}
         arguments["channel"] = self._first.user
-        turn = CallSlot(run=self._place.conversation_id)
-        await best_effort(self._wire.insisting(lambda: self._wire.call("chat.postMessage", arguments, turn)))
+        slot = CallSlot(run=self._place.conversation_id)
+        await best_effort(self._client.insisting(lambda: self._client.call("chat.postMessage", arguments, slot)))
 
     async def _with_its_file(self, post: Post) -> Post:
         """Share the file of a post, and return the remaining messages to post."""
         if not post.file or self.is_closed:
             return post
         key, confirm = f"{self._run_id}:{post.part}", self._lease.confirm
-        share = partial(uploads.share, self._wire, self._place, key, post.file, confirm=confirm)
-        failed = await self._refused(post, share)
+        share = partial(uploads.share, self._client, self._place, key, post.file, confirm=confirm)
+        failed = await self._attempt(post, share)
         if failed is None or self.is_closed:
             return post
         if failed.error == NO_THREAD:
@@ -173,43 +173,43 @@ class Outbox:
         refused = None
         for number, text in enumerate(post.texts):
             key = f"{self._run_id}:{post.part}:{number}"
-            failed = await self._refused(post, self._sending(post, text, key))
+            failed = await self._attempt(post, self._sending(post, text, key))
             if failed is not None and failed.verdict is RetryDecision.TOO_MUCH:
                 failed = await self._post_in_short(post, text, key)
             refused = refused or failed
         if refused is not None and refused.error != NO_THREAD:
             key = f"{self._run_id}:{post.part}:refused"
             notice = replace(post, by_agent=False)
-            await self._refused(post, self._sending(notice, phrases.not_posted(refused.error), key))
+            await self._attempt(post, self._sending(notice, texts.not_posted(refused.error), key))
 
     async def _post_in_short(self, post: Post, text: str, key: str) -> SlackCallFailed | None:
         """Post a text in shorter pieces without blocks. Returns the first failure, if any."""
         refused = None
         for number, piece in enumerate(pieces(text, _SHORT_CHARS)):
-            failed = await self._refused(post, self._sending(post, piece, f"{key}.{number}"))
+            failed = await self._attempt(post, self._sending(post, piece, f"{key}.{number}"))
             refused = refused or failed
         return refused
 
     def _sending(self, post: Post, text: str, key: str) -> Send:
         persona = self._persona if post.by_agent else None
-        turn = CallSlot(run=self._first.user)  # fair between people
+        slot = CallSlot(run=self._first.user)  # fair between people
         send = partial(
-            self._wire.post, self._place, Content(text), key, persona, turn=turn, confirm=self._lease.confirm
+            self._client.post, self._place, Content(text), key, persona, turn=slot, confirm=self._lease.confirm
         )
         # The posts found at the takeover cannot include those of this process.
-        before = self._before if post.in_doubt else None
+        existing = self._existing if post.in_doubt else None
 
         async def unless_there(*, in_doubt: bool) -> None:
-            nonlocal before
-            if before is not None:
-                if await before.find(key) is not None:
+            nonlocal existing
+            if existing is not None:
+                if await existing.find(key) is not None:
                     return
-                before, in_doubt = None, False
+                existing, in_doubt = None, False
             await send(in_doubt=in_doubt)
 
         return unless_there
 
-    async def _refused(self, post: Post, send: Send) -> SlackCallFailed | None:
+    async def _attempt(self, post: Post, send: Send) -> SlackCallFailed | None:
         """Send a post with retries. Returns the failure if Slack rejects it.
 
         Raises:
@@ -226,18 +226,18 @@ class Outbox:
         if self.is_closed:
             return None
         try:
-            await self._wire.insisting(attempt)
+            await self._client.insisting(attempt)
         except LeaseLost:
             raise
         except SlackCallFailed as e:
             log.error("answer.not_posted", **where, error=str(e))  # noqa: TRY400 - Slack's error code suffices
-            return self._seen(e)
+            return self._check(e)
         except Exception:  # a Slack handler's border: later posts are still delivered
             log.exception("answer.not_posted", **where)
             return SlackCallFailed("chat.postMessage", "an unexpected error")
         return None
 
-    def _seen(self, failed: SlackCallFailed) -> SlackCallFailed | None:
+    def _check(self, failed: SlackCallFailed) -> SlackCallFailed | None:
         """Return a failure that concerns one message; close the outbox on one that concerns the conversation."""
         if failed.verdict is not RetryDecision.CONVERSATION_CLOSED:
             return failed
@@ -251,4 +251,4 @@ def _pending(part: str, data: Any) -> Post:
         return Post.read(part, data)
     except UNREADABLE:
         log.exception("post.unreadable", part=part)
-        return Post(part, (phrases.UNREADABLE_POST,), in_doubt=True)
+        return Post(part, (texts.UNREADABLE_POST,), in_doubt=True)

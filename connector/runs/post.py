@@ -52,12 +52,12 @@ class Post:
         return replace(self, texts=await asyncio.to_thread(messages_of, self.file), file="")
 
 
-def said(part: str, markdown: str) -> tuple[Post, ...]:
+def agent_post(part: str, markdown: str) -> tuple[Post, ...]:
     """Return a post by the agent; none if the text is blank."""
     texts, file = posts_of(markdown)
     return (Post(part, texts, by_agent=True, file=file),) if texts else ()
 
 
-def noted(part: str, sentence: str) -> tuple[Post, ...]:
+def service_post(part: str, sentence: str) -> tuple[Post, ...]:
     """Return a post by the service itself; none if the sentence is blank."""
     return (Post(part, (escape(sentence),)),) if sentence else ()

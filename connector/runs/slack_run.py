@@ -11,7 +11,7 @@ import structlog
 from connector import texts
 from connector.protocols import LeaseLost, Refused, RunFailed, StateChanges
 from connector.records.run_summary import ResumeSummary, RunSummary
-from connector.runs.post import noted, said
+from connector.runs.post import agent_post, service_post
 from connector.runs.start_mode import Finished, New, Resumed, StartMode, Unrecoverable
 from connector.runs.steering import Steering
 from connector.runs.view import RunView
@@ -37,30 +37,30 @@ class SlackRun:
         lease: ConversationLease,
         inbox: Inbox,
         workplace: WorkspaceContext,
-        beginning: StartMode = New(),  # noqa: B008 - it is frozen
+        start_mode: StartMode = New(),  # noqa: B008 - it is frozen
     ) -> None:
         self.record = record
         self.instance = workplace.router.instance(record.first.instance)
         self.place: ThreadAddress = record.first.message.place
         self.view = RunView(workplace.desk, lease, record, self.instance.persona, self)
-        self.ending: RunSummary | None = None
+        self.summary: RunSummary | None = None
         self._lease = lease
         self._inbox = inbox
         self._sessions = workplace.sessions
-        self._desk = workplace.desk
+        self._background = workplace.desk
         self._slots = workplace.slots
         # The ticket for a run slot. A resumed run requests one itself.
         self.ticket: RunSlot | None = None
         self._key = (self.instance.name, self.place.conversation_id)
-        self._steers = Steering(self._key, inbox, workplace, self.view)
-        self._beginning = beginning
-        self.read = set(beginning.read) if isinstance(beginning, Resumed | Finished) else set()
+        self._steering = Steering(self._key, inbox, workplace, self.view)
+        self._start_mode = start_mode
+        self.read = set(start_mode.read) if isinstance(start_mode, Resumed | Finished) else set()
         self._has_begun = self.first.id in self.read
         # The loop has ended; posts may still be pending.
-        self.is_over = isinstance(beginning, Finished)
+        self.is_over = isinstance(start_mode, Finished)
         self.was_suspended = False
         self._parts = 0
-        self._was_read = self._is_suspending = self._is_cut = False
+        self._was_read = self._is_suspending = self._is_cancelled = False
         if record.stops:
             self.view.stop()
 
@@ -70,11 +70,11 @@ class SlackRun:
 
     def add(self, inbound: PendingMessage) -> None:
         """Queue a message for injection into this run, or for the next run."""
-        self._steers.add(inbound)
+        self._steering.add(inbound)
 
-    def hand_in(self) -> None:
+    def flush(self) -> None:
         """Inject the messages that are ready."""
-        self._steers.hand_in()
+        self._steering.flush()
 
     @property
     def can_be_stopped(self) -> bool:
@@ -96,20 +96,20 @@ class SlackRun:
         by = self.record.stopped_by or user
         self.record = replace(self.record, stopped_by=by, stops=self.record.stops + 1)
         self.view.stop()
-        # Has no effect on a session that has not begun; `_execute` and `_listen` handle that case.
+        # Has no effect on a session that has not begun; `_execute` and `_start_steering` handle that case.
         self._stop_loop()
 
     def suspend(self) -> None:
         """End at the next boundary, so that another process can resume the run."""
         if not self._is_suspending:
             self._is_suspending = True
-            self._steers.close()
+            self._steering.close()
             self._sessions.suspend(*self._key)
             self._check_slot()
 
-    def cut(self) -> None:
+    def cancel(self) -> None:
         """End the run at once, because it reached no boundary in time."""
-        self._is_cut = True
+        self._is_cancelled = True
         self._stop_loop()
 
     def edit(self, inbound: PendingMessage) -> bool:
@@ -120,7 +120,7 @@ class SlackRun:
             self.record = replace(self.record, first=inbound)
             return True
         try:
-            return self._sessions.edit(*self._key, inbound.id, self._desk.names.identified(inbound.prompt))
+            return self._sessions.edit(*self._key, inbound.id, self._background.names.identified(inbound.prompt))
         except Refused:
             return False
 
@@ -136,7 +136,7 @@ class SlackRun:
     def on_closed(self, error: str) -> None:
         """End the run, because Slack no longer accepts posts in the conversation."""
         log.error("conversation.closed", conversation=self.place.conversation_id, error=error)
-        self.cut()
+        self.cancel()
 
     async def go(self) -> None:
         """Run to the end, or to the suspension, and post the result.
@@ -144,19 +144,19 @@ class SlackRun:
         Raises:
             LeaseLost: another process owns the conversation.
         """
-        if not self.record.is_taken_up:
+        if not self.record.was_taken_over:
             await self._lease.write(StateChanges(run=self.record.written()))
         async with self.view.posting():
-            if not isinstance(self._beginning, Finished):
+            if not isinstance(self._start_mode, Finished):
                 async with self.view.shown():
                     await self._run()
                     await self.view.posted()
 
     async def _run(self) -> None:
         try:
-            await self._tell(await self._execute())
+            await self._post_result(await self._execute())
         except RunFailed as e:
-            await self._tell_failure(str(e))
+            await self._post_failure(str(e))
         except LeaseLost:
             raise
         except asyncio.CancelledError:
@@ -164,16 +164,16 @@ class SlackRun:
             if task is not None and task.cancelling():
                 raise
             log.exception("run.cancelled_inside", conversation=self.place.conversation_id)
-            await self._tell_failure(texts.UNEXPECTED)
+            await self._post_failure(texts.UNEXPECTED)
         except Exception:  # a Slack handler's border: every failure is reported in the thread
             log.exception("run.crashed", conversation=self.place.conversation_id)
-            await self._tell_failure(texts.UNEXPECTED)
+            await self._post_failure(texts.UNEXPECTED)
 
     async def _execute(self) -> str:
-        await self._desk.names.learn((self.first.message.user,), self.first.mentioned)
+        await self._background.names.learn((self.first.message.user,), self.first.mentioned)
         try:
             await self._wait_for_slot()
-            match self._beginning:
+            match self._start_mode:
                 case Unrecoverable(why):
                     raise why
                 case _ if self._is_suspending:
@@ -182,17 +182,17 @@ class SlackRun:
                     fence = self._lease.claim.token
                     return await self._sessions.resume(*self._key, self._on_progress, fence=fence)
                 case _ if self._is_stopped:
-                    self.ending = RunSummary("cancelled")
+                    self.summary = RunSummary("cancelled")
                     return ""
                 case _:
                     return await self._begin()
         finally:
             self.is_over = True
-            self._steers.close()
+            self._steering.close()
 
     async def _begin(self) -> str:
         self._has_begun = True
-        names, message = self._desk.names, self.first.message
+        names, message = self._background.names, self.first.message
         return await self._sessions.execute(
             *self._key,
             names.identified(self.first.prompt),
@@ -205,7 +205,7 @@ class SlackRun:
 
     async def _wait_for_slot(self) -> None:
         """Wait for the run's slot; return without one if the run will not begin."""
-        if isinstance(self._beginning, Unrecoverable):
+        if isinstance(self._start_mode, Unrecoverable):
             return
         if self.ticket is None:
             self.ticket = self._slots.enter(self.place.conversation_id, self.first.message, is_resumed=True)
@@ -215,12 +215,12 @@ class SlackRun:
         log.info("run.waiting", conversation=self.place.conversation_id, place=self._slots.place(ticket))
         while not (ticket.is_granted or self._is_stopped or self._is_suspending):
             runs, bound = self._slots.obstacle(ticket)
-            self.view.hear("waiting", {"place": self._slots.place(ticket), "runs": runs, "bound": bound})
+            self.view.on_event("waiting", {"place": self._slots.place(ticket), "runs": runs, "bound": bound})
             await ticket.changed.wait()
             ticket.changed.clear()
         if not ticket.is_granted:
             self._slots.leave(self.place.conversation_id)
-        self.view.hear("waited", {})
+        self.view.on_event("waited", {})
 
     def _check_slot(self) -> None:
         """Wake a run that waits for its slot, so that it notices a stop or a suspension."""
@@ -232,44 +232,47 @@ class SlackRun:
         return self.record.stops > 0 or self.view.is_closed
 
     def _stop_loop(self) -> None:
-        self._steers.close()
+        self._steering.close()
         self._check_slot()
-        is_immediate = self.record.stops > 1 or self._is_cut or self.view.is_closed
+        is_immediate = self.record.stops > 1 or self._is_cancelled or self.view.is_closed
         self._sessions.stop(*self._key, immediate=is_immediate)
 
     @property
-    def _goes_on_elsewhere(self) -> bool:
+    def _is_handed_over(self) -> bool:
         """Whether it ended only because this process shuts down."""
         if not self._is_suspending:
             return False
-        was_cut = self._is_cut and not self._is_stopped
+        was_cancelled = self._is_cancelled and not self._is_stopped
         return (
-            self.ending is None or self.ending.status == "suspended" or (was_cut and self.ending.status == "cancelled")
+            self.summary is None
+            or self.summary.status == "suspended"
+            or (was_cancelled and self.summary.status == "cancelled")
         )
 
-    async def _tell(self, answer: str) -> None:
-        if self._goes_on_elsewhere:
+    async def _post_result(self, answer: str) -> None:
+        if self._is_handed_over:
             self.was_suspended = True
             self.view.suspend()
             return
-        ending = self.ending = self.ending or RunSummary("success")
-        cut = ending.status == "cancelled"
-        text = said(
-            self._part(ending.part or self._parts + 1), f"{answer.strip()} …" if cut and answer.strip() else answer
+        summary = self.summary = self.summary or RunSummary("success")
+        was_cancelled = summary.status == "cancelled"
+        text = agent_post(
+            self._part(summary.part or self._parts + 1),
+            f"{answer.strip()} …" if was_cancelled and answer.strip() else answer,
         )
-        if cut:
-            notice = texts.stopped(await self._name_of_stopper(), ending, self._name_waiting())
-        elif ending.status == "incomplete" or self.record.stops:
-            notice = texts.incomplete(ending, self._name_waiting())
+        if was_cancelled:
+            notice = texts.stopped(await self._name_of_stopper(), summary, self._name_waiting())
+        elif summary.status == "incomplete" or self.record.stops:
+            notice = texts.incomplete(summary, self._name_waiting())
         else:
             notice = ""
-        await self._say_last(*text, *noted("end", notice or ("" if text else texts.NO_ANSWER)))
+        await self._post_last(*text, *service_post("end", notice or ("" if text else texts.NO_ANSWER)))
 
-    async def _tell_failure(self, sentence: str) -> None:
-        self.ending = self.ending or RunSummary()
-        await self._say_last(*noted("end", texts.failed(sentence, self.ending, self._name_waiting())))
+    async def _post_failure(self, sentence: str) -> None:
+        self.summary = self.summary or RunSummary()
+        await self._post_last(*service_post("end", texts.failed(sentence, self.summary, self._name_waiting())))
 
-    async def _say_last(self, *posts: Post) -> None:
+    async def _post_last(self, *posts: Post) -> None:
         """Store the last posts and `is_over` in one step: after a takeover, the next owner only delivers the posts."""
 
         def over() -> dict[str, Any]:
@@ -287,11 +290,11 @@ class SlackRun:
         stopper = self.record.stopped_by
         if stopper is None:
             return "someone"
-        await self._desk.names.learn((stopper,))
-        return self._desk.names.of(stopper) or "someone"
+        await self._background.names.learn((stopper,))
+        return self._background.names.of(stopper) or "someone"
 
     @property
-    def comes_back(self) -> bool:
+    def is_requeued(self) -> bool:
         """Whether the undelivered first message becomes pending again.
 
         True if a notice promised that the next run reads it, or if it reports a late edit or deletion. Otherwise the
@@ -302,36 +305,36 @@ class SlackRun:
 
     def _name_waiting(self) -> int:
         """Count the messages that wait for the next run, and record that a notice counts them."""
-        return self._inbox.name_held(self.read if self.comes_back else self.read | {self.first.id})
+        return self._inbox.name_held(self.read if self.is_requeued else self.read | {self.first.id})
 
-    async def _listen(self) -> None:
+    async def _start_steering(self) -> None:
         """Apply a stop or a suspension requested before the loop started, then start to inject messages."""
-        if self._is_stopped or self._is_cut:
+        if self._is_stopped or self._is_cancelled:
             self._stop_loop()
         if self._is_suspending:
             self._sessions.suspend(*self._key)
-        await self._steers.open()
+        await self._steering.open()
 
     async def _on_progress(self, event: str, data: dict[str, Any]) -> None:
         match event:
             case "executing":
-                await self._listen()
+                await self._start_steering()
             case "thinking" if not self._was_read:
                 self._was_read = True
                 if self.record.was_waiting or self.first.is_told:
-                    self._desk.mark_read(self.first.id)
+                    self._background.mark_delivered(self.first.id)
             case "injection:applied":
                 for message_id in data.get("ids", ()):
                     self.read.add(message_id)
-                    self._desk.mark_read(message_id)
-                self._steers.hand_in()
+                    self._background.mark_delivered(message_id)
+                self._steering.flush()
             case "resumed":
                 resumption = ResumeSummary.of(data)
-                await self.view.post(*noted(f"resumed:{resumption.key}", texts.resumed(resumption.labels)))
+                await self.view.post(*service_post(f"resumed:{resumption.key}", texts.resumed(resumption.labels)))
             case "text":
                 self._parts = data.get("part", self._parts + 1)
                 text = f"{data['text'].rstrip()} …" if data.get("cut") else data["text"]
-                await self.view.post(*said(self._part(self._parts), text))
+                await self.view.post(*agent_post(self._part(self._parts), text))
             case "complete":
-                self.ending = RunSummary.of(data)
-        self.view.hear(event, data)
+                self.summary = RunSummary.of(data)
+        self.view.on_event(event, data)

@@ -36,7 +36,7 @@ STATUS_SPACING_S = 2.0
 _AT_WORK = frozenset({"waiting", "thinking", "tool:start", "retrying", "fallback", "compacting"})
 
 
-class Keeper(Protocol):
+class StatusOwner(Protocol):
     """Receives the ts of the status message, and the news that the conversation is closed."""
 
     async def keep_status(self, ts: str) -> None:
@@ -48,18 +48,18 @@ class Keeper(Protocol):
         ...
 
 
-async def take_away(wire: SlackClient, channel: str, ts: str, run: str = "") -> None:
+async def remove_status(client: SlackClient, channel: str, ts: str, run: str = "") -> None:
     """Delete a status message; if Slack forbids that, change its text to "Done.". `run` is as in `CallSlot`.
 
     Raises:
         SlackCallFailed: Slack rejected the call.
     """
     try:
-        await wire.delete(channel, ts, run)
+        await client.delete(channel, ts, run)
     except SlackCallFailed as e:
         if e.error != "cant_delete_message":
             raise
-        await wire.update(channel, ts, lambda: Content(texts.DONE), CallSlot())
+        await client.update(channel, ts, lambda: Content(texts.DONE), CallSlot())
 
 
 class Status:
@@ -67,28 +67,28 @@ class Status:
 
     def __init__(  # noqa: PLR0913 - its dependencies
         self,
-        wire: SlackClient,
+        client: SlackClient,
         lease: ConversationLease,
         record: RunRecord,
-        keeper: Keeper,
-        before: FoundPost | None,
+        owner: StatusOwner,
+        existing: FoundPost | None,
         *,
         spacing_s: float = STATUS_SPACING_S,
     ) -> None:
-        """`before` finds posts that existed at the takeover; `None`: the run begins in this process.
+        """`existing` finds posts that were there at the takeover; `None`: the run begins in this process.
 
         `spacing_s` is the minimum time between two edits.
         """
-        self._wire = wire
+        self._client = client
         self._spacing_s = spacing_s
         self._lease = lease
         self._record = record
-        self._keeper = keeper
+        self._owner = owner
         self._place = record.first.message.place
-        self._need = CancelScope()
+        self._cancel_scope = CancelScope()
         # Fair between people: the status messages of one person do not delay those of others.
-        self._turn = CallSlot(Priority.STATUS, record.first.message.user, self._need)
-        self._before = before
+        self._slot = CallSlot(Priority.STATUS, record.first.message.user, self._cancel_scope)
+        self._existing = existing
         self._activity = Activity()
         self._began = asyncio.get_running_loop().time()
         self._shown: Content | None = None
@@ -109,13 +109,13 @@ class Status:
         return ts in self._all
 
     @property
-    def standing(self) -> tuple[str, ...]:
+    def remaining(self) -> tuple[str, ...]:
         """The ts of the status messages that may still be in the thread."""
         return tuple(ts for ts in self._all if ts not in self._lost)
 
-    def hear(self, event: str, data: dict[str, Any]) -> None:
+    def on_event(self, event: str, data: dict[str, Any]) -> None:
         """Record a progress event; the next edit shows it."""
-        self._activity.hear(event, data)
+        self._activity.on_event(event, data)
         self._changed.set()
         if event in _AT_WORK:
             self._at_work.set()
@@ -133,7 +133,7 @@ class Status:
 
     async def end(self) -> None:
         """Stop updating, and wait for calls in flight."""
-        self._need.forget()
+        self._cancel_scope.forget()
         self._at_work.set()
         self._changed.set()
         if self._updating is not None:
@@ -145,24 +145,24 @@ class Status:
     async def pause(self) -> None:
         """Show that the run is suspended; the next owner reuses the message."""
         if (ts := self._ts) is not None:
-            turn = CallSlot(run=self._turn.run)
-            await best_effort(self._wire.update(self._place.channel, ts, lambda: Content(texts.SUSPENDED), turn))
+            slot = CallSlot(run=self._slot.run)
+            await best_effort(self._client.update(self._place.channel, ts, lambda: Content(texts.SUSPENDED), slot))
 
     async def _open(self) -> None:
         """Post the status message, unless it exists."""
         if self._ts is not None:
             return
-        if self._before is not None:  # a run whose log was complete needs no status message
+        if self._existing is not None:  # a run whose log was complete needs no status message
             await self._at_work.wait()
         await self._post(f"{self._record.id}{STATUS_KEY}")
 
     async def _post(self, key: str) -> None:
         """Post the status message, unless an earlier owner did."""
         try:
-            found = await self._before.find(key, self._turn) if self._before is not None else None
+            found = await self._existing.find(key, self._slot) if self._existing is not None else None
             if found is not None:
                 self._shown = None  # its text is outdated
-            self._ts = await self._posted(key) if found is None else found
+            self._ts = await self._post_or_plain(key) if found is None else found
         except LeaseLost:
             raise
         except CallCancelled:
@@ -172,10 +172,10 @@ class Status:
         except Exception:  # a Slack handler's border: the run continues without a status message
             log.exception("status.not_posted", conversation=self._place.conversation_id)
         else:
-            await self._keep(self._ts)
+            await self._record_ts(self._ts)
 
-    async def _posted(self, key: str) -> str:
-        self._need.check()
+    async def _post_or_plain(self, key: str) -> str:
+        self._cancel_scope.check()
         try:
             return await self._send(key)
         except SlackCallFailed as e:
@@ -187,34 +187,34 @@ class Status:
 
     async def _send(self, key: str) -> str:
         confirm = self._lease.confirm
-        return await self._wire.post(self._place, self._content(), key, turn=self._turn, confirm=confirm)
+        return await self._client.post(self._place, self._content(), key, turn=self._slot, confirm=confirm)
 
-    async def _keep(self, ts: str) -> None:
+    async def _record_ts(self, ts: str) -> None:
         self._all.append(ts)
         if not self._is_over:
-            await self._keeper.keep_status(ts)
+            await self._owner.keep_status(ts)
 
     def _give_up(self, failed: SlackCallFailed) -> None:
         log.warning("status.not_shown", conversation=self._place.conversation_id, error=str(failed))
         self.is_in_doubt = self.is_in_doubt or failed.is_passing
         if failed.verdict is RetryDecision.CONVERSATION_CLOSED:
-            self._keeper.on_closed(failed.error)
+            self._owner.on_closed(failed.error)
 
     async def _update(self) -> None:
         # Check `_is_over` as well: a call that times out while it is cancelled loses the cancellation.
-        await self._opened()
+        await self._posting_done()
         while self._ts is not None and not self._is_over:
             await asyncio.sleep(self._spacing_s)
             while self._compose() == self._shown and not self._is_over:
                 self._changed.clear()
-                self._activity.told()
+                self._activity.mark_shown()
                 if self._compose() == self._shown:
                     await self._news()
             if not self._is_over:
                 await self._lease.confirm()
                 await self._edit(self._ts)
 
-    async def _opened(self) -> None:
+    async def _posting_done(self) -> None:
         # The post may be in flight: cancelling the updates must not cancel it.
         if self._opening is not None:
             await asyncio.shield(self._opening)
@@ -227,7 +227,7 @@ class Status:
 
     async def _edit(self, ts: str) -> None:
         try:
-            await self._wire.update(self._place.channel, ts, self._content, self._turn)
+            await self._client.update(self._place.channel, ts, self._content, self._slot)
         except SlackCallFailed as e:
             match e.verdict:
                 case RetryDecision.TOO_MUCH if not self._is_plain:
@@ -259,15 +259,15 @@ class Status:
             return
         if self._tasks is not None:
             self._opening = self._tasks.create_task(self._post(f"{self._record.id}{STATUS_KEY}:{lost}"))
-        await self._opened()
+        await self._posting_done()
         if is_there:
-            await best_effort(self._wire.delete(self._place.channel, lost))
+            await best_effort(self._client.delete(self._place.channel, lost))
         else:
             self._lost.add(lost)
 
     @property
     def _is_over(self) -> bool:
-        return self._need.is_over
+        return self._cancel_scope.is_over
 
     @property
     def _elapsed_s(self) -> float:
@@ -280,5 +280,5 @@ class Status:
 
     def _content(self) -> Content:
         self._shown = self._compose()
-        self._activity.told()
+        self._activity.mark_shown()
         return self._shown
