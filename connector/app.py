@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from connector.slack_api.errors import SlackCallFailed
 
     OpenClient = Callable[[str | None], AsyncWebClient]
-    OpenDoor = Callable[[Receive], AbstractAsyncContextManager[Any]]
+    OpenTransport = Callable[[Receive], AbstractAsyncContextManager[Any]]
 
 log = structlog.get_logger(__name__)
 
 # Slack events processed concurrently. Further ones wait in the transport.
-_AT_ONCE = 100
+_MAX_CONCURRENT_EVENTS = 100
 
 
 @asynccontextmanager
@@ -78,47 +78,50 @@ async def connected(  # noqa: PLR0913 - the composition root of the connector
     async with aiohttp.ClientSession(timeout=timeout, connector=connector) as http:
         # The SDK's own retries would send a post twice after a dropped connection.
         open_client = partial(AsyncWebClient, base_url=access.api_url, session=http, retry_handlers=[])
-        client = open_client(access.bot_token)
+        web_client = open_client(access.bot_token)
         async with RateLimiter("") as scheduler:
-            identity = await preflight(access.api_url, SlackClient(client, scheduler))
+            identity = await preflight(access.api_url, SlackClient(web_client, scheduler))
         router = Router(instances, runs, identity.team, identity.user)
         async with RateLimiter(identity.team, budget, rate_scale) as scheduler:
-            wire, open_door = SlackClient(client, scheduler), await _door(access, http, open_client, scheduler)
-            async with _open(wire), BackgroundTasks(wire, calls_late_s) as desk:
-                admitter = Admitter(desk, router, runs, identity.user, policy, enterprise=identity.enterprise)
-                workplace = WorkspaceContext(sessions, desk, router, admitter.catch_up, RunSlots(limits))
-                async with WorkerPool(workplace, runs, shutdown_grace_s) as conversations:
-                    intake = Intake(workplace, runs, conversations, admitter, identity.user)
+            client, open_transport = (
+                SlackClient(web_client, scheduler),
+                await _transport(access, http, open_client, scheduler),
+            )
+            async with _open(client), BackgroundTasks(client, calls_late_s) as background:
+                admitter = Admitter(background, router, runs, identity.user, policy, enterprise=identity.enterprise)
+                context = WorkspaceContext(sessions, background, router, admitter.catch_up, RunSlots(limits))
+                async with WorkerPool(context, runs, shutdown_grace_s) as worker_pool:
+                    intake = Intake(context, runs, worker_pool, admitter, identity.user)
                     reception = EventDecoder(open_client(None), access.bot_token, identity, intake)
-                    async with open_door(reception.receive):
+                    async with open_transport(reception.receive):
                         log.info("slack.connected", team=identity.team, bot_user=identity.user)
                         try:
                             yield
                         finally:
-                            conversations.suspend()
+                            worker_pool.suspend()
 
 
-async def _door(
+async def _transport(
     access: SlackCredentials, http: aiohttp.ClientSession, open_client: OpenClient, scheduler: RateLimiter
-) -> OpenDoor:
+) -> OpenTransport:
     """Return a function that opens the transport. Socket Mode requests its first address here, which tests the token.
 
     Raises:
         ConnectionRefused: the app's token is wrong, or Slack is unreachable.
     """
-    slots = asyncio.Semaphore(_AT_ONCE)
+    slots = asyncio.Semaphore(_MAX_CONCURRENT_EVENTS)
     match access.door:
-        case HttpTransport() as door:
-            return lambda receive: HttpServer(door, receive, slots)
+        case HttpTransport() as transport:
+            return lambda receive: HttpServer(transport, receive, slots)
         case SocketTransport(app_token):
             app_client = open_client(app_token)
-            wire = SlackClient(app_client, scheduler)
-            addresses = Addresses(wire, await first_address(access.api_url, wire))
+            client = SlackClient(app_client, scheduler)
+            addresses = Addresses(client, await first_address(access.api_url, client))
             return lambda receive: SocketMode(http, addresses.next, receive, slots, proxy=app_client.proxy)
 
 
 @asynccontextmanager
-async def _open(wire: SlackClient) -> AsyncIterator[None]:
+async def _open(client: SlackClient) -> AsyncIterator[None]:
     """Run the body until Slack rejects the app's credentials.
 
     Raises:
@@ -128,7 +131,7 @@ async def _open(wire: SlackClient) -> AsyncIterator[None]:
     refused: list[SlackCallFailed] = []
 
     async def watch() -> None:
-        refused.append(await wire.closed())
+        refused.append(await client.closed())
         if body is not None:
             body.cancel()
 

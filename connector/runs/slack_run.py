@@ -256,10 +256,8 @@ class SlackRun:
             return
         summary = self.summary = self.summary or RunSummary("success")
         was_cancelled = summary.status == "cancelled"
-        text = agent_post(
-            self._part(summary.part or self._parts + 1),
-            f"{answer.strip()} …" if was_cancelled and answer.strip() else answer,
-        )
+        markdown = f"{answer.strip()} …" if was_cancelled and answer.strip() else answer
+        text = agent_post(self._part(summary.part or self._parts + 1), markdown)
         if was_cancelled:
             notice = texts.stopped(await self._name_of_stopper(), summary, self._name_waiting())
         elif summary.status == "incomplete" or self.record.stops:
