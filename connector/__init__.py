@@ -1,4 +1,4 @@
-"""Slack: events in, messages out. It knows nothing of agents or stores: see `protocols` for what it asks of others."""
+"""Connect agents to Slack. The package knows no agents and no stores; `protocols` defines the interfaces it needs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "connected":
-        from connector.app import connected  # noqa: PLC0415 - Slack's libraries are only for who connects
+        from connector.app import connected  # noqa: PLC0415 - load Slack's libraries only when connecting
 
         return connected
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

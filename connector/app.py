@@ -1,4 +1,4 @@
-"""The connection to one Slack workspace: a door on the way in, the Web API on the way out."""
+"""The connection to one Slack workspace: a transport for events, the Web API for calls."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ if TYPE_CHECKING:
     from connector.slack_api.errors import SlackCallFailed
 
     OpenClient = Callable[[str | None], AsyncWebClient]
-    OpenDoor = Callable[[Receive], AbstractAsyncContextManager[Any]]
+    OpenTransport = Callable[[Receive], AbstractAsyncContextManager[Any]]
 
 log = structlog.get_logger(__name__)
 
-# So many of Slack's events are at work at once; others wait on their way to us.
-_AT_ONCE = 100
+# Slack events processed concurrently. Further ones wait in the transport.
+_MAX_CONCURRENT_EVENTS = 100
 
 
 @asynccontextmanager
-async def connected(  # noqa: PLR0913 - what it joins
+async def connected(  # noqa: PLR0913 - the composition root of the connector
     access: SlackCredentials,
     instances: Sequence[Instance],
     sessions: SessionManager,
@@ -64,75 +64,78 @@ async def connected(  # noqa: PLR0913 - what it joins
     options: SlackOptions = SlackOptions(),  # noqa: B008 - it is frozen
     tools_grace_s: float | None = None,
 ) -> AsyncIterator[None]:
-    """Answer people in the workspace for as long as the context lasts.
+    """Answer people in the workspace while the context is open.
 
-    At its end nothing more is taken in, and runs that are on are handed over within `shutdown_grace_s`. `policy` says
-    who may use the bot, and where. `budget` is what is left of the calls that Slack allows, where others use it, too;
-    `rate_scale` a factor on Slack's limits. `calls_late_s` is how long after a process was killed its calls may still
-    reach Slack. `limits` bound the runs that are at work at once. Running tools may continue for `tools_grace_s` of
-    `shutdown_grace_s`; by default all but the last two seconds.
+    On exit, accept no more events and hand active runs over within `shutdown_grace_s`. `policy` decides which users may
+    use the bot, and where. `budget` is the rate-limit budget shared with other processes; `rate_scale` is a factor on
+    Slack's rate limits. `calls_late_s` is how long the calls of a killed process may still reach Slack. `limits` bounds
+    concurrent runs. Running tools may continue for `tools_grace_s` of `shutdown_grace_s`; by default all but
+    the last two seconds.
 
     Raises:
-        ConnectionRefused: at entry, when a token is wrong or Slack is out of reach; later, when Slack does not let us
-            do anything any more.
+        ConnectionRefused: at entry, if a token is wrong or Slack is unreachable; later, if Slack rejects the app's
+            credentials.
     """
-    # Without a limit of ours, one call that is never answered could hold everything for minutes. How many there are is
-    # the scheduler's business: one that waited for a connection would leave long after it was confirmed.
+    # A timeout keeps one unanswered call from blocking the others for minutes. The rate limiter bounds concurrency, not
+    # the connection pool: a call that waits for a connection would leave long after its lease was confirmed.
     timeout, connector = aiohttp.ClientTimeout(total=CALLS_LATE_S), aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(timeout=timeout, connector=connector) as http:
         # The SDK's own retries would send a post twice after a dropped connection.
         open_client = partial(AsyncWebClient, base_url=access.api_url, session=http, retry_handlers=[])
-        client = open_client(access.bot_token)
+        web_client = open_client(access.bot_token)
         async with RateLimiter("") as scheduler:
-            identity = await preflight(access.api_url, SlackClient(client, scheduler))
+            identity = await preflight(access.api_url, SlackClient(web_client, scheduler))
         router = Router(instances, runs, identity.team, identity.user)
         async with RateLimiter(identity.team, budget, rate_scale) as scheduler:
-            wire, open_door = SlackClient(client, scheduler), await _door(access, http, open_client, scheduler)
-            async with _open(wire), BackgroundTasks(wire, calls_late_s, options=options) as desk:
-                admitter = Admitter(desk, router, runs, identity.user, policy, enterprise=identity.enterprise)
-                workplace = WorkspaceContext(sessions, desk, router, admitter.catch_up, RunSlots(limits))
-                async with WorkerPool(workplace, runs, shutdown_grace_s, tools_grace_s) as conversations:
-                    intake = Intake(workplace, runs, conversations, admitter, identity.user)
+            client, open_transport = (
+                SlackClient(web_client, scheduler),
+                await _transport(access, http, open_client, scheduler),
+            )
+            async with _open(client), BackgroundTasks(client, calls_late_s, options=options) as background:
+                admitter = Admitter(background, router, runs, identity.user, policy, enterprise=identity.enterprise)
+                context = WorkspaceContext(sessions, background, router, admitter.catch_up, RunSlots(limits))
+                async with WorkerPool(context, runs, shutdown_grace_s, tools_grace_s) as worker_pool:
+                    intake = Intake(context, runs, worker_pool, admitter, identity.user)
                     reception = EventDecoder(open_client(None), access.bot_token, identity, intake)
-                    async with open_door(reception.receive):
+                    async with open_transport(reception.receive):
                         log.info("slack.connected", team=identity.team, bot_user=identity.user)
                         try:
                             yield
                         finally:
-                            conversations.suspend()
+                            worker_pool.suspend()
 
 
-async def _door(
+async def _transport(
     access: SlackCredentials, http: aiohttp.ClientSession, open_client: OpenClient, scheduler: RateLimiter
-) -> OpenDoor:
-    """The door, tried as far as that can be done while it is closed.
+) -> OpenTransport:
+    """Return a function that opens the transport. Socket Mode requests its first address here, which tests the token.
 
     Raises:
-        ConnectionRefused: the app's token is wrong, or Slack is out of reach.
+        ConnectionRefused: the app's token is wrong, or Slack is unreachable.
     """
-    slots = asyncio.Semaphore(_AT_ONCE)
+    slots = asyncio.Semaphore(_MAX_CONCURRENT_EVENTS)
     match access.door:
-        case HttpTransport() as door:
-            return lambda receive: HttpServer(door, receive, slots)
+        case HttpTransport() as transport:
+            return lambda receive: HttpServer(transport, receive, slots)
         case SocketTransport(app_token):
             app_client = open_client(app_token)
-            wire = SlackClient(app_client, scheduler)
-            addresses = Addresses(wire, await first_address(access.api_url, wire))
+            client = SlackClient(app_client, scheduler)
+            addresses = Addresses(client, await first_address(access.api_url, client))
             return lambda receive: SocketMode(http, addresses.next, receive, slots, proxy=app_client.proxy)
 
 
 @asynccontextmanager
-async def _open(wire: SlackClient) -> AsyncIterator[None]:
-    """Let the body run for as long as Slack lets us do anything.
+async def _open(client: SlackClient) -> AsyncIterator[None]:
+    """Run the body until Slack rejects the app's credentials.
 
     Raises:
-        ConnectionRefused: it does not any more.
+        ConnectionRefused: Slack has rejected them.
     """
     body = asyncio.current_task()
     refused: list[SlackCallFailed] = []
 
     async def watch() -> None:
-        refused.append(await wire.closed())
+        refused.append(await client.closed())
         if body is not None:
             body.cancel()
 
@@ -147,6 +150,6 @@ async def _open(wire: SlackClient) -> AsyncIterator[None]:
     if refused:
         log.critical("slack.closed", error=str(refused[0]))
         raise ConnectionRefused(
-            f"Slack does not let us do anything any more ({refused[0]}). Look at the app's tokens and scopes, and "
-            "start the service again: what was on goes on."
+            f"Slack no longer accepts calls of this app ({refused[0]}). Check the app's tokens and scopes, then "
+            "restart the service: interrupted runs resume."
         )

@@ -1,4 +1,4 @@
-"""From Slack's events to the messages and reactions that this connector acts on."""
+"""Parse Slack's events into messages, edits, deletions, reactions and stop requests."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Any
 
-# A share of a file and a reply "also sent to the channel" are posts of a person; every other subtype is not.
+# Subtypes of posts by people: none, a shared file, and a reply "also sent to the channel".
 _SUBTYPES_OF_PEOPLE = (None, "file_share", "thread_broadcast")
 _ENTITY = re.compile(r"<([^<>|]+)(?:\|([^<>]*))?>")
 _MENTION = re.compile(r"<@([UW][A-Z0-9]+)(?:\|[^<>]*)?>")
-# At most so many users that one message mentions are looked up.
+# Limit on users looked up for the mentions of one message.
 MOST_MENTIONED = 20
 # Ids and times become names in stores and paths, so both are checked and bounded.
 _ID = re.compile(r"[A-Za-z0-9]{1,40}")
 _TS = re.compile(r"[0-9]{1,16}(?:\.[0-9]{1,9})?")
 _STOP_WORDS = frozenset({"stop", "halt", "cancel", "abort"})
-# Slack's own voice: it reminds, and answers what it takes for a question.
+# Slack's own bot user, which posts reminders and automatic replies.
 _SLACKBOT = "USLACKBOT"
 STOP_ACTION = "stop"
 
 
 @dataclass(frozen=True, slots=True)
 class ThreadAddress:
-    """Where a conversation lives: a thread, or a direct message channel as a whole (`thread_ts` is `None`)."""
+    """The place of a conversation: a thread, or a whole direct message channel (`thread_ts` is `None`)."""
 
     team: str
     channel: str
@@ -36,7 +36,7 @@ class ThreadAddress:
 
 @dataclass(frozen=True, slots=True)
 class SlackMessage:
-    """What a person posted. `text` is as Slack sends it."""
+    """A post by a person. `text` is in Slack's markup."""
 
     team: str
     channel: str
@@ -64,9 +64,9 @@ class SlackMessage:
 
     @property
     def mentioned(self) -> list[str]:
-        """The ids of the first `MOST_MENTIONED` users that it mentions.
+        """The ids of the first `MOST_MENTIONED` mentioned users.
 
-        Only an entity of Slack's markup is a mention: a person who types `<` sends `&lt;`.
+        A typed `<` arrives as `&lt;`, so that only Slack's own entities match.
         """
         found: dict[str, None] = {}
         for mention in _MENTION.finditer(self.text):
@@ -78,7 +78,7 @@ class SlackMessage:
 
 @dataclass(frozen=True, slots=True)
 class MessageEdit:
-    """A person changed what they had posted; `message` is as it reads now, `before` as it read."""
+    """A person edited a message; `message` is the new version, `before` the old one."""
 
     message: SlackMessage
     before: SlackMessage
@@ -91,7 +91,7 @@ class MessageEdit:
 
 @dataclass(frozen=True, slots=True)
 class MessageDeletion:
-    """A person took away what they had posted; `message` is as it read."""
+    """A person deleted a message; `message` is its last version."""
 
     message: SlackMessage
     event_ts: str
@@ -103,7 +103,7 @@ class MessageDeletion:
 
 @dataclass(frozen=True, slots=True)
 class ReactionAdded:
-    """An emoji that a person put on a message; `author` wrote that, where Slack says it."""
+    """A person added an emoji to a message; `author` wrote the message, if Slack names them."""
 
     user: str
     name: str
@@ -119,13 +119,14 @@ class ReactionAdded:
 
 @dataclass(frozen=True, slots=True)
 class StopRequest:
-    """Somebody wants a run of a conversation stopped, whichever way they said so.
+    """A person asks to stop a run: by a stop word, a reaction, or a button.
 
     Args:
-        at: when: a run that began later is not meant.
-        ts: the message on which they said it: only the run is meant whose status it is, or which it began.
-        run: the id of the run that is meant, where it is known.
-        message: the word as they wrote it: it wants an answer where nothing runs.
+        at: time of the request, as a ts; it does not stop runs that began later.
+        ts: the message that carries the request; it stops only the run that has this message as its status message or
+            its first message.
+        run: id of the run to stop, if known.
+        message: the stop word, if the request is a message; it is answered even if nothing runs.
     """
 
     id: str
@@ -136,17 +137,16 @@ class StopRequest:
     message: SlackMessage | None = None
 
     def written(self) -> dict[str, Any]:
-        """As an inbox keeps it."""
+        """Return the data of the inbox entry."""
         message = None if self.message is None else asdict(self.message)
         data = {"user": self.user, "at": self.at, "ts": self.ts, "run": self.run, "message": message}
         return {name: value for name, value in data.items() if value is not None}
 
 
 def message_of(event: dict[str, Any], team: str) -> SlackMessage | None:
-    """The message that an event tells of, or `None` where no person wrote anything new.
+    """Parse a message event; `None` if it is not a new post by a person.
 
-    Like all that reads events here, it raises AttributeError, KeyError, TypeError or ValueError where one is not as
-    Slack writes them.
+    Like all parsers here, it raises AttributeError, KeyError, TypeError or ValueError on a malformed event.
     """
     if event.get("subtype") not in _SUBTYPES_OF_PEOPLE or not _is_of_a_person(event):
         return None
@@ -167,25 +167,29 @@ def message_of(event: dict[str, Any], team: str) -> SlackMessage | None:
 
 
 def thread_of(message: dict[str, Any]) -> str | None:
-    """The thread in which a message is a reply; one that others have replied to names its own, and is in none."""
+    """Return the thread that a message replies to; `None` for a top-level message, even if it has replies."""
     thread_ts = message.get("thread_ts")
     return None if thread_ts is None or thread_ts == message["ts"] else checked_ts(thread_ts)
 
 
 def moment_of(event: dict[str, Any]) -> str:
-    """When what an event tells of has happened, in the words of a ts."""
+    """Return the time of an event, as a ts."""
     return checked_ts(event.get("event_ts") or event["ts"])
 
 
 def checked_ts(value: object) -> str:
-    """Return a ts of Slack's form: it can be ordered."""
+    """Return the value if it is a valid ts, which `float` can parse.
+
+    Raises:
+        ValueError: it is not.
+    """
     if not isinstance(value, str) or _TS.fullmatch(value) is None:
-        raise ValueError(f"{value!r} is no ts")
+        raise ValueError(f"{value!r} is not a ts")
     return value
 
 
 def edited_ts_of(found: dict[str, Any]) -> str:
-    """When a message that Slack was asked for was changed last; blank: never."""
+    """Return the ts of the last edit of a message from Slack's history; blank: never edited."""
     edited = found.get("edited")
     ts = edited.get("ts") if isinstance(edited, dict) else None
     return ts if isinstance(ts, str) and _TS.fullmatch(ts) else ""
@@ -193,18 +197,18 @@ def edited_ts_of(found: dict[str, Any]) -> str:
 
 def _word(value: object) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
+        raise TypeError(f"{value!r} is not a string")
     return value
 
 
 def _id(value: object) -> str:
     if not isinstance(value, str) or _ID.fullmatch(value) is None:
-        raise ValueError(f"{value!r} is no id")
+        raise ValueError(f"{value!r} is not an id")
     return value
 
 
 def _whole(text: str) -> str:
-    """Without halves of characters, which nothing that is written down can have."""
+    """Replace lone surrogates, which cannot be encoded as UTF-8."""
     return text.encode("utf-8", "replace").decode()
 
 
@@ -214,16 +218,16 @@ def _is_of_a_person(message: dict[str, Any]) -> bool:
 
 
 def home_of(message: dict[str, Any]) -> str | None:
-    """Return the workspace (`T…`) or the organisation (`E…`) of the author of a message; `None`: Slack names neither.
+    """Return the workspace (`T…`) or organisation (`E…`) of a message's author; `None`: Slack names neither.
 
-    `team` comes last: in an organisation it may be the workspace that receives the message.
+    `team` is tried last: in an organisation it may be the workspace that receives the message.
     """
     homes = (message.get(name) for name in ("user_team", "source_team", "team"))
     return next((home for home in homes if isinstance(home, str) and home.startswith(("T", "E"))), None)
 
 
 def edit_of(event: dict[str, Any], team: str) -> MessageEdit | None:
-    """The edit that an event tells of, or `None` where the text is the same: Slack itself edits to unfurl links."""
+    """Parse an edit; `None` if the text is unchanged: Slack itself edits messages to unfurl links."""
     now, before = event.get("message") or {}, event.get("previous_message") or {}
     message = _inside(event, now, team)
     if message is None or now.get("text") == before.get("text"):
@@ -232,9 +236,9 @@ def edit_of(event: dict[str, Any], team: str) -> MessageEdit | None:
 
 
 def deletion_of(event: dict[str, Any], team: str) -> MessageDeletion | None:
-    """The deletion that an event tells of, or `None` where it is of no person's message.
+    """Parse a deletion; `None` if the event is not the deletion of a person's message.
 
-    What others have replied to leaves a tombstone: to Slack, that is an edit.
+    A deleted message with replies leaves a tombstone, which Slack reports as an edit.
     """
     is_tombstone = (event.get("message") or {}).get("subtype") == "tombstone"
     if event["subtype"] != "message_deleted" and not is_tombstone:
@@ -244,13 +248,13 @@ def deletion_of(event: dict[str, Any], team: str) -> MessageDeletion | None:
 
 
 def _inside(event: dict[str, Any], message: dict[str, Any], team: str) -> SlackMessage | None:
-    """The message in an event about it, which says where it stands."""
+    """Parse the message inside an edit or a deletion; the event names its channel."""
     where: dict[str, Any] = {key: event[key] for key in ("channel", "channel_type") if key in event}
     return message_of({**message, **where}, team) if message.get("ts") else None
 
 
 def reaction_of(event: dict[str, Any]) -> ReactionAdded | None:
-    """The reaction that an event tells of, or `None` where it is not on a message."""
+    """Parse a reaction; `None` if it is not on a message."""
     item = event.get("item") or {}
     if item.get("type") != "message":
         return None
@@ -265,7 +269,7 @@ def reaction_of(event: dict[str, Any]) -> ReactionAdded | None:
 
 
 def session_stop_of(event: dict[str, Any], team: str) -> tuple[ThreadAddress, StopRequest] | None:
-    """The stop that Slack's own button asks for, and where, or `None` where it does not say that."""
+    """Parse a press of Slack's own stop button; `None` if a required field is missing."""
     user, channel, at = event.get("user"), event.get("channel"), event.get("event_ts")
     if not user or not channel or not at:
         return None
@@ -275,7 +279,7 @@ def session_stop_of(event: dict[str, Any], team: str) -> tuple[ThreadAddress, St
 
 
 def clicked_stop_of(body: dict[str, Any], team: str) -> tuple[ThreadAddress, StopRequest] | None:
-    """The stop that a click on the button of a status asks for, and where, or `None` where it was another button."""
+    """Parse a click on the stop button of a status message; `None` for another button."""
     action = next((each for each in body.get("actions") or () if each.get("action_id") == STOP_ACTION), None)
     container, message = body.get("container") or {}, body.get("message") or {}
     channel = (body.get("channel") or {}).get("id") or container.get("channel_id")
@@ -289,7 +293,7 @@ def clicked_stop_of(body: dict[str, Any], team: str) -> tuple[ThreadAddress, Sto
 
 
 def plain_text(text: str, bot: str) -> str:
-    """Slack's text as a model reads it: entities resolved, escapes undone, the mention of the bot left out."""
+    """Convert Slack's markup to text for the model: resolve entities, unescape, remove the mention of the bot."""
 
     def resolved(match: re.Match[str]) -> str:
         target, label = match[1], match[2]
@@ -307,5 +311,5 @@ def plain_text(text: str, bot: str) -> str:
 
 
 def is_stop_word(prompt: str) -> bool:
-    """Whether a prompt says `stop`, or a word like it, and nothing else; `!stop` does, too."""
+    """Return whether a prompt consists of a stop word such as `stop` or `!stop`."""
     return prompt.strip(" \t\n!.").lower() in _STOP_WORDS

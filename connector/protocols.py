@@ -1,4 +1,4 @@
-"""What the connector needs from whoever runs the agents and keeps what people write."""
+"""Interfaces that the connector needs: sessions that run agents, and a store with inboxes, leases and outboxes."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ if TYPE_CHECKING:
 
     ProgressCallback = Callable[[str, dict[str, Any]], Awaitable[None]]
 
-# A mention has no message in it; a catch-up is a thread whose later messages are to be read from Slack.
+# A mention consists of the bot's name alone; a catch-up asks to read the later messages of a thread from Slack.
 Kind = Literal["message", "edit", "withdrawal", "stop", "mention", "catch_up"]
-# How an entry leaves its inbox: in a row of the log, which says so itself; taken back by its author; refused with a
-# reason that its author sees; or, for what is no message, by having had its effect.
+# How an entry leaves its inbox: blank: delivered, which the log records; withdrawn by its author; refused with a reason
+# that its author sees; or done, for entries that are not messages.
 End = Literal["", "withdrawn", "refused", "done"]
 
 
 class RunFailed(Exception):  # noqa: N818 - a fact about the run, shown to people
-    """The run could not answer; the message is a sentence for the people in the thread."""
+    """The run could not answer; the error's text is a sentence for the people in the thread."""
 
 
-class Refused(Exception):  # noqa: N818 - one of the ends a message can come to
-    """A message cannot be taken; the message of this error tells its author why."""
+class Refused(Exception):  # noqa: N818 - a final state of a message
+    """A message is refused; the error's text gives its author the reason."""
 
 
 class QueueFull(Exception):  # noqa: N818 - a fact about the loop
-    """The loop has more to read than it takes: a message can go in once it has read some of that."""
+    """The injection queue of the loop is full; retry after the loop has drained it."""
 
 
 class LeaseLost(Exception):  # noqa: N818 - a fact about the lease
-    """Another process owns the conversation: whoever is told so writes and shows nothing more."""
+    """Another process owns the conversation; the receiver of this error must write and post nothing more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Persona:
-    """The name and the icon (an emoji code such as `:owl:`) under which an instance answers."""
+    """The name and the icon (an emoji code such as `:owl:`) of an instance's posts."""
 
     name: str
     emoji: str
@@ -49,7 +49,7 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class MessageAuthor:
-    """Who wrote a message: their id, and their display name; blank: it is not known. Several may have the same name."""
+    """The author of a message: user id and display name. Names are not unique; a blank name is unknown."""
 
     id: str
     name: str = ""
@@ -70,7 +70,7 @@ class SlackOptions:
 
 @dataclass(frozen=True, slots=True)
 class SteeringMessage:
-    """A message for a running execution.
+    """A message to inject into a running loop.
 
     Args:
         id: identity of the message, `team:channel:ts`.
@@ -87,12 +87,12 @@ class SteeringMessage:
 
 @dataclass(frozen=True, slots=True)
 class InboxEntry:
-    """One thing that somebody did in a conversation, as its inbox keeps it.
+    """A durable record of one thing a person did in a conversation.
 
     Args:
-        id: its identity, for ever: another entry with it is the same one come again.
-        data: what is to be known of it, in JSON's types.
-        seq: its place in the order of acceptance, from 1; 0 until it is admitted.
+        id: permanent identity; an entry with a known id is a duplicate.
+        data: the content, in JSON types.
+        seq: sequence number in the order of acceptance, from 1; 0 before admission.
     """
 
     id: str
@@ -103,14 +103,14 @@ class InboxEntry:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A conversation as it was when it was claimed.
+    """The stored state of a conversation at the time of the claim.
 
     Args:
-        token: the lease's fencing token: higher than every one before it.
-        run: the run that was on when its owner died or handed it over, in the connector's own words; `None`: none was.
-        posts: of that run, by part: what was to be posted; blank: Slack has it.
-        held: messages up to this place start no run by themselves.
-        entries: what waits in the inbox, in order.
+        token: fencing token of the lease; higher than all earlier ones.
+        run: the data of `StateChanges.run` as last stored; `None`: there is none.
+        posts: outbox of that run, by part; blank: delivered to Slack.
+        held: entries up to this sequence number start no run by themselves.
+        entries: the pending inbox entries, in order.
     """
 
     token: int
@@ -122,15 +122,15 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class StateChanges:
-    """What an owner writes down in one step, all of it or nothing.
+    """Changes that an owner stores atomically.
 
     Args:
-        run: the run that is on from here. `None`: as before. One without an `id` is none, but may say what is left of
-            those before it; empty: nothing is.
-        posts: by part: what is to be posted, in JSON's types; blank (`""`): Slack has it.
-        held: messages up to this place start no run by themselves. `None`: as before.
-        replaced: entries' data from here on, by place.
-        closed: how entries leave the inbox, by place.
+        run: the record of the active run. `None`: unchanged. Without an `id`: no run is active, and the record lists
+            the pending cleanup of earlier runs, if any.
+        posts: outbox entries by part, in JSON types; blank (`""`): delivered to Slack.
+        held: entries up to this sequence number start no run by themselves. `None`: unchanged.
+        replaced: new data of entries, by sequence number.
+        closed: how entries leave the inbox, by sequence number.
     """
 
     run: Mapping[str, Any] | None = None
@@ -141,15 +141,15 @@ class StateChanges:
 
     @property
     def forgets_posts(self) -> bool:
-        """Whether no run is on any more: its posts are forgotten."""
+        """Whether the change ends the run, which deletes its outbox."""
         return self.run is not None and "id" not in self.run
 
 
 class ConversationLease(Protocol):
-    """This process's ownership of one conversation. Others may add to its inbox meanwhile, and nothing else.
+    """This process's ownership of one conversation. Other processes may only add inbox entries.
 
-    It is renewed for as long as it is held. All methods wait while the store is away, and raise LeaseLost where another
-    process owns the conversation by now.
+    The lease renews itself while it is held. All methods wait while the store is unavailable. They raise LeaseLost if
+    another process owns the conversation.
     """
 
     @property
@@ -159,112 +159,112 @@ class ConversationLease(Protocol):
     def claim(self) -> Claim: ...
 
     async def fetch(self, after: int) -> tuple[InboxEntry, ...]:
-        """What waits in the inbox behind this place, in order."""
+        """Return the pending inbox entries after this sequence number, in order."""
         ...
 
     async def write(self, changes: StateChanges) -> None: ...
 
     async def release(self, seen: int) -> bool:
-        """Give the conversation up. False: something waits behind the place `seen`; it is still ours."""
+        """Release the lease. Returns False and keeps it if entries after sequence number `seen` are pending."""
         ...
 
     async def hand_over(self, rest_s: float = 0.0) -> None:
-        """Give the conversation up as it stands; another process, or this one's successor, goes on with it at once.
+        """Release the lease with work pending, so that another process can take the conversation over at once.
 
-        With `rest_s` it is reported as due only after so long; a new entry in its inbox is reported at once.
+        With `rest_s`, the store reports the conversation as due only after that time, or when a new entry arrives.
         """
         ...
 
     def abandon(self) -> None:
-        """Do nothing for it any more: where it was not given back, it runs out by itself."""
+        """Stop renewing the lease. If it was not released, it expires."""
         ...
 
     async def confirm(self) -> None:
-        """Return when the conversation is certainly ours: before something is done that no store can refuse."""
+        """Return when the lease is known to be valid. Call it before an action that no store can reject."""
         ...
 
     async def lost(self) -> None:
-        """Return once another process owns the conversation."""
+        """Return when another process owns the conversation."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """So many calls at once, and so many a second from then on; what is not used is saved up to the burst."""
+    """A token bucket: capacity `burst` calls, refilled with `per_s` calls per second."""
 
     burst: float
     per_s: float
 
 
 class RateBudget(Protocol):
-    """What is left of the calls that Slack allows an app in one workspace; all its processes share one."""
+    """The rate-limit budget of the app in one workspace, shared by all its processes."""
 
     async def take(self, bucket: str, limit: Limit) -> float:
-        """Take one call out of a bucket: 0; where there is none in it, after how many seconds there may be."""
+        """Take one call from a bucket and return 0; if the bucket is empty, return after how many seconds to retry."""
         ...
 
     async def pause(self, bucket: str, for_s: float) -> None:
-        """Let nobody take anything out of a bucket for so long: Slack has said so."""
+        """Block a bucket for this time: Slack answered with `Retry-After`."""
         ...
 
 
 class RunService(Protocol):
-    """Keeps what people write, and says who acts on it: over all processes, one at a time in a conversation."""
+    """Stores inbox entries, and leases each conversation to one process at a time."""
 
     def watch(self, workspace: str, look_after: Callable[[str], None]) -> None:
-        """Call `look_after(conversation_id)` from here on, when something is to be done in a conversation there.
+        """Call `look_after(conversation_id)` whenever a conversation of the workspace has work for this process.
 
-        There is news for a conversation of the workspace that this process owns, or one has something to do and no
-        owner. It may be called once too often.
+        That is: a conversation owned by this process has new entries, or a conversation with pending work has no owner.
+        Spurious calls are possible.
         """
         ...
 
     async def admit(self, conversation_id: str, entry: InboxEntry, agent: str | None = None) -> bool:
-        """Keep an entry, behind those of its conversation that were given here before it; False: it was known.
+        """Append an entry to the inbox of its conversation, in call order. Returns False for a duplicate.
 
-        When this returns, it is kept. Whoever owns the conversation hears of it; so does this process where nobody
-        does. `agent` is the instance that the conversation goes on with. Waits while the store is away.
+        The entry is durable on return. The owner of the conversation is notified, or this process if there is no owner.
+        `agent` becomes the current instance of the conversation. Waits while the store is unavailable.
         """
         ...
 
     async def claim(self, conversation_id: str) -> ConversationLease | None:
-        """Own the conversation; `None`: another process does, or this one does not watch its workspace.
+        """Take the lease of a conversation; `None`: another process holds it, or this one does not watch the workspace.
 
-        Waits while the store is away.
+        Waits while the store is unavailable.
         """
         ...
 
     async def agent_of(self, conversation_id: str) -> str | None:
-        """The instance that a conversation goes on with; `None`: nobody has written to an agent there."""
+        """Return the current instance of a conversation; `None`: no message there was addressed to an agent."""
         ...
 
 
 class SessionManager(Protocol):
     """Runs the agents, one session per instance and conversation.
 
-    A steer whose text begins with `!` is to be read at once. `on_progress(event, data)` hears
+    An injection whose text begins with `!` is delivered at once. `on_progress(event, data)` receives
 
-    - `executing`: from now on steers are read; `thinking`: the model is asked, and has the prompt before it
-    - `tool:start`, `tool:progress`, `tool:end`: by the `id` of the call; what it is called (`label`), how far it says
-      that it has come (`text`), at its end whether it did what it was to (`success`). A tool `todo` has in its `args`
-      the agent's whole to-do list, which people see once it has succeeded: `items`, each with a `text` and a `status`
-      (pending, in_progress, done); with an `action` other than `set`, it only looks at the list
-    - `injection:applied`: the model has the steers of these `ids` before it
-    - `text`: an interim answer. `part` is its number among the texts of the run, from 1; a run that goes on after its
-      process was killed tells those again that were told before, with the same numbers.
-    - `resumed`: the run goes on. `tools` are the calls of this run of which nobody knows what they did, because a
-      process died under them, each with its `id`, its `label` and its `outcome`; `unknown` are their labels
-    - why the answer takes its time: `retrying` (`reason`: rate_limit, unavailable, timeout; `delay_s`, `attempt`,
+    - `executing`: injections are accepted from now on; `thinking`: a model call starts, with the prompt in its request
+    - `tool:start`, `tool:progress`, `tool:end`, with the `id` of the call: its `label`; its progress (`text`); at the
+      end, its `success`. The `args` of a tool `todo` contain the agent's whole to-do list, which is shown once the call
+      succeeds: `items`, each with a `text` and a `status` (pending, in_progress, done). With an `action` other than
+      `set`, the call only reads the list
+    - `injection:applied`: the injections with these `ids` are delivered
+    - `text`: an interim answer. `part` is its number among the texts of the run, from 1. A resumed run repeats earlier
+      texts with the same numbers
+    - `resumed`: the run resumes. `tools` are its calls of unknown outcome, interrupted by the death of a process, each
+      with `id`, `label` and `outcome`; `unknown` are their labels
+    - reasons for a delay: `retrying` (`reason`: rate_limit, unavailable, timeout; `delay_s`, `attempt`,
       `max_attempts`), `fallback` (`to`: another provider), `compacting`
     - `complete`: `status` (success, incomplete, cancelled, suspended, error); `part`, the number of the answer among
-      the texts of the run; `reason` and `detail` where it is incomplete; `usage`, the tokens and the cost; `tools`, all
-      calls of the run, each with its `id`, its `label` and its `outcome` (finished, failed, cancelled, unknown)
+      the texts of the run; `reason` and `detail` of an incomplete run; `usage`, the tokens and the cost; `tools`, all
+      calls of the run, each with `id`, `label` and `outcome` (finished, failed, cancelled, unknown)
 
-    `fence` is the token of the lease under which this happens: where a higher one has been at the session's log,
-    nothing is written there any more.
+    `fence` is the fencing token of the lease. A session's log rejects writes with a token lower than the highest it has
+    seen.
     """
 
-    async def execute(  # noqa: PLR0913 - what a run consists of
+    async def execute(  # noqa: PLR0913 - the parts of a run
         self,
         instance_name: str,
         conversation_id: str,
@@ -276,13 +276,13 @@ class SessionManager(Protocol):
         files: tuple[str, ...] = (),
         fence: int | None = None,
     ) -> str:
-        """Run a prompt and return the answer; after a stop, what had been said until then.
+        """Run a prompt and return the answer; after a stop, the partial answer.
 
-        `message_id` is the identity of the message that the prompt is, `files` are the names of its files. Messages
-        that the run was given and has not read when it ends are given to the next one.
+        `message_id` is the identity of the prompt's message, `files` are the names of its files. Injections that are
+        still pending when the run ends go to the next run.
 
         Raises:
-            RunFailed: there is no answer, and why.
+            RunFailed: the run has no answer; the error gives the reason.
             LeaseLost: another process owns the conversation.
         """
         ...
@@ -295,7 +295,7 @@ class SessionManager(Protocol):
         *,
         fence: int | None = None,
     ) -> str:
-        """Go on with the run that its log shows, and return its answer. One that was complete is not run again.
+        """Resume the interrupted run from its log and return its answer. A complete run is not repeated.
 
         Raises:
             RunFailed, LeaseLost: as in `execute`.
@@ -305,38 +305,38 @@ class SessionManager(Protocol):
     async def delivered(
         self, instance_name: str, conversation_id: str, ids: Collection[str], *, fence: int | None = None
     ) -> frozenset[str]:
-        """Those of the messages that the log has in a row. From here on, nobody with a lower `fence` writes there.
+        """Return which of the messages are delivered. From now on, the log rejects writes with a lower `fence`.
 
         Raises:
-            RunFailed: the log cannot be read, and never will be; other errors may pass.
+            RunFailed: the log is permanently unreadable; other errors may be transient.
             LeaseLost: another process owns the conversation.
         """
         ...
 
     def inject(self, instance_name: str, conversation_id: str, steer: SteeringMessage) -> bool:
-        """Hand a steer to the running execution. False: it reads no more, the message needs a run of its own.
+        """Inject a message into the active run. Returns False if the run accepts no more: the message needs a new run.
 
         Raises:
-            Refused: it cannot be taken at all.
-            QueueFull: it cannot be taken now.
+            Refused: the message is never accepted.
+            QueueFull: the message is not accepted now.
         """
         ...
 
     def edit(self, instance_name: str, conversation_id: str, message_id: str, text: str) -> bool:
-        """Replace the text of a steer that the execution was given. False: it has read it, or never got it."""
+        """Replace the text of a pending injection. Returns False if it is delivered or unknown."""
         ...
 
     def withdraw(self, instance_name: str, conversation_id: str, message_id: str) -> bool:
-        """Take back a steer that the execution was given. False: it has read it, or never got it."""
+        """Withdraw a pending injection. Returns False if it is delivered or unknown."""
         ...
 
     def stop(self, instance_name: str, conversation_id: str, *, immediate: bool = False) -> bool:
-        """Stop the execution that is on; whether that changed anything. Without one, it does nothing to the next."""
+        """Stop the active run, if any. Returns whether that changed anything; later runs are not affected."""
         ...
 
     def suspend(self, instance_name: str, conversation_id: str) -> bool:
-        """Have the execution that is on end at its next boundary, so that another process can resume it.
+        """End the active run at its next boundary, so that another process can resume it.
 
-        The model call in flight is given up; tools at work may finish. Whether that changed anything.
+        The model call in flight is cancelled; running tools may finish. Returns whether that changed anything.
         """
         ...

@@ -1,4 +1,4 @@
-"""Which messages are for an agent, and for which."""
+"""Decide which agent a message is addressed to, if any."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from connector.events import SlackMessage
     from connector.protocols import Instance, RunService
 
-# A name alone may be any word of the sentence: it takes a sign that somebody is being addressed.
+# A bare name may be any word of the sentence, so that an `@` before it or a `:` or `,` after it is required.
 _ADDRESS = re.compile(r"^(?:@(\w[\w-]*)[:,]?|(\w[\w-]*)[:,])\s+(?=\S)")
 
 
 class Router:
-    """The gate: it says which instance a message is for.
+    """Selects the instance that answers a message.
 
-    Which one a conversation goes on with is asked for each time: another process may have taken in what came last.
+    The current instance of a conversation is read from the store each time: another process may have changed it.
     """
 
     def __init__(self, instances: Sequence[Instance], runs: RunService, team: str, bot_user: str) -> None:
@@ -31,18 +31,18 @@ class Router:
         self._bot_user = bot_user
 
     def instance(self, name: str) -> Instance:
-        """The instance of this name; where it is gone, the one that everybody gets who names none."""
+        """Return the instance of this name, or the default instance if it is no longer configured."""
         return self._instances.get(name.lower(), self._default)
 
     def names(self, first: str = "") -> list[str]:
-        """The names of all instances, this one's in front."""
+        """Return the names of all instances, with `first` in front."""
         return sorted((instance.name for instance in self._instances.values()), key=lambda name: name != first)
 
     async def route(self, message: SlackMessage) -> tuple[Instance, str] | None:
-        """The instance and the prompt, or `None` where the message is not for us.
+        """Return the instance and the prompt; `None` if the message is not addressed to the bot.
 
-        For us are mentions of the bot, direct messages, and what is written in a thread that an agent takes part in,
-        unless it turns to another person by a mention.
+        A message is addressed to the bot if it mentions it, is a direct message, or is a reply in a thread with an
+        agent and mentions no one.
         """
         if not self.is_addressed(message):
             begins_a_thread = message.thread_ts is None
@@ -51,21 +51,21 @@ class Router:
         return await self.read(message)
 
     async def read(self, message: SlackMessage) -> tuple[Instance, str]:
-        """The instance and the prompt of a message that is for us, or was, whomever it turns to by now."""
+        """Return the instance and the prompt without checking that the message is still addressed to the bot."""
         prompt = plain_text(message.text, self._bot_user)
         return self._addressed(prompt) or (await self._known(message) or self._default, prompt)
 
     def is_addressed(self, message: SlackMessage) -> bool:
-        """Whether it is for us wherever it stands."""
+        """Return whether the message itself addresses the bot, regardless of its thread."""
         return message.direct or message.mentions(self._bot_user)
 
     async def _known(self, message: SlackMessage) -> Instance | None:
-        """The instance that the conversation goes on with."""
+        """Return the current instance of the conversation."""
         name = await self._runs.agent_of(message.place.conversation_id)
         return None if name is None else self.instance(name)
 
     def _addressed(self, prompt: str) -> tuple[Instance, str] | None:
-        """The instance that a message names first: `beta: look at this`, `@beta look at this`."""
+        """Return the instance that a prompt names at its start: `beta: look at this`, `@beta look at this`."""
         match = _ADDRESS.match(prompt)
         instance = self._instances.get((match[1] or match[2]).lower()) if match else None
         if match is None or instance is None:

@@ -1,4 +1,4 @@
-"""What the service itself says in a thread, in plain words."""
+"""Texts that the service itself posts in Slack, and texts that tell a model about late edits and deletions."""
 
 from __future__ import annotations
 
@@ -16,117 +16,116 @@ _LABEL_CHARS = 40
 _LABELS = 2
 _DETAIL_CHARS = 300
 
-_GO_ON = "Write “go on” to let me continue."
+_GO_ON = "Write “continue” and I will carry on."
 _INCOMPLETE = {
-    "max_iterations": f"I stopped here: I have taken all the steps that one run may take. {_GO_ON}",
-    "max_cost_usd": f"I stopped here: this run has cost as much as one run may. {_GO_ON}",
-    "max_tokens": f"I stopped here: this run has used as many tokens as one run may. {_GO_ON}",
-    "max_duration_s": f"I stopped here: this run has taken as long as one run may. {_GO_ON}",
-    "length": f"My answer ends here because it became too long. {_GO_ON}",
-    "refusal": "The model declined to go on with this. Put it differently, or start a new thread.",
-    "denied": "",  # the answer says it
+    "max_iterations": f"I stopped here: this run has reached its step limit. {_GO_ON}",
+    "max_cost_usd": f"I stopped here: this run has reached its cost limit. {_GO_ON}",
+    "max_tokens": f"I stopped here: this run has reached its token limit. {_GO_ON}",
+    "max_duration_s": f"I stopped here: this run has reached its time limit. {_GO_ON}",
+    "length": f"My answer was cut off because it became too long. {_GO_ON}",
+    "refusal": "The model declined this request. Rephrase it, or start a new thread.",
+    "denied": "",  # the answer itself names the denial
 }
 
 _CLOSED = {
     "is_archived": "the channel is archived. Write to me in another one.",
     "not_in_channel": "I am not in that channel. Invite me, then write again.",
     "channel_not_found": "I am not in that channel. Invite me, then write again.",
-    "cannot_reply_to_message": "that message takes no replies. Write to me in a new one.",
+    "cannot_reply_to_message": "that message does not accept replies. Write to me in a new one.",
     "restricted_action_thread_locked": "the thread is locked. Write to me in a new one.",
     "thread_locked": "the thread is locked. Write to me in a new one.",
 }
 
 DONE = "Done."
-NO_ANSWER = "I finished without anything to say."
+NO_ANSWER = "I am done and have nothing to add."
 NOTHING_RUNS = "Nothing is running here."
-NO_TEXT = "Yes? Write what I can do for you."
-SUSPENDED = "⏸️ The service is being restarted; I go on in a moment."
-UNREADABLE_RUN = "⚠️ Another version of this service was at work here, and I cannot read how far it came. Write again."
-UNREADABLE_POST = "⚠️ Another version of this service has kept a text here that I cannot read, and that is not told."
-UNREADABLE_MESSAGE = "📭 Not taken: a message that another version of this service has kept here. Write it again."
-UNEXPECTED = "Something went wrong on my side. Write again to try once more; the log of the service has the details."
+NO_TEXT = "Hi! Tell me what I can do for you."
+SUSPENDED = "⏸️ The service is restarting. I will continue in a moment."
+UNREADABLE_RUN = "⚠️ I cannot resume a run that another version of this service started. Please send your request again."
+UNREADABLE_POST = "⚠️ I cannot read an answer that another version of this service saved. Please ask again."
+UNREADABLE_MESSAGE = "📭 Not accepted: I cannot read a message that another version saved. Please send it again."
+UNEXPECTED = "Something went wrong on my side. Write again to try once more. The service's log has the details."
 
 
-def stopped(by: str, ending: RunSummary, waiting: int) -> str:
-    return _said("🛑", f"Stopped by {by}.", _finished(ending), _undone(ending), _waiting(waiting))
+def stopped(by: str, summary: RunSummary, waiting: int) -> str:
+    return _join("🛑", f"Stopped by {by}.", _finished(summary), _unfinished(summary), _waiting(waiting))
 
 
-def failed(sentence: str, ending: RunSummary, waiting: int) -> str:
-    return _said("⚠️", sentence, _undone(ending), _waiting(waiting))
+def failed(sentence: str, summary: RunSummary, waiting: int) -> str:
+    return _join("⚠️", sentence, _unfinished(summary), _waiting(waiting))
 
 
-def incomplete(ending: RunSummary, waiting: int) -> str:
-    """What is to be said of a run that ended before it was done; nothing where its answer says it all."""
-    why = _INCOMPLETE.get(ending.reason, f"I stopped before I was done. {_GO_ON}") if ending.reason else ""
-    if ending.reason == "refusal" and ending.detail:
-        why = f"{why} Its explanation: “{one_line(ending.detail, _DETAIL_CHARS)}”"
-    undone = _undone(ending)
-    return _said("⏸️", why, undone, _waiting(waiting)) if why or undone else held_back(waiting)
+def incomplete(summary: RunSummary, waiting: int) -> str:
+    """Return the notice for a run that ended early; blank if the answer needs no comment."""
+    why = _INCOMPLETE.get(summary.reason, f"I stopped before I was done. {_GO_ON}") if summary.reason else ""
+    if summary.reason == "refusal" and summary.detail:
+        why = f"{why} Its explanation: “{one_line(summary.detail, _DETAIL_CHARS)}”"
+    undone = _unfinished(summary)
+    return _join("⏸️", why, undone, _waiting(waiting)) if why or undone else held_back(waiting)
 
 
 def waits(place: int, runs: int, bound: str) -> str:
     """Return the status of a run that waits for its slot; `bound` is the limit that keeps it waiting."""
     whose = {"person": " of yours", "channel": " in this channel"}.get(bound, "")
-    return f"⏳ Waiting, place {place} in line: {counted(runs, 'run')}{whose} {'is' if runs == 1 else 'are'} at work."
+    verb = "is" if runs == 1 else "are"
+    return f"⏳ Waiting, position {place} in the queue: {counted(runs, 'run')}{whose} {verb} active."
 
 
 def held_back(waiting: int) -> str:
-    return _said("📨", _waiting(waiting)) if waiting else ""
+    return _join("📨", _waiting(waiting)) if waiting else ""
 
 
 def refused(text: str, why: str) -> str:
-    return _said("📭", f"Not taken: “{one_line(text, _LABEL_CHARS)}”.", why)
+    return _join("📭", f"Not accepted: “{one_line(text, _LABEL_CHARS)}”.", why)
 
 
 def resumed(unknown: Sequence[str]) -> str:
-    """What people must know of a run that goes on after its process died; nothing where there is nothing to know."""
+    """Return the notice for a resumed run that lists its calls of unknown outcome; blank if there are none."""
     if not unknown:
         return ""
     what = f"Outcome unknown: {_listed(unknown)}"
-    return _said(
-        "🔁", "I was interrupted at work, and went on.", what, "Look whether it is done before you ask for it again."
+    return _join(
+        "🔁", "I was interrupted and have resumed.", what, "Check whether it is done before you ask for it again."
     )
 
 
 def correction(text: str) -> str:
-    """What a model reads of an edit that came too late."""
-    return f"(A correction of my earlier message, which reads now:) {text}"
+    """Return the message that tells the model about an edit of a message it has read."""
+    return f"(Correction of my earlier message. It now reads:) {text}"
 
 
 def taken_back(text: str) -> str:
-    """What a model reads of a deletion that came too late."""
-    return f"(I have taken back my earlier message:) {text}"
+    """Return the message that tells the model about the deletion of a message it has read."""
+    return f"(I have deleted my earlier message:) {text}"
 
 
 def not_posted(error: str) -> str:
-    return (
-        f"⚠️ I have an answer, but Slack does not take it ({error}). Whoever runs this bot finds the reason in its log."
-    )
+    return f"⚠️ I have an answer, but Slack rejects it ({error}). The operator of this bot finds the reason in its log."
 
 
 def closed(channel: str, error: str) -> str:
-    """What a person reads in a direct message, in Slack's markup, whom we may not answer where they asked."""
+    """Return a direct message, in Slack's markup, for a person whose conversation the bot can no longer write to."""
     why = _CLOSED.get(error, f"Slack does not let me write there ({escape(error)}).")
-    return f"⚠️ I could not go on in <#{channel}>: {why}"
+    return f"⚠️ I could not continue in <#{channel}>: {why}"
 
 
-def _said(*parts: str) -> str:
+def _join(*parts: str) -> str:
     return " ".join(part for part in parts if part)
 
 
-def _finished(ending: RunSummary) -> str:
-    failures = len(ending.labels("failed"))
-    count = len(ending.labels("finished")) + failures
+def _finished(summary: RunSummary) -> str:
+    failures = len(summary.labels("failed"))
+    count = len(summary.labels("finished")) + failures
     if count == 0:
         return ""
     calls = "1 tool call" if count == 1 else f"{count} tool calls"
-    return f"{calls} finished, {failures} of them with an error." if failures else f"{calls} finished."
+    return f"{calls} finished, {failures} with an error." if failures else f"{calls} finished."
 
 
-def _undone(ending: RunSummary) -> str:
-    """What people cannot take for done: a call that was cut at work may have had its effect, or half of it."""
-    kinds = (("Not done", ending.labels("cancelled")), ("Outcome unknown", ending.labels("unknown")))
-    return _said(*(f"{what}: {_listed(labels)}" for what, labels in kinds if labels))
+def _unfinished(summary: RunSummary) -> str:
+    """List cancelled calls and calls of unknown outcome, which may have had all or part of their effect."""
+    kinds = (("Not done", summary.labels("cancelled")), ("Outcome unknown", summary.labels("unknown")))
+    return _join(*(f"{what}: {_listed(labels)}" for what, labels in kinds if labels))
 
 
 def _listed(labels: Sequence[str]) -> str:
@@ -140,5 +139,5 @@ def _waiting(count: int) -> str:
     if count == 0:
         return ""
     if count == 1:
-        return "1 message has not been read yet; your next message takes it along."
-    return f"{count} messages have not been read yet; your next message takes them along."
+        return "1 message has not been read yet. I will read it with your next message."
+    return f"{count} messages have not been read yet. I will read them with your next message."

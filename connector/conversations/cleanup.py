@@ -1,4 +1,4 @@
-"""What is still to be done in a conversation when its runs are over; the next one does not wait for it."""
+"""Cleanup after runs: remove their status messages and reactions, and post notices, while later runs proceed."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
     from connector.protocols import ConversationLease, End, InboxEntry
     from connector.runs.background_tasks import BackgroundTasks
 
-# How long the next run may wait for the traces of the one before it to go.
-_TIDY_WITHIN_S = 2.0
+# How long the next run waits for the cleanup of the one before it.
+_RECENT_WITHIN_S = 2.0
 
 
 class Cleanup:
-    """Takes traces away, and says what is still to be said, while the conversation goes on.
+    """Removes run artifacts and posts notices in the background.
 
-    What is not done yet is kept with the lease, for whoever comes after this process.
+    Pending cleanup is stored with the lease, so that the next owner can finish it.
     """
 
-    def __init__(self, lease: ConversationLease, desk: BackgroundTasks) -> None:
+    def __init__(self, lease: ConversationLease, background: BackgroundTasks) -> None:
         self._lease = lease
-        self._desk = desk
-        self._left: list[RunArtifacts | Notice] = []
+        self._background = background
+        self._pending: list[RunArtifacts | Notice] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        self._sweep = LateCallCleanup(desk)
-        self._begun_last: set[asyncio.Task[None]] = set()
+        self._late_calls = LateCallCleanup(background)
+        self._recent: set[asyncio.Task[None]] = set()
         self._catch_ups: set[asyncio.Task[None]] = set()
         self._is_kept = False
 
@@ -43,66 +43,66 @@ class Cleanup:
 
     @property
     def leftovers(self) -> PendingCleanup:
-        """What is not done yet."""
-        traces = tuple(each for each in self._left if isinstance(each, RunArtifacts))
-        return PendingCleanup(traces, tuple(each for each in self._left if isinstance(each, Notice)))
+        """The pending cleanup."""
+        artifacts = tuple(each for each in self._pending if isinstance(each, RunArtifacts))
+        return PendingCleanup(artifacts, tuple(each for each in self._pending if isinstance(each, Notice)))
 
-    def go_on(self, leftovers: PendingCleanup) -> None:
-        """Do what another process had begun to."""
+    def resume(self, leftovers: PendingCleanup) -> None:
+        """Continue the cleanup of another process."""
         self._is_kept = self._is_kept or bool(leftovers)
         inherited = leftovers.inherited
-        new: list[RunArtifacts | Notice] = [*inherited.traces, *inherited.notices]
-        self._left += new
+        new: list[RunArtifacts | Notice] = [*inherited.artifacts, *inherited.notices]
+        self._pending += new
         self._begin(new)
 
-    def tell(self, entry: InboxEntry, message: SlackMessage, text: str) -> None:
-        """Answer a message; its entry is closed when Slack has the answer, or refuses it."""
-        self._beside(self._tell(entry, message, text))
+    def answer(self, entry: InboxEntry, message: SlackMessage, text: str) -> None:
+        """Answer a message, and close its entry once Slack has accepted or rejected the answer."""
+        self._spawn(self._answer(entry, message, text))
 
     def catch_up(self, entry: InboxEntry, work: Callable[[], Awaitable[None]]) -> None:
-        """Close an entry when this is done; if it is cancelled, or the process ends, the next owner repeats it."""
-        task = self._desk.catch_up(self._close_after(entry, work))
+        """Run a catch-up, then close its entry. If it is cancelled or the process ends, the next owner repeats it."""
+        task = self._background.catch_up(self._close_after(entry, work))
         self._keep(task)
         self._catch_ups.add(task)
         task.add_done_callback(self._catch_ups.discard)
 
     async def cancel_catch_ups(self) -> None:
-        """Leave the open catch-ups to the next owner."""
+        """Cancel unfinished catch-ups; the next owner repeats them."""
         tasks = tuple(self._catch_ups)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def keep(self) -> None:
-        """Keep what is not done yet. No run may be on, or begin meanwhile."""
-        if self._left or self._is_kept:
+        """Store the pending cleanup. No run may be active or begin during the call."""
+        if self._pending or self._is_kept:
             await self.end_run({})
 
     async def end_run(
         self,
         closed: Mapping[int, End],
         *,
-        traces: RunArtifacts | None = None,
+        artifacts: RunArtifacts | None = None,
         notices: Iterable[Notice] = (),
         held: int | None = None,
     ) -> None:
-        """Write down that no run is on any more, and what it leaves to be done, in one step; then begin with that.
+        """Store in one step that no run is active and which cleanup is pending, then start the cleanup.
 
         `closed` and `held` as in `StateChanges`.
         """
-        new: list[RunArtifacts | Notice] = [*notices] if traces is None else [traces, *notices]
-        self._left += new
-        self._is_kept = bool(self._left)
+        new: list[RunArtifacts | Notice] = [*notices] if artifacts is None else [artifacts, *notices]
+        self._pending += new
+        self._is_kept = bool(self._pending)
         await self._lease.write(StateChanges(run=self.leftovers.written(), closed=closed, held=held))
         self._begin(new)
 
-    async def tidied(self) -> None:
-        """Return when what was begun last is done, or when that takes long."""
-        if self._begun_last:
-            await asyncio.wait(self._begun_last, timeout=_TIDY_WITHIN_S)
+    async def recent_done(self) -> None:
+        """Wait for the cleanup started last, for at most `_RECENT_WITHIN_S` seconds."""
+        if self._recent:
+            await asyncio.wait(self._recent, timeout=_RECENT_WITHIN_S)
 
     async def done(self, news: asyncio.Event, *, with_catch_ups: bool = True) -> None:
-        """Return when all is done, with the catch-ups or without, or there are news."""
+        """Return when all cleanup is done, or when `news` is set."""
         waiting = asyncio.create_task(news.wait())
         try:
             while not self.is_done(with_catch_ups=with_catch_ups) and not waiting.done():
@@ -111,54 +111,54 @@ class Cleanup:
             waiting.cancel()
             await asyncio.wait({waiting})
 
-    def _begin(self, left: Iterable[RunArtifacts | Notice]) -> None:
-        self._begun_last = {self._beside(self._do(each)) for each in left}
+    def _begin(self, item: Iterable[RunArtifacts | Notice]) -> None:
+        self._recent = {self._spawn(self._do(each)) for each in item}
 
-    def _do(self, left: RunArtifacts | Notice) -> Coroutine[Any, Any, None]:
-        if isinstance(left, Notice):
-            return self._say(left)
-        # Said at once: a run that begins meanwhile says otherwise.
-        return self._tidy(left, self._desk.native.show(left.place, ACTIVE))
+    def _do(self, item: RunArtifacts | Notice) -> Coroutine[Any, Any, None]:
+        if isinstance(item, Notice):
+            return self._post(item)
+        # Report the end now: a run that begins later reports its own state.
+        return self._remove(item, self._background.agent_sessions.show(item.place, ACTIVE))
 
-    async def _tidy(self, traces: RunArtifacts, told: asyncio.Task[None] | None) -> None:
-        await self._desk.take_away(traces)
-        if told is not None:
-            await asyncio.wait((told,))
-        self._end(traces)
+    async def _remove(self, artifacts: RunArtifacts, shown: asyncio.Task[None] | None) -> None:
+        await self._background.remove_artifacts(artifacts)
+        if shown is not None:
+            await asyncio.wait((shown,))
+        self._end(artifacts)
 
-    async def _say(self, notice: Notice) -> None:
-        await self._desk.say(notice, self._lease.confirm)
+    async def _post(self, notice: Notice) -> None:
+        await self._background.post_notice(notice, self._lease.confirm)
         self._end(notice)
 
-    def _end(self, left: RunArtifacts | Notice) -> None:
-        """This process has done what is to be done; what one before it has begun may still come."""
-        if left.is_inherited:
-            self._beside(self._sweep_up(left))
+    def _end(self, item: RunArtifacts | Notice) -> None:
+        """Finish an item, or wait for late calls of the process that it was inherited from."""
+        if item.is_inherited:
+            self._spawn(self._await_late_calls(item))
         else:
-            self._left.remove(left)
+            self._pending.remove(item)
 
-    async def _sweep_up(self, left: RunArtifacts | Notice) -> None:
-        await self._sweep.over(left)
-        self._left.remove(left)
+    async def _await_late_calls(self, item: RunArtifacts | Notice) -> None:
+        await self._late_calls.finished(item)
+        self._pending.remove(item)
 
-    async def _tell(self, entry: InboxEntry, message: SlackMessage, text: str) -> None:
+    async def _answer(self, entry: InboxEntry, message: SlackMessage, text: str) -> None:
         notice = Notice(message, f"{message.id}:reply", text, is_inherited=self._is_inherited(entry))
-        await self._desk.say(notice, self._lease.confirm)
+        await self._background.post_notice(notice, self._lease.confirm)
         if notice.is_inherited:
-            await self._sweep.over(notice)
+            await self._late_calls.finished(notice)
         await self._lease.write(StateChanges(closed={entry.seq: "done"}))
 
     async def _close_after(self, entry: InboxEntry, work: Callable[[], Awaitable[None]]) -> None:
         await work()
-        self._catch_ups -= {asyncio.current_task()}  # it is not cancelled any more
+        self._catch_ups -= {asyncio.current_task()}  # it can no longer be cancelled
         await self._lease.write(StateChanges(closed={entry.seq: "done"}))
 
     def _is_inherited(self, entry: InboxEntry) -> bool:
-        """Whether another process may have acted on an entry."""
+        """Return whether an earlier owner may have processed the entry."""
         return any(entry.seq == each.seq for each in self._lease.claim.entries)
 
-    def _beside(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        return self._keep(self._desk.spawn(work))
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        return self._keep(self._background.spawn(work))
 
     def _keep(self, task: asyncio.Task[None]) -> asyncio.Task[None]:
         self._tasks.add(task)

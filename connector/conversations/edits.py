@@ -1,4 +1,4 @@
-"""What becomes of edits and deletions: in time it is as if it had never been otherwise, later the model is told."""
+"""Apply edits and deletions: change a pending message in place; report a later change to the model as a new message."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from connector.conversations.state import ConversationState
     from connector.protocols import End, InboxEntry
 
-# How long the inbox may wait for Slack.
+# How long the inbox may wait for Slack's history.
 _LOOK_WITHIN_S = 1.0
 
 
@@ -28,101 +28,101 @@ class EditHandler:
     """Acts on edits and deletions in one conversation.
 
     Args:
-        stop: stops the run that is on, for whoever has deleted what it began with.
+        stop: stops the active run; called if the author deletes its first message.
     """
 
-    def __init__(self, owned: ConversationState, stop: Callable[[InboxEntry, str, float], Awaitable[None]]) -> None:
-        self._owned = owned
+    def __init__(self, state: ConversationState, stop: Callable[[InboxEntry, str, float], Awaitable[None]]) -> None:
+        self._state = state
         self._stop = stop
-        # By message, the latest that is known, whoever has acted on it; the log may have that by now.
-        self._edited = _edited_in(owned.lease.claim.entries)
+        # By message id, the ts of the latest known edit, applied by this process or an earlier owner.
+        self._edited = _edited_in(state.lease.claim.entries)
 
     async def on_edit(self, entry: InboxEntry, edit: PendingMessage) -> None:
-        """Another text for a message that waits; a correction of one that the model has.
+        """Replace the text of a pending message, or send the model a correction of a delivered one.
 
-        Edits may overtake each other on the way to us: the latest counts.
+        Edits may arrive out of order; the latest one wins.
         """
-        inbox, execution, message_id = self._owned.inbox, self._owned.execution, edit.message.id
+        inbox, run, message_id = self._state.inbox, self._state.run, edit.message.id
         if edit.edited_ts < max(self._edited.get(message_id, ""), inbox.latest_edit(message_id)):
-            await self._owned.close(entry)
+            await self._state.close(entry)
             return
         self._edited[message_id] = edit.edited_ts
         correction = replace(edit, prompt=texts.correction(edit.prompt))
         target = inbox.find(message_id)
         if target is None:
-            await (self._on_late(entry, correction) if await self._is_latest(edit) else self._owned.close(entry))
+            await (self._on_late(entry, correction) if await self._is_latest(edit) else self._state.close(entry))
             return
         edited = replace(target, message=edit.message, prompt=edit.prompt, edited_ts=edit.edited_ts)
-        if inbox.is_given(target) and (execution is None or not execution.edit(edited)):
-            # Of what another process has acted on we do not know every edit.
-            is_taken_up = execution is not None and execution.record.is_taken_up
-            if is_taken_up and not await self._is_latest(edit):
-                await self._owned.close(entry)
+        if inbox.is_given(target) and (run is None or not run.edit(edited)):
+            # After a takeover, not every edit is known here: compare with Slack.
+            was_taken_over = run is not None and run.record.was_taken_over
+            if was_taken_over and not await self._is_latest(edit):
+                await self._state.close(entry)
             else:
                 await self._tell(entry, replace(correction, instance=target.instance))
             return
         inbox.replace(edited)
-        run = execution.record.written() if execution is not None and execution.first.id == edited.id else None
+        record = run.record.written() if run is not None and run.first.id == edited.id else None
         closed: dict[int, End] = {**self._without_corrections(message_id), entry.seq: "done"}
-        await self._owned.lease.write(StateChanges(run=run, replaced={target.seq: edited.written()}, closed=closed))
+        await self._state.lease.write(StateChanges(run=record, replaced={target.seq: edited.written()}, closed=closed))
 
     async def on_deletion(self, entry: InboxEntry, deletion: PendingMessage) -> None:
-        """Take a message back that waits; the one that a run began with stops it, and the model is told of others."""
-        inbox, execution = self._owned.inbox, self._owned.execution
+        """Withdraw a pending message; stop the run if it is its first message; otherwise report it to the model."""
+        inbox, run = self._state.inbox, self._state.run
         self._edited[deletion.message.id] = deletion.edited_ts
         target = inbox.find(deletion.message.id)
         taken_back = replace(deletion, prompt=texts.taken_back(deletion.prompt))
         if target is None:
             await self._on_late(entry, taken_back)
-        elif not inbox.is_given(target) or (execution is not None and execution.withdraw(target)):
+        elif not inbox.is_given(target) or (run is not None and run.withdraw(target)):
             closed: dict[int, End] = {target.seq: "withdrawn", entry.seq: "done"}
             closed |= self._without_corrections(target.id)
             inbox.remove((target,))
-            await self._owned.lease.write(StateChanges(closed=closed))
+            await self._state.lease.write(StateChanges(closed=closed))
             if target.is_told:
-                self._owned.workplace.desk.take_back(target.message)
-        elif execution is not None and target.id == execution.first.id and not execution.is_over:
+                self._state.workplace.desk.unmark_accepted(target.message)
+        elif run is not None and target.id == run.first.id and not run.is_over:
             await self._stop(entry, deletion.message.user, deletion.written_s)
         else:
             await self._tell(entry, replace(taken_back, instance=target.instance))
 
     async def _on_late(self, entry: InboxEntry, change: PendingMessage) -> None:
-        """Tell the model of what has become of a message that is not here any more, if it has it."""
-        for agent in self._owned.workplace.router.names(first=change.instance):
-            if await self._owned.delivered(agent, {change.message.id}):
+        """Report a change of a message that has left the inbox, if the model has read that message."""
+        for agent in self._state.workplace.router.names(first=change.instance):
+            if await self._state.delivered(agent, {change.message.id}):
                 await self._tell(entry, replace(change, instance=agent))
                 return
-        # Under the id of the message stands what has overtaken it: it never comes any more.
-        await self._owned.close(entry, "withdrawn" if entry.id == change.message.id else "done")
+        # An entry with the message's own id is a change that arrived before the message, which it replaces for good.
+        await self._state.close(entry, "withdrawn" if entry.id == change.message.id else "done")
 
     async def _tell(self, entry: InboxEntry, change: PendingMessage) -> None:
-        """Tell the model of a change that came too late: now, or with the next run."""
+        """Queue a late change for the model: as an injection into the active run, or for the next run."""
         closed = self._without_corrections(change.message.id)
         data = {**change.written(), "is_late": True}
-        await self._owned.lease.write(StateChanges(replaced={entry.seq: data}, closed=closed))
-        self._owned.inbox.add(change)
-        if self._owned.execution is not None:
-            self._owned.execution.add(change)
+        await self._state.lease.write(StateChanges(replaced={entry.seq: data}, closed=closed))
+        self._state.inbox.add(change)
+        if self._state.run is not None:
+            self._state.run.add(change)
 
     def _without_corrections(self, message_id: str) -> dict[int, End]:
-        """What it was corrected to before, and nobody has read, does not count any more; returns how that is closed."""
-        inbox = self._owned.inbox
+        """Drop pending corrections of the message that a newer change supersedes; return their closed entries."""
+        inbox = self._state.inbox
         old = [each for each in inbox.waiting if each.is_about_another and each.message.id == message_id]
         inbox.remove(old)
         return {each.seq: "done" for each in old}
 
     async def _is_latest(self, edit: PendingMessage) -> bool:
-        """Whether the message still reads so in Slack; where that cannot be told soon, it does."""
+        """Return whether Slack still has this version of the message; True if Slack does not answer in time."""
         try:
             async with asyncio.timeout(_LOOK_WITHIN_S):
-                found = await self._owned.workplace.desk.wire.history.message(edit.message.channel, edit.message.ts)
+                found = await self._state.workplace.desk.wire.history.message(edit.message.channel, edit.message.ts)
         except (SlackCallFailed, TimeoutError):
             return True
         return found is None or found.get("text") == edit.message.text
 
 
 def _edited_in(came: Iterable[InboxEntry]) -> dict[str, str]:
-    """When messages were changed last, or taken back, as far as these entries say."""
+    """Return the ts of the latest edit or deletion in these entries, by message id."""
     edited: dict[str, str] = {}
     for entry in came:
         with suppress(UnreadableEntry):

@@ -1,4 +1,4 @@
-"""What calls of a process that is dead do after another one has taken its work up: found, and undone."""
+"""After a takeover, undo Slack calls of the dead process that arrive late."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from connector.records.run_artifacts import RunArtifacts
 from connector.runs.background_tasks import HOURGLASS
-from connector.runs.status.message import STATUS_KEY, take_away
+from connector.runs.status.message import STATUS_KEY, remove_status
 from connector.slack_api import uploads
 from connector.slack_api.best_effort import best_effort
 from connector.slack_api.errors import NO_THREAD, SlackCallFailed
@@ -27,85 +27,86 @@ if TYPE_CHECKING:
 
 
 class LateCallCleanup:
-    """Looks through a conversation once more when the calls of those who owned it before are certainly over.
+    """Searches a conversation once late calls of earlier owners can no longer arrive, and removes their effects.
 
-    A status of a run that is over goes; of what was posted twice, the earliest stays: all who sweep agree.
+    Deletes status messages of finished runs, and all but the earliest copy of duplicate posts. The rule is
+    deterministic, so that concurrent cleanups agree.
     """
 
-    def __init__(self, desk: BackgroundTasks) -> None:
-        """Begin to wait for the calls of those who owned the conversation until now."""
-        self._desk = desk
-        self._not_before_s = asyncio.get_running_loop().time() + desk.calls_late_s
+    def __init__(self, background: BackgroundTasks) -> None:
+        """Start the waiting period, `background.calls_late_s`."""
+        self._background = background
+        self._not_before_s = asyncio.get_running_loop().time() + background.calls_late_s
         self._waiting: list[RunArtifacts | Notice] = []
-        self._one_at_a_time = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
-    async def over(self, left: RunArtifacts | Notice) -> None:
-        """Return when nothing comes any more of what this has left; those who wait together share one look."""
-        self._waiting.append(left)
-        await self._desk.rest(self._not_before_s)
-        async with self._one_at_a_time:
-            if left in self._waiting:
-                together, self._waiting = self._waiting, []
-                await best_effort(self._sweep(_place_of(together), together))
+    async def finished(self, item: RunArtifacts | Notice) -> None:
+        """Return when late calls for this item are undone. Items that wait at the same time share one search."""
+        self._waiting.append(item)
+        await self._background.sleep_until(self._not_before_s)
+        async with self._lock:
+            if item in self._waiting:
+                items, self._waiting = self._waiting, []
+                await best_effort(self._undo(_place_of(items), items))
 
-    async def _sweep(self, place: ThreadAddress, together: Sequence[RunArtifacts | Notice]) -> None:
-        insisting = self._desk.wire.insisting
+    async def _undo(self, place: ThreadAddress, items: Sequence[RunArtifacts | Notice]) -> None:
+        insisting = self._background.wire.insisting
         messages = await insisting(partial(self._messages, place))
-        for undo in self._undoing(place, together, messages):
+        for undo in self._undoing(place, items, messages):
             await best_effort(insisting(undo))
-        if (told := self._desk.native.show_again(place)) is not None:
-            await asyncio.wait((told,))
+        if (shown := self._background.agent_sessions.show_again(place)) is not None:
+            await asyncio.wait((shown,))
 
     async def _messages(self, place: ThreadAddress) -> list[Message]:
-        """What stands there; where a thread's root is gone, in its channel: there Slack has put what came later."""
-        history, turn = self._desk.wire.history, CallSlot(Priority.SWEEP, place.conversation_id)
+        """Return the messages of the thread; if its root is deleted, those of the channel: Slack posts there then."""
+        history, slot = self._background.wire.history, CallSlot(Priority.SWEEP, place.conversation_id)
         try:
-            return [message async for message in history.messages(place, turn)]
+            return [message async for message in history.messages(place, slot)]
         except SlackCallFailed as e:
             if e.error != NO_THREAD:
                 raise
-        return [message async for message in history.messages(replace(place, thread_ts=None), turn)]
+        return [message async for message in history.messages(replace(place, thread_ts=None), slot)]
 
     def _undoing(
-        self, place: ThreadAddress, together: Iterable[RunArtifacts | Notice], messages: Sequence[Message]
+        self, place: ThreadAddress, items: Iterable[RunArtifacts | Notice], messages: Sequence[Message]
     ) -> Iterable[Callable[[], Awaitable[None]]]:
-        """What takes away each thing that is too much."""
-        wire = self._desk.wire
-        for left in together:
-            posts = [each for each in messages if left.has_posted(key_of(each))]
+        """Yield a call for each late status message, duplicate post, duplicate file and leftover hourglass."""
+        wire = self._background.wire
+        for item in items:
+            posts = [each for each in messages if item.has_posted(key_of(each))]
             for each in posts:
                 if STATUS_KEY in key_of(each):
-                    yield partial(take_away, wire, place.channel, each["ts"])
-                elif _is_astray(each, place) or any(_is_again(each, other) for other in posts):
+                    yield partial(remove_status, wire, place.channel, each["ts"])
+                elif _is_misplaced(each, place) or any(_is_duplicate(each, other) for other in posts):
                     yield partial(wire.delete, place.channel, each["ts"])
             for file_id in uploads.shared_again(messages, _shared_by(posts)):
                 yield partial(uploads.delete, wire, file_id)
-            if isinstance(left, RunArtifacts) and _may_be_marked(left, messages):
-                yield partial(self._desk.unmark, left)
+            if isinstance(item, RunArtifacts) and _may_be_marked(item, messages):
+                yield partial(self._background.unmark, item)
 
 
-def _place_of(together: Sequence[RunArtifacts | Notice]) -> ThreadAddress:
-    """Where to look: all have left something in one place, but traces of an older version do not name its thread."""
-    places = [each.place for each in together]
+def _place_of(items: Sequence[RunArtifacts | Notice]) -> ThreadAddress:
+    """Return the common place of the items. Records of an older version do not name the thread."""
+    places = [each.place for each in items]
     return next((each for each in places if each.thread_ts is not None), places[0])
 
 
 def _shared_by(posts: Iterable[Message]) -> set[str]:
-    """What the files are called that come with these posts: each has the key of its post without the number in it."""
+    """Return the names of the files that belong to these posts: the post's key without its number."""
     return {uploads.file_name(key_of(each).rpartition(":")[0]) for each in posts}
 
 
-def _is_astray(post: Message, place: ThreadAddress) -> bool:
+def _is_misplaced(post: Message, place: ThreadAddress) -> bool:
     return place.thread_ts is not None and "thread_ts" not in post
 
 
-def _is_again(post: Message, other: Message) -> bool:
+def _is_duplicate(post: Message, other: Message) -> bool:
     return key_of(post) == key_of(other) and float(post["ts"]) > float(other["ts"])
 
 
-def _may_be_marked(traces: RunArtifacts, messages: Iterable[Message]) -> bool:
-    """Whether there may be an hourglass on a run's first message: where that is not among these, nobody knows."""
-    first = next((each for each in messages if each["ts"] == traces.first_ts), None)
+def _may_be_marked(artifacts: RunArtifacts, messages: Iterable[Message]) -> bool:
+    """Return whether the run's first message may have an hourglass; if it is not found, rely on the record."""
+    first = next((each for each in messages if each["ts"] == artifacts.first_ts), None)
     if first is None:
-        return traces.is_marked
+        return artifacts.is_marked
     return any(each.get("name") == HOURGLASS for each in first.get("reactions") or ())

@@ -1,4 +1,4 @@
-"""What the owner of a conversation knows of it."""
+"""The in-memory state of a conversation that this process owns."""
 
 from __future__ import annotations
 
@@ -21,40 +21,40 @@ log = structlog.get_logger(__name__)
 
 
 class ConversationState:
-    """A conversation that is ours, with the run that is on in it, and what those before it have left to be done."""
+    """A conversation with its lease, inbox, active run, and pending cleanup of earlier runs."""
 
     def __init__(self, lease: ConversationLease, workplace: WorkspaceContext) -> None:
         self.lease = lease
         self.workplace = workplace
         self.inbox = Inbox(workplace.desk.names, lease.claim.held)
-        self.aftermath = Cleanup(lease, workplace.desk)
-        self.execution: SlackRun | None = None
+        self.cleanup = Cleanup(lease, workplace.desk)
+        self.run: SlackRun | None = None
 
     @property
     def id(self) -> str:
         return self.lease.conversation_id
 
-    def start(self, record: RunRecord, beginning: StartMode = New()) -> SlackRun:  # noqa: B008 - it is frozen
-        """Have a run on, whose first message is in the inbox."""
+    def start(self, record: RunRecord, start_mode: StartMode = New()) -> SlackRun:  # noqa: B008 - it is frozen
+        """Create the active run; its first message must be in the inbox."""
         self.inbox.give(record.first)
-        self.execution = SlackRun(record, self.lease, self.inbox, self.workplace, beginning)
-        return self.execution
+        self.run = SlackRun(record, self.lease, self.inbox, self.workplace, start_mode)
+        return self.run
 
     async def close(self, entry: InboxEntry, end: End = "done") -> None:
-        """The entry has had its effect."""
+        """Close an entry that is fully processed."""
         await self.lease.write(StateChanges(closed={entry.seq: end}))
 
     async def in_log(self, agent: str, ids: set[str]) -> frozenset[str]:
-        """Those of the messages that the log of this agent has.
+        """Return which of the messages are delivered in the log of this agent.
 
         Raises:
-            RunFailed: the log cannot be read, and never will be.
+            RunFailed: the log is permanently unreadable.
         """
         instance = self.workplace.router.instance(agent)
         return await self.workplace.sessions.delivered(instance.name, self.id, ids, fence=self.lease.claim.token)
 
     async def delivered(self, agent: str, ids: set[str]) -> frozenset[str]:
-        """The same, but none where the log cannot be read: what people are told of that, they have been told."""
+        """Like `in_log`, but return none if the log is unreadable; the run's failure notice reports that error."""
         try:
             return await self.in_log(agent, ids)
         except RunFailed as e:

@@ -1,4 +1,4 @@
-"""What becomes of stops."""
+"""Apply stop requests to a conversation."""
 
 from __future__ import annotations
 
@@ -17,50 +17,50 @@ if TYPE_CHECKING:
 
 
 class StopHandler:
-    """Stops the run that is on, or about to begin; what was written before the stop starts none by itself."""
+    """Stops the active run, or the one about to begin. Messages older than the stop start no run by themselves."""
 
-    def __init__(self, owned: ConversationState) -> None:
-        self._owned = owned
+    def __init__(self, state: ConversationState) -> None:
+        self._state = state
 
     async def on_stop(self, entry: InboxEntry, stop: StopRequest) -> None:
-        owned, execution = self._owned, self._owned.execution
-        # One that was accepted before the run's first message found none: its author has not been told so yet.
-        is_before = execution is not None and entry.seq < execution.first.seq
-        is_meant = execution is not None and not is_before and execution.is_meant(stop)
-        if execution is not None and is_meant and execution.can_be_stopped:
+        state, run = self._state, self._state.run
+        # A stop accepted before the run's first message met no run; its author gets an answer that nothing runs.
+        is_before = run is not None and entry.seq < run.first.seq
+        is_meant = run is not None and not is_before and run.is_meant(stop)
+        if run is not None and is_meant and run.can_be_stopped:
             await self.stop(entry, stop.user, float(stop.at))
-        elif execution is None and (fresh := self._beginning(stop)) is not None:
-            await self._stop_beginning(entry, stop, fresh)
-        elif stop.message is not None and (execution is None or is_before or is_meant):
-            owned.aftermath.tell(entry, stop.message, texts.NOTHING_RUNS)
+        elif run is None and (starter := self._starter(stop)) is not None:
+            await self._stop_starter(entry, stop, starter)
+        elif stop.message is not None and (run is None or is_before or is_meant):
+            state.cleanup.answer(entry, stop.message, texts.NOTHING_RUNS)
         else:
-            await owned.close(entry)
+            await state.close(entry)
 
     async def stop(self, entry: InboxEntry, user: str, at_s: float) -> None:
-        """Stop the run that is on, as somebody has said at this time."""
-        execution = self._owned.execution
-        if execution is not None:
-            execution.stop(user)
-            held = self._owned.inbox.hold(at_s)
-            changes = StateChanges(run=execution.record.written(), held=held, closed={entry.seq: "done"})
-            await self._owned.lease.write(changes)
+        """Stop the active run for a request made by this user at this time, in seconds since the epoch."""
+        run = self._state.run
+        if run is not None:
+            run.stop(user)
+            held = self._state.inbox.hold(at_s)
+            changes = StateChanges(run=run.record.written(), held=held, closed={entry.seq: "done"})
+            await self._state.lease.write(changes)
 
-    def _beginning(self, stop: StopRequest) -> PendingMessage | None:
-        """The message that would begin a run, if the stop means that."""
-        fresh = self._owned.inbox.beginning
-        if fresh is None or float(stop.at) < float(fresh.message.ts):
+    def _starter(self, stop: StopRequest) -> PendingMessage | None:
+        """Return the message that would begin a run, if the stop applies to it."""
+        starter = self._state.inbox.run_starter
+        if starter is None or float(stop.at) < float(starter.message.ts):
             return None
-        return fresh if stop.ts in (None, fresh.message.ts) else None
+        return starter if stop.ts in (None, starter.message.ts) else None
 
-    async def _stop_beginning(self, entry: InboxEntry, stop: StopRequest, fresh: PendingMessage) -> None:
-        """Stop the run that would have begun with this message."""
-        inbox, names = self._owned.inbox, self._owned.workplace.desk.names
-        inbox.remove((fresh,))
+    async def _stop_starter(self, entry: InboxEntry, stop: StopRequest, starter: PendingMessage) -> None:
+        """Stop a run before it begins with this message."""
+        inbox, names = self._state.inbox, self._state.workplace.desk.names
+        inbox.remove((starter,))
         held = inbox.hold(float(stop.at))
-        if fresh.is_told:
-            self._owned.workplace.desk.take_back(fresh.message)
+        if starter.is_told:
+            self._state.workplace.desk.unmark_accepted(starter.message)
         await names.learn((stop.user,))
         text = texts.stopped(names.of(stop.user) or "someone", RunSummary("cancelled"), inbox.name_held(()))
-        notice = Notice(fresh.message, f"{fresh.id}:stopped", text)
-        closed: dict[int, End] = {fresh.seq: "withdrawn", entry.seq: "done"}
-        await self._owned.aftermath.end_run(closed, notices=(notice,), held=held)
+        notice = Notice(starter.message, f"{starter.id}:stopped", text)
+        closed: dict[int, End] = {starter.seq: "withdrawn", entry.seq: "done"}
+        await self._state.cleanup.end_run(closed, notices=(notice,), held=held)

@@ -1,4 +1,4 @@
-"""One conversation for as long as this process owns it."""
+"""The worker of one conversation, from the claim of its lease to the release."""
 
 from __future__ import annotations
 
@@ -30,131 +30,131 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-# How long the store does not report a conversation as due whose thread could not be read yet.
+# Delay before the store reports a conversation as due whose thread has not been read yet.
 _REST_S = 30.0
-# How long an urgent message waits for older ones from a thread that is being read.
+# How long an urgent message waits for older messages while its thread is being read.
 _URGENT_WAIT_S = 1.0
 
 
 class ConversationWorker:
-    """Acts on what people do here, as it comes in; one run follows another.
+    """Processes the inbox entries of one conversation in order, one run at a time.
 
-    Only the owner of a conversation decides what an edit, a deletion or a stop has met: so nobody has to agree with
-    anybody.
+    Only the owner of the lease decides how an edit, a deletion or a stop takes effect, so that no two processes have to
+    agree.
     """
 
     def __init__(self, lease: ConversationLease, workplace: WorkspaceContext) -> None:
         self._lease = lease
         self._id = lease.conversation_id
-        self._desk = workplace.desk
+        self._background = workplace.desk
         self._slots = workplace.slots
-        self._owned = ConversationState(lease, workplace)
-        self._inbox = self._owned.inbox
-        self._aftermath = self._owned.aftermath
-        self._succession = Takeover(self._owned)
-        self._stops = StopHandler(self._owned)
-        self._revisions = EditHandler(self._owned, self._stops.stop)
-        # Messages whose authors know that they wait.
-        self._told: set[str] = set()
-        # Requests to read the thread that are not begun: the conversation is parked first, or many threads are read.
+        self._state = ConversationState(lease, workplace)
+        self._inbox = self._state.inbox
+        self._cleanup = self._state.cleanup
+        self._takeover = Takeover(self._state)
+        self._stops = StopHandler(self._state)
+        self._edits = EditHandler(self._state, self._stops.stop)
+        # Ids of messages that already have 📨 or are handed to a run.
+        self._marked_ids: set[str] = set()
+        # Catch-ups not started yet: the conversation is to be parked, or too many threads are being read.
         self._catch_ups: list[tuple[InboxEntry, ThreadCatchUp]] = []
-        # Requests that are done; the messages that were found are still to be fetched.
+        # Finished catch-ups whose messages are in the inbox but not fetched yet.
         self._caught_up: list[InboxEntry] = []
         self._seen = 0
         self._news = asyncio.Event()
-        # Something has come in, or the end has.
-        self._stirred = asyncio.Event()
-        self._one_at_a_time = asyncio.Lock()
+        # Set when entries arrive or the worker is to close.
+        self._changed = asyncio.Event()
+        self._lock = asyncio.Lock()
         self._is_closing = False
-        # Whether it was given up: what is new from here on is for the next owner.
+        # The lease is released; new entries are for the next owner.
         self.is_over = False
-        # Whether it was given up only because there is no slot for its run yet.
+        # The lease is released only because the next run has no slot yet.
         self.is_parked = False
 
     @property
-    def execution(self) -> SlackRun | None:
-        """The run that is on."""
-        return self._owned.execution
+    def run(self) -> SlackRun | None:
+        """The active run."""
+        return self._state.run
 
     @property
     def has_news(self) -> bool:
-        """Whether it was nudged, and has not looked since."""
+        """Whether a `nudge` is unhandled."""
         return self._news.is_set()
 
     def nudge(self) -> None:
-        """Look for news."""
+        """Fetch new entries."""
         self._news.set()
 
     def suspend(self) -> None:
-        """Have the run that is on end at its next boundary, and hand the conversation over."""
+        """End the active run at its next boundary, then hand the conversation over."""
         self._is_closing = True
-        self._stirred.set()
-        if self._owned.execution is not None:
-            self._owned.execution.suspend()
+        self._changed.set()
+        if self._state.run is not None:
+            self._state.run.suspend()
 
-    def cut(self) -> None:
-        """Have a run that was suspended end at once."""
-        if self._owned.execution is not None:
-            self._owned.execution.cut()
+    def cancel(self) -> None:
+        """End a suspended run at once."""
+        if self._state.run is not None:
+            self._state.run.cancel()
 
     async def work(self) -> None:
-        """Act until there is nothing left to do, and give the conversation up.
+        """Work until nothing is left to do, then release the conversation.
 
         Raises:
-            ExceptionGroup: of LeaseLost, where another process owns the conversation by now.
+            ExceptionGroup: contains LeaseLost if another process owns the conversation.
         """
         async with asyncio.TaskGroup() as tasks:
-            beside = [tasks.create_task(self._end_if_lost()), tasks.create_task(self._read_on())]
+            watchers = [tasks.create_task(self._end_if_lost()), tasks.create_task(self._process_news())]
             await self._act()
-            for task in beside:
+            for task in watchers:
                 task.cancel()
 
     async def _act(self) -> None:
-        async with self._one_at_a_time:
-            await self._take_in(await self._succession.take_up())
+        async with self._lock:
+            await self._process(await self._takeover.take_over())
         while not self.is_over:
-            self._stirred.clear()
-            while not self._is_closing and (execution := self._next()) is not None:
-                await self._run(execution)
+            self._changed.clear()
+            while not self._is_closing and (run := self._next()) is not None:
+                await self._run(run)
             if not self._is_closing:
-                await self._aftermath.done(self._stirred, with_catch_ups=not self._is_to_park)
-            async with self._one_at_a_time:
-                await self._give_up()
+                await self._cleanup.done(self._changed, with_catch_ups=not self._is_to_park)
+            async with self._lock:
+                await self._release()
 
     async def _end_if_lost(self) -> None:
         await self._lease.lost()
         raise LeaseLost
 
-    async def _read_on(self) -> None:
+    async def _process_news(self) -> None:
         while True:
             await self._news.wait()
-            async with self._one_at_a_time:
+            async with self._lock:
                 if self.is_over:
                     return
                 self._news.clear()
                 caught_up, self._caught_up = self._caught_up, []
-                await self._take_in(await self._lease.fetch(self._seen))
+                await self._process(await self._lease.fetch(self._seen))
                 for entry in caught_up:
                     self._expect_no_more(entry.id)
-                self._stirred.set()
+                self._changed.set()
 
-    async def _give_up(self) -> None:
-        """Give the conversation up, unless there is news."""
+    async def _release(self) -> None:
+        """Release the conversation, unless new work has arrived."""
         if self._is_closing:
             await self._lease.hand_over()
             self.is_over = True
             return
         ticket = self._ticket()
         self._begin_catch_ups()
-        # It came while we waited for our turn.
+        # New work arrived while this call waited for the lock.
         if (
             self._caught_up
             or (ticket is not None and ticket.is_shown)
-            or not self._aftermath.is_done(with_catch_ups=ticket is None)
+            or not self._cleanup.is_done(with_catch_ups=ticket is None)
         ):
             return
-        await self._aftermath.cancel_catch_ups()
-        await self._aftermath.keep()
+        await self._cleanup.cancel_catch_ups()
+        await self._cleanup.keep()
         if ticket is not None:
             await self._park()
             self.is_over = True
@@ -163,17 +163,17 @@ class ConversationWorker:
             await self._lease.hand_over(_REST_S)
             self.is_over = True
             return
-        # What corrects a message, or takes it back, starts no run: it goes with the next message.
+        # Only late edits and deletions can be left here. They start no run: the next message's run delivers them.
         held = max((each.seq for each in self._inbox.waiting), default=0)
         if held > self._inbox.held:
             self._inbox.held = held
             await self._lease.write(StateChanges(held=held))
         self.is_over = await self._lease.release(self._seen)
         if not self.is_over:
-            await self._take_in(await self._lease.fetch(self._seen))
+            await self._process(await self._lease.fetch(self._seen))
 
-    async def _take_in(self, came: tuple[InboxEntry, ...]) -> None:
-        """Act on entries. A run begins when all of them are in: what came together is decided together."""
+    async def _process(self, came: tuple[InboxEntry, ...]) -> None:
+        """Process entries. A run begins only after all of them are processed."""
         for entry in came:
             self._seen = max(self._seen, entry.seq)
             kind = "message" if entry.data.get("is_late") else entry.kind
@@ -181,167 +181,167 @@ class ConversationWorker:
                 found = entries.read(entry)
             except UnreadableEntry:
                 log.exception("entry.unreadable", conversation=self._id, entry=entry.id)
-                await self._succession.refuse(entry)
+                await self._takeover.refuse(entry)
                 continue
             match kind, found:
                 case "message", PendingMessage():
                     self._on_message(found)
                 case "edit", PendingMessage():
-                    await self._revisions.on_edit(entry, found)
+                    await self._edits.on_edit(entry, found)
                 case "withdrawal", PendingMessage():
-                    await self._revisions.on_deletion(entry, found)
+                    await self._edits.on_deletion(entry, found)
                 case _, StopRequest():
                     await self._stops.on_stop(entry, found)
                 case _, ThreadCatchUp():
                     self._inbox.expect(entry.id, found.since)
                     self._catch_ups.append((entry, found))
                 case _, SlackMessage():
-                    self._aftermath.tell(entry, found, texts.NO_TEXT)
+                    self._cleanup.answer(entry, found, texts.NO_TEXT)
         self._begin_catch_ups()
 
     def _begin_catch_ups(self) -> None:
-        """Read the thread, unless the conversation is to be parked: its next owner does it then.
+        """Start catch-ups, unless the conversation is to be parked: then its next owner runs them.
 
-        What is here does not wait for threads that are not being read yet because there are too many.
+        Messages do not wait for a catch-up that cannot start because too many are running.
         """
-        while self._catch_ups and self._desk.may_catch_up and not self._is_to_park:
+        while self._catch_ups and self._background.may_catch_up and not self._is_to_park:
             entry, catch_up = self._catch_ups.pop(0)
             self._inbox.expect(entry.id, catch_up.since)
-            self._aftermath.catch_up(entry, partial(self._catch_up, entry, catch_up))
+            self._cleanup.catch_up(entry, partial(self._catch_up, entry, catch_up))
         for entry, _ in self._catch_ups:
             self._expect_no_more(entry.id)
 
     async def _catch_up(self, entry: InboxEntry, catch_up: ThreadCatchUp) -> None:
-        """Read the thread; newer messages are read after those that were found there."""
-        patience = asyncio.get_running_loop().call_later(self._desk.older_first_s, self._expect_no_more, entry.id)
+        """Read the thread. Newer messages wait until the older ones are found, at most `older_first_s`."""
+        patience = asyncio.get_running_loop().call_later(self._background.older_first_s, self._expect_no_more, entry.id)
         try:
-            await self._owned.workplace.catch_up(catch_up)
+            await self._state.workplace.catch_up(catch_up)
         finally:
             patience.cancel()
             self._caught_up.append(entry)
             self.nudge()
 
     def _expect_no_more(self, entry_id: str) -> None:
-        """What is here does not wait any longer for older messages from the thread."""
+        """Stop delaying messages for older ones from the thread."""
         self._inbox.expect_no_more(entry_id)
-        self._stirred.set()
-        if self._owned.execution is not None:
-            self._owned.execution.hand_in()
+        self._changed.set()
+        if self._state.run is not None:
+            self._state.run.flush()
 
     def _on_message(self, inbound: PendingMessage) -> None:
-        execution = self._owned.execution
-        if execution is not None and inbound.id == execution.first.id:
-            return  # of a run that goes on
+        run = self._state.run
+        if run is not None and inbound.id == run.first.id:
+            return  # the first message of the resumed run
         self._inbox.add(inbound)
-        if execution is not None:
-            self._add(execution, inbound)
+        if run is not None:
+            self._add(run, inbound)
         elif not self._inbox.may_be_read(inbound):
-            self._told.add(inbound.id)
-            self._desk.mark_accepted(inbound.message)
+            self._marked_ids.add(inbound.id)
+            self._background.mark_accepted(inbound.message)
         if inbound.is_urgent:
             for entry_id in self._inbox.expected:
                 asyncio.get_running_loop().call_later(_URGENT_WAIT_S, self._expect_no_more, entry_id)
 
-    def _add(self, execution: SlackRun, inbound: PendingMessage) -> None:
-        self._told.add(inbound.id)
-        execution.add(inbound)
+    def _add(self, run: SlackRun, inbound: PendingMessage) -> None:
+        self._marked_ids.add(inbound.id)
+        run.add(inbound)
 
     def _next(self) -> SlackRun | None:
-        """The run to go on with, or to begin: the oldest message is its prompt, and it is given the others."""
-        if self._owned.execution is not None:
-            return self._owned.execution
+        """Return the active run, or begin one: the oldest message is its prompt, the others become injections."""
+        if self._state.run is not None:
+            return self._state.run
         ticket = self._ticket()
         if ticket is None or not ticket.is_shown:
             return None
         first, *others = self._inbox.waiting
-        was_waiting = first.id in self._told or self._inbox.is_held(first)
+        was_waiting = first.id in self._marked_ids or self._inbox.is_held(first)
         newest_ts = max((each.message.ts for each in (first, *others)), key=float)
         record = RunRecord.begun_with(
             first,
             was_waiting=was_waiting,
             newest_ts=newest_ts,
-            is_marked=self._desk.takes_mark(first.message),
-            leftovers=self._aftermath.leftovers,
+            is_marked=self._background.reserve_hourglass(first.message),
+            leftovers=self._cleanup.leftovers,
         )
-        execution = self._owned.start(record)
-        execution.ticket = ticket
+        run = self._state.start(record)
+        run.ticket = ticket
         for inbound in others:
-            self._add(execution, inbound)
-        return execution
+            self._add(run, inbound)
+        return run
 
     def _ticket(self) -> RunSlot | None:
-        """The place in the queue for slots; `None`: nothing here starts a run, or not yet: then it keeps its place."""
-        beginning = self._inbox.beginning
-        if beginning is None:
+        """Enter the queue for run slots; `None`: no message starts a run, or not yet (then the ticket is kept)."""
+        starter = self._inbox.run_starter
+        if starter is None:
             self._slots.leave(self._id)
             return None
-        if not self._inbox.may_be_read(beginning):
+        if not self._inbox.may_be_read(starter):
             return None
-        return self._slots.enter(self._id, beginning.message)
+        return self._slots.enter(self._id, starter.message)
 
     @property
     def _is_to_park(self) -> bool:
-        """Whether a run is to begin here and has to wait in the store for its slot."""
-        if self._owned.execution is not None:
+        """Whether the next run has to wait for its slot without a lease."""
+        if self._state.run is not None:
             return False
         ticket = self._ticket()
         return ticket is not None and not ticket.is_shown
 
     async def _park(self) -> None:
-        """Wait for a slot without a lease; 📨 shows for each message that it waits."""
+        """Hand the conversation over until a slot is free; mark each pending message with 📨."""
         waiting = [each for each in self._inbox.waiting if not each.is_told and not each.is_about_another]
-        told = [replace(each, is_told=True) for each in waiting]
-        if told:
-            await self._lease.write(StateChanges(replaced={each.seq: each.written() for each in told}))
-        for each in told:
+        marked = [replace(each, is_told=True) for each in waiting]
+        if marked:
+            await self._lease.write(StateChanges(replaced={each.seq: each.written() for each in marked}))
+        for each in marked:
             self._inbox.replace(each)
-            self._desk.mark_accepted(each.message)
+            self._background.mark_accepted(each.message)
         self.is_parked = True
         await self._lease.hand_over(self._slots.rest_s)
 
-    async def _run(self, execution: SlackRun) -> None:
-        where = {"conversation": self._id, "run_id": execution.record.id}
-        log.info("run.started", **where, instance=execution.instance.name)
+    async def _run(self, run: SlackRun) -> None:
+        where = {"conversation": self._id, "run_id": run.record.id}
+        log.info("run.started", **where, instance=run.instance.name)
         try:
-            await execution.go()
-            if execution.was_suspended:
+            await run.go()
+            if run.was_suspended:
                 log.info("run.suspended", **where)
                 self._is_closing = True
                 return
-            async with self._one_at_a_time:
-                await self._settle(execution)
+            async with self._lock:
+                await self._close_delivered(run)
         except BaseException:
-            self._desk.leaves_mark(execution.first.message)
+            self._background.release_hourglass(run.first.message)
             raise
-        # One that another process had ended tells nothing of that here.
-        ending = execution.ending
-        told = {"status": ending.status, "reason": ending.reason, **ending.usage} if ending is not None else {}
-        log.info("run.ended", **where, **told)
-        await self._aftermath.tidied()
+        # `None` for a run that another process finished.
+        summary = run.summary
+        fields = {"status": summary.status, "reason": summary.reason, **summary.usage} if summary is not None else {}
+        log.info("run.ended", **where, **fields)
+        await self._cleanup.recent_done()
         self._slots.leave(self._id)
 
-    async def _settle(self, execution: SlackRun) -> None:
-        """Close what the log has, and give back what it has not."""
-        inbox, first = self._inbox, execution.first
+    async def _close_delivered(self, run: SlackRun) -> None:
+        """Close the entries of delivered messages, and return the other ones to the queue."""
+        inbox, first = self._inbox, run.first
         given = inbox.given
-        read = await self._owned.delivered(first.instance, {each.id for each in given})
+        read = await self._state.delivered(first.instance, {each.id for each in given})
         closed: dict[int, End] = {each.seq: "" for each in given if each.id in read}
-        if first.id not in read and not execution.comes_back:
-            closed[first.seq] = "withdrawn" if execution.record.stopped_by else "refused"
+        if first.id not in read and not run.is_requeued:
+            closed[first.seq] = "withdrawn" if run.record.stopped_by else "refused"
         inbox.remove([each for each in given if each.seq in closed])
         inbox.take_back()
-        late = self._succession.refused_late()
+        late = self._takeover.refused_late()
         closed.update(dict.fromkeys(late, "refused"))
-        notices = (*self._held_back(execution), *late.values())
-        self._owned.execution = None
-        await self._aftermath.end_run(closed, traces=execution.view.traces, notices=notices)
-        for message_id in read - execution.read - {first.id}:  # the loop was cut before it could tell
-            self._desk.mark_read(message_id)
+        notices = (*self._held_back(run), *late.values())
+        self._state.run = None
+        await self._cleanup.end_run(closed, artifacts=run.view.artifacts, notices=notices)
+        for message_id in read - run.read - {first.id}:  # the loop was cancelled before it reported them
+            self._background.mark_delivered(message_id)
 
-    def _held_back(self, execution: SlackRun) -> tuple[Notice, ...]:
-        """What is to be said of messages that a stop has held back when the run had said its last word."""
+    def _held_back(self, run: SlackRun) -> tuple[Notice, ...]:
+        """Return a notice about messages that a stop held back after the run's last post."""
         unnamed = [] if self._inbox.starts_a_run else self._inbox.unnamed
         if not unnamed:
             return ()
         self._inbox.name_all()
-        return (Notice(unnamed[-1].message, f"{execution.record.id}:held", texts.held_back(len(unnamed))),)
+        return (Notice(unnamed[-1].message, f"{run.record.id}:held", texts.held_back(len(unnamed))),)

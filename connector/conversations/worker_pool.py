@@ -1,4 +1,4 @@
-"""The conversations that this process owns: work in each, from the claim to the release."""
+"""The pool of conversation workers of this process."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-# How long before the end of its grace the runs that have reached no boundary are cut: seconds, or half of a short one.
-_CUT_BEFORE_S = 2.0
+# Runs that reach no boundary are cancelled this long before the end of the grace period; at most half of it.
+_CANCEL_BEFORE_S = 2.0
 
 
 class WorkerPool:
-    """Claims conversations in which something is to be done, and acts in them until there is nothing left.
+    """Claims conversations with pending work, and runs a worker in each until nothing is left to do.
 
-    At its end the runs that are on are handed over within `shutdown_grace_s`.
+    On exit, active runs are handed over within `shutdown_grace_s`.
     """
 
     def __init__(
@@ -35,8 +35,8 @@ class WorkerPool:
         self._runs = runs
         self._grace_s = shutdown_grace_s
         self._tools_grace_s = shutdown_grace_s if tools_grace_s is None else tools_grace_s
-        self._owned: dict[str, ConversationWorker] = {}
-        self._working: dict[str, asyncio.Task[None]] = {}
+        self._workers: dict[str, ConversationWorker] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
         self._again: set[str] = set()
         self.is_closing = False
 
@@ -48,78 +48,78 @@ class WorkerPool:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Let the runs come to a boundary, and hand over what is on; and then what still waits for Slack."""
+        """Suspend the runs and hand their conversations over; then cancel runs and workers that have not ended."""
         self.suspend()
-        last_s = min(_CUT_BEFORE_S, self._grace_s / 2)
+        last_s = min(_CANCEL_BEFORE_S, self._grace_s / 2)
         await self._ended(min(self._tools_grace_s, self._grace_s - last_s))
-        for conversation in self._owned.values():
-            conversation.cut()
+        for worker in self._workers.values():
+            worker.cancel()
         await self._ended(last_s / 2)
-        for working in self._working.values():
-            working.cancel()
+        for task in self._tasks.values():
+            task.cancel()
         await self._ended(last_s / 2)
 
     async def _ended(self, within_s: float) -> None:
-        if self._working:
-            await asyncio.wait(self._working.values(), timeout=within_s)
+        if self._tasks:
+            await asyncio.wait(self._tasks.values(), timeout=within_s)
 
     def suspend(self) -> None:
-        """Begin nothing any more, and have what is on come to a boundary."""
+        """Claim no more conversations, and suspend the active runs."""
         self.is_closing = True
-        for conversation in self._owned.values():
-            conversation.suspend()
+        for worker in self._workers.values():
+            worker.suspend()
 
     def running_at(self, channel: str, ts: str) -> tuple[str, str] | None:
-        """The conversation here, and its run, whose status or first message this is."""
-        for conversation_id, conversation in self._owned.items():
-            execution = conversation.execution
-            if execution is None or execution.place.channel != channel:
+        """Return the ids of the conversation and the active run that have this message as status or first message."""
+        for conversation_id, worker in self._workers.items():
+            run = worker.run
+            if run is None or run.place.channel != channel:
                 continue
-            if execution.view.is_status(ts) or ts == execution.first.message.ts:
-                return conversation_id, execution.record.id
+            if run.view.is_status(ts) or ts == run.first.message.ts:
+                return conversation_id, run.record.id
         return None
 
     def look_after(self, conversation_id: str) -> None:
-        """See whether something is to be done in a conversation, here or by whoever owns it."""
-        owned = self._owned.get(conversation_id)
-        if owned is not None and not owned.is_over:
-            owned.nudge()
-        elif conversation_id in self._working:
-            self._again.add(conversation_id)  # it is being claimed, or has just been given up
+        """Check a conversation for work: nudge its worker here, or claim it."""
+        worker = self._workers.get(conversation_id)
+        if worker is not None and not worker.is_over:
+            worker.nudge()
+        elif conversation_id in self._tasks:
+            self._again.add(conversation_id)  # it is being claimed or released
         elif not self.is_closing:
-            self._working[conversation_id] = asyncio.create_task(self._work(conversation_id))
+            self._tasks[conversation_id] = asyncio.create_task(self._work(conversation_id))
 
     async def _work(self, conversation_id: str) -> None:
-        lease = conversation = None
+        lease = worker = None
         try:
             lease = await self._runs.claim(conversation_id)
             if lease is None:
                 return
-            conversation = ConversationWorker(lease, self._workplace)
+            worker = ConversationWorker(lease, self._workplace)
             if self.is_closing:
-                conversation.suspend()
-            self._owned[conversation_id] = conversation
-            await self._work_in(conversation, lease)
+                worker.suspend()
+            self._workers[conversation_id] = worker
+            await self._work_in(worker, lease)
         except* LeaseLost:
             log.warning("lease.lost", conversation=conversation_id)
-        except* Exception:  # a Slack handler's border: it is left alone until its lease has run out, and tried again
+        except* Exception:  # a Slack handler's border: retry once the lease has expired
             log.exception("conversation.crashed", conversation=conversation_id)
         finally:
             if lease is not None:
                 lease.abandon()
-            self._owned.pop(conversation_id, None)
-            if conversation is None or not conversation.is_parked:
+            self._workers.pop(conversation_id, None)
+            if worker is None or not worker.is_parked:
                 self._workplace.slots.leave(conversation_id)
-            del self._working[conversation_id]
-            has_news = conversation is not None and conversation.is_over and conversation.has_news
+            del self._tasks[conversation_id]
+            has_news = worker is not None and worker.is_over and worker.has_news
             if has_news or conversation_id in self._again:
                 self._again.discard(conversation_id)
                 self.look_after(conversation_id)
 
-    async def _work_in(self, conversation: ConversationWorker, lease: ConversationLease) -> None:
+    async def _work_in(self, worker: ConversationWorker, lease: ConversationLease) -> None:
         try:
-            await conversation.work()
+            await worker.work()
         except asyncio.CancelledError:
-            if self.is_closing:  # whoever is next posts what was not posted, and looks up what was under way
+            if self.is_closing:  # the next owner delivers the outbox and looks up posts of unknown outcome
                 await lease.hand_over()
             raise

@@ -1,4 +1,4 @@
-"""What stands in an inbox, as those who act on it need it."""
+"""Parse inbox entries into messages, stops and catch-ups."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
     from connector.protocols import InboxEntry
 
-# How what is of another form than expected shows itself.
+# Errors that parsing a record of another format can raise.
 UNREADABLE = (AttributeError, KeyError, TypeError, ValueError)
 
 
-class UnreadableEntry(Exception):  # noqa: N818 - a fact about what was found
-    """Another version of this service has written it."""
+class UnreadableEntry(Exception):  # noqa: N818 - a fact about stored data
+    """A record has a format that this version cannot read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class ThreadCatchUp:
     Args:
         mention: the message that called an agent into the thread.
         since: its ts, or when an edit made it a mention.
-        is_shared: whether the channel is shared with another workspace; `None`: Slack did not tell.
+        is_shared: whether the channel is shared with another workspace; `None`: unknown.
     """
 
     mention: PendingMessage
@@ -51,10 +51,10 @@ class ThreadCatchUp:
 
 
 def read(entry: InboxEntry) -> PendingMessage | StopRequest | SlackMessage | ThreadCatchUp:
-    """Return a written or changed message, a stop, a bare mention, or a thread to read from Slack.
+    """Return a new or changed message, a stop, a bare mention, or a catch-up.
 
     Raises:
-        Unreadable: another version has written it.
+        UnreadableEntry: another version has written it.
     """
     try:
         match entry.kind:

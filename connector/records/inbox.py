@@ -1,4 +1,4 @@
-"""What people wrote in a conversation and its log does not have yet."""
+"""Pending messages of a conversation: accepted, not yet delivered."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
     from connector.slack_api.users import Users
 
-# What is to be read at once does not wait long for the name of its author.
+# How long an urgent message waits for the display names in it.
 _URGENT_WAIT_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class PendingMessage:
-    """A message that the gate let in: for whom it is, and what a model reads of it.
+    """An accepted message, its instance, and its text for the model.
 
     Args:
-        id: its identity as an entry of the inbox, and in the log.
-        seq: its place in the order of acceptance.
-        edited_ts: when its author changed it last, or took it back; blank: never.
-        is_told: whether 📨 was put on it because it waits for a slot.
+        id: identity as an inbox entry and in the log.
+        seq: sequence number in the order of acceptance.
+        edited_ts: ts of the latest edit or deletion; blank: never changed.
+        is_told: whether it has 📨 because it waits for a slot.
     """
 
     message: SlackMessage
@@ -40,26 +40,26 @@ class PendingMessage:
 
     @property
     def is_about_another(self) -> bool:
-        """Whether it corrects a message, or takes it back, that was read already."""
+        """Whether it reports an edit or a deletion of a delivered message."""
         return self.id != self.message.id
 
     @property
     def written_s(self) -> float:
-        """When its author wrote it, or changed what it is about, in seconds since the epoch."""
+        """Time of the message, or of the edit or deletion that it reports, in seconds since the epoch."""
         return float(self.edited_ts if self.is_about_another and self.edited_ts else self.message.ts)
 
     @property
     def is_urgent(self) -> bool:
-        """Whether it is to be read at once: it begins with `!`."""
+        """Whether it begins with `!`, which requests delivery at once."""
         return self.prompt.startswith("!")
 
     @property
     def mentioned(self) -> list[str]:
-        """The people whom it mentions and whose names a model is to read in it: Slack sends some with their names."""
+        """The mentioned users whose names are to be looked up. Slack sends some mentions with the name included."""
         return [user for user in self.message.mentioned if f"@{user}" in self.prompt]
 
     def written(self) -> dict[str, Any]:
-        """As an inbox keeps it."""
+        """Return the data of the inbox entry."""
         written = {"message": asdict(self.message), "instance": self.instance, "prompt": self.prompt}
         return {**written, "edited_ts": self.edited_ts, "is_told": self.is_told}
 
@@ -72,29 +72,29 @@ class PendingMessage:
 
 
 class Inbox:
-    """Messages in the order in which they were written, from their acceptance until the log has them.
+    """Pending messages, ordered by the time of writing.
 
-    Each is ready for the loop once the names in it are known or have been waited for long enough. An urgent one does
-    not wait long, and takes along what stands before it. What was given to a loop stays here until it is settled. What
-    a stop found here that is not older than the stop starts no run by itself: none of that is past the place `held`. Up
-    to the place `named`, people have been told of those that wait. While a thread is read from Slack, what was written
-    after the start of that part waits: something older may come.
+    A message is ready for the loop once its display names are known or their lookup has timed out. An urgent one times
+    out sooner, and makes the messages before it ready, too. Messages given to a loop stay here until their delivery is
+    checked. `held`: messages up to this sequence number that are older than the last stop start no run by themselves.
+    `named`: notices have counted the pending messages up to this sequence number. While a thread is read from Slack,
+    messages newer than the start of the requested part wait for older ones.
     """
 
     def __init__(self, names: Users, held: int) -> None:
         self.held = held
         self.named = 0
-        # Up to this place an earlier owner had held what waits.
+        # `held` as an earlier owner stored it.
         self._inherited = held
-        # When the last stop was said.
+        # Time of the last stop, in seconds since the epoch.
         self._held_s = -inf
         self._names = names
-        # By id, in order once they are sorted.
+        # By id; in order if `_is_sorted`.
         self._unsorted: dict[str, PendingMessage] = {}
         self._is_sorted = True
         self._given: dict[str, PendingMessage] = {}
         self._ready: set[str] = set()
-        # By the entry that asks for it: from when on a thread is still to be read.
+        # By catch-up entry id: start of the part of the thread that is still to be read.
         self._unread_since: dict[str, float] = {}
 
     @property
@@ -106,55 +106,55 @@ class Inbox:
 
     @property
     def waiting(self) -> list[PendingMessage]:
-        """What no loop was given."""
+        """Messages not given to a loop."""
         return list(self._waiting.values())
 
     @property
     def given(self) -> list[PendingMessage]:
-        """What a loop was given."""
+        """Messages given to a loop."""
         return list(self._given.values())
 
     @property
     def unnamed(self) -> list[PendingMessage]:
-        """Those of the waiting messages that no notice has spoken of."""
+        """Waiting messages that no notice has counted."""
         return [each for each in self._waiting.values() if each.seq > self.named and not each.is_about_another]
 
     @property
-    def beginning(self) -> PendingMessage | None:
-        """The message that starts a run; what says what has become of another one starts none."""
+    def run_starter(self) -> PendingMessage | None:
+        """The message that starts the next run; held messages, late edits and late deletions start none."""
         waiting = self._waiting.values()
         return next((each for each in waiting if not self.is_held(each) and not each.is_about_another), None)
 
     @property
     def starts_a_run(self) -> bool:
-        return self.beginning is not None
+        return self.run_starter is not None
 
     def hold(self, stopped_s: float) -> int:
-        """What is here and was written until then starts no run by itself; returns `held`."""
+        """Keep messages written up to this time from starting a run; returns `held`."""
         self._held_s = max(self._held_s, stopped_s)
         self.held = max(self.held, *(each.seq for each in self._all() if each.written_s <= stopped_s), 0)
         return self.held
 
     def is_held(self, inbound: PendingMessage) -> bool:
-        """Whether a stop has found it here."""
+        """Return whether a stop keeps the message from starting a run."""
         is_old = inbound.written_s <= self._held_s
         return inbound.seq <= (self.held if is_old else self._inherited)
 
     def may_be_read(self, inbound: PendingMessage) -> bool:
-        """Whether nothing older can come any more of a thread that is being read from Slack."""
+        """Return whether no catch-up can still find an older message."""
         return inbound.written_s <= min(self._unread_since.values(), default=inbound.written_s)
 
     @property
     def expected(self) -> list[str]:
-        """The entries that ask for threads that are still to be read."""
+        """Ids of the unfinished catch-ups."""
         return list(self._unread_since)
 
     def expect(self, entry_id: str, since: str) -> None:
-        """A thread is to be read from Slack from this time on, as an entry asks."""
+        """Delay messages newer than `since` until this catch-up ends."""
         self._unread_since[entry_id] = float(since)
 
     def expect_no_more(self, entry_id: str) -> None:
-        """What was in the thread is here now."""
+        """End the delay of a catch-up."""
         self._unread_since.pop(entry_id, None)
 
     def add(self, inbound: PendingMessage) -> None:
@@ -166,49 +166,49 @@ class Inbox:
         return self._waiting.get(message_id) or self._given.get(message_id)
 
     def latest_edit(self, message_id: str) -> str:
-        """When a message was changed last, as far as that is here; blank: never."""
+        """Return the ts of the latest edit of a message among the pending ones; blank: none."""
         return max((each.edited_ts for each in self._all() if each.message.id == message_id), default="")
 
     def replace(self, inbound: PendingMessage) -> None:
-        """Put a message into the place of the one with its id."""
+        """Replace the message with the same id."""
         (self._given if inbound.id in self._given else self._waiting)[inbound.id] = inbound
 
     def give(self, inbound: PendingMessage) -> None:
-        """A loop has it."""
+        """Record that a message was given to a loop."""
         self._given[inbound.id] = self._waiting.pop(inbound.id)
 
     def is_given(self, inbound: PendingMessage) -> bool:
         return inbound.id in self._given
 
     def remove(self, inbounds: Iterable[PendingMessage]) -> None:
-        """Forget messages that have come to their end."""
+        """Remove delivered, withdrawn and refused messages."""
         for each in inbounds:
             self._waiting.pop(each.id, None)
             self._given.pop(each.id, None)
             self._ready.discard(each.id)
 
     def take_back(self) -> None:
-        """No loop has any of them any more."""
+        """Return all given messages to the waiting ones, after their run has ended."""
         self._unsorted, self._given = {each.id: each for each in self._all()}, {}
         self._is_sorted = False
 
     def name_all(self) -> None:
-        """What waits is named now."""
+        """Record that a notice counts all waiting messages."""
         self.named = max((each.seq for each in self._waiting.values()), default=self.named)
 
     def name_held(self, read: Collection[str]) -> int:
-        """Count what is held and not among what was `read`; it is named now."""
+        """Count the held messages that are not in `read`, and record that a notice counts them."""
         self.named = max(self.named, self.held)
         held = [each for each in self._all() if self.is_held(each) and not each.is_about_another]
         return sum(each.id not in read for each in held)
 
     def next_for(self, instance: str) -> PendingMessage | None:
-        """What this instance's loop may have now. What is for another one keeps nothing up."""
+        """Return the next message for this instance's loop, if ready. Messages for other instances do not block it."""
         first = next((each for each in self._waiting.values() if each.instance == instance), None)
         return first if first is not None and first.id in self._ready and self.may_be_read(first) else None
 
     async def get_ready(self, messages: Collection[PendingMessage]) -> None:
-        """Wait until these messages are ready, those of them that still wait."""
+        """Wait until these messages are ready: their display names are known or the lookup has timed out."""
         authors = [inbound.message.user for inbound in messages]
         mentioned = [user for inbound in messages for user in inbound.mentioned]
         is_urgent = any(inbound.is_urgent for inbound in messages)

@@ -1,4 +1,4 @@
-"""What runs have left to be done when they are over: kept with the lease until it is."""
+"""Pending cleanup of finished runs, stored with the lease until it is done."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A sentence of the service's own that belongs to no run that is on.
+    """A post by the service itself that belongs to no active run.
 
     Args:
-        message: what it answers; it is posted where that stands.
-        key: tells it from every other post.
-        text: in plain words.
-        is_inherited: whether a process that is dead may have posted it.
+        message: the message that it answers, in whose conversation it is posted.
+        key: idempotency key of the post.
+        text: plain text, not Slack markup.
+        is_inherited: whether an earlier owner may have posted it.
     """
 
     message: SlackMessage
@@ -35,15 +35,15 @@ class Notice:
         return self.message.place
 
     def has_posted(self, key: str) -> bool:
-        """Whether a post with this key is this notice."""
+        """Return whether a post with this key is this notice."""
         return key == self.key
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Self:
-        """What was written.
+        """Parse stored data.
 
         Raises:
-            KeyError, TypeError, ValueError: it cannot be read.
+            KeyError, TypeError, ValueError: the data has another format.
         """
         message = SlackMessage(**{**data["message"], "files": tuple(data["message"]["files"])})
         return cls(message, data["key"], data["text"], data["is_inherited"])
@@ -51,31 +51,31 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class PendingCleanup:
-    """What is not away yet, and what is not said yet."""
+    """Artifacts to remove and notices to post."""
 
-    traces: tuple[RunArtifacts, ...] = ()
+    artifacts: tuple[RunArtifacts, ...] = ()
     notices: tuple[Notice, ...] = ()
 
     def written(self) -> dict[str, Any]:
-        """As it stands with the lease; empty where nothing is left."""
-        kept = {"traces": [asdict(each) for each in self.traces], "notices": [asdict(each) for each in self.notices]}
+        """Return the data stored with the lease; empty if nothing is pending."""
+        kept = {"traces": [asdict(each) for each in self.artifacts], "notices": [asdict(each) for each in self.notices]}
         return {kind: left for kind, left in kept.items() if left}
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Self:
-        """What was written, be it by an older version.
+        """Parse stored data of this or an older version.
 
         Raises:
-            KeyError, TypeError, ValueError: it cannot be read.
+            KeyError, TypeError, ValueError: the data has another format.
         """
-        traces = tuple(RunArtifacts.read(each) for each in data.get("traces", ()))
-        return cls(traces, tuple(Notice.read(each) for each in data.get("notices", ())))
+        artifacts = tuple(RunArtifacts.read(each) for each in data.get("traces", ()))
+        return cls(artifacts, tuple(Notice.read(each) for each in data.get("notices", ())))
 
     @property
     def inherited(self) -> PendingCleanup:
-        """The same, of a process that is dead: calls of it may still be on their way."""
-        traces = tuple(replace(each, is_inherited=True) for each in self.traces)
-        return PendingCleanup(traces, tuple(replace(each, is_inherited=True) for each in self.notices))
+        """The same cleanup marked as inherited: late calls of the earlier owner may still reach Slack."""
+        artifacts = tuple(replace(each, is_inherited=True) for each in self.artifacts)
+        return PendingCleanup(artifacts, tuple(replace(each, is_inherited=True) for each in self.notices))
 
     def __bool__(self) -> bool:
-        return bool(self.traces or self.notices)
+        return bool(self.artifacts or self.notices)

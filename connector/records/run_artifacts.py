@@ -1,4 +1,4 @@
-"""What a run has left when it is over, until it is taken away."""
+"""Status messages and reactions of a run that are to be removed after it."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunArtifacts:
-    """What a run has left in its channel.
+    """The artifacts of a run in its channel.
 
     Args:
-        first_ts: the message that it began with.
-        statuses: the ts of its status messages.
-        is_marked: whether there may be an hourglass on its first message.
-        team, thread_ts: the thread that Slack may show as at work; blank: there is none.
-        run_id: what the keys of its posts begin with; blank: nobody knows.
-        user: the author of the message that it began with; blank: unknown.
-        is_inherited: whether there may be more: of a process that had it before, or that Slack has not told us of.
+        first_ts: ts of its first message.
+        statuses: ts of its status messages.
+        is_marked: whether its first message may have an hourglass.
+        team, thread_ts: the thread that Slack may show as working; blank: none.
+        run_id: prefix of the keys of its posts; blank: unknown.
+        user: author of its first message; blank: unknown.
+        is_inherited: whether further artifacts may exist: posts of an earlier owner, or calls without a response.
     """
 
     channel: str
@@ -37,10 +37,10 @@ class RunArtifacts:
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Self:
-        """What was written, be it by an older version.
+        """Parse stored data of this or an older version.
 
         Raises:
-            KeyError, TypeError, ValueError: it cannot be read.
+            KeyError, TypeError, ValueError: the data has another format.
         """
         thread = data.get("team", ""), data.get("thread_ts", "")
         return cls(
@@ -58,5 +58,5 @@ class RunArtifacts:
         return ThreadAddress(self.team, self.channel, self.thread_ts or None)
 
     def has_posted(self, key: str) -> bool:
-        """Whether a post with this key is one of the run's."""
+        """Return whether a post with this key belongs to the run."""
         return bool(self.run_id) and key.startswith(f"{self.run_id}:")

@@ -1,4 +1,4 @@
-"""What stands with the lease of a conversation: the run that is on, or what the runs before have left."""
+"""The record stored with the lease of a conversation: the active run, or the pending cleanup of earlier runs."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """What must be known to go on with a run after its process died.
+    """The durable state of a run, from which another process can resume it.
 
     Args:
-        first: the message that it begins with.
-        was_waiting: whether its author was told that it waits.
-        newest_ts: of the messages that it began with, the latest.
-        stopped_by: who stopped it; `None`: nobody did.
-        stops: how often it was stopped: the second one is immediate.
-        status_ts: the ts of its status message; `None`: Slack has not told it yet.
-        is_marked: whether there may be an hourglass on its first message.
-        is_over: whether its last word is in the outbox: it does, and reads, nothing any more.
-        named: of the waiting messages, up to which place that word has spoken of them.
-        leftovers: what runs before it have left to be done.
-        is_taken_up: whether another process had it before; this is not stored.
+        first: its first message.
+        was_waiting: whether its first message was marked 📨 or held back by a stop.
+        newest_ts: ts of the latest message that was pending when it began.
+        stopped_by: the user who stopped it; `None`: it was not stopped.
+        stops: number of stop requests; the second one stops immediately.
+        status_ts: ts of its status message; `None`: not known yet.
+        is_marked: whether its first message may have an hourglass.
+        is_over: whether its last post is in the outbox; it then does no more work and accepts no messages.
+        named: sequence number of the last pending message counted in the stop notice.
+        leftovers: the pending cleanup of earlier runs.
+        was_taken_over: whether another process owned it before; not stored.
     """
 
     id: str
@@ -43,7 +43,7 @@ class RunRecord:
     is_over: bool = False
     named: int = 0
     leftovers: PendingCleanup = field(default_factory=PendingCleanup)
-    is_taken_up: bool = False
+    was_taken_over: bool = False
 
     @classmethod
     def begun_with(
@@ -64,28 +64,28 @@ class RunRecord:
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Self:
-        """What was written, be it by an older version; what a newer one has added is left out.
+        """Parse stored data of this or an older version; ignore fields added by a newer one.
 
         Raises:
-            KeyError, TypeError, ValueError: it cannot be read.
+            KeyError, TypeError, ValueError: the data has another format.
         """
         first = PendingMessage.read(data["first"], data["first"]["id"], data["first"]["seq"])
         leftovers = PendingCleanup.read(
             data.get("leftovers") or data
-        )  # an older version has its traces in the record itself
+        )  # an older version stores its artifacts in the record itself
         older = {"stops": 1 if data.get("stopped_by") else 0, "is_over": bool(data.get("failed"))}
         kept = {name: data[name] for name in _NAMES if name in data}
-        return cls(**{**older, **kept, "first": first, "leftovers": leftovers, "is_taken_up": True})
+        return cls(**{**older, **kept, "first": first, "leftovers": leftovers, "was_taken_over": True})
 
 
-_NAMES = tuple(field.name for field in fields(RunRecord) if field.name != "is_taken_up")
+_NAMES = tuple(field.name for field in fields(RunRecord) if field.name != "was_taken_over")
 
 
 def read(data: Mapping[str, Any]) -> RunRecord | PendingCleanup:
-    """What stands with a lease.
+    """Parse the record stored with a lease.
 
     Raises:
-        Unreadable: another version has written it.
+        UnreadableEntry: another version has written it.
     """
     try:
         return RunRecord.read(data) if "id" in data else PendingCleanup.read(data)

@@ -1,4 +1,4 @@
-"""How a run ended, as its loop tells."""
+"""The result of a run, parsed from its `complete` and `resumed` events."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _KEY_CHARS = 12
 
 @dataclass(frozen=True, slots=True)
 class ToolEnd:
-    """What became of a tool call.
+    """The outcome of a tool call.
 
     Args:
-        label: what people read of it.
-        outcome: `finished` or `failed`; `cancelled` where nothing was done; `unknown` where it was cut at work.
-        id: of the call; blank where it was not told.
+        label: description for people.
+        outcome: `finished`, `failed`, `cancelled` (no effect), or `unknown` (cancelled while running).
+        id: id of the call; blank: unknown.
     """
 
     label: str
@@ -30,20 +30,20 @@ class ToolEnd:
     id: str = ""
 
     @classmethod
-    def of(cls, told: dict[str, Any]) -> ToolEnd:
-        return cls(told.get("label") or use_of(told["tool"]), told["outcome"], told.get("id") or "")
+    def of(cls, data: dict[str, Any]) -> ToolEnd:
+        return cls(data.get("label") or use_of(data["tool"]), data["outcome"], data.get("id") or "")
 
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """How a run ended: the `complete` event, or what holds where none has come.
+    """The result of a run: the `complete` event, or the defaults if there was none.
 
     Args:
         status: success, incomplete, cancelled, suspended or error.
-        part: the number of its answer among its texts; `None`: it has not told.
-        reason: why it is incomplete; `detail` is what the model's service says of it.
-        tools: what became of its tool calls.
-        usage: the tokens that it used up and what they cost, for the log.
+        part: number of its answer among its texts; `None`: not reported.
+        reason: why it is incomplete; `detail` is the provider's explanation.
+        tools: outcomes of its tool calls.
+        usage: tokens and cost, for the log.
     """
 
     status: str = "error"
@@ -54,36 +54,36 @@ class RunSummary:
     usage: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, told: dict[str, Any]) -> RunSummary:
+    def of(cls, data: dict[str, Any]) -> RunSummary:
         return cls(
-            status=told.get("status", "success"),
-            reason=told.get("reason"),
-            detail=told.get("detail"),
-            part=told.get("part"),
-            tools=tuple(ToolEnd.of(tool) for tool in told.get("tools", ())),
-            usage=told.get("usage", {}),
+            status=data.get("status", "success"),
+            reason=data.get("reason"),
+            detail=data.get("detail"),
+            part=data.get("part"),
+            tools=tuple(ToolEnd.of(tool) for tool in data.get("tools", ())),
+            usage=data.get("usage", {}),
         )
 
     def labels(self, outcome: str) -> list[str]:
-        """The tool calls that came to this end."""
+        """Return the labels of the tool calls with this outcome."""
         return [tool.label for tool in self.tools if tool.outcome == outcome]
 
 
 @dataclass(frozen=True, slots=True)
 class ResumeSummary:
-    """What people must know of a run that goes on after its process died: the `resumed` event.
+    """The `resumed` event of a run that resumes after its process died.
 
     Args:
-        unknown: the calls of which nobody knows what they did, in the order in which they were made.
+        unknown: the calls of unknown outcome, in call order.
     """
 
     unknown: tuple[ToolEnd, ...]
 
     @classmethod
-    def of(cls, told: dict[str, Any]) -> ResumeSummary:
-        calls = told.get("tools")
-        if calls is None:  # an orchestrator that knows only what they are called
-            return cls(tuple(ToolEnd(label, "unknown") for label in told.get("unknown", ())))
+    def of(cls, data: dict[str, Any]) -> ResumeSummary:
+        calls = data.get("tools")
+        if calls is None:  # the orchestrator reports only labels
+            return cls(tuple(ToolEnd(label, "unknown") for label in data.get("unknown", ())))
         return cls(tuple(ToolEnd.of(call) for call in calls))
 
     @property
@@ -92,6 +92,6 @@ class ResumeSummary:
 
     @property
     def key(self) -> str:
-        """What tells it from another one, of the same run, that has other calls."""
+        """A key that differs between resumptions of one run with different unknown calls."""
         calls = json.dumps([call.id or call.label for call in self.unknown])
         return sha256(calls.encode()).hexdigest()[:_KEY_CHARS]

@@ -1,4 +1,4 @@
-"""A text on its way into a conversation."""
+"""A post of a run, as the outbox stores it."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Post:
-    """What a run says at once.
+    """One text of a run, as one or more Slack messages.
 
     Args:
-        part: tells it from the other texts of its run.
-        texts: the messages that it becomes.
-        by_agent: under the agent's persona, rather than the service's own name.
-        file: what comes before them as a file, in Markdown; blank: nothing does.
-        number: its place in the order of the run's texts.
-        in_doubt: a process that is dead may have posted it.
+        part: key of the post within its run.
+        texts: the messages, in Slack's markup.
+        by_agent: whether it is posted under the agent's persona rather than the service's own name.
+        file: Markdown to share as a file before the messages; blank: none.
+        number: its position among the posts of the run.
+        in_doubt: whether an earlier owner may have posted it.
     """
 
     part: str
@@ -39,25 +39,25 @@ class Post:
 
     @classmethod
     def read(cls, part: str, data: Mapping[str, Any]) -> Self:
-        """What was written.
+        """Parse stored data.
 
         Raises:
-            AttributeError, KeyError, TypeError, ValueError: it cannot be read.
+            AttributeError, KeyError, TypeError, ValueError: the data has another format.
         """
         texts, file = tuple(data["texts"]), data.get("file", "")
         return cls(part, texts, data["by_agent"], file, data["number"], in_doubt=True)
 
     async def without_file(self) -> Self:
-        """The same as messages alone, where Slack does not take the file."""
+        """Return the post with its file converted to messages, for when Slack rejects the file."""
         return replace(self, texts=await asyncio.to_thread(messages_of, self.file), file="")
 
 
-def said(part: str, markdown: str) -> tuple[Post, ...]:
-    """What an agent says; nothing where there is nothing to see."""
+def agent_post(part: str, markdown: str) -> tuple[Post, ...]:
+    """Return a post by the agent; none if the text is blank."""
     texts, file = posts_of(markdown)
     return (Post(part, texts, by_agent=True, file=file),) if texts else ()
 
 
-def noted(part: str, sentence: str) -> tuple[Post, ...]:
-    """A sentence of the service's own, in plain words; nothing where it is blank."""
+def service_post(part: str, sentence: str) -> tuple[Post, ...]:
+    """Return a post by the service itself; none if the sentence is blank."""
     return (Post(part, (escape(sentence),)),) if sentence else ()

@@ -1,4 +1,4 @@
-"""Bound how many runs are at work at once, and let the others wait in a queue that is fair between people."""
+"""Limit concurrent runs, and queue the others fairly between people."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _MOST_SHOWN = 200
 _MOST_SHOWN_PER_PERSON = 5
 # Tickets kept in memory. A conversation without a ticket asks for one when the store next reports it as due.
 _MOST_TICKETS_PER_PERSON = 10_000
-# How long the store does not report a parked conversation as due: at most 50 reports a second, within these bounds. No
-# store rests a conversation for longer.
+# Bounds of the delay before the store reports a parked conversation as due, and the target of at most 50 reports a
+# second. No store delays the report for longer.
 _REST_S, _REPORTS_PER_S = (5.0, 60.0), 50
 
 
 @dataclass(frozen=True, slots=True)
 class RunLimits:
-    """How many runs may be at work at once in one process: in total, in one channel, and of one person."""
+    """Limits on concurrent runs in one process: in total, per channel, and per person."""
 
     runs: int = 200
     runs_per_channel: int = 50
@@ -101,7 +101,7 @@ class RunSlots:
         return ticket
 
     def leave(self, conversation_id: str) -> None:
-        """Give a slot or a place in the queue back, if the conversation has one."""
+        """Release the slot or the place in the queue, if the conversation has one."""
         ticket = self._tickets.pop(conversation_id, None)
         if ticket is None:
             return
@@ -133,7 +133,7 @@ class RunSlots:
         return place
 
     def obstacle(self, ticket: RunSlot) -> tuple[int, str]:
-        """Return what keeps a ticket waiting: how many runs are at work, and the bound that they meet."""
+        """Return why a ticket waits: the number of active runs, and the limit that they reach."""
         if (of_person := self._running_of[ticket.person]) >= self._limits.runs_per_person:
             return of_person, "person"
         if (in_channel := self._running_in[ticket.channel]) >= self._limits.runs_per_channel:
@@ -192,7 +192,7 @@ class RunSlots:
         self._shown.add(ticket)
 
     def _show_more(self) -> None:
-        """Have parked conversations claimed again, while there is room among those that are shown."""
+        """Wake parked conversations while more may be shown."""
         for person, waiting in self._waiting.items():
             for ticket in waiting:
                 if not self._may_show(person):

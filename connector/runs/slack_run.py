@@ -1,4 +1,4 @@
-"""One run as Slack sees it: the messages it reads, and the traces it leaves."""
+"""One run in Slack: its messages, its posts, and how it ends."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import structlog
 from connector import texts
 from connector.protocols import LeaseLost, Refused, RunFailed, StateChanges
 from connector.records.run_summary import ResumeSummary, RunSummary
-from connector.runs.post import noted, said
+from connector.runs.post import agent_post, service_post
 from connector.runs.start_mode import Finished, New, Resumed, StartMode, Unrecoverable
 from connector.runs.steering import Steering
 from connector.runs.view import RunView
@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 
 
 class SlackRun:
-    """A run from its first message to its last word."""
+    """A run from its first message to its last post."""
 
     def __init__(
         self,
@@ -37,30 +37,30 @@ class SlackRun:
         lease: ConversationLease,
         inbox: Inbox,
         workplace: WorkspaceContext,
-        beginning: StartMode = New(),  # noqa: B008 - it is frozen
+        start_mode: StartMode = New(),  # noqa: B008 - it is frozen
     ) -> None:
         self.record = record
         self.instance = workplace.router.instance(record.first.instance)
         self.place: ThreadAddress = record.first.message.place
         self.view = RunView(workplace.desk, lease, record, self.instance.persona, self)
-        self.ending: RunSummary | None = None
+        self.summary: RunSummary | None = None
         self._lease = lease
         self._inbox = inbox
         self._sessions = workplace.sessions
-        self._desk = workplace.desk
+        self._background = workplace.desk
         self._slots = workplace.slots
-        # The place in the queue for slots; a run that another process had begun asks for one itself.
+        # The ticket for a run slot. A resumed run requests one itself.
         self.ticket: RunSlot | None = None
         self._key = (self.instance.name, self.place.conversation_id)
-        self._steers = Steering(self._key, inbox, workplace, self.view)
-        self._beginning = beginning
-        self.read = set(beginning.read) if isinstance(beginning, Resumed | Finished) else set()
+        self._steering = Steering(self._key, inbox, workplace, self.view)
+        self._start_mode = start_mode
+        self.read = set(start_mode.read) if isinstance(start_mode, Resumed | Finished) else set()
         self._has_begun = self.first.id in self.read
-        # Whether its loop has ended; what it said may still be on its way.
-        self.is_over = isinstance(beginning, Finished)
+        # The loop has ended; posts may still be pending.
+        self.is_over = isinstance(start_mode, Finished)
         self.was_suspended = False
         self._parts = 0
-        self._was_read = self._is_suspending = self._is_cut = False
+        self._was_read = self._is_suspending = self._is_cancelled = False
         if record.stops:
             self.view.stop()
 
@@ -69,20 +69,20 @@ class SlackRun:
         return self.record.first
 
     def add(self, inbound: PendingMessage) -> None:
-        """Take note of a message that waits for this run, or for the one after it."""
-        self._steers.add(inbound)
+        """Queue a message for injection into this run, or for the next run."""
+        self._steering.add(inbound)
 
-    def hand_in(self) -> None:
-        """Give the loop what has become ready."""
-        self._steers.hand_in()
+    def flush(self) -> None:
+        """Inject the messages that are ready."""
+        self._steering.flush()
 
     @property
     def can_be_stopped(self) -> bool:
-        """Whether a stop changes anything: the run, or what follows it by itself."""
+        """Whether a stop has an effect: on this run, or on the next one that would start by itself."""
         return not self.is_over or self.record.stops > 0 or self._inbox.starts_a_run
 
     def is_meant(self, stop: StopRequest) -> bool:
-        """Whether a stop means this run: it is not older, and names none, its status, or what it began with."""
+        """Return whether a stop applies: it is not older than the run, and names this run (id or message) or none."""
         if float(stop.at) < float(self.record.newest_ts):
             return False
         if stop.run is not None:
@@ -90,73 +90,73 @@ class SlackRun:
         return stop.ts is None or stop.ts == self.first.message.ts or self.view.is_status(stop.ts)
 
     def stop(self, user: str) -> None:
-        """Stop gracefully; asked again, immediately."""
+        """Stop gracefully; on a second call, immediately."""
         if self.is_over:
             return
         by = self.record.stopped_by or user
         self.record = replace(self.record, stopped_by=by, stops=self.record.stops + 1)
         self.view.stop()
-        # Where the session has not begun yet, it hears of it when it does, or does not begin: see `_execute`.
+        # Has no effect on a session that has not begun; `_execute` and `_start_steering` handle that case.
         self._stop_loop()
 
     def suspend(self) -> None:
-        """End at the next boundary, for another process to go on."""
+        """End at the next boundary, so that another process can resume the run."""
         if not self._is_suspending:
             self._is_suspending = True
-            self._steers.close()
+            self._steering.close()
             self._sessions.suspend(*self._key)
             self._check_slot()
 
-    def cut(self) -> None:
-        """End at once what did not come to a boundary in time."""
-        self._is_cut = True
+    def cancel(self) -> None:
+        """End the run at once, because it reached no boundary in time."""
+        self._is_cancelled = True
         self._stop_loop()
 
     def edit(self, inbound: PendingMessage) -> bool:
-        """Put a message in the place of the one with its id. False: the model has that already."""
+        """Replace the message with the same id. Returns False if it is delivered."""
         if inbound.id == self.first.id:
             if self._has_begun:
                 return False
             self.record = replace(self.record, first=inbound)
             return True
         try:
-            return self._sessions.edit(*self._key, inbound.id, self._desk.names.identified(inbound.prompt))
+            return self._sessions.edit(*self._key, inbound.id, self._background.names.identified(inbound.prompt))
         except Refused:
             return False
 
     def withdraw(self, inbound: PendingMessage) -> bool:
-        """Take back what the loop was given. False: the model has it already."""
+        """Withdraw a message given to the loop. Returns False if it is delivered."""
         return self._sessions.withdraw(*self._key, inbound.id)
 
     async def keep_status(self, ts: str) -> None:
-        """Remember which message is the status."""
+        """Store the ts of the status message."""
         self.record = replace(self.record, status_ts=ts)
         await self._lease.write(StateChanges(run=self.record.written()))
 
     def on_closed(self, error: str) -> None:
-        """Slack does not let us write here (any more): nobody would read what the run says, so it ends."""
+        """End the run, because Slack no longer accepts posts in the conversation."""
         log.error("conversation.closed", conversation=self.place.conversation_id, error=error)
-        self.cut()
+        self.cancel()
 
     async def go(self) -> None:
-        """Run to the end, telling the thread how it ended; where the process is to end, as far as that.
+        """Run to the end, or to the suspension, and post the result.
 
         Raises:
             LeaseLost: another process owns the conversation.
         """
-        if not self.record.is_taken_up:
+        if not self.record.was_taken_over:
             await self._lease.write(StateChanges(run=self.record.written()))
         async with self.view.posting():
-            if not isinstance(self._beginning, Finished):
+            if not isinstance(self._start_mode, Finished):
                 async with self.view.shown():
                     await self._run()
                     await self.view.posted()
 
     async def _run(self) -> None:
         try:
-            await self._tell(await self._execute())
+            await self._post_result(await self._execute())
         except RunFailed as e:
-            await self._tell_failure(str(e))
+            await self._post_failure(str(e))
         except LeaseLost:
             raise
         except asyncio.CancelledError:
@@ -164,16 +164,16 @@ class SlackRun:
             if task is not None and task.cancelling():
                 raise
             log.exception("run.cancelled_inside", conversation=self.place.conversation_id)
-            await self._tell_failure(texts.UNEXPECTED)
-        except Exception:  # a Slack handler's border: whatever happens, the thread hears of it
+            await self._post_failure(texts.UNEXPECTED)
+        except Exception:  # a Slack handler's border: every failure is reported in the thread
             log.exception("run.crashed", conversation=self.place.conversation_id)
-            await self._tell_failure(texts.UNEXPECTED)
+            await self._post_failure(texts.UNEXPECTED)
 
     async def _execute(self) -> str:
-        await self._desk.names.learn((self.first.message.user,), self.first.mentioned)
+        await self._background.names.learn((self.first.message.user,), self.first.mentioned)
         try:
             await self._wait_for_slot()
-            match self._beginning:
+            match self._start_mode:
                 case Unrecoverable(why):
                     raise why
                 case _ if self._is_suspending:
@@ -182,17 +182,17 @@ class SlackRun:
                     fence = self._lease.claim.token
                     return await self._sessions.resume(*self._key, self._on_progress, fence=fence)
                 case _ if self._is_stopped:
-                    self.ending = RunSummary("cancelled")
+                    self.summary = RunSummary("cancelled")
                     return ""
                 case _:
                     return await self._begin()
         finally:
             self.is_over = True
-            self._steers.close()
+            self._steering.close()
 
     async def _begin(self) -> str:
         self._has_begun = True
-        names, message = self._desk.names, self.first.message
+        names, message = self._background.names, self.first.message
         return await self._sessions.execute(
             *self._key,
             names.identified(self.first.prompt),
@@ -204,8 +204,8 @@ class SlackRun:
         )
 
     async def _wait_for_slot(self) -> None:
-        """Return when the run has its slot, or needs none because it does not begin."""
-        if isinstance(self._beginning, Unrecoverable):
+        """Wait for the run's slot; return without one if the run will not begin."""
+        if isinstance(self._start_mode, Unrecoverable):
             return
         if self.ticket is None:
             self.ticket = self._slots.enter(self.place.conversation_id, self.first.message, is_resumed=True)
@@ -215,15 +215,15 @@ class SlackRun:
         log.info("run.waiting", conversation=self.place.conversation_id, place=self._slots.place(ticket))
         while not (ticket.is_granted or self._is_stopped or self._is_suspending):
             runs, bound = self._slots.obstacle(ticket)
-            self.view.hear("waiting", {"place": self._slots.place(ticket), "runs": runs, "bound": bound})
+            self.view.on_event("waiting", {"place": self._slots.place(ticket), "runs": runs, "bound": bound})
             await ticket.changed.wait()
             ticket.changed.clear()
         if not ticket.is_granted:
             self._slots.leave(self.place.conversation_id)
-        self.view.hear("waited", {})
+        self.view.on_event("waited", {})
 
     def _check_slot(self) -> None:
-        """Have a run that waits for its slot look whether it is still to begin."""
+        """Wake a run that waits for its slot, so that it notices a stop or a suspension."""
         if self.ticket is not None:
             self.ticket.changed.set()
 
@@ -232,45 +232,46 @@ class SlackRun:
         return self.record.stops > 0 or self.view.is_closed
 
     def _stop_loop(self) -> None:
-        self._steers.close()
+        self._steering.close()
         self._check_slot()
-        is_immediate = self.record.stops > 1 or self._is_cut or self.view.is_closed
+        is_immediate = self.record.stops > 1 or self._is_cancelled or self.view.is_closed
         self._sessions.stop(*self._key, immediate=is_immediate)
 
     @property
-    def _goes_on_elsewhere(self) -> bool:
-        """Whether it has ended only because this process does."""
+    def _is_handed_over(self) -> bool:
+        """Whether it ended only because this process shuts down."""
         if not self._is_suspending:
             return False
-        was_cut = self._is_cut and not self._is_stopped
+        was_cancelled = self._is_cancelled and not self._is_stopped
         return (
-            self.ending is None or self.ending.status == "suspended" or (was_cut and self.ending.status == "cancelled")
+            self.summary is None
+            or self.summary.status == "suspended"
+            or (was_cancelled and self.summary.status == "cancelled")
         )
 
-    async def _tell(self, answer: str) -> None:
-        if self._goes_on_elsewhere:
+    async def _post_result(self, answer: str) -> None:
+        if self._is_handed_over:
             self.was_suspended = True
             self.view.suspend()
             return
-        ending = self.ending = self.ending or RunSummary("success")
-        cut = ending.status == "cancelled"
-        text = said(
-            self._part(ending.part or self._parts + 1), f"{answer.strip()} …" if cut and answer.strip() else answer
-        )
-        if cut:
-            notice = texts.stopped(await self._name_of_stopper(), ending, self._name_waiting())
-        elif ending.status == "incomplete" or self.record.stops:
-            notice = texts.incomplete(ending, self._name_waiting())
+        summary = self.summary = self.summary or RunSummary("success")
+        was_cancelled = summary.status == "cancelled"
+        markdown = f"{answer.strip()} …" if was_cancelled and answer.strip() else answer
+        text = agent_post(self._part(summary.part or self._parts + 1), markdown)
+        if was_cancelled:
+            notice = texts.stopped(await self._name_of_stopper(), summary, self._name_waiting())
+        elif summary.status == "incomplete" or self.record.stops:
+            notice = texts.incomplete(summary, self._name_waiting())
         else:
             notice = ""
-        await self._say_last(*text, *noted("end", notice or ("" if text else texts.NO_ANSWER)))
+        await self._post_last(*text, *service_post("end", notice or ("" if text else texts.NO_ANSWER)))
 
-    async def _tell_failure(self, sentence: str) -> None:
-        self.ending = self.ending or RunSummary()
-        await self._say_last(*noted("end", texts.failed(sentence, self.ending, self._name_waiting())))
+    async def _post_failure(self, sentence: str) -> None:
+        self.summary = self.summary or RunSummary()
+        await self._post_last(*service_post("end", texts.failed(sentence, self.summary, self._name_waiting())))
 
-    async def _say_last(self, *posts: Post) -> None:
-        """The run is over in the moment in which its last word is written down: whoever takes it up only posts that."""
+    async def _post_last(self, *posts: Post) -> None:
+        """Store the last posts and `is_over` in one step: after a takeover, the next owner only delivers the posts."""
 
         def over() -> dict[str, Any]:
             self.record = replace(self.record, is_over=True, named=self._inbox.named)
@@ -279,7 +280,7 @@ class SlackRun:
         await self.view.post(*posts, run=over)
 
     def _part(self, number: int) -> str:
-        """What a text of this number is called: each instance that has to do with the run counts its own."""
+        """Return the outbox part of a text; each instance numbers its own texts."""
         is_first = self.instance.name == self.first.instance
         return str(number) if is_first else f"{number}@{self.instance.name}"
 
@@ -287,51 +288,51 @@ class SlackRun:
         stopper = self.record.stopped_by
         if stopper is None:
             return "someone"
-        await self._desk.names.learn((stopper,))
-        return self._desk.names.of(stopper) or "someone"
+        await self._background.names.learn((stopper,))
+        return self._background.names.of(stopper) or "someone"
 
     @property
-    def comes_back(self) -> bool:
-        """Whether the message that it begins with waits again, if it was not read.
+    def is_requeued(self) -> bool:
+        """Whether the undelivered first message becomes pending again.
 
-        Its author was told that it will be taken along, or it says what has become of another one; a fresh message is
-        what was stopped.
+        True if a notice promised that the next run reads it, or if it reports a late edit or deletion. Otherwise the
+        stop applies to the message itself.
         """
         was_held = self.record.was_waiting and not self._was_read and self.record.stopped_by is not None
         return was_held or self.first.is_about_another
 
     def _name_waiting(self) -> int:
-        """How many messages a stop holds back, for the next run to take along; they count as named."""
-        return self._inbox.name_held(self.read if self.comes_back else self.read | {self.first.id})
+        """Count the messages that wait for the next run, and record that a notice counts them."""
+        return self._inbox.name_held(self.read if self.is_requeued else self.read | {self.first.id})
 
-    async def _listen(self) -> None:
-        """The loop reads what it is given from here on, and hears of what it could not be told before."""
-        if self._is_stopped or self._is_cut:
+    async def _start_steering(self) -> None:
+        """Apply a stop or a suspension requested before the loop started, then start to inject messages."""
+        if self._is_stopped or self._is_cancelled:
             self._stop_loop()
         if self._is_suspending:
             self._sessions.suspend(*self._key)
-        await self._steers.open()
+        await self._steering.open()
 
     async def _on_progress(self, event: str, data: dict[str, Any]) -> None:
         match event:
             case "executing":
-                await self._listen()
+                await self._start_steering()
             case "thinking" if not self._was_read:
                 self._was_read = True
                 if self.record.was_waiting or self.first.is_told:
-                    self._desk.mark_read(self.first.id)
+                    self._background.mark_delivered(self.first.id)
             case "injection:applied":
                 for message_id in data.get("ids", ()):
                     self.read.add(message_id)
-                    self._desk.mark_read(message_id)
-                self._steers.hand_in()
+                    self._background.mark_delivered(message_id)
+                self._steering.flush()
             case "resumed":
                 resumption = ResumeSummary.of(data)
-                await self.view.post(*noted(f"resumed:{resumption.key}", texts.resumed(resumption.labels)))
+                await self.view.post(*service_post(f"resumed:{resumption.key}", texts.resumed(resumption.labels)))
             case "text":
                 self._parts = data.get("part", self._parts + 1)
                 text = f"{data['text'].rstrip()} …" if data.get("cut") else data["text"]
-                await self.view.post(*said(self._part(self._parts), text))
+                await self.view.post(*agent_post(self._part(self._parts), text))
             case "complete":
-                self.ending = RunSummary.of(data)
-        self.view.hear(event, data)
+                self.summary = RunSummary.of(data)
+        self.view.on_event(event, data)

@@ -1,4 +1,4 @@
-"""With what a run begins in this process."""
+"""The ways in which a run starts in this process."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class New:
-    """With its first message, which no log has."""
+    """Start with the first message, which is not delivered yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """Where its log ends, which has the messages of these ids: another process had begun it."""
+    """Resume a run of another process from its log; `read` are the ids of the delivered messages."""
 
     read: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Unrecoverable:
-    """With nothing: what another process had begun cannot be read any more."""
+    """Report failure: the log of a run of another process is unreadable."""
 
     why: RunFailed
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """With its end: another process had written its last word down, which is only posted, where it was not.
+    """Only deliver the remaining posts: another process finished the run.
 
     Args:
-        read: the ids of the messages that its log has.
+        read: ids of the delivered messages.
     """
 
     read: frozenset[str] = frozenset()

@@ -1,4 +1,4 @@
-"""How what people write gets into a running loop."""
+"""Inject messages into a running loop."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from connector import texts
 from connector.protocols import QueueFull, Refused, SteeringMessage
-from connector.runs.post import noted
+from connector.runs.post import service_post
 
 if TYPE_CHECKING:
     from connector.records.inbox import Inbox, PendingMessage
@@ -15,79 +15,79 @@ if TYPE_CHECKING:
 
 
 class Steering:
-    """Hands a run's loop the messages of its conversation, in their order, as soon as they are ready.
+    """Injects the messages of a conversation into its run, in order, as soon as they are ready.
 
-    They wait in the conversation's inbox until the loop listens, and where it has enough to read. What it does not read
-    any more leads the next run.
+    Messages wait in the inbox until the loop accepts injections, and while its queue is full. Undelivered messages
+    begin the next run.
 
     Args:
-        key: the instance and the conversation, as the sessions know them.
+        key: instance name and conversation id.
     """
 
     def __init__(self, key: tuple[str, str], inbox: Inbox, workplace: WorkspaceContext, view: RunView) -> None:
         self._key = key
         self._inbox = inbox
         self._sessions = workplace.sessions
-        self._desk = workplace.desk
+        self._background = workplace.desk
         self._view = view
         self._is_open = self._is_closed = False
-        # What has come and nobody has looked at yet.
-        self._news: list[PendingMessage] = []
+        # Added messages that are not processed yet.
+        self._added: list[PendingMessage] = []
 
     async def open(self) -> None:
-        """The loop reads what it is given from here on, and is given what waits."""
+        """Start injecting, beginning with the messages that wait."""
         self._is_open = True
         await self._inbox.get_all_ready()
-        self.hand_in()
+        self.flush()
 
     def close(self) -> None:
-        """The loop reads nothing any more, or is not to."""
+        """Stop injecting."""
         self._is_closed = True
 
     def add(self, inbound: PendingMessage) -> None:
-        """Take note of a message that waits for this run, or for the one after it."""
-        self._news.append(inbound)
-        if len(self._news) == 1:
-            self._desk.spawn(self._take_in())
+        """Queue a message for injection into this run, or for the next run."""
+        self._added.append(inbound)
+        if len(self._added) == 1:
+            self._background.spawn(self._process_added())
 
-    def hand_in(self) -> None:
-        """Give the loop what is ready, oldest first, for as long as it takes that."""
+    def flush(self) -> None:
+        """Inject the messages that are ready, oldest first, until the loop accepts no more."""
         instance, _ = self._key
         while self._is_open and not self._is_closed and (inbound := self._inbox.next_for(instance)) is not None:
             if not self._offer(inbound):
                 return
 
-    async def _take_in(self) -> None:
-        """Hand in what has come by now: all at once, so that many are not much more work than one."""
-        news, self._news = self._news, []
-        await self._inbox.get_ready(news)
-        self.hand_in()
-        for inbound in news:
+    async def _process_added(self) -> None:
+        """Process all added messages in one batch."""
+        added, self._added = self._added, []
+        await self._inbox.get_ready(added)
+        self.flush()
+        for inbound in added:
             if self._inbox.find(inbound.id) is not None:
                 self._mark_accepted(inbound)
 
     def _offer(self, inbound: PendingMessage) -> bool:
-        """Whether the loop takes more."""
-        names, message = self._desk.names, inbound.message
+        """Inject one message. Returns whether the loop accepts more."""
+        names, message = self._background.names, inbound.message
         text, author = names.identified(inbound.prompt), names.author(message.user)
-        steer = SteeringMessage(inbound.id, text, author, inbound.written_s, message.files)
+        injection = SteeringMessage(inbound.id, text, author, inbound.written_s, message.files)
         try:
-            taken = self._sessions.inject(*self._key, steer)
+            taken = self._sessions.inject(*self._key, injection)
         except QueueFull:
             return False
         except Refused as e:
             self._inbox.remove((inbound,))
-            self._desk.spawn(self._refuse(inbound, str(e)))
+            self._background.spawn(self._refuse(inbound, str(e)))
             return True
         if taken:
             self._inbox.give(inbound)
         return taken
 
     def _mark_accepted(self, inbound: PendingMessage) -> None:
-        if not inbound.is_about_another:  # what was read has been marked so
-            self._desk.mark_accepted(inbound.message)
+        if not inbound.is_about_another:  # the message it is about has its reaction already
+            self._background.mark_accepted(inbound.message)
 
     async def _refuse(self, inbound: PendingMessage, why: str) -> None:
-        self._desk.take_back(inbound.message)
-        notice = noted(f"refused:{inbound.id}", texts.refused(inbound.prompt, why))
+        self._background.unmark_accepted(inbound.message)
+        notice = service_post(f"refused:{inbound.id}", texts.refused(inbound.prompt, why))
         await self._view.post(*notice, closed={inbound.seq: "refused"})

@@ -1,4 +1,4 @@
-"""What people see of a run: the hourglass, the status message, and the texts."""
+"""The visible parts of a run: hourglass, status message and posts."""
 
 from __future__ import annotations
 
@@ -22,98 +22,105 @@ if TYPE_CHECKING:
     from connector.runs.background_tasks import BackgroundTasks
     from connector.runs.outbox import Record
     from connector.runs.post import Post
-    from connector.runs.status.message import Keeper
+    from connector.runs.status.message import StatusOwner
 
-# How long a run may wait at its end for a mark that Slack has not answered yet.
+# How long a finished run waits for the call that adds its hourglass.
 _MARKED_WITHIN_S = 2.0
 
 
 class RunView:
-    """The traces of one run in its thread. Showing them never holds the run up.
+    """The hourglass, status message and posts of one run. Updating them never delays the run.
 
-    A run that goes on after its process died goes on with the traces that it left.
+    A resumed run reuses those of the earlier owner.
     """
 
     def __init__(
-        self, desk: BackgroundTasks, lease: ConversationLease, record: RunRecord, persona: Persona, keeper: Keeper
+        self,
+        background: BackgroundTasks,
+        lease: ConversationLease,
+        record: RunRecord,
+        persona: Persona,
+        owner: StatusOwner,
     ) -> None:
-        self._desk = desk
+        self._background = background
         self._record = record
         self._place = record.first.message.place
         self._is_marked = record.is_marked
         self._lease = lease
-        self._keeper = keeper
-        before = FoundPost(desk.wire.history, self._place) if record.is_taken_up else None
-        self._status = Status(desk.wire, lease, record, self, before, spacing_s=desk.options.status_interval_s)
-        self._outbox = Outbox(desk.wire, lease, record, persona, before, on_closed=keeper.on_closed)
+        self._owner = owner
+        existing = FoundPost(background.wire.history, self._place) if record.was_taken_over else None
+        self._status = Status(
+            background.wire, lease, record, self, existing, spacing_s=background.options.status_interval_s
+        )
+        self._outbox = Outbox(background.wire, lease, record, persona, existing, on_closed=owner.on_closed)
         self._is_suspended = False
-        # Whether nothing is posted any more.
+        # All posts are delivered, and no more are accepted.
         self.is_silent = False
-        self._said = 0
+        self._added = 0
 
     @property
     def is_closed(self) -> bool:
-        """Whether Slack does not let us write here (any more)."""
+        """Whether Slack no longer accepts posts in the conversation."""
         return self._outbox.is_closed
 
     def is_status(self, ts: str) -> bool:
-        """Whether this is the ts of a status message of this run, as far as Slack has told it."""
+        """Return whether this is the known ts of a status message of this run."""
         return self._status.is_mine(ts)
 
-    def hear(self, event: str, data: dict[str, Any]) -> None:
-        """Take note of what the run is doing; the status message says so soon."""
-        self._status.hear(event, data)
+    def on_event(self, event: str, data: dict[str, Any]) -> None:
+        """Update the status message for a progress event."""
+        self._status.on_event(event, data)
 
     def stop(self) -> None:
-        """Take note that somebody has asked the run to stop."""
+        """Show that a person asked the run to stop."""
         self._status.stop()
 
     async def post(self, *posts: Post, run: Record | None = None, closed: Mapping[int, End] | None = None) -> None:
-        """Post texts after those before them; when this returns, they are written down: see `Outbox.add`."""
-        self._said += 1
+        """Add posts to the outbox; they are stored on return (see `Outbox.add`)."""
+        self._added += 1
         await self._outbox.add(*posts, run=run, closed=closed or {})
 
     async def posted(self) -> None:
-        """Return once Slack has all that was said."""
-        said = None
-        while said != self._said:  # more may come in the moment in which the last one is there
-            said = self._said
+        """Wait until the outbox is empty."""
+        added = None
+        while added != self._added:  # posts may be added while this waits
+            added = self._added
             await self._outbox.empty()
 
     def suspend(self) -> None:
-        """Leave the traces where they are at the end: another process goes on with them."""
+        """Show at the end that the run is suspended; another process reuses status message and hourglass."""
         self._is_suspended = True
 
     async def keep_status(self, ts: str) -> None:
-        """Remember which message is the status."""
-        await self._keeper.keep_status(ts)
+        """Store the ts of the status message."""
+        await self._owner.keep_status(ts)
 
     def on_closed(self, error: str) -> None:
-        """Slack does not let us write in this conversation (any more), for a reason in its own word."""
-        self._said += 1
+        """Close the outbox: Slack no longer accepts posts in the conversation. `error` is Slack's error code."""
+        self._added += 1
         self._outbox.close(error)
 
     @property
-    def traces(self) -> RunArtifacts:
-        """What is to be taken away when the run is over."""
+    def artifacts(self) -> RunArtifacts:
+        """The artifacts to remove when the run is over."""
         record, first = self._record, self._record.first.message
         thread = self._place.team, self._place.thread_ts or ""
         return RunArtifacts(
             first.channel,
             first.ts,
-            self._status.standing,
+            self._status.remaining,
             self._is_marked,
             *thread,
             run_id=record.id,
             user=first.user,
-            is_inherited=record.is_taken_up or self._status.is_in_doubt,
+            is_inherited=record.was_taken_over or self._status.is_in_doubt,
         )
 
     @asynccontextmanager
     async def posting(self) -> AsyncIterator[None]:
-        """Post what is said, and at the end what is left to say.
+        """Deliver posts while the body runs, and the remaining ones at its end.
 
-        Where the body fails or is cancelled, the run is not over.
+        If the body fails or is cancelled, the remaining posts stay in the outbox.
         """
         async with asyncio.TaskGroup() as tasks:
             posts = tasks.create_task(self._outbox.work())
@@ -124,31 +131,31 @@ class RunView:
 
     @asynccontextmanager
     async def shown(self) -> AsyncIterator[None]:
-        """Show hourglass and status. Both stay at the end, as the run's traces."""
+        """Show hourglass and status message while the body runs. Cleanup removes them later."""
         async with asyncio.TaskGroup() as tasks:
-            hourglass = self._desk.spawn(self._mark())
+            hourglass = self._background.spawn(self._mark())
             self._status.begin(tasks)
-            self._desk.native.show(self._place, PROCESSING, self._title)
+            self._background.agent_sessions.show(self._place, PROCESSING, self._title)
             yield
             await self._status.end()
-            self._desk.forgo_working(self._record.first.message)
+            self._background.cancel_hourglass(self._record.first.message)
             await asyncio.wait((hourglass,), timeout=_MARKED_WITHIN_S)
             await self._lease.confirm()
             if self._is_suspended:
-                self._desk.native.show(self._place, SUSPENDED)
+                self._background.agent_sessions.show(self._place, SUSPENDED)
                 await self._status.pause()
 
     @property
     def _title(self) -> str:
-        """What the conversation is called, if it begins with this run."""
+        """The title of the conversation, if this run begins it; else blank."""
         first = self._record.first
-        begins = first.message.ts == self._place.thread_ts and not self._record.is_taken_up
-        return title_of(self._desk.names.readable(first.prompt)) if begins else ""
+        begins = first.message.ts == self._place.thread_ts and not self._record.was_taken_over
+        return title_of(self._background.names.readable(first.prompt)) if begins else ""
 
     async def _mark(self) -> None:
         if self._record.is_marked:
             await best_effort(self._put_hourglass())
 
     async def _put_hourglass(self) -> None:
-        is_there = await self._desk.mark_working(self._record.first.message, self._lease.confirm)
-        self._is_marked = is_there or self._record.is_taken_up
+        is_there = await self._background.mark_working(self._record.first.message, self._lease.confirm)
+        self._is_marked = is_there or self._record.was_taken_over

@@ -103,10 +103,10 @@ async def all_done(aftermath: Cleanup) -> None:
 async def test_what_a_run_leaves_is_written_down_in_one_step_with_its_end_and_forgotten_when_it_is_done():
     slack, lease = _Slack(), _Lease()
     async with conversation(slack, lease) as aftermath:
-        await aftermath.end_run({1: ""}, traces=TRACES, notices=(NOTICE,), held=4)
+        await aftermath.end_run({1: ""}, artifacts=TRACES, notices=(NOTICE,), held=4)
         left = PendingCleanup((TRACES,), (NOTICE,))
         assert aftermath.leftovers == left
-        await aftermath.tidied()
+        await aftermath.recent_done()
         assert not aftermath.leftovers
         await aftermath.keep()
     assert lease.written == [StateChanges(run=left.written(), closed={1: ""}, held=4), StateChanges(run={})]
@@ -118,7 +118,7 @@ async def test_what_a_run_leaves_is_written_down_in_one_step_with_its_end_and_fo
 async def test_slack_is_waited_for_however_long_it_is_away(left):
     slack, lease = _Slack("service_unavailable"), _Lease()
     async with conversation(slack, lease) as aftermath:
-        await aftermath.end_run({}, notices=left.notices, traces=next(iter(left.traces), None))
+        await aftermath.end_run({}, notices=left.notices, artifacts=next(iter(left.artifacts), None))
         await asyncio.sleep(600)
         assert aftermath.leftovers == left
         slack.error = ""
@@ -131,7 +131,7 @@ async def test_slack_is_waited_for_however_long_it_is_away(left):
 async def test_a_stop_word_is_answered_however_long_slack_is_away_and_its_entry_is_open_until_then():
     slack, lease = _Slack("service_unavailable"), _Lease()
     async with conversation(slack, lease) as aftermath:
-        aftermath.tell(InboxEntry("stop", "stop", {}, 7), MESSAGE, "Nothing is running.")
+        aftermath.answer(InboxEntry("stop", "stop", {}, 7), MESSAGE, "Nothing is running.")
         await asyncio.sleep(600)
         assert lease.written == []
         slack.error = ""
@@ -144,9 +144,9 @@ async def test_a_stop_word_is_answered_however_long_slack_is_away_and_its_entry_
 async def test_what_slack_refuses_is_not_tried_for_ever():
     slack, lease = _Slack("channel_not_found"), _Lease()
     async with conversation(slack, lease) as aftermath:
-        await aftermath.end_run({}, traces=TRACES, notices=(NOTICE,))
-        aftermath.tell(InboxEntry("stop", "stop", {}, 7), MESSAGE, "Nothing is running.")
-        aftermath.go_on(PendingCleanup((replace(TRACES, first_ts="0.5"),), (replace(NOTICE, key="another"),)))
+        await aftermath.end_run({}, artifacts=TRACES, notices=(NOTICE,))
+        aftermath.answer(InboxEntry("stop", "stop", {}, 7), MESSAGE, "Nothing is running.")
+        aftermath.resume(PendingCleanup((replace(TRACES, first_ts="0.5"),), (replace(NOTICE, key="another"),)))
         await all_done(aftermath)
         assert not aftermath.leftovers
     assert lease.written[-1] == StateChanges(closed={7: "done"})
@@ -159,7 +159,7 @@ async def test_what_slack_refuses_is_not_tried_for_ever():
 async def test_what_was_taken_up_is_looked_at_once_more_when_no_call_of_a_dead_process_can_come_any_more(left):
     slack, lease = _Slack(), _Lease()
     async with conversation(slack, lease) as aftermath:
-        aftermath.go_on(left)
+        aftermath.resume(left)
         await asyncio.sleep(14)
         before = len(slack.called(LOOK))
         assert aftermath.leftovers == left.inherited
@@ -176,12 +176,12 @@ async def test_a_run_that_was_taken_up_and_works_for_long_is_looked_at_when_it_e
     slack, lease = _Slack(), _Lease()
     async with conversation(slack, lease) as aftermath:
         await asyncio.sleep(5)
-        await aftermath.end_run({}, traces=replace(TRACES, is_inherited=True))
-        await aftermath.tidied()
+        await aftermath.end_run({}, artifacts=replace(TRACES, is_inherited=True))
+        await aftermath.recent_done()
         assert asyncio.get_running_loop().time() == 5.0
         assert aftermath.leftovers
         await asyncio.sleep(60)
-        await aftermath.end_run({}, traces=replace(TRACES, is_inherited=True))
+        await aftermath.end_run({}, artifacts=replace(TRACES, is_inherited=True))
         await all_done(aftermath)
     assert slack.called(LOOK) == [15.0, 65.0]
 
@@ -190,7 +190,7 @@ async def test_a_run_that_was_taken_up_and_works_for_long_is_looked_at_when_it_e
 async def test_who_is_to_end_does_not_wait_for_that():
     slack, lease = _Slack(), _Lease()
     async with conversation(slack, lease) as aftermath:
-        aftermath.go_on(PendingCleanup((TRACES,)))
+        aftermath.resume(PendingCleanup((TRACES,)))
         await asyncio.sleep(1)
     assert asyncio.get_running_loop().time() == 1.0
 
@@ -200,7 +200,7 @@ async def test_the_entry_of_a_reply_that_another_process_may_have_posted_stays_u
     stop = InboxEntry("stop", "stop", {}, 7)
     slack, lease = _Slack(), _Lease(Claim(2, entries=(stop,)))
     async with conversation(slack, lease) as aftermath:
-        aftermath.tell(stop, MESSAGE, "Nothing is running.")
+        aftermath.answer(stop, MESSAGE, "Nothing is running.")
         await asyncio.sleep(14)
         assert slack.texts == ["Nothing is running."]
         assert lease.written == []

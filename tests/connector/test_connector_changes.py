@@ -17,8 +17,8 @@ from local_slack.delivery.delivery_faults import Lost
 from service.runs.runs import StoredRuns
 from service.store import open_run_store
 
-CORRECTED = "(A correction of my earlier message, which reads now:)"
-TAKEN_BACK = "(I have taken back my earlier message:)"
+CORRECTED = "(Correction of my earlier message. It now reads:)"
+TAKEN_BACK = "(I have deleted my earlier message:)"
 
 
 async def begun(scene, text="@alpha look"):

@@ -4,7 +4,7 @@ import pytest
 
 from connector import RunFailed
 
-ONE_WAITS = "1 message has not been read yet; your next message takes it along."
+ONE_WAITS = "1 message has not been read yet. I will read it with your next message."
 
 
 def tool(label: str | None, outcome: str) -> dict:
@@ -48,7 +48,7 @@ async def test_a_stop_says_what_is_done_what_is_not_and_what_nobody_knows(scene)
     ("tools", "said"),
     [
         ([tool("a", "finished")], " 1 tool call finished."),
-        ([tool("a", "finished"), tool("b", "failed")], " 2 tool calls finished, 1 of them with an error."),
+        ([tool("a", "finished"), tool("b", "failed")], " 2 tool calls finished, 1 with an error."),
         ([tool(None, "unknown")], " Outcome unknown: Using bash."),
         ([tool("a", "cancelled"), tool("b", "cancelled")], " Not done: a and b."),
         ([tool(f"call {n}", "unknown") for n in range(6)], " Outcome unknown: call 0, call 1 and 4 more."),
@@ -91,11 +91,11 @@ async def test_a_failed_run_names_the_tool_call_that_it_took_along(scene, of_bot
 @pytest.mark.parametrize(
     ("reason", "sentence"),
     [
-        ("max_iterations", "I stopped here: I have taken all the steps that one run may take."),
-        ("max_cost_usd", "I stopped here: this run has cost as much as one run may."),
-        ("max_tokens", "I stopped here: this run has used as many tokens as one run may."),
-        ("max_duration_s", "I stopped here: this run has taken as long as one run may."),
-        ("length", "My answer ends here because it became too long."),
+        ("max_iterations", "I stopped here: this run has reached its step limit."),
+        ("max_cost_usd", "I stopped here: this run has reached its cost limit."),
+        ("max_tokens", "I stopped here: this run has reached its token limit."),
+        ("max_duration_s", "I stopped here: this run has reached its time limit."),
+        ("length", "My answer was cut off because it became too long."),
         ("of a kind that nobody knows", "I stopped before I was done."),
     ],
 )
@@ -103,14 +103,14 @@ async def test_an_answer_that_is_not_the_last_word_says_why_and_how_to_go_on(sce
     ts, run = await begun(scene)
     await run.answer("So far:", status="incomplete", reason=reason)
     texts = of_bot(await scene.quiet("general", ts, posts=2))
-    assert texts == ["So far:", f"⏸️ {sentence} Write “go on” to let me continue."]
+    assert texts == ["So far:", f"⏸️ {sentence} Write “continue” and I will carry on."]
 
 
 @pytest.mark.parametrize(("detail", "more"), [("Too\nrisky.", " Its explanation: “Too risky.”"), (None, ""), ("", "")])
 async def test_a_refusal_is_told_with_the_explanation_if_there_is_one(scene, of_bot, detail, more):
     ts, run = await begun(scene)
     await run.answer("", status="incomplete", reason="refusal", detail=detail)
-    text = "⏸️ The model declined to go on with this. Put it differently, or start a new thread."
+    text = "⏸️ The model declined this request. Rephrase it, or start a new thread."
     assert of_bot(await scene.quiet("general", ts)) == [text + more]
 
 

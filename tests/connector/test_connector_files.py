@@ -100,7 +100,7 @@ def outbox(slack):
     @asynccontextmanager
     async def outbox(lease, root, closed=None):
         asked = Asked("T0LOCAL", slack.channel("general").id, root, None, "U0ANA", "look", (), direct=False)
-        record = RunRecord("run", PendingMessage(asked, "alpha", "look", asked.id), False, root, is_taken_up=True)
+        record = RunRecord("run", PendingMessage(asked, "alpha", "look", asked.id), False, root, was_taken_over=True)
         async with aiohttp.ClientSession() as http, RateLimiter("T", scale=100) as scheduler:
             client = AsyncWebClient(slack.bot_token, base_url=slack.api_url, session=http, retry_handlers=[])
             persona = Persona("Alpha", ":owl:")

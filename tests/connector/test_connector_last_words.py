@@ -14,8 +14,8 @@ from local_slack import Refuses, Waits
 from service.runs.runs import StoredRuns
 
 ALPHA, BETA = Instance("alpha", Persona("Alpha", ":owl:")), Instance("beta", Persona("Beta", ":fox_face:"))
-ONE_WAITS = "📨 1 message has not been read yet; your next message takes it along."
-REFUSED = "📭 Not taken: “no words”. It has no words; send it with some."
+ONE_WAITS = "📨 1 message has not been read yet. I will read it with your next message."
+REFUSED = "📭 Not accepted: “no words”. It has no words; send it with some."
 
 
 @pytest.fixture(autouse=True)
@@ -153,7 +153,7 @@ async def test_what_a_stop_held_back_and_has_named_is_not_named_again(slack, ses
         await run.answer("", status="cancelled")
         await held.reached.wait()
     slack.faults.clear()
-    stopped = "🛑 Stopped by Ana. 1 message has not been read yet; your next message takes it along."
+    stopped = "🛑 Stopped by Ana. 1 message has not been read yet. I will read it with your next message."
     async with process():
         await slack.until(lambda _: texts(slack, root) == [stopped])
         await ana.say("general", "go on", thread=root)
@@ -165,7 +165,7 @@ async def test_what_a_stop_held_back_and_has_named_is_not_named_again(slack, ses
 
 
 async def test_a_run_that_has_said_its_last_word_takes_no_message_in(slack, sessions, process, ana, posting):
-    why = "⏸️ I stopped here: I have taken all the steps that one run may take. Write “go on” to let me continue."
+    why = "⏸️ I stopped here: this run has reached its step limit. Write “continue” and I will carry on."
     async with process(grace_s=0.1):
         root, run = await begun(slack, ana, sessions)
         held = posting()
@@ -238,7 +238,7 @@ async def test_who_may_not_be_answered_where_they_asked_is_told_by_the_next_proc
 
     def told() -> bool:
         posts = [m.text for c in slack.workspace.channels for m in slack.workspace.messages(c.id) if m.by_bot]
-        return any(text.startswith("⚠️ I could not go on in") for text in posts)
+        return any(text.startswith("⚠️ I could not continue in") for text in posts)
 
     async with process():
         await slack.until(lambda _: told())

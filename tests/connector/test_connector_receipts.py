@@ -8,7 +8,7 @@ import pytest
 
 from connector import RunFailed
 
-ONE_WAITS = "1 message has not been read yet; your next message takes it along."
+ONE_WAITS = "1 message has not been read yet. I will read it with your next message."
 
 
 async def begun(scene):
@@ -24,7 +24,7 @@ async def test_a_refused_message_is_named_with_what_to_do_and_the_next_one_may_f
     ts, run = await begun(scene)
     run.refuses = True
     refused = await scene.ana.say("general", "one too many <https://a.b|here>", thread=ts)
-    text = "📭 Not taken: “one too many here (https://a.b)”. It has no words; send it with some."
+    text = "📭 Not accepted: “one too many here (https://a.b)”. It has no words; send it with some."
     await scene.posted("general", ts, text)
     run.refuses = False
     taken = await scene.ana.say("general", "fits", thread=ts)
@@ -39,7 +39,7 @@ async def test_what_the_loop_has_no_room_for_waits_until_it_has_read_something(s
     run.full = True
     waiting = [await scene.ana.say("general", f"number {n}", thread=ts) for n in range(3)]
     await scene.reacted("general", waiting[-1], "incoming_envelope")
-    assert (run.steers, [text for text in scene.texts("general", ts) if "Not taken" in text]) == ([], [])
+    assert (run.steers, [text for text in scene.texts("general", ts) if "Not accepted" in text]) == ([], [])
     run.full = False
     await run.read_steers()
     await run.until(lambda r: [s.text for s in r.steers] == ["number 0", "number 1", "number 2"])
@@ -56,7 +56,7 @@ async def test_a_mark_of_acceptance_that_is_still_on_its_way_is_taken_back_all_t
     (run,) = scene.sessions._active.values()
     run.refuses = True
     scene.sessions.hold_setup.set()
-    await scene.posted("general", ts, "Not taken: “one too many”.")
+    await scene.posted("general", ts, "Not accepted: “one too many”.")
     marking.set()
     await scene.reacted("general", early, "incoming_envelope")
     await scene.reacted("general", early, "incoming_envelope", gone=True)

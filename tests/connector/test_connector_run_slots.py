@@ -21,7 +21,7 @@ async def busy(slack, sessions, process, ana):
 
 
 async def waits(slack, root: str, place: int) -> None:
-    line = f"⏳ Waiting, place {place} in line: 2 runs of yours are at work."
+    line = f"⏳ Waiting, position {place} in the queue: 2 runs of yours are active."
     await slack.until(lambda _: texts(slack, root) == [line])
 
 
@@ -61,13 +61,13 @@ async def test_a_channel_and_the_process_have_bounds_too(slack, sessions, proces
         await ana.say("general", "@alpha one")
         await sessions.next_run()
         here = await ben.say("general", "@alpha two")
-        line = "⏳ Waiting, place 1 in line: 1 run in this channel is at work."
+        line = "⏳ Waiting, position 1 in the queue: 1 run in this channel is active."
         await slack.until(lambda _: texts(slack, here) == [line])
         await ben.say("random", "@alpha three")
         assert (await sessions.next_run()).prompt == "three"
         await ana.dm("alpha", "four")
         channel = await ana.open_dm("alpha")
-        total = "⏳ Waiting, place 2 in line: 2 runs are at work."
+        total = "⏳ Waiting, position 2 in the queue: 2 runs are active."
         await slack.until(lambda ws: any(m.text == total for m in ws.messages(channel)))
 
 

@@ -170,7 +170,7 @@ async def test_a_character_reference_that_slack_does_not_write_stays_as_it_is(sc
 
 async def test_a_mention_without_words_is_asked_back(scene):
     ts = await scene.ana.say("general", "@alpha")
-    await scene.posted("general", ts, "Yes? Write what I can do for you.")
+    await scene.posted("general", ts, "Hi! Tell me what I can do for you.")
     assert scene.sessions.idle
 
 
@@ -194,7 +194,7 @@ async def test_a_crash_is_a_sentence_and_not_silence(scene, of_bot):
 async def test_an_empty_answer_is_told(scene, of_bot):
     ts = await scene.ana.say("general", "@alpha look")
     await (await scene.sessions.next_run()).answer("")
-    assert of_bot(await scene.quiet("general", ts)) == ["I finished without anything to say."]
+    assert of_bot(await scene.quiet("general", ts)) == ["I am done and have nothing to add."]
 
 
 async def test_a_refused_steer_is_told_why_and_not_marked_as_accepted(scene):

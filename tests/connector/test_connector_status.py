@@ -25,13 +25,13 @@ def retrying(**data) -> dict:
 def after(*events: tuple[str, dict]) -> Activity:
     activity = Activity()
     for event, data in events:
-        activity.hear(event, data)
+        activity.on_event(event, data)
     return activity
 
 
 def told_once(activity: Activity) -> str:
     """What the status says, once people have read what it says now."""
-    activity.told()
+    activity.mark_shown()
     return activity.phrase()
 
 
@@ -55,7 +55,7 @@ async def test_trouble_with_the_models_service_is_in_the_status_though_it_passes
     await scene.posted("general", ts, "⚙️ The model's service is busy; trying again in 4 s (2 of 3)…")
     await scene.posted("general", ts, "⚙️ Thinking…")
     await run.progress("fallback", provider="anthropic", to="demo", error="down")
-    await scene.posted("general", ts, "⚙️ Going on with demo…")
+    await scene.posted("general", ts, "⚙️ Switching to demo…")
     await run.answer("ok")
     await scene.quiet("general", ts)
 
@@ -81,11 +81,11 @@ def test_a_retry_says_why_and_when(told, phrase):
 def test_trouble_stays_in_the_status_until_it_is_over_and_has_been_read():
     activity = after(("retrying", retrying()))
     assert "trying again" in told_once(activity), "it is not over"
-    activity.hear("thinking", {})
+    activity.on_event("thinking", {})
     assert activity.phrase() == "⚙️ Thinking…"
-    activity.hear("compacting", {})
-    activity.hear("thinking", {})
-    assert activity.phrase() == "⚙️ Summing up what was said so far…", "nobody has read it yet"
+    activity.on_event("compacting", {})
+    activity.on_event("thinking", {})
+    assert activity.phrase() == "⚙️ Summarizing the conversation so far…", "nobody has read it yet"
     assert told_once(activity) == "⚙️ Thinking…"
 
 
@@ -100,16 +100,16 @@ def test_a_call_that_is_still_at_work_stays_an_active_tool_while_the_model_reads
     )
     assert activity.phrase() == "⚙️ Incorporating your input… Running the tests…"
     assert told_once(activity) == "⚙️ Incorporating your input… Running the tests…"
-    activity.hear("tool:start", {**SEARCH, "id": "3"})
+    activity.on_event("tool:start", {**SEARCH, "id": "3"})
     assert activity.phrase() == "⚙️ Running the tests… (2 tools active)"
-    activity.hear("tool:end", {**TESTS, "duration": 40.0, "success": True})
+    activity.on_event("tool:end", {**TESTS, "duration": 40.0, "success": True})
     assert activity.phrase() == "⚙️ Searching for “x”…"
 
 
 def test_of_several_tools_the_one_that_has_something_to_tell_comes_first():
     activity = after(("tool:start", TESTS), ("tool:start", SEARCH))
     assert activity.phrase() == "⚙️ Running the tests… (2 tools active)"
-    activity.hear("tool:progress", {"tool": "search_files", "id": "1", "text": "12 files searched…"})
+    activity.on_event("tool:progress", {"tool": "search_files", "id": "1", "text": "12 files searched…"})
     assert activity.phrase() == "⚙️ Searching for “x” — 12 files searched… (2 tools active)"
 
 
@@ -132,10 +132,10 @@ def todo(*items: tuple[str, str]) -> dict:
 def test_the_to_do_list_is_shown_when_its_tool_has_taken_it():
     activity = after(("tool:start", todo(("look", "done"), ("write", "pending"))))
     assert activity.todo == ()
-    activity.hear("tool:end", {"tool": "todo", "id": "t", "success": True})
+    activity.on_event("tool:end", {"tool": "todo", "id": "t", "success": True})
     assert lines(activity.todo) == ["To do: 1 of 2 done", "☑ look", "☐ write"]
-    activity.hear("tool:start", todo(("look", "in_progress")))
-    activity.hear("tool:end", {"tool": "todo", "id": "t", "success": False})
+    activity.on_event("tool:start", todo(("look", "in_progress")))
+    activity.on_event("tool:end", {"tool": "todo", "id": "t", "success": False})
     assert lines(activity.todo)[0] == "To do: 1 of 2 done", "the tool has not taken it"
 
 
@@ -192,7 +192,7 @@ def test_what_was_done_so_far_is_counted():
         ("retrying", retrying()),
         ("retrying", retrying()),
     )
-    assert activity.account() == ["3 steps done, 1 of them with an error", "1 message read on the way", "2 retries"]
+    assert activity.account() == ["3 steps done, 1 with an error", "1 message read while working", "2 retries"]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from connector.events import SlackMessage
 from connector.protocols import Claim
 from connector.records.inbox import PendingMessage
 from connector.records.run_record import RunRecord
-from connector.runs.status.message import Status, take_away
+from connector.runs.status.message import Status, remove_status
 from connector.slack_api.client import SlackClient
 from connector.slack_api.history import FoundPost
 from connector.slack_api.rate_limiter import RateLimiter
@@ -94,16 +94,16 @@ def show(slack: LocalSlack):
 
 async def test_the_status_says_what_is_done_what_is_to_do_and_has_a_button_to_stop(show):
     async with show() as shown:
-        shown.status.hear("thinking", {})
-        shown.status.hear("tool:start", {"tool": "todo", "id": "1", "label": "Planning", "args": TODO})
-        shown.status.hear("tool:end", {"tool": "todo", "id": "1", "success": True})
-        shown.status.hear("injection:applied", {"ids": ["T:C:1", "T:C:2"]})
-        shown.status.hear("tool:start", {"tool": "bash", "id": "2", "label": "Running the tests", "args": {}})
+        shown.status.on_event("thinking", {})
+        shown.status.on_event("tool:start", {"tool": "todo", "id": "1", "label": "Planning", "args": TODO})
+        shown.status.on_event("tool:end", {"tool": "todo", "id": "1", "success": True})
+        shown.status.on_event("injection:applied", {"ids": ["T:C:1", "T:C:2"]})
+        shown.status.on_event("tool:start", {"tool": "bash", "id": "2", "label": "Running the tests", "args": {}})
         status = await shown.until("Running the tests")
     phrase, todo, account, actions = status.body.blocks
     assert phrase["text"]["text"] == status.text == "⚙️ Incorporating your input… Running the tests…"
     assert todo["text"]["text"] == "*To do: 1 of 2 done*\n☑ look\n▶ write"
-    assert account["elements"][0]["text"] == "1 step done · 2 messages read on the way"
+    assert account["elements"][0]["text"] == "1 step done · 2 messages read while working"
     (button,) = actions["elements"]
     assert button["action_id"] == "stop"
     assert button["text"]["text"] == "Stop"
@@ -113,16 +113,18 @@ async def test_many_events_at_once_make_one_edit_that_shows_the_last_one(show):
     async with show() as shown:
         await shown.until("⚙️")
         for number in range(20):
-            shown.status.hear("tool:start", {"tool": "bash", "id": str(number), "label": f"Step {number}", "args": {}})
-            shown.status.hear("tool:end", {"tool": "bash", "id": str(number), "success": True})
-        shown.status.hear("compacting", {})
-        await shown.until("Summing up")
+            shown.status.on_event(
+                "tool:start", {"tool": "bash", "id": str(number), "label": f"Step {number}", "args": {}}
+            )
+            shown.status.on_event("tool:end", {"tool": "bash", "id": str(number), "success": True})
+        shown.status.on_event("compacting", {})
+        await shown.until("Summarizing")
     assert sum(entry.get("method") == "chat.update" for entry in shown.slack.record) == 1
 
 
 async def test_after_a_stop_the_status_says_so_and_offers_to_stop_now(show):
     async with show() as shown:
-        shown.status.hear("tool:start", {"tool": "bash", "id": "2", "label": "Running the tests", "args": {}})
+        shown.status.on_event("tool:start", {"tool": "bash", "id": "2", "label": "Running the tests", "args": {}})
         await shown.until("Running")
         shown.status.stop()
         status = await shown.until("⚙️ Stopping… Running the tests…")
@@ -134,29 +136,29 @@ async def test_a_status_that_cannot_be_edited_any_more_is_posted_anew(show, erro
     async with show() as shown:
         first = await shown.until("⚙️")
         shown.slack.faults.next("chat.update", Refuses(error))
-        shown.status.hear("thinking", {})
+        shown.status.on_event("thinking", {})
         second = await shown.until("⚙️ Thinking…")
         assert second.ts != first.ts
         await shown.slack.until(lambda _: error == "message_not_found" or len(shown.messages()) == 1)
-        shown.status.hear("compacting", {})
-        assert (await shown.until("Summing up")).ts == second.ts, "once for each loss"
+        shown.status.on_event("compacting", {})
+        assert (await shown.until("Summarizing")).ts == second.ts, "once for each loss"
         assert shown.status.is_mine(first.ts)
         assert shown.status.is_mine(second.ts)
     assert shown.kept.statuses == [first.ts, second.ts]
-    assert second.ts in shown.status.standing
+    assert second.ts in shown.status.remaining
 
 
 async def test_a_status_that_was_posted_anew_when_its_process_died_is_gone_on_with(show):
     async with show() as shown:
         first = await shown.until("⚙️")
         shown.slack.faults.next("chat.update", Refuses("message_not_found"))
-        shown.status.hear("thinking", {})
+        shown.status.on_event("thinking", {})
         second = await shown.until("⚙️ Thinking…")
     shown.slack.workspace.delete(first.channel, first.ts, first.bot)
     async with show(replace(shown.record, status_ts=first.ts)) as again:
-        again.status.hear("compacting", {})
-        assert (await again.until("Summing up")).ts == second.ts
-        assert again.messages() == [await again.until("Summing up")]
+        again.status.on_event("compacting", {})
+        assert (await again.until("Summarizing")).ts == second.ts
+        assert again.messages() == [await again.until("Summarizing")]
 
 
 @pytest.mark.parametrize("error", ["invalid_blocks", "msg_blocks_too_long"])
@@ -166,8 +168,8 @@ async def test_a_status_whose_blocks_slack_does_not_take_is_plain_text(slack, sh
         if method == "chat.update":
             await shown.until("⚙️")
         slack.faults.next(method, Refuses(error))
-        shown.status.hear("tool:start", {"tool": "todo", "id": "1", "label": "Planning", "args": TODO})
-        shown.status.hear("tool:end", {"tool": "todo", "id": "1", "success": True})
+        shown.status.on_event("tool:start", {"tool": "todo", "id": "1", "label": "Planning", "args": TODO})
+        shown.status.on_event("tool:end", {"tool": "todo", "id": "1", "success": True})
         status = await shown.until("▶ write")
     assert status.text.startswith("⚙️ ")
     assert not status.body.blocks
@@ -185,7 +187,7 @@ async def test_an_edit_that_failed_is_made_up_for_without_any_news(show):
     async with show() as shown:
         await shown.until("⚙️")
         shown.slack.faults.next("chat.update", RateLimits(0), times=31)
-        shown.status.hear("thinking", {})
+        shown.status.on_event("thinking", {})
         await shown.until("⚙️ Thinking…")
     assert not shown.slack.faults.pending("chat.update")
 
@@ -194,10 +196,10 @@ async def test_where_nothing_may_be_edited_a_status_is_posted_anew_twice_and_the
     slack.workspace.rules.edit_window_s = -1
     async with show() as shown:
         await shown.until("⚙️ Working…")
-        for event, words in (("thinking", "Thinking"), ("compacting", "Summing up")):
-            shown.status.hear(event, {})
+        for event, words in (("thinking", "Thinking"), ("compacting", "Summarizing")):
+            shown.status.on_event(event, {})
             await shown.until(words)
-        shown.status.hear("tool:start", {"tool": "bash", "id": "1", "label": "Running the tests", "args": {}})
+        shown.status.on_event("tool:start", {"tool": "bash", "id": "1", "label": "Running the tests", "args": {}})
         assert shown.status._updating is not None
         async with asyncio.timeout(3):
             await shown.status._updating
@@ -209,7 +211,7 @@ async def test_a_status_that_may_not_be_deleted_says_that_it_is_over(slack, show
     async with show() as shown:
         status = await shown.until("⚙️")
         slack.faults.next("chat.delete", Refuses("cant_delete_message"))
-        await take_away(shown.wire, slack.channel("general").id, status.ts)
+        await remove_status(shown.wire, slack.channel("general").id, status.ts)
         (left,) = shown.messages()
         assert left.text == "Done."
         assert not left.body.blocks

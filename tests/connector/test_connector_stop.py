@@ -14,7 +14,7 @@ async def test_a_cross_on_the_status_stops_the_run_and_the_thread_says_who_did_i
     await run.answer("I had only begun", status="cancelled")
     assert of_bot(await scene.quiet("general", ts)) == [
         "I had only begun …",
-        "🛑 Stopped by Ben. 2 messages have not been read yet; your next message takes them along.",
+        "🛑 Stopped by Ben. 2 messages have not been read yet. I will read them with your next message.",
     ]
 
 

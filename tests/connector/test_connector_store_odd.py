@@ -10,7 +10,7 @@ import pytest
 from connector.protocols import InboxEntry, LeaseLost
 from service.store import open_run_store
 
-UNREADABLE = "📭 Not taken: a message that another version of this service has kept here. Write it again."
+UNREADABLE = "📭 Not accepted: I cannot read a message that another version saved. Please send it again."
 MANY = 10
 
 

@@ -11,7 +11,7 @@ from successors import begun, bot_posts, is_marked, of_an_earlier_run, over, tex
 from connector import RunFailed
 from local_slack import DropsAfterwards, Refuses, Waits
 
-SUSPENDED = "⏸️ The service is being restarted; I go on in a moment."
+SUSPENDED = "⏸️ The service is restarting. I will continue in a moment."
 
 
 async def test_it_goes_on_with_the_same_status_message_and_answers_once(slack, sessions, process, ana):
@@ -84,7 +84,7 @@ async def test_a_stop_that_came_before_the_end_of_the_process_is_still_a_stop(sl
     sessions.obedient = True
     async with process():
         assert await over(slack, root) == [
-            "🛑 Stopped by Ana. 1 message has not been read yet; your next message takes it along."
+            "🛑 Stopped by Ana. 1 message has not been read yet. I will read it with your next message."
         ]
         assert sessions.idle
 
@@ -160,8 +160,8 @@ async def test_calls_of_which_nobody_knows_what_they_did_are_named_in_the_thread
         await run.answer("the answer", part=1)
         assert await over(slack, root) == [
             (
-                "🔁 I was interrupted at work, and went on. Outcome unknown: Running the tests. "
-                "Look whether it is done before you ask for it again."
+                "🔁 I was interrupted and have resumed. Outcome unknown: Running the tests. "
+                "Check whether it is done before you ask for it again."
             ),
             "the answer",
         ]

@@ -15,8 +15,8 @@ from connector.records.inbox import PendingMessage
 from connector.texts import UNREADABLE_POST as POST
 from service.store import open_run_store
 
-RUN = "⚠️ Another version of this service was at work here, and I cannot read how far it came. Write again."
-MESSAGE = "📭 Not taken: a message that another version of this service has kept here. Write it again."
+RUN = "⚠️ I cannot resume a run that another version of this service started. Please send your request again."
+MESSAGE = "📭 Not accepted: I cannot read a message that another version saved. Please send it again."
 PENDING = {"number": 1, "texts": ["a &lt; b"], "by_agent": True}
 
 

@@ -88,8 +88,8 @@ async def test_a_mark_that_slack_does_not_answer_for_is_taken_away_later_and_hol
             await asyncio.sleep(1)
             ends_at_s = clock.time()
         assert clock.time() - ends_at_s < 3
-        await aftermath.end_run({}, traces=view.traces)
-        await aftermath.tidied()
+        await aftermath.end_run({}, artifacts=view.artifacts)
+        await aftermath.recent_done()
         assert clock.time() - ends_at_s < 5
         await aftermath.done(asyncio.Event())
     assert wire.done == ["2.0 deleted", "marked", "unmarked"]

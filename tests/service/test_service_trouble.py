@@ -42,6 +42,6 @@ async def test_a_refusal_is_told_with_its_explanation(slack, stage, asked):
     await slack.until(lambda ws: not ws.message("general", ts).reacted("hourglass_flowing_sand"))
     (notice,) = stage.said(ts)
     assert notice == (
-        "⏸️ The model declined to go on with this. Put it differently, or start a new thread. "
+        "⏸️ The model declined this request. Rephrase it, or start a new thread. "
         "Its explanation: “The demo refuses because you asked for it.”"
     )

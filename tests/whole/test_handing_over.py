@@ -11,7 +11,7 @@ from scene import EYES, scene
 if TYPE_CHECKING:
     from pathlib import Path
 
-SUSPENDED = "⏸️ The service is being restarted; I go on in a moment."
+SUSPENDED = "⏸️ The service is restarting. I will continue in a moment."
 
 
 async def test_a_tool_may_end_and_another_replica_goes_on_with_the_same_status(tmp_path: Path):

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     Opened = Callable[..., AbstractAsyncContextManager[Scene]]
 
 UNKNOWN = (
-    "🔁 I was interrupted at work, and went on. Outcome unknown: Running the tests. "
-    "Look whether it is done before you ask for it again."
+    "🔁 I was interrupted and have resumed. Outcome unknown: Running the tests. "
+    "Check whether it is done before you ask for it again."
 )
 
 

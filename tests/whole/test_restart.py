@@ -208,8 +208,8 @@ async def test_what_a_killed_service_was_at_is_told_before_the_thread_goes_on(th
         await thread.hears("Nothing else.")
     assert thread.stage.said(thread.root) == [
         (
-            "🔁 I was interrupted at work, and went on. Outcome unknown: Running the tests. "
-            "Look whether it is done before you ask for it again."
+            "🔁 I was interrupted and have resumed. Outcome unknown: Running the tests. "
+            "Check whether it is done before you ask for it again."
         ),
         "I do not know what came of the tests.",
         "Nothing else.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from anthropic_server import Gate, text, tool_call
 
-GO_ON = "Write “go on” to let me continue."
+GO_ON = "Write “continue” and I will carry on."
 
 
 async def test_an_urgent_message_cuts_the_answer_and_is_answered(opened, model):
@@ -76,7 +76,7 @@ async def test_a_run_that_reaches_its_limit_of_steps_says_so_and_goes_on_when_as
     model.reply(text("So far: one file."))
     async with opened(max_iterations=1) as place:
         ts = await place.ask()
-        notice = f"⏸️ I stopped here: I have taken all the steps that one run may take. {GO_ON}"
+        notice = f"⏸️ I stopped here: this run has reached its step limit. {GO_ON}"
         assert await place.said(ts) == ["So far: one file.", notice]
         model.reply(text("And that was all."))
         await place.ana.say("general", "go on", thread=ts)
@@ -88,7 +88,7 @@ async def test_a_run_that_has_used_up_its_tokens_says_so(opened, model):
     model.reply(text("So far: nothing."))
     async with opened(max_tokens=1000) as place:
         ts = await place.ask()
-        notice = f"⏸️ I stopped here: this run has used as many tokens as one run may. {GO_ON}"
+        notice = f"⏸️ I stopped here: this run has reached its token limit. {GO_ON}"
         assert await place.said(ts) == ["So far: nothing.", notice]
 
 
@@ -99,7 +99,7 @@ async def test_a_run_whose_time_is_up_says_so_and_names_the_tool_that_it_cut(ope
         ts = await place.ask()
         said = await place.said(ts)
         await place.tests.left.wait()
-    notice = f"⏸️ I stopped here: this run has taken as long as one run may. {GO_ON} Outcome unknown: Running the tests."
+    notice = f"⏸️ I stopped here: this run has reached its time limit. {GO_ON} Outcome unknown: Running the tests."
     assert said == ["I could not wait for the tests.", notice]
 
 
@@ -109,7 +109,7 @@ async def test_a_refusal_is_told(opened, model):
         ts = await place.ask()
         said = await place.said(ts)
     assert said[0] == "I would rather"
-    assert said[1].startswith("⏸️ The model declined to go on with this. Put it differently, or start a new thread.")
+    assert said[1].startswith("⏸️ The model declined this request. Rephrase it, or start a new thread.")
 
 
 async def test_an_answer_that_is_too_long_for_one_call_is_one_text_and_told_where_it_ends(opened, model):
@@ -119,5 +119,5 @@ async def test_an_answer_that_is_too_long_for_one_call_is_one_text_and_told_wher
         ts = await place.ask()
         assert await place.said(ts) == [
             "one two three four",
-            f"⏸️ My answer ends here because it became too long. {GO_ON}",
+            f"⏸️ My answer was cut off because it became too long. {GO_ON}",
         ]

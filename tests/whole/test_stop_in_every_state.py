@@ -5,7 +5,7 @@ from __future__ import annotations
 from anthropic_server import Gate, text, tool_call
 
 NOTHING_RUNS = "Nothing is running here."
-UNREAD = "1 message has not been read yet; your next message takes it along."
+UNREAD = "1 message has not been read yet. I will read it with your next message."
 
 
 async def stop(place, ts: str) -> None:

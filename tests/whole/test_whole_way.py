@@ -88,7 +88,7 @@ async def test_an_exclamation_mark_cuts_the_answer_and_a_stop_says_what_is_done_
     receipt = await seat.see(
         seat.thread, "🛑 Stopped by Ana. 1 tool call finished. Outcome unknown: Running the tests."
     )
-    await expect(receipt).to_contain_text("1 message has not been read yet; your next message takes it along.")
+    await expect(receipt).to_contain_text("1 message has not been read yet. I will read it with your next message.")
     await expect(seat.message(seat.thread, "⚙️")).to_have_count(0)
     await tests_at_work.left.wait()
     await seat.picture("9-stop-receipt")

@@ -1,4 +1,4 @@
-"""What a run is doing, in plain words."""
+"""The current activity of a run, as text for its status message."""
 
 from __future__ import annotations
 
@@ -22,56 +22,56 @@ _UNKNOWN_TROUBLE = "The model's service failed"
 
 
 class _Tool(NamedTuple):
-    """A tool call at work: what it is, and how far it says that it has come."""
+    """A running tool call: its label and its latest progress text (`progress`)."""
 
     label: str
-    words: str = ""
+    progress: str = ""
     todo: Todo | None = None
 
     @property
     def phrase(self) -> str:
-        parts = [one_line(part, _LABEL_CHARS).rstrip(".…") for part in (self.label, self.words) if part]
+        parts = [one_line(part, _LABEL_CHARS).rstrip(".…") for part in (self.label, self.progress) if part]
         return f"{' — '.join(parts)}…"
 
 
 @dataclass(slots=True)
-class _Remark:
-    """Something to say for as long as it is true, and until people have read it once."""
+class _Note:
+    """A text that is shown while it applies, and at least once."""
 
     text: str
     is_over: bool = False
-    is_told: bool = False
+    is_shown: bool = False
 
     @property
-    def stands(self) -> bool:
-        return not (self.is_over and self.is_told)
+    def is_visible(self) -> bool:
+        return not (self.is_over and self.is_shown)
 
 
 @dataclass(slots=True)
 class Activity:
-    """What a run is doing, as its progress events tell it.
+    """The activity of a run, updated from its progress events.
 
-    Much of it is over faster than a status message may be edited, so the first tool of the latest batch, the taking in
-    of input and trouble with the model's service are told once even when they have passed.
+    Many activities end before the status message may be edited again. The first tool of the latest batch, injected
+    input and provider errors are therefore shown once even if they are over.
 
     Args:
-        todo: the agent's to-do list, as it was set last.
+        todo: the agent's latest to-do list.
     """
 
     todo: Todo = ()
     _tools: dict[str, _Tool] = field(default_factory=dict)
     _latest: _Tool | None = None
     _is_thinking: bool = False
-    _stopping: _Remark | None = None
-    _taking_in: _Remark | None = None
-    _trouble: _Remark | None = None
+    _stopping: _Note | None = None
+    _injected: _Note | None = None
+    _trouble: _Note | None = None
     _done: int = 0
     _failed: int = 0
     _read: int = 0
     _retries: int = 0
     _waiting: str = ""
 
-    def hear(self, event: str, data: dict[str, Any]) -> None:
+    def on_event(self, event: str, data: dict[str, Any]) -> None:
         match event:
             case "waiting":
                 self._waiting = texts.waits(**data)
@@ -79,41 +79,41 @@ class Activity:
                 self._waiting = ""
             case "thinking":
                 self._is_thinking = True
-                self._pass(self._trouble)
+                self._end_note(self._trouble)
             case "tool:start" | "tool:progress" | "tool:end":
-                self._hear_of_tool(event, data.get("id", data["tool"]), data)
+                self._on_tool_event(event, data.get("id", data["tool"]), data)
             case "injection:applied":
-                self._taking_in = _Remark("Incorporating your input…")
+                self._injected = _Note("Incorporating your input…")
                 self._read += len(data.get("ids", ()))
             case "retrying":
-                self._trouble = _Remark(_retrying(data))
+                self._trouble = _Note(_retrying(data))
                 self._retries += 1
             case "fallback":
-                self._trouble = _Remark(f"Going on with {one_line(str(data['to']), _LABEL_CHARS)}…")
+                self._trouble = _Note(f"Switching to {one_line(str(data['to']), _LABEL_CHARS)}…")
             case "compacting":
-                self._trouble = _Remark("Summing up what was said so far…")
+                self._trouble = _Note("Summarizing the conversation so far…")
 
     def stop(self) -> None:
-        """Take note that somebody has asked the run to stop."""
-        self._stopping = _Remark("Stopping…")
+        """Record that a person asked the run to stop."""
+        self._stopping = _Note("Stopping…")
 
-    def told(self) -> None:
-        """Take note that people have read the phrase as it stands."""
+    def mark_shown(self) -> None:
+        """Record that the current phrase has been shown."""
         self._latest = None
-        for remark in (self._trouble, self._taking_in):
-            if remark is not None:
-                remark.is_told = True
+        for note in (self._trouble, self._injected):
+            if note is not None:
+                note.is_shown = True
 
     @property
     def is_stopping(self) -> bool:
         return self._stopping is not None
 
     def phrase(self) -> str:
-        """What it is doing now."""
+        """Return the current activity as one line."""
         if self._waiting and not self.is_stopping:
             return self._waiting
-        remarks = (self._stopping, self._trouble, self._taking_in)
-        parts = [remark.text for remark in remarks if remark is not None and remark.stands]
+        notes = (self._stopping, self._trouble, self._injected)
+        parts = [note.text for note in notes if note is not None and note.is_visible]
         tool = next(iter(self._tools.values()), self._latest)
         if tool is not None:
             parts.append(tool.phrase)
@@ -124,43 +124,43 @@ class Activity:
         return one_line(" ".join([_GEAR, *parts]), _PHRASE_CHARS)
 
     def account(self) -> list[str]:
-        """What it has done so far."""
-        failed = f", {self._failed} of them with an error" if self._failed else ""
+        """Return the finished work: counts of steps, messages read and retries."""
+        failed = f", {self._failed} with an error" if self._failed else ""
         return [
-            f"{words}{more}"
-            for count, words, more in (
+            f"{noun}{more}"
+            for count, noun, more in (
                 (self._done, counted(self._done, "step"), f" done{failed}"),
-                (self._read, counted(self._read, "message"), " read on the way"),
+                (self._read, counted(self._read, "message"), " read while working"),
                 (self._retries, counted(self._retries, "retry", "retries"), ""),
             )
             if count
         ]
 
-    def _hear_of_tool(self, event: str, call_id: str, data: dict[str, Any]) -> None:
+    def _on_tool_event(self, event: str, call_id: str, data: dict[str, Any]) -> None:
         if event == "tool:start":
-            self._pass(self._taking_in)
-            self._pass(self._trouble)
+            self._end_note(self._injected)
+            self._end_note(self._trouble)
             todo = todo_of(data.get("args")) if data["tool"] == TODO_TOOL else None
             tool = self._tools[call_id] = _Tool(data.get("label") or use_of(data["tool"]), todo=todo)
-            if self._is_thinking:  # the first of its batch stands for it
+            if self._is_thinking:  # show the first call of each batch
                 self._latest, self._is_thinking = tool, False
         elif event == "tool:end":
-            self._end(self._tools.pop(call_id, None), succeeded=data.get("success", True))
+            self._end_tool(self._tools.pop(call_id, None), succeeded=data.get("success", True))
         elif call_id in self._tools:
-            # Whoever says something comes first: the others have nothing new to tell.
-            tool = self._tools.pop(call_id)._replace(words=str(data["text"]))
+            # The call with the latest progress is shown first.
+            tool = self._tools.pop(call_id)._replace(progress=str(data["text"]))
             self._tools = {call_id: tool, **self._tools}
 
-    def _end(self, tool: _Tool | None, *, succeeded: bool) -> None:
+    def _end_tool(self, tool: _Tool | None, *, succeeded: bool) -> None:
         self._done += 1
         self._failed += not succeeded
         if tool is not None and tool.todo is not None and succeeded:
             self.todo = tool.todo
 
     @staticmethod
-    def _pass(remark: _Remark | None) -> None:
-        if remark is not None:
-            remark.is_over = True
+    def _end_note(note: _Note | None) -> None:
+        if note is not None:
+            note.is_over = True
 
 
 def _retrying(data: dict[str, Any]) -> str:

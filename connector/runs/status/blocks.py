@@ -1,4 +1,4 @@
-"""How a status message looks."""
+"""Render a status message."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 STOP_ACTION = "stop"
 _SECTION_CHARS = 2900
-# It is told in these steps, in minutes, and from the last one on each hour: every step costs an edit.
+# The elapsed time is shown in these steps, in minutes, then in hours. Each step costs an edit.
 _MINUTES = (1, 2, 3, 5, 10, 15, 20, 30, 45, 60)
 _HOUR = 60
 _SHORTEST_S = 0.1
 
 
 def status_content(activity: Activity, run_id: str, elapsed_s: float) -> Content:
-    """What a status message says of a run; its text alone says what is going on."""
+    """Render the status message of a run. Its plain text is the current activity only."""
     phrase = escape(activity.phrase())
     blocks = [_section(phrase)]
     if activity.todo:
@@ -35,13 +35,13 @@ def status_content(activity: Activity, run_id: str, elapsed_s: float) -> Content
 
 
 def plain_status(activity: Activity, elapsed_s: float) -> Content:
-    """The same for where Slack does not take the blocks."""
+    """Render the status message without blocks, for when Slack rejects them."""
     shown = [activity.phrase(), *(lines(activity.todo) if activity.todo else ()), _account(activity, elapsed_s)]
     return Content(_fitting([escape(line) for line in shown if line]))
 
 
 def until_next_step(elapsed_s: float) -> float:
-    """How many seconds later the elapsed time is told in other words; a clock may stop a hair's breadth before that."""
+    """Return the seconds until the shown elapsed time changes; at least `_SHORTEST_S`, as timers may fire early."""
     minutes = elapsed_s / 60
     following = next((step for step in _MINUTES if step > minutes), (int(minutes) // _HOUR + 1) * _HOUR)
     return max(following * 60 - elapsed_s, _SHORTEST_S)
@@ -61,7 +61,7 @@ def _time(elapsed_s: float) -> str:
 
 
 def _fitting(shown: Sequence[str]) -> str:
-    """As many of the lines as a section takes."""
+    """Join as many lines as fit into a section."""
     out: list[str] = []
     for line in shown:
         if sum(map(len, out)) + len(out) + len(line) > _SECTION_CHARS:
@@ -75,12 +75,12 @@ def _section(text: str) -> dict[str, Any]:
 
 
 def _text(text: str) -> dict[str, Any]:
-    # Verbatim: Slack looks for no addresses and no names in what a tool says.
+    # Verbatim: Slack does not turn URLs and names in tool output into links.
     return {"type": "mrkdwn", "text": text, "verbatim": True}
 
 
 def _stop(run_id: str, activity: Activity) -> dict[str, Any]:
-    """The first press stops gracefully, the second one immediately."""
+    """Render the stop button. The first press stops gracefully, the second one immediately."""
     words, style = ("Stop now", {"style": "danger"}) if activity.is_stopping else ("Stop", {})
     return {
         "type": "button",

@@ -1,4 +1,4 @@
-"""The status message of a run: posted when it begins, and edited while it goes on."""
+"""The status message of a run: posted at its start, and edited while it is active."""
 
 from __future__ import annotations
 
@@ -27,68 +27,68 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-# Where edits are forbidden, it is posted anew so often; then it is left as it is.
+# How often a status message that Slack does not let the bot edit is replaced by a new one.
 _REPLACEMENTS = 2
-# Between the id of its run, which begins the key of a status message, and the ts of the one that it stands in for.
+# The key of a status message is the run id, this suffix, and the ts of the message that it replaces, if any.
 STATUS_KEY = ":status"
 STATUS_SPACING_S = 2.0
-# A run that goes on is seen to do so by one of these; one that was complete only ends.
+# Events that show that a resumed run is working. A run whose log was complete only ends.
 _AT_WORK = frozenset({"waiting", "thinking", "tool:start", "retrying", "fallback", "compacting"})
 
 
-class Keeper(Protocol):
-    """Who is to know what becomes of a run's traces."""
+class StatusOwner(Protocol):
+    """Receives the ts of the status message, and the news that the conversation is closed."""
 
     async def keep_status(self, ts: str) -> None:
-        """Remember which message is the status."""
+        """Store the ts of the status message."""
         ...
 
     def on_closed(self, error: str) -> None:
-        """Slack does not let us write in this conversation (any more), for a reason in its own word."""
+        """Handle that Slack no longer accepts posts in the conversation. `error` is Slack's error code."""
         ...
 
 
-async def take_away(wire: SlackClient, channel: str, ts: str, run: str = "") -> None:
-    """Delete a status message, `run` as in `CallSlot`; where Slack does not let us, have it say that it is over.
+async def remove_status(client: SlackClient, channel: str, ts: str, run: str = "") -> None:
+    """Delete a status message; if Slack forbids that, change its text to "Done.". `run` is as in `CallSlot`.
 
     Raises:
-        SlackCallFailed: Slack did not do it.
+        SlackCallFailed: Slack rejected the call.
     """
     try:
-        await wire.delete(channel, ts, run)
+        await client.delete(channel, ts, run)
     except SlackCallFailed as e:
         if e.error != "cant_delete_message":
             raise
-        await wire.update(channel, ts, lambda: Content(texts.DONE), CallSlot())
+        await client.update(channel, ts, lambda: Content(texts.DONE), CallSlot())
 
 
 class Status:
-    """What people see of a run while it goes on. One that Slack has lost, or does not let us edit, is posted anew."""
+    """The status message of an active run. It is posted again if it was deleted or cannot be edited."""
 
-    def __init__(  # noqa: PLR0913 - what it is made of
+    def __init__(  # noqa: PLR0913 - its dependencies
         self,
-        wire: SlackClient,
+        client: SlackClient,
         lease: ConversationLease,
         record: RunRecord,
-        keeper: Keeper,
-        before: FoundPost | None,
+        owner: StatusOwner,
+        existing: FoundPost | None,
         *,
         spacing_s: float = STATUS_SPACING_S,
     ) -> None:
-        """At least `spacing_s` pass between two edits.
+        """`existing` finds posts that were there at the takeover; `None`: the run begins in this process.
 
-        `before` is what stood there when the run was taken up; `None`: it begins here.
+        `spacing_s` is the minimum time between two edits.
         """
-        self._wire = wire
+        self._client = client
         self._spacing_s = spacing_s
         self._lease = lease
         self._record = record
-        self._keeper = keeper
+        self._owner = owner
         self._place = record.first.message.place
-        self._need = CancelScope()
-        # People take turns: the status messages of one person do not delay those of the others.
-        self._turn = CallSlot(Priority.STATUS, record.first.message.user, self._need)
-        self._before = before
+        self._cancel_scope = CancelScope()
+        # Fair between people: the status messages of one person do not delay those of others.
+        self._slot = CallSlot(Priority.STATUS, record.first.message.user, self._cancel_scope)
+        self._existing = existing
         self._activity = Activity()
         self._began = asyncio.get_running_loop().time()
         self._shown: Content | None = None
@@ -98,42 +98,42 @@ class Status:
         self._changed, self._at_work = asyncio.Event(), asyncio.Event()
         self._is_plain = False
         self._replacements = 0
-        # Whether there may be one of which Slack has not told the ts.
+        # Whether a post of unknown outcome may exist.
         self.is_in_doubt = False
         self._tasks: asyncio.TaskGroup | None = None
         self._opening: asyncio.Task[None] | None = None
         self._updating: asyncio.Task[None] | None = None
 
     def is_mine(self, ts: str) -> bool:
-        """Whether this is a status message of the run, as far as Slack has told it."""
+        """Return whether this is the known ts of a status message of the run."""
         return ts in self._all
 
     @property
-    def standing(self) -> tuple[str, ...]:
-        """Those that may still be in the thread."""
+    def remaining(self) -> tuple[str, ...]:
+        """The ts of the status messages that may still be in the thread."""
         return tuple(ts for ts in self._all if ts not in self._lost)
 
-    def hear(self, event: str, data: dict[str, Any]) -> None:
-        """Take note of what the run is doing; the message says so soon."""
-        self._activity.hear(event, data)
+    def on_event(self, event: str, data: dict[str, Any]) -> None:
+        """Record a progress event; the next edit shows it."""
+        self._activity.on_event(event, data)
         self._changed.set()
         if event in _AT_WORK:
             self._at_work.set()
 
     def stop(self) -> None:
-        """Take note that somebody has asked the run to stop."""
+        """Record that a person asked the run to stop."""
         self._activity.stop()
         self._changed.set()
 
     def begin(self, tasks: asyncio.TaskGroup) -> None:
-        """Show it, and keep it up to date."""
+        """Post the status message, and keep it up to date."""
         self._tasks = tasks
         self._opening = tasks.create_task(self._open())
         self._updating = tasks.create_task(self._update())
 
     async def end(self) -> None:
-        """Change nothing any more; what is on its way is waited for."""
-        self._need.forget()
+        """Stop updating, and wait for calls in flight."""
+        self._cancel_scope.forget()
         self._at_work.set()
         self._changed.set()
         if self._updating is not None:
@@ -143,39 +143,39 @@ class Status:
             await asyncio.wait((self._opening,))
 
     async def pause(self) -> None:
-        """Leave it for another process, saying so."""
+        """Show that the run is suspended; the next owner reuses the message."""
         if (ts := self._ts) is not None:
-            turn = CallSlot(run=self._turn.run)
-            await best_effort(self._wire.update(self._place.channel, ts, lambda: Content(texts.SUSPENDED), turn))
+            slot = CallSlot(run=self._slot.run)
+            await best_effort(self._client.update(self._place.channel, ts, lambda: Content(texts.SUSPENDED), slot))
 
     async def _open(self) -> None:
-        """Post it, unless it is there, or the run was over before that."""
+        """Post the status message, unless it exists."""
         if self._ts is not None:
             return
-        if self._before is not None:  # a run that was complete needs none, and is over before it looks for one
+        if self._existing is not None:  # a run whose log was complete needs no status message
             await self._at_work.wait()
         await self._post(f"{self._record.id}{STATUS_KEY}")
 
     async def _post(self, key: str) -> None:
-        """Post it, unless the process that had the run before has."""
+        """Post the status message, unless an earlier owner did."""
         try:
-            found = await self._before.find(key, self._turn) if self._before is not None else None
+            found = await self._existing.find(key, self._slot) if self._existing is not None else None
             if found is not None:
-                self._shown = None  # what it says is of that time
-            self._ts = await self._posted(key) if found is None else found
+                self._shown = None  # its text is outdated
+            self._ts = await self._post_or_plain(key) if found is None else found
         except LeaseLost:
             raise
         except CallCancelled:
             log.debug("status.not_needed")
         except SlackCallFailed as e:
             self._give_up(e)
-        except Exception:  # a Slack handler's border: a run goes on without its status
+        except Exception:  # a Slack handler's border: the run continues without a status message
             log.exception("status.not_posted", conversation=self._place.conversation_id)
         else:
-            await self._keep(self._ts)
+            await self._record_ts(self._ts)
 
-    async def _posted(self, key: str) -> str:
-        self._need.check()
+    async def _post_or_plain(self, key: str) -> str:
+        self._cancel_scope.check()
         try:
             return await self._send(key)
         except SlackCallFailed as e:
@@ -187,47 +187,47 @@ class Status:
 
     async def _send(self, key: str) -> str:
         confirm = self._lease.confirm
-        return await self._wire.post(self._place, self._content(), key, turn=self._turn, confirm=confirm)
+        return await self._client.post(self._place, self._content(), key, turn=self._slot, confirm=confirm)
 
-    async def _keep(self, ts: str) -> None:
+    async def _record_ts(self, ts: str) -> None:
         self._all.append(ts)
         if not self._is_over:
-            await self._keeper.keep_status(ts)
+            await self._owner.keep_status(ts)
 
     def _give_up(self, failed: SlackCallFailed) -> None:
         log.warning("status.not_shown", conversation=self._place.conversation_id, error=str(failed))
         self.is_in_doubt = self.is_in_doubt or failed.is_passing
         if failed.verdict is RetryDecision.CONVERSATION_CLOSED:
-            self._keeper.on_closed(failed.error)
+            self._owner.on_closed(failed.error)
 
     async def _update(self) -> None:
-        # It also looks whether the run is over: a call that times out as it is cancelled loses the cancellation.
-        await self._opened()
+        # Check `_is_over` as well: a call that times out while it is cancelled loses the cancellation.
+        await self._posting_done()
         while self._ts is not None and not self._is_over:
             await asyncio.sleep(self._spacing_s)
             while self._compose() == self._shown and not self._is_over:
                 self._changed.clear()
-                self._activity.told()
+                self._activity.mark_shown()
                 if self._compose() == self._shown:
                     await self._news()
             if not self._is_over:
                 await self._lease.confirm()
                 await self._edit(self._ts)
 
-    async def _opened(self) -> None:
-        # The message may be on its way: what posts it is not cancelled with what edits it.
+    async def _posting_done(self) -> None:
+        # The post may be in flight: cancelling the updates must not cancel it.
         if self._opening is not None:
             await asyncio.shield(self._opening)
 
     async def _news(self) -> None:
-        """Wait for something new to say, be it only the time."""
+        """Wait for a progress event, or for the next step of the elapsed time."""
         with suppress(TimeoutError):
             async with asyncio.timeout(until_next_step(self._elapsed_s)):
                 await self._changed.wait()
 
     async def _edit(self, ts: str) -> None:
         try:
-            await self._wire.update(self._place.channel, ts, self._content, self._turn)
+            await self._client.update(self._place.channel, ts, self._content, self._slot)
         except SlackCallFailed as e:
             match e.verdict:
                 case RetryDecision.TOO_MUCH if not self._is_plain:
@@ -246,11 +246,11 @@ class Status:
             pass
         except LeaseLost:
             raise
-        except Exception:  # a Slack handler's border: what decorates a run may not end it
+        except Exception:  # a Slack handler's border: a status error must not end the run
             log.exception("slack.call_crashed")
 
     async def _replace(self, lost: str, failed: SlackCallFailed) -> None:
-        """Post the status anew, and take the lost one away if it is there."""
+        """Post a new status message, and delete the old one if it still exists."""
         log.info("status.lost", conversation=self._place.conversation_id, error=str(failed))
         self._ts = None
         is_there = failed.error != "message_not_found"
@@ -259,15 +259,15 @@ class Status:
             return
         if self._tasks is not None:
             self._opening = self._tasks.create_task(self._post(f"{self._record.id}{STATUS_KEY}:{lost}"))
-        await self._opened()
+        await self._posting_done()
         if is_there:
-            await best_effort(self._wire.delete(self._place.channel, lost))
+            await best_effort(self._client.delete(self._place.channel, lost))
         else:
             self._lost.add(lost)
 
     @property
     def _is_over(self) -> bool:
-        return self._need.is_over
+        return self._cancel_scope.is_over
 
     @property
     def _elapsed_s(self) -> float:
@@ -280,5 +280,5 @@ class Status:
 
     def _content(self) -> Content:
         self._shown = self._compose()
-        self._activity.told()
+        self._activity.mark_shown()
         return self._shown

@@ -1,4 +1,4 @@
-"""The to-do list of an agent, as its tool is given it."""
+"""The to-do list of an agent, parsed from the arguments of its `todo` tool."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TODO_TOOL = "todo"
 _MARKS = {"pending": "☐", "in_progress": "▶", "done": "☑"}
 _TEXT_CHARS = 120
 _MOST_LINES = 8
-# How many of those before the one at work are shown where not all are.
+# Number of items shown before the current one if the list is too long.
 _DONE_BEFORE = 2
 
 
@@ -29,7 +29,7 @@ Todo = tuple[StatusTodo, ...]
 
 
 def todo_of(args: Any) -> Todo | None:
-    """The list that these arguments set; `None`: they set none. A model writes them: they may be anything."""
+    """Parse the list that a call sets; `None`: it sets none. The arguments come from a model and are not validated."""
     items = args.get("items") if isinstance(args, dict) and args.get("action", "set") == "set" else None
     if not isinstance(items, list):
         return None
@@ -44,7 +44,7 @@ def _item(given: Any) -> StatusTodo | None:
 
 
 def lines(todo: Todo) -> list[str]:
-    """The list for people: how far it is, and what is around the item at work."""
+    """Render the list: the progress, and the items around the current one."""
     done = sum(item.status == "done" for item in todo)
     shown, before = _around(todo)
     after = len(todo) - before - len(shown)
@@ -54,7 +54,7 @@ def lines(todo: Todo) -> list[str]:
 
 
 def _around(todo: Todo) -> tuple[Sequence[StatusTodo], int]:
-    """What is shown of a list, and how many stand before that."""
+    """Return the shown items, and the number of items before them."""
     at_work = [place for place, item in enumerate(todo) if item.status == "in_progress"]
     to_come = [place for place, item in enumerate(todo) if item.status == "pending"]
     here = next(iter([*at_work, *to_come]), 0)

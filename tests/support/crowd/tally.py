@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 NOTHING_RUNS = "Nothing is running here."
 _STOPPED, _REPLY = "🛑", ":reply"
-_TAKEN_BACK = "(I have taken back my earlier message:)"
+_TAKEN_BACK = "(I have deleted my earlier message:)"
 _VERSION = re.compile(r"#\d+ v\d+")
 _LOOK_EVERY_S = 0.5
 _ENDS = ("delivered", "withdrawn", "refused", "waiting")

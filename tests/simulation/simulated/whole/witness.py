@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _DELIVERED = re.compile(r"T1:C1:\d+\.\d+")
 
 # How what people read of the end of a run begins, where there is no answer.
-LAST_WORDS = ("🛑", "⚠️", "⏸️", "I finished without anything to say.")
+LAST_WORDS = ("🛑", "⚠️", "⏸️", "I am done and have nothing to add.")
 # How long after a stop something may begin that was about to.
 _SOON_S = 0.05
 
