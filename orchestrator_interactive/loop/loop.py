@@ -48,16 +48,16 @@ INJECTION_APPLIED = "injection:applied"
 
 Call = TypeVar("Call", ToolCall, ToolCallBlock)
 
-# The providers' words for an answer that was cut at its length limit, and for one that they broke off.
+# Finish reasons of answers that were truncated at a length limit, and of refused answers.
 _CUT_SHORT = ("max_tokens", "length", "model_context_window_exceeded", "pause_turn")
 _REFUSED = ("refusal", "content_filter")
 _MOST_CONTINUATIONS = 3
-# How long a run whose time is up may take over its last answer, in seconds.
+# Time for the final answer after `max_duration_s`, in seconds.
 _LAST_WORD_S = 60.0
 
 
 class Loop:
-    """One run: from the prompt in the log, or from where its log stands, to the answer."""
+    """One run: from the prompt, or from the state in the log, to the answer."""
 
     def __init__(self, run: Run, inbox: InjectionQueue, receipts: Receipts, options: LoopOptions) -> None:
         self._run = run
@@ -74,7 +74,7 @@ class Loop:
         self.calls = ToolExecutor(run, options)
 
     async def go(self, begin: Callable[[], Awaitable[None]], providers: Mapping[str, Provider]) -> RunOutcome:
-        """Do what precedes the loop, and the loop; settle what it leaves behind on every way out.
+        """Run `begin` and the loop, and settle all tool calls on every exit path.
 
         Raises:
             LLMError: the model could not answer.
@@ -95,7 +95,7 @@ class Loop:
                     return RunOutcome(self._run.parts.unshown, "incomplete", "max_duration_s")
                 return RunOutcome(self._run.parts.unshown, "cancelled")
             except Fenced:
-                raise  # the run is another process's: so is what people read of it
+                raise  # another process owns the run now, and posts its texts
             except Exception:
                 await self._run.show(self._run.parts.rest())
                 raise
@@ -104,10 +104,10 @@ class Loop:
                 self.calls.disarm()
 
     async def take_up(self, standing: ResumeState) -> None:
-        """Go on where a run stands: what was told is told again, and what it had begun is settled.
+        """Resume a run from its log: emit its texts again, and settle its unanswered tool calls.
 
-        Calls without a result run again where that can do no harm; of the others nobody knows what came of them. These
-        are told with all those of which earlier processes of the run have left that behind.
+        Calls of tools marked `side_effect_free` are repeated; the others get the result "outcome unknown". The
+        `resumed` event lists all calls of the run with an unknown outcome, also those of earlier takeovers.
         """
         run, tools = self._run, self._run.tools
         self._turns, self._continuations = standing.turns, standing.continuations
@@ -160,7 +160,7 @@ class Loop:
             tools_allowed = self._has_means() and not self._must_answer
             await run.progress("thinking", iteration=run.iterations + 1)
             answer = await asking.ask(tools_allowed=tools_allowed)
-            if answer is None:  # it is to be asked again, with what has been written meanwhile
+            if answer is None:  # repeat the model call with the injections that have arrived
                 continue
             run.iterations += 1
             may_call = tools_allowed and answer.finish_reason not in _REFUSED
@@ -179,14 +179,14 @@ class Loop:
                 return self._told_cost(outcome)
 
     async def _is_done(self) -> bool:
-        """Whether nobody has written while the answer came; what they have is taken in."""
+        """Return whether the queue was empty and is now closed; else commit the pending injections."""
         self._run.check_end()
         late = self._inbox.drain_or_close()  # injection point 2
         await self.take_in(late)
         return not late
 
     def _has_means(self) -> bool:
-        """Whether the run may go on as it likes; else it has one answer left, and says why."""
+        """Return whether the run is within its limits; if not, set `_reason`, and the next answer is the last."""
         options, run = self._options, self._run
         now_s = asyncio.get_running_loop().time()
         if self._turns >= options.max_iterations:
@@ -200,7 +200,7 @@ class Loop:
         return self._reason is None
 
     async def _run_tools(self, asking: ModelCaller, answer: ChatResponse, calls: Sequence[ToolCall]) -> None:
-        """Run the tools that the model asked for; after some of them it must answer in words."""
+        """Run the requested tools; after `force_respond_tools` the model must answer in text."""
         self._turns += 1
         self._continuations = 0
         content, calls = distinct(answer.content, calls, partial(self._is_used, asking.model))
@@ -218,11 +218,11 @@ class Loop:
         self._must_answer = any(problem_of(call.arguments) is None for call in forcing)
 
     def _is_used(self, model: Model, call_id: str) -> bool:
-        # A view of the conversation may not show what this run has done.
+        # The rendered conversation may omit calls of this run.
         return model.requests.is_used(call_id) or self.calls.is_used(call_id)
 
     async def _say(self, answer: ChatResponse) -> RunOutcome | None:
-        """Commit an answer in words; `None`: the model is to be asked on."""
+        """Commit a text answer. Returns None if the model call is to be continued."""
         said = [block for block in answer.content if not isinstance(block, ToolCallBlock)]
         row = with_usage(assistant_row(said), answer.usage)
         cut, lack = self._cut(answer), self._lack(answer)
@@ -234,7 +234,7 @@ class Loop:
         return None if cut else outcome_of(self._run.parts.unshown, lack)
 
     def _cut(self, answer: ChatResponse) -> Cut | None:
-        """What cut the answer, where the model is to be asked on."""
+        """Return why the answer was truncated, if the model is to continue it."""
         if answer.finish_reason == INTERRUPTED:
             return "urgent"
         if answer.finish_reason not in _CUT_SHORT:
@@ -244,7 +244,7 @@ class Loop:
         return "length" if self._continuations <= _MOST_CONTINUATIONS else None
 
     def _lack(self, answer: ChatResponse) -> Incomplete | None:
-        """What is missing, should this be the last word."""
+        """Return why the run is incomplete if this answer is its last."""
         if answer.finish_reason in _REFUSED:
             return Incomplete("refusal", (answer.metadata or {}).get("refusal"))
         if answer.finish_reason in _CUT_SHORT:
@@ -257,10 +257,10 @@ class Loop:
         return outcome
 
     async def take_in(self, injections: tuple[Injection, ...]) -> None:
-        """Commit what was drained as one user row.
+        """Commit drained injections as one user row.
 
-        What is not committed goes back to the front of the queue. An answer that these messages came after is shown
-        before it is told that they are read.
+        If the commit fails, they return to the front of the queue. A text completed by this row is shown before the
+        delivery of the messages is reported.
         """
         if not injections:
             return
@@ -276,7 +276,7 @@ class Loop:
         await self._tell_delivered(injections)
 
     async def take_back(self, injections: Sequence[Injection]) -> None:
-        """These messages stand in the log already: the next model call has them before it."""
+        """Mark messages as delivered that are in the log already; the next model call reads them."""
         self._note_delivered(injections)
         await self._tell_delivered(injections)
 
@@ -292,7 +292,7 @@ class Loop:
 
 
 def _writable(call: Call, name: str) -> Call:
-    """Return the call with arguments that the log can keep; providers and hooks may have given others."""
+    """Return the call with arguments that can be stored; providers and hooks may have supplied others."""
     given = getattr(call, name)
     arguments = writable(given)
     return call if arguments is given else call.model_copy(update={name: arguments})

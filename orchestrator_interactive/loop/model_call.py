@@ -1,4 +1,4 @@
-"""Asking the model: the request, the hooks around it, and what is kept of an answer that was cut."""
+"""One model call: the request, its hooks, and the kept part of a cancelled answer."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-# The finish reason of an answer that an urgent message cut.
+# Finish reason of an answer that an urgent message interrupted.
 INTERRUPTED = "interrupted"
-# A summary by the model takes its time.
+# Reading may include a summary by the model.
 _LONGEST_READ_S = 3600.0
 
 Row = dict[str, Any]
 
 
 class ModelCaller:
-    """All the asking of one run."""
+    """Makes the model calls of one run."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class ModelCaller:
 
     @property
     def model(self) -> Model:
-        """Whom to ask now."""
+        """The model to call now."""
         name = self._recovery.provider
         if name not in self._models:
             provider = own_provider(self._providers[name])
@@ -75,19 +75,19 @@ class ModelCaller:
         return self._models[name]
 
     async def ask(self, *, tools_allowed: bool) -> ChatResponse | None:
-        """Ask the model about the conversation as it stands. `None`: it is to be asked again.
+        """Call the model with the current conversation. Returns None if the call is to be repeated.
 
-        An urgent message cuts the answer; its finish reason then is `INTERRUPTED`.
+        An urgent message interrupts the answer; its finish reason is then `INTERRUPTED`.
 
         Raises:
-            RunStopped: the call was cut; what the model had said is in the context already.
-            RunSuspended: it was given up.
-            RunDenied: a hook refused the request or the answer.
-            LLMError: the provider failed, was silent for too long, and nothing else helped.
+            RunStopped: the call was cancelled; its partial answer is in the context already.
+            RunSuspended: the call was abandoned.
+            RunDenied: a hook denied the request or the answer.
+            LLMError: the provider failed or stalled, and neither retries nor fallback helped.
         """
         model, remarks = self.model, self._run.take_remarks()
         rows, request = await self._request(model, remarks, tools_allowed=tools_allowed)
-        if self._inbox.has_urgent:  # it came while hooks looked at the request, or the context was summed up
+        if self._inbox.has_urgent:  # it arrived during hooks or compaction
             self._run.put_back(remarks)
             return None
         early = partial(self._calls.begin_early, is_used=model.requests.is_used, seen=set()) if tools_allowed else None
@@ -103,7 +103,7 @@ class ModelCaller:
         if self._run.is_stopped:
             await self._keep(stream.kept(answer.content if answer else None), usage)
         if call.was_interrupted:
-            # Calls that are at work already are not harmed.
+            # Tool calls that began early continue.
             answer = _answered_so_far(stream.kept(calls=self._calls.early_ids), usage)
             self._run.put_back(remarks)
         if answer is None:
@@ -120,7 +120,7 @@ class ModelCaller:
         try:
             wish = await self._run.consult(events.PROVIDER_RESPONSE, payload)
         except RunStopped as e:
-            if e.wish is None:  # a hook was still looking at the answer, and might have refused it
+            if e.wish is None:  # a hook had not finished, and might have denied the answer
                 raise
             await self._keep(stream.kept(changed(e.wish, "response", answer).content), answer.usage)
         return changed(wish, "response", answer)
@@ -137,11 +137,11 @@ class ModelCaller:
         rows = await self._rows(model)
         wish = CONTINUE
         if run.hooks.listens(events.PROVIDER_REQUEST):
-            # The rows are the context's own: hooks get copies, and change them by saying so.
+            # Hooks get copies of the context's rows, and change them through their result.
             payload = {"provider": model.name, "messages": self._run.seen.copies.of(rows), "model": model.model}
             wish = await run.consult(events.PROVIDER_REQUEST, payload)
             modified, lasting = _changed_rows(wish, rows), lasting_rows(wish)
-            # The injections stand in the context by now; modified rows do not know of them.
+            # The context has the lasting injections by now; modified rows lack them.
             rows = await self._rows(model) if lasting and modified is rows else [*modified, *lasting]
             remarks = remarks + run.take_remarks()
         shown, after = _with_remarks(rows, remarks)
@@ -169,7 +169,7 @@ def _answered_so_far(kept: list[ContentBlock], usage: Usage | None) -> ChatRespo
 
 
 def _in_order(providers: Mapping[str, Provider], default: str | None) -> list[str]:
-    """The names of the providers, the one to ask first in front."""
+    """Return the names of the providers, the default first."""
     if default is not None and default not in providers:
         raise RuntimeError(f"There is no provider '{default}'. Mounted: {', '.join(providers)}.")
     if not providers:
@@ -188,7 +188,7 @@ def _changed_rows(wish: HookResult, rows: list[Row]) -> list[Row]:
 
 
 def _with_remarks(rows: list[Row], remarks: Sequence[ContextInjection]) -> tuple[list[Row], list[Row]]:
-    """The rows of this request with the hooks' passing remarks: in the last tool result, or after everything."""
+    """Add ephemeral injections to the last tool result of a request, or as rows after its end."""
     after = []
     for remark in remarks:
         if remark.append_to_last_tool_result and rows and rows[-1]["role"] == "tool":

@@ -1,4 +1,4 @@
-"""The orchestrator module: the doors to an agent loop that takes messages in while it runs."""
+"""The orchestrator module: the public interface of an agent loop that accepts messages while it runs."""
 
 from __future__ import annotations
 
@@ -36,16 +36,17 @@ log = structlog.get_logger(__name__)
 
 NAME = "loop-interactive"
 
-# What the hooks hear of an end that is none of completion; for a suspension the contract has no word of its own.
+# Status in `execution:end` of runs that did not complete; the contract has none for a suspension.
 _ENDED = {"cancelled": "cancelled", "suspended": "cancelled", "error": "error"}
-# How long a run may take over its end, once it is to end and the grace period of its tools is over.
+# Time for a run to end after a stop and the grace period of its tools, in seconds.
 _ENDED_WITHIN_S = 2.0
 
 
 class InteractiveOrchestrator:
-    """An agent loop that takes messages in while it runs, and can be stopped at any instant.
+    """An agent loop that accepts messages while it runs and can be stopped at any time.
 
-    One `execute` or `resume` at a time; the queue outlives it, so what a stopped run did not read leads the next one.
+    One `execute` or `resume` runs at a time. The queue outlives it: messages that a stopped run did not read lead the
+    next one.
     """
 
     def __init__(self, config: dict[str, Any] | None = None) -> None:
@@ -75,7 +76,7 @@ class InteractiveOrchestrator:
         return self._receipts.accept(injection.id)
 
     def edit_message(self, message_id: str, text: str) -> bool:
-        """Replace the text of a message that waits. False: the model has it already, or nobody knows it.
+        """Replace the text of a pending message. Returns False if it is delivered or unknown.
 
         Raises:
             ValueError: the text is blank.
@@ -83,9 +84,9 @@ class InteractiveOrchestrator:
         return self._queue.edit(message_id, text)
 
     def withdraw_message(self, message_id: str) -> bool:
-        """Take a message back that waits. False: the model has it already, or nobody knows it.
+        """Withdraw a pending message. Returns False if it is delivered or unknown.
 
-        One that is taken back once its run is over may be given to another run.
+        A message withdrawn after its run ended may be injected into another run.
         """
         if not self._queue.withdraw(message_id):
             return False
@@ -96,7 +97,7 @@ class InteractiveOrchestrator:
         return True
 
     def receipts(self) -> tuple[Receipt, ...]:
-        """Where each message stands that was written to the current or the last run, in order."""
+        """Return the state of each message injected into the current or the last run, in order."""
         return self._receipts.all()
 
     def notify(self, content: str) -> None:
@@ -104,9 +105,9 @@ class InteractiveOrchestrator:
         self._memory.notices.append(content)
 
     def stop(self, immediate: bool = False, run_id: str | None = None) -> bool:
-        """Stop the running loop. Returns whether that changed anything; without a run it does nothing.
+        """Stop the running loop. Returns whether that changed anything; False without a run.
 
-        `run_id` (told by the progress event `executing`) fences a late stop: it does nothing to any other run.
+        `run_id` (from the progress event `executing`) fences a late stop: other runs are not affected.
         """
         if self._running is None or run_id not in (None, self._running.id):
             return False
@@ -114,17 +115,17 @@ class InteractiveOrchestrator:
         return token.request_immediate() if immediate else token.request_graceful()
 
     def suspend(self) -> bool:
-        """Have the running loop end at its next boundary, for another process to `resume` it.
+        """End the running loop at its next boundary, so that another process can `resume` it.
 
-        The model call in flight is given up, and nothing of it stays; tools finish, and a stop cuts them as ever. What
-        waits to be read stays in the queue. False: no run is on, or it is ending anyway.
+        The model call in flight is discarded. Running tools finish; a stop cancels them as usual. Pending messages stay
+        in the queue. Returns False without a run, or if the run is already ending.
         """
         return self._running is not None and self._queue.is_open and self._running.suspend()
 
     async def unsaid(self) -> str:
-        """What the last run said last, where a stop has cut it before it knew whether its log has that; else nothing.
+        """Return the final text of a stopped run that the log had not confirmed when the run returned; else "".
 
-        Waits for the log. The run has returned what it was certain of.
+        Reads the log. The run itself returned only the confirmed text.
         """
         if self._in_doubt is None:
             return ""
@@ -143,13 +144,13 @@ class InteractiveOrchestrator:
         message_id: str | None = None,
         **_: Any,
     ) -> str:
-        """Run the loop on a prompt and return the answer; after a stop, what the model had said until then.
+        """Run the loop on a prompt and return the answer; after a stop, the text produced until then.
 
-        `message_id` is the identity of the message that the prompt is: in the log it tells that it was delivered.
+        `message_id` is the id of the prompt's message. The log keeps it: the message is delivered.
 
         Raises:
             LLMError: the provider failed.
-            RuntimeError: a run is on already.
+            RuntimeError: a run is already active.
         """
         run = self._new_run(context, tools, hooks, coordinator, on_progress)
         left_behind = frozenset(each.id for each in self._queue.waiting())
@@ -165,15 +166,14 @@ class InteractiveOrchestrator:
         on_progress: ProgressCallback | None = None,
         **_: Any,
     ) -> str:
-        """Go on with the last run of the conversation from where its log stands, and return the answer.
+        """Resume the last run of the conversation from its log, and return the answer.
 
-        Its texts are told again with the numbers that they had. A tool call without a result is made again where the
-        tool is `side_effect_free`; else the model reads that its outcome is unknown. A run that has its answer is not
-        run again.
+        Its texts are emitted again with the same numbers. A tool call without a result is repeated if the tool is
+        `side_effect_free`; otherwise its result is "outcome unknown". A run that has its answer is not run again.
 
         Raises:
             LLMError: the provider failed.
-            RuntimeError: a run is on already, or the conversation has none.
+            RuntimeError: a run is already active, or the conversation has none.
         """
         run = self._new_run(context, tools, hooks, coordinator, on_progress)
         return await self._go(run, providers, RunStart.again)
@@ -204,10 +204,10 @@ class InteractiveOrchestrator:
     async def _go(
         self, run: Run, providers: Mapping[str, Provider], begin: Callable[[RunStart], Awaitable[None]]
     ) -> str:
-        """Run the loop from this beginning to its end."""
+        """Run the loop with this start."""
         loop = self._prepared(run)
         beginning = RunStart(run, loop, self._queue, self._receipts, self._memory)
-        # A task of its own: whoever cancels this stops the loop, and nothing in it is torn in the middle.
+        # A separate task: cancelling the caller stops the loop in order, and interrupts no step of it.
         working = CancellableTask(loop.go(partial(begin, beginning), providers))
         with run.session_stop.watch(run.follow):
             outcome = await self._to_its_end(run, loop, working)
@@ -216,11 +216,11 @@ class InteractiveOrchestrator:
         return outcome.text
 
     def let_go(self) -> None:
-        """Leave nothing behind that would keep what was read of the conversation in memory."""
+        """Cancel the timer that would keep the cached conversation in memory."""
         self._memory.stay_awake()
 
     def _prepared(self, run: Run) -> Loop:
-        """The loop for a run, which is the one that is on from here."""
+        """Make this the active run, and return its loop."""
         self._running, self._in_doubt = run, None
         self._queue.open()
         self._receipts.begin()
@@ -228,7 +228,7 @@ class InteractiveOrchestrator:
         return Loop(run, self._queue, self._receipts, self._options)
 
     async def _to_its_end(self, run: Run, loop: Loop, working: CancellableTask[RunOutcome]) -> RunOutcome:
-        """Wait for the run, tell how it ended, and be free for the next one."""
+        """Wait for the run, report its end, and become free for the next one."""
         try:
             with run.stop.watch(partial(self._hurry, run, working)), heard_compaction(run, NAME):
                 await working.end(run.cancel)
@@ -256,7 +256,7 @@ class InteractiveOrchestrator:
                 log.error("run.end_not_told", run_id=run.id, exc_info=error)
 
     def _hurry(self, run: Run, working: CancellableTask[RunOutcome]) -> None:
-        """Not even a log that hangs may hold whoever stops a run."""
+        """Cancel the run some time after a stop, so that a log that hangs cannot block the caller of the stop."""
         grace_s = 0 if run.stop.is_immediate else self._options.stop_grace_s
         asyncio.get_running_loop().call_later(grace_s + _ENDED_WITHIN_S, working.cut)
 

@@ -1,4 +1,4 @@
-"""One execution of the loop: what it works with, and how it talks to the rest."""
+"""One execution of the loop: its dependencies, its log, its progress events and its hooks."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
-# Longer than any watcher should take; one that hangs may not hold the run.
+# Time limit of a progress callback, in seconds: one that hangs must not block the run.
 _WATCHER_S = 10.0
-# Several hooks may each use up their own time.
+# Time limit of all hooks of one event, in seconds; each hook has its own, shorter limit.
 _LONGEST_S = 3600.0
 
 
 class SecretFilter(Protocol):
-    """The capability `secrets.filter`: replaces secrets in a text; with `known_only` not what merely looks like one."""
+    """The capability `secrets.filter`: replaces known secrets in a text and, unless `known_only`, likely ones."""
 
     def __call__(self, text: str, *, known_only: bool = False) -> str: ...
 
 
 class RunStopped(Exception):  # noqa: N818 - a stop is no error
-    """Somebody stopped the run. `wish` is what hooks had wished that were being asked, if they had come to an end."""
+    """The run was stopped. `wish` is the result of the hooks that were running, if they finished."""
 
     def __init__(self, wish: HookResult | None = None) -> None:
         super().__init__()
@@ -55,29 +55,33 @@ class RunStopped(Exception):  # noqa: N818 - a stop is no error
 
 
 class _NoContext:
-    """In the place of the context of a run that is over."""
+    """Replaces the context of an abandoned run: any access raises RunStopped."""
 
     def __getattr__(self, name: str) -> NoReturn:
         raise RunStopped
 
 
 class RunSuspended(Exception):  # noqa: N818 - nor is a suspension
-    """The run ends where it is, for another process to resume it."""
+    """The run is suspended: another process resumes it."""
 
 
 class RunDenied(Exception):  # noqa: N818 - named after the hooks' action
-    """A hook forbade it; the message says why."""
+    """A hook denied the operation; the message is the reason."""
 
 
 @dataclass(slots=True)
 class Run:
-    """The surroundings of one execution, and what it counts.
+    """The dependencies, counters and state of one execution.
 
-    `stop` is the run's own: it follows `session_stop`, and a cancellation of the caller requests it, too. `ending`
-    follows that and a suspension: it is what cuts all that is not a tool's. `secret_filter` takes secrets out of what
-    tools say. `token_budgets` holds the providers that have said that a request was too long for them. `iterations` are
-    the answers of the model so far, `spent` is what they used up, `parts` what people read of them; it `is_in_doubt`
-    where such a row was cut on its way to the log.
+    Args:
+        stop: stop of this run; follows `session_stop` and the cancellation of the caller.
+        ending: follows `stop` and a suspension; cancels everything except tools.
+        secret_filter: removes secrets from tool texts.
+        token_budgets: by provider, after a request that was too long for it.
+        iterations: answers of the model so far.
+        spent: usage of the model calls so far.
+        parts: texts for people so far.
+        is_in_doubt: a row with text was interrupted on its way to the log.
     """
 
     context: ContextManager
@@ -103,18 +107,18 @@ class Run:
         self.stop.register_child(self.ending)
 
     def follow(self) -> None:
-        """Go as far as the session's stop has gone."""
+        """Apply the session's stop to the run, at the same stage."""
         if self.session_stop.is_immediate:
             self.stop.request_immediate()
         else:
             self.stop.request_graceful()
 
     def cancel(self) -> None:
-        """Whoever awaits the run was cancelled."""
+        """Stop the run because its caller was cancelled."""
         self.stop.request_immediate()
 
     def suspend(self) -> bool:
-        """Have it end at its next boundary, for another process to resume it. False: it is to end anyway."""
+        """End the run at its next boundary, so that another process can resume it. Returns False if it is ending."""
         if self.is_ending:
             return False
         self.is_suspended = True
@@ -122,42 +126,42 @@ class Run:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether it is to end."""
-        if self.session_stop.is_cancelled:  # amplifier-core's token tells of it a little later
+        """Whether a stop was requested."""
+        if self.session_stop.is_cancelled:  # amplifier-core's token notifies its watchers later
             self.follow()
         return self.stop.is_cancelled
 
     @property
     def is_ending(self) -> bool:
-        """Whether it is to end, in whatever way."""
+        """Whether a stop or a suspension was requested."""
         return self.is_suspended or self.is_stopped
 
     def give_up(self) -> None:
-        """Go without whatever of it still hangs: should that go on some day, it finds nobody to write or to talk to."""
+        """Detach the run, so that a step which still hangs can no longer write, emit or call hooks."""
         self.context, self.coordinator, self.hooks, self.on_progress = _NoContext(), None, HookRegistry(), None
 
     def check_end(self) -> None:
-        """Raise RunSuspended or RunStopped where the run is to end. A stop that comes later changes no suspension."""
+        """Raise RunSuspended or RunStopped if the run is to end. A suspension takes precedence over a later stop."""
         if self.is_suspended:
             raise RunSuspended
         if self.is_stopped:
             raise RunStopped
 
     def without_secrets(self, text: str, *, known_only: bool = False) -> str:
-        """Return the text without the secrets of the host, before a model or a person reads it."""
+        """Return the text without the host's secrets, for a model or a person."""
         return text if self.secret_filter is None else self.secret_filter(text, known_only=known_only)
 
     def take_remarks(self) -> list[ContextInjection]:
-        """The ephemeral injections for the next request."""
+        """Take the ephemeral injections for the next request."""
         remarks, self._remarks = self._remarks, []
         return remarks
 
     def put_back(self, remarks: list[ContextInjection]) -> None:
-        """The request that had these failed: they are for the one after it."""
+        """Put back the ephemeral injections of a failed request; the next request includes them."""
         self._remarks = remarks + self._remarks
 
     async def commit(self, row: dict[str, Any]) -> None:
-        """Add a row to the log; what is complete with it, people read."""
+        """Add a row to the log, and show the text that it completes."""
         await self.write(row)
         await self.tell(row)
 
@@ -170,31 +174,31 @@ class Run:
             raise
 
     async def tell(self, row: dict[str, Any]) -> None:
-        """Let people read what is complete with this row, which stands in the log."""
+        """Show the text that a committed row completes, if any."""
         await self.show(self.parts.add(row))
 
     async def show(self, part: InterimText | None) -> None:
-        """Let people read a part, as a message of its own."""
+        """Emit a part as a separate text for people."""
         if part is not None:
             torn = {"cut": True} if part.is_torn else {}
             await self.progress("text", text=part.text, part=part.number, **torn)
 
     async def progress(self, event: str, **data: Any) -> None:
-        """Tell whoever watches; a watcher that fails does not disturb the run."""
+        """Emit a progress event; errors of the callback are logged."""
         if self.on_progress is None:
             return
         try:
             with contained():
                 await within(_WATCHER_S, self.on_progress(event, data), self.stop)
-        except Exception:  # an event sink may not break the run
+        except Exception:  # an event sink must not break the run
             log.exception("progress.failed", progress_event=event)
 
     async def consult(self, event: str, data: dict[str, Any]) -> HookResult:
-        """Ask the hooks and route what they want; what the caller must honour comes back.
+        """Emit an event whose hooks may deny or modify it, process their result, and return it.
 
         Raises:
-            RunDenied: the hooks said no, or a person did when they asked.
-            RunStopped, RunSuspended: the run was, meanwhile.
+            RunDenied: a hook denied it, or a person whom a hook asked.
+            RunStopped, RunSuspended: the run was stopped or suspended in the meantime.
         """
         if not self.hooks.listens(event):
             return CONTINUE
@@ -209,21 +213,21 @@ class Run:
         return work.task.result()
 
     async def announce(self, event: str, data: dict[str, Any]) -> None:
-        """Tell the hooks what has happened. They may inject and show something; for a no it is too late.
+        """Emit an event about something that has happened. Hooks may inject and show something, but not deny it.
 
-        A stop is not held up by them: they get a moment, and are cut.
+        A stop cancels the hooks after a short grace period.
         """
         if self.hooks.listens(event):
             await self.give_way(self._announce(event, data), event)
 
     async def emit(self, event: str, data: dict[str, Any]) -> HookResult:
-        """Tell the hooks what has happened, as `announce` does; what they wish is for later."""
+        """Emit an event like `announce`, and return the hooks' result for later processing."""
         if not self.hooks.listens(event):
             return CONTINUE
         return await self.give_way(self._emitted(event, data), event) or CONTINUE
 
     async def give_way(self, telling: Awaitable[T], event: str) -> T | None:
-        """Await what hooks do at an event; a stop gives them a moment, and cuts them. `None`: they were cut."""
+        """Await hooks; a stop cancels them after a short grace period. Returns None if they were cancelled."""
         try:
             return await within(_LONGEST_S, telling, self.stop)
         except TimeoutError:
@@ -240,17 +244,17 @@ class Run:
         return await self.route(await self.hooks.emit(event, data), event)
 
     async def route(self, result: HookResult, event: str) -> HookResult:
-        """Send a hook's wish where it belongs; an ephemeral injection waits for the next request.
+        """Process a hook's result; ephemeral injections are kept for the next request.
 
-        Without a coordinator nobody can be asked, and injections go straight into the context.
+        Without a coordinator, questions are denied, and injections are added to the context directly.
 
         Raises:
-            RunDenied: the answer is no.
+            RunDenied: the hook or the person that it asked denied it.
         """
         if result is CONTINUE:
             return result
         if result.action == "ask_user" and self.is_stopped:
-            raise RunDenied("The run was stopped before anybody could be asked.")
+            raise RunDenied("The run was stopped before a user could be asked for approval.")
         wished = result.injections()
         try:
             result = await self._process(result, event)
@@ -267,7 +271,7 @@ class Run:
         if self.coordinator is not None:
             return await self.coordinator.process_hook_result(result, event, result.hook_name)
         if result.action == "ask_user":
-            raise RunDenied("Nobody can be asked here.")
+            raise RunDenied("This session has no user to ask for approval.")
         for row in lasting_rows(result):
             try:
                 with contained():
@@ -278,7 +282,7 @@ class Run:
 
 
 def lasting_rows(wish: HookResult) -> list[dict[str, Any]]:
-    """The rows that a wish to inject adds to the conversation."""
+    """Return the rows of a hook result's lasting injections."""
     return [injected_row(injection) for injection in wish.injections() if not injection.ephemeral]
 
 
@@ -287,7 +291,7 @@ def injected_row(injection: ContextInjection) -> dict[str, Any]:
 
 
 def changed(wish: HookResult, key: str, given: T) -> T:
-    """What the hooks made of a part of an event; what has the wrong form is logged and left as it was."""
+    """Return a part of an event as the hooks modified it; an invalid modification is logged and ignored."""
     value = (wish.data or {}).get(key, given)
     if value is given:
         return given

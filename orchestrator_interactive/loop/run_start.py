@@ -1,4 +1,4 @@
-"""What precedes the loop: the prompt of a new run, or all that one has done whose process ended."""
+"""Start a run: commit the prompt of a new run, or restore the state of a run to resume."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class RunStart:
-    """The beginning of one run of a loop."""
+    """The start of one run."""
 
     def __init__(self, run: Run, loop: Loop, queue: InjectionQueue, receipts: Receipts, memory: SessionState) -> None:
         self._run = run
@@ -39,7 +39,7 @@ class RunStart:
         self._memory = memory
 
     async def anew(self, prompt: str, message_id: str | None, left_behind: frozenset[str]) -> None:
-        """Announce the run and commit its prompt, after what an earlier run left behind."""
+        """Announce a new run, and commit its prompt after the messages that an earlier run left pending."""
         run = self._run
         self._reset_turn()
         await run.announce(events.EXECUTION_START, {"prompt": prompt})
@@ -55,9 +55,9 @@ class RunStart:
         await run.commit(user_row(without_frames(sendable(changed(wish, "prompt", prompt))), message_id))
 
     async def again(self) -> None:
-        """Announce the run, and go on where its log stands.
+        """Announce the run, and resume it from its log.
 
-        What the hooks wish to inject at its announcement waits until the results stand that are missing.
+        Hook injections of `execution:start` are added after the missing tool results.
 
         Raises:
             RuntimeError: the conversation has no run.
@@ -66,7 +66,7 @@ class RunStart:
         self._reset_turn()
         prompt = prompt_in(await run.context.get_messages())
         wish = await run.emit(events.EXECUTION_START, {"prompt": prompt, "resumed": True})
-        rows = await run.context.get_messages()  # as they are since a run has begun
+        rows = await run.context.get_messages()  # hooks may have changed them
         standing = standing_of(rows)
         self._know(standing)
         await run.progress("executing", prompt=standing.prompt, run=run.id)
@@ -87,7 +87,7 @@ class RunStart:
             self._run.coordinator.reset_turn()
 
     async def _read_log(self) -> None:
-        """Learn what was done before, and tell the model of calls whose results could not be told any more."""
+        """Restore the state from the log, and add a row for postponed calls whose results were lost."""
         rows = await self._run.context.get_messages()
         await self._take_out_delivered(rows)
         if lost := lost_row(rows):
@@ -97,7 +97,7 @@ class RunStart:
         self._memory.knows_log = True
 
     async def _take_out_delivered(self, rows: Sequence[Row]) -> None:
-        """A message may wait here though its row was written: whoever wrote it was cut before it could be told."""
+        """Remove pending messages whose row was committed just before the earlier run was interrupted."""
         written = {message_id for row in rows for message_id in delivered_in(row)}
         if delivered := [each for each in self._queue.waiting() if each.id in written]:
             for each in delivered:

@@ -1,4 +1,4 @@
-"""A batch of tool calls: side by side, each result as it comes, and a result for every call whatever happens."""
+"""Run the tool calls of one answer in parallel, and commit a result for every call on every exit path."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ToolBatch:
-    """The calls of one answer, side by side."""
+    """The calls of one answer."""
 
     def __init__(self, run: Run, calls: ToolExecutor) -> None:
         self._run = run
@@ -32,11 +32,11 @@ class ToolBatch:
         self._news = asyncio.Event()
 
     async def go(self, row: dict[str, Any], calls: Sequence[ToolCall], inbox: InjectionQueue) -> None:
-        """Commit the answer's row, then run the calls, and add every result as it comes.
+        """Commit the answer's row, run the calls, and commit each result as it arrives.
 
-        An urgent message ends the wait: calls that are still at work are left to follow later. A stop cuts them.
-        Whichever way it ends, once the row stands each call has a result. All of them run, also where the run has been
-        suspended: none is left of which a successor could not tell whether it has begun.
+        An urgent message ends the wait: running calls are postponed. A stop cancels them. Once the answer is
+        committed, each call gets a result. A suspended run still runs all calls, so that the next owner knows that each
+        of them started.
         """
         await self._run.write(row)
         self._uses = self._calls.begin(calls)
@@ -45,9 +45,9 @@ class ToolBatch:
         await self._collect(inbox)
 
     async def go_again(self, calls: Sequence[ToolCall], settled: int, inbox: InjectionQueue) -> None:
-        """Run calls whose answer stands in the log, and add their results, as `go` does.
+        """Run calls of an answer that is in the log already, and commit their results like `go`.
 
-        `settled` calls of the same answer are not among them.
+        `settled` is the number of the answer's other calls.
         """
         self._uses = self._calls.begin(calls, settled)
         await self._collect(inbox)
@@ -60,7 +60,7 @@ class ToolBatch:
                     use = self._over.popleft()
                     del left[use]
                     await self._calls.settle(use, use.close())
-                    await asyncio.sleep(0)  # a small store does not let others have their turn
+                    await asyncio.sleep(0)  # a store without real I/O does not yield to other tasks
                 elif self._is_urgent:
                     await self._postpone(left)
                     break

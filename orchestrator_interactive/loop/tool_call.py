@@ -1,4 +1,4 @@
-"""One tool call on its way: prepared, executed, finalised, and closed whatever happens."""
+"""One tool call: prepare, execute, finalise, and close on every exit path."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-# Of an exception that a tool raises, read by the model; and of its traceback, logged.
+# Limits of a tool's error message for the model, and of its logged traceback.
 _MOST_ERROR_CHARS = 2_000
 _MOST_TRACEBACK_CHARS = 20_000
 
@@ -53,11 +53,11 @@ Stage = Literal["waiting", "announced", "running", "known", "checked", "reported
 
 
 class ToolExecution:
-    """One call on its way: prepared (the hooks may change or refuse it), executed, finalised.
+    """One tool call: prepare (hooks may modify or deny it), execute, finalise.
 
-    It begins when it has one of each of the `turns`, which it keeps until it is over; with `refused`, it fails with
-    this sentence instead. `stage` says how far it is; it may be cut anywhere, and its time limit, which begins with the
-    tool, is one that cuts it. `result` is what is known of its outcome.
+    The call acquires all semaphores of `turns` first and holds them until it is over. With `refused`, it fails with
+    this message instead. It can be cancelled at any `stage`, also by its time limit, which starts with the tool.
+    `result` is None until a result is known.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class ToolExecution:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more comes of it: it ended, or was cut."""
+        """Whether it has ended or was cancelled."""
         return self._work.is_over
 
     def watch(self, on_over: Callable[[], object] | None) -> None:
@@ -106,7 +106,7 @@ class ToolExecution:
         self._work.cut()
 
     def drop(self) -> None:
-        """Cut it, for no answer has asked for it after all."""
+        """Cancel an early call that the complete answer does not contain."""
         self._is_dropped = True
         self.cut()
 
@@ -115,7 +115,7 @@ class ToolExecution:
         await self._work.end()
 
     def _end_turn(self) -> None:
-        # Also where a tool is deaf to its end: it must not hold up the calls that wait.
+        # Also for a tool that ignores cancellation: it must not block waiting calls.
         while self._held:
             self._held.pop().release()
         if self._on_over is not None:
@@ -142,7 +142,7 @@ class ToolExecution:
         except RunDenied as e:
             self.result = failure(f"Denied: {e}")
             return
-        if self._is_closed():  # a hook was deaf to the end of the run
+        if self._is_closed():  # a hook ignored cancellation, and the run has ended
             return
         await self._announce(tool)
         if self._run.is_stopped:
@@ -170,7 +170,7 @@ class ToolExecution:
         self._work.cut()
 
     def close(self) -> dict[str, Any]:
-        """The call's row, whatever became of it. A tool that goes on after this is not heard any more."""
+        """Close the call with its current outcome, and return its row. A later result of the tool is ignored."""
         if self._row is None:
             self._note_crash()
             self._reached, self.stage = self.stage, "closed"
@@ -178,7 +178,7 @@ class ToolExecution:
             if self.result is None:
                 self.result = failure(self._what_cut_it())
             elif self._reached == "known" and self._run.hooks.listens(_told_by(self.result)):
-                self.result = failure(UNCHECKED)  # a hook might have changed or refused it
+                self.result = failure(UNCHECKED)  # a hook might have modified or withheld it
             label = None if self._input is self.call.arguments else self._label
             self._row = CallOutcome(self._outcome, label).beside(self._row_of(self.result))
         return self._row
@@ -200,20 +200,20 @@ class ToolExecution:
         return "lost" if self._run.is_suspended and not self._timed_out else "unknown"
 
     def settled(self) -> CompletedCall:
-        """How it ended, once it is closed."""
+        """Return the outcome of the closed call."""
         if self._reached == "waiting" and self._tool is not None:
             self._label = self._labelled(self._tool)
         return CompletedCall(self.call, self._label, self._outcome, was_dropped=self._is_dropped)
 
     def _note_crash(self) -> None:
-        """What went wrong around a tool (a hook, an odd result) is a failed call, too."""
+        """Turn an error outside the tool (a hook, an invalid result) into a failed call."""
         error = self._work.task.exception() if self._work.finished() else None
         if error is not None:
             log.error("tool.use_failed", tool=self.call.name, exc_info=error)
             self.result = self.result or failure(f"{type(error).__name__}: {told(error)}")
 
     async def report_cut(self) -> None:
-        """Close the events of a call that was cut, as far as their listeners let us."""
+        """Emit the missing end events of a cancelled call, with a short time limit for each."""
         if self._reached not in {"announced", "running", "known", "checked"}:
             return
         if self._reached == "running":
@@ -234,7 +234,7 @@ class ToolExecution:
     async def _tell_cut(self) -> None:
         error = self.result.error if self.result else None
         wish = await self._run.hooks.emit(events.TOOL_ERROR, self._payload(tool_result=self.result, error=error))
-        # It waits, like every other, until all calls of the batch have their results.
+        # Processed, like all hook results, after all calls of the batch have their results.
         self.wishes.append((events.TOOL_ERROR, too_late_for_a_no(wish, events.TOOL_ERROR)))
 
     def _is_closed(self) -> bool:
@@ -280,7 +280,7 @@ class ToolExecution:
         await self._report_end()
 
     async def _consult(self, event: str, **more: Any) -> HookResult:
-        """Ask the hooks; what they wish to inject waits until every call of the batch has its result."""
+        """Emit a hook event; injections are kept until all calls of the batch have their results."""
         if not self._run.hooks.listens(event):
             return CONTINUE
         result = await self._run.hooks.emit(event, self._payload(**more))
@@ -306,13 +306,13 @@ class ToolExecution:
         )
 
     def _payload(self, **more: Any) -> dict[str, Any]:
-        # Hooks get a copy of the input: they change it by saying so.
+        # Hooks get a copy of the input, and change it through their result.
         given = deepcopy(self._input)
         return {"tool_name": self.call.name, "tool_input": given, "tool_call_id": self.call.id, **more}
 
 
 class _Reports:
-    """What a tool says of itself: one line at a time is told, and of those that came meanwhile the last."""
+    """Progress lines of a tool: emits one at a time; of the lines that arrive in between, only the last."""
 
     def __init__(self, tell: Callable[[str], Awaitable[None]]) -> None:
         self._tell = tell
@@ -326,7 +326,7 @@ class _Reports:
             self._telling = CancellableTask(self._tell_all())
 
     async def end(self) -> None:
-        """Tell no more, once the line that is being told is through."""
+        """Accept no more lines, and wait for the line being emitted."""
         self._ended = True
         if self._telling is not None:
             await self._telling.end()
@@ -341,7 +341,7 @@ class _Reports:
 async def _result_of(tool: Tool, arguments: dict[str, Any]) -> ToolResult:
     try:
         return as_result(await tool.execute(arguments))
-    except (SystemExit, Exception) as e:  # noqa: BLE001 - a tool may not take the run down
+    except (SystemExit, Exception) as e:  # noqa: BLE001 - a tool must not break the run
         lines = "".join(traceback.TracebackException.from_exception(e).format())
         log.error("tool.failed", tool=tool.name, exception=abridged(lines, _MOST_TRACEBACK_CHARS))  # noqa: TRY400 - cut
         message = abridged(told(e), _MOST_ERROR_CHARS)
@@ -349,18 +349,18 @@ async def _result_of(tool: Tool, arguments: dict[str, Any]) -> ToolResult:
 
 
 def is_harmless(tool: Tool | None) -> bool:
-    """Whether it says that a call to it may be made for nothing, and once more."""
+    """Return whether the tool is marked `side_effect_free`: its calls may be discarded and repeated."""
     return bool(getattr(tool, "side_effect_free", False))
 
 
 def label_of(tool: Tool, arguments: dict[str, Any]) -> str | None:
-    """What a tool says that people call a call to it; `None`: nothing."""
+    """Return the tool's label of a call for people, if it has one."""
     label = getattr(tool, "label", None)
     if not callable(label) or problem_of(arguments):
         return None
     try:
         return str(label(arguments))
-    except (asyncio.CancelledError, SystemExit, Exception):  # a tool may not take the run down
+    except (asyncio.CancelledError, SystemExit, Exception):  # a tool must not break the run
         log.exception("tool.label_failed", tool=tool.name)
         return None
 

@@ -1,4 +1,4 @@
-"""How a message that a provider would refuse becomes one that it takes. What is refused, the request check says."""
+"""Repair messages that break a rule of the request check, so that a provider accepts them."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _NO_NAME = "unnamed"
 
 
 def mended(message: Message, rule: RequestRule) -> Message | None:
-    """The message without what breaks this rule; `None` where nothing is left of it."""
+    """Return the message changed to comply with the rule; None if nothing is left."""
     return _MENDS[rule](message)
 
 
 def with_own_ids(message: Message, is_used: Callable[[str], bool]) -> Message:
-    """The message with an id of its own for each of its calls."""
+    """Return the message with a unique id for each of its calls."""
     blocks = [] if isinstance(message.content, str) else message.content
     inside = [block.id for block in blocks if isinstance(block, ToolCallBlock)]
     beside = calls_beside(message)
@@ -44,7 +44,7 @@ def with_own_ids(message: Message, is_used: Callable[[str], bool]) -> Message:
 
 
 def _with_role_of_result(message: Message) -> Message | None:
-    # The role "function" is how OpenAI called results once.
+    # OpenAI's former role of tool results is "function".
     return message.model_copy(update={"role": "tool"}) if message.role == "function" else None
 
 
@@ -89,7 +89,7 @@ def _sendable(message: Message) -> Message:
     if isinstance(message.content, str):
         return message.model_copy(update={"content": sendable(message.content)})
     blocks = [_sendable_block(block) for block in message.content]
-    # What is left is thinking: it is signed as it is.
+    # Thinking blocks cannot be changed, because they are signed.
     return _without(RequestRule.UNSENDABLE)(message.model_copy(update={"content": blocks}))
 
 
@@ -116,7 +116,7 @@ def _sendable_value(value: Any) -> Any:
 
 
 def _with_calls(message: Message, mend: Callable[[str, Any], tuple[str, Any]]) -> Message:
-    """The message with every call's name and arguments mended, wherever they stand."""
+    """Apply `mend` to the name and arguments of every call, in `content` and in `tool_calls`."""
     changes: dict[str, Any] = {}
     if not isinstance(message.content, str):
         changes["content"] = [_call_block(block, mend) for block in message.content]

@@ -1,4 +1,4 @@
-"""The messages of a conversation as a provider takes them, grown at the tail."""
+"""The messages of a conversation in a form that any provider accepts, extended at the tail."""
 
 from __future__ import annotations
 
@@ -27,19 +27,21 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-NO_RESULT = "No result was recorded: the outcome of this call is unknown."
+NO_RESULT = (
+    "No result was recorded: the outcome of this call is unknown. It may have taken effect: check before you repeat it."
+)
 
-_UNREADABLE = "a row, or a part of one, that cannot be read"
+_UNREADABLE = "a row, or a part of one, that is malformed"
 _RULES = list(RequestRule)
 _RESULTS = ("tool", "function")
 _GO_ON = Message(role="user", content=GO_ON)
 
 
 class Transcript:
-    """The messages of a conversation, valid for any provider, grown at the tail.
+    """The messages of a conversation, valid for any provider, extended at the tail.
 
-    Every row is looked at once, however long the conversation: while the rows only grow, so do the messages. A row is a
-    value: a context that changes one puts another in its place. What the request check finds is mended and logged.
+    Each row is processed once while rows are only appended. Rows are immutable: a context replaces a row to change it.
+    Problems found by the request check are repaired and logged.
     """
 
     def __init__(self) -> None:
@@ -53,17 +55,17 @@ class Transcript:
         self._draft = _Draft(self._tell)
 
     def messages(self, rows: Sequence[Row], passing: Sequence[Row] = ()) -> list[Message]:
-        """The messages for these rows, in a fresh list; those for `passing` rows stand at its end, this time only.
+        """Return the messages for these rows in a new list; those for `passing` rows are at its end, this time only.
 
-        Rows that do not begin with all that has been looked at (compaction, a rewind), or that bring a refusal, or a
-        result which was given up, are looked at from the beginning.
+        All rows are processed again if they do not extend the earlier ones (compaction, a rewind), if a new one is a
+        refusal, or if one is a result already replaced by `NO_RESULT`.
         """
         rows = rows if isinstance(rows, list) else list(rows)
         if self._has_refused:
             rows = without_refused(rows)
         new = rows[len(self._rows) :]
         self._rows.extend(new)
-        # Compared whole, the lists need no copying, and rows that are the same are told by identity.
+        # List comparison copies nothing and compares identical rows by identity.
         if self._rows != rows or any(map(is_refused, new)) or not self._draft.add(new):
             self._start_over(rows)
         return self._draft.finished(passing)
@@ -78,11 +80,11 @@ class Transcript:
 
     @property
     def length(self) -> int:
-        """How many rows have been looked at."""
+        """The number of processed rows."""
         return len(self._rows)
 
     def is_used(self, call_id: str) -> bool:
-        """Whether a call in these messages has this id."""
+        """Return whether a call in these messages has this id."""
         return self._draft.check.is_used(call_id)
 
     def _tell(self, problem: str, where: str) -> None:
@@ -93,19 +95,19 @@ class Transcript:
 
 
 class _Draft:
-    """Messages of which the check has nothing to say, and what has to be known to go on with them."""
+    """Messages that pass the request check, and the state needed to extend them."""
 
     def __init__(self, tell: Tell, check: RequestCheck | None = None) -> None:
         self.messages: list[Message] = []
         self.check = check or RequestCheck()
         self._tell = tell
-        # The calls of the last answer, if they do not all have the ids of the rows: the id there, and the id here.
+        # Pairs of old and new ids of the last answer's calls, if any id was replaced.
         self._renamed: Sequence[tuple[str, str]] = ()
-        # Calls of which it was said that there is no result, by their ids in the rows.
+        # Ids, in the rows, of calls whose result was replaced by NO_RESULT.
         self._given_up: set[str] = set()
 
     def add(self, rows: Iterable[Row]) -> bool:
-        """Take rows in, unless there is a result among them whose call was given up."""
+        """Add rows. Returns False, without a change, if one is the result of a call that has NO_RESULT."""
         read = self._read(rows)
         if self._given_up and any(each.role in _RESULTS and _answered(each) in self._given_up for each in read):
             return False
@@ -118,14 +120,14 @@ class _Draft:
         return True
 
     def finished(self, passing: Sequence[Row]) -> list[Message]:
-        """The messages for a request that ends here: each call has a result, and the last word is not the model's."""
+        """Return the messages for a request: each call has a result, and the last message is not the model's."""
         if not passing and self.check.may_end:
             return self.messages.copy()
         end = _Draft(self._tell, self.check.fork())
         end.add(passing)
         end._tell_all(end.check.unanswered())
         end._give_up()
-        if not end.check.may_end:  # where hooks speak for the model, or it is to go on
+        if not end.check.may_end:  # a hook injected an assistant row, or the model is to continue
             end.messages.append(_GO_ON)
         return self.messages + end.messages
 
@@ -162,7 +164,7 @@ class _Draft:
         self.messages.append(message)
 
     def _waiting(self) -> list[tuple[str, str]]:
-        """The calls without a result so far: the id that the rows have for each, and the id here."""
+        """Return the calls without a result: the id in the rows, and the id in the messages."""
         pairs = self._renamed or [(call_id, call_id) for call_id in self.check.open]
         return [(there, here) for there, here in pairs if here in self.check.open]
 
@@ -171,7 +173,7 @@ class _Draft:
         return result.model_copy(update={"tool_call_id": own})
 
     def _mended(self, message: Message, problems: list[RequestProblem]) -> Message | None:
-        """What a provider takes of a message at this place; `None`: nothing."""
+        """Repair a message for this position; None if nothing is left."""
         mending: Message | None = message
         while mending is not None and problems:
             rule = min((problem.rule for problem in problems), key=_RULES.index)
@@ -186,7 +188,7 @@ class _Draft:
         return mending
 
     def _give_up(self) -> None:
-        """Say that there is no result for the calls that wait for one."""
+        """Add NO_RESULT for each call without a result."""
         for there, here in self._waiting():
             self._given_up.add(there)
             metadata = {"is_error": True}
@@ -198,18 +200,18 @@ class _Draft:
 
 
 def _answered(result: Message) -> str:
-    """The id of the call, as the rows have it."""
+    """Return the id of the call, as in the rows."""
     return result.tool_call_id or ""
 
 
 def _renamed(message: Message, sound: Message) -> list[tuple[str, str]]:
-    """The ids of an answer's calls in pairs, as they were and as they are, where they are not all the same."""
+    """Return pairs of old and new ids of an answer's calls; empty if no id was replaced."""
     pairs = list(zip(calls_in(message), calls_in(sound), strict=True)) if message.role == "assistant" else []
     return pairs if any(was != now for was, now in pairs) else []
 
 
 def _results_first(messages: Iterable[Message], waiting: Iterable[str]) -> Iterator[Message]:
-    """The messages, with each result right after its call: one of these messages, or one before them that waits."""
+    """Yield the messages with each result directly after its call; `waiting` are earlier calls without a result."""
     before: list[Message] = []
     places = [before]
     calls: defaultdict[str, deque[list[Message]]] = defaultdict(deque)
@@ -222,7 +224,7 @@ def _results_first(messages: Iterable[Message], waiting: Iterable[str]) -> Itera
             continue
         places.append(place)
         ids = calls_in(message) if message.role == "assistant" else []
-        for call_id in ids:  # a result that comes after this is no longer that of an earlier call with its id
+        for call_id in ids:  # later results belong to this call, not to an earlier one with its id
             calls[call_id].clear()
         for call_id in ids:
             calls[call_id].append(place)
