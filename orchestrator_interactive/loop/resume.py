@@ -38,7 +38,7 @@ class ResumeState:
         before: usage of all earlier runs.
         spent: usage of this run.
         told: texts that the run has shown to people.
-        parts: continues the numbering of these texts.
+        parts: continues their numbering.
         rows: rows of the run, from the prompt on, without hook rows.
         lost: row to add for postponed calls whose results were lost.
         lost_calls: these calls.

@@ -36,7 +36,7 @@ class ToolBatch:
 
         An urgent message ends the wait: running calls are postponed. A stop cancels them. Once the answer is
         committed, each call gets a result. A suspended run still runs all calls, so that the next owner knows that each
-        of them started.
+        call started.
         """
         await self._run.write(row)
         self._uses = self._calls.begin(calls)

@@ -33,7 +33,7 @@ class ToolExecutor:
     """All calls of a run, from their start until they are settled: closed, with a row in the log.
 
     A graceful stop cancels calls that have not started at once, and running calls after the grace period. An immediate
-    stop cancels all of them at once.
+    stop cancels all calls at once.
     """
 
     def __init__(self, run: Run, options: LoopOptions) -> None:
@@ -180,7 +180,7 @@ class ToolExecutor:
         await self.route_wishes(over)
 
     async def route_wishes(self, uses: Iterable[ToolExecution]) -> None:
-        """Process the hook results of these calls, after all tool results are committed."""
+        """Process the hook results of some calls after all their tool results are committed."""
         for event, wish in [wish for use in uses for wish in use.wishes]:
             try:
                 await self._run.route(wish, event)

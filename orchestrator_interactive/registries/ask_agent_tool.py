@@ -1,4 +1,4 @@
-"""The tool by which an agent asks another one."""
+"""The tool `ask_agent`, with which an agent calls another agent."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-# An agent asks one that asks one…
+# Limit of nested agent calls.
 _DEEPEST = 5
 
 _depth: ContextVar[int] = ContextVar("depth of asking agents", default=0)
@@ -37,27 +37,27 @@ _depth: ContextVar[int] = ContextVar("depth of asking agents", default=0)
 
 class _Question(Options):
     agent_id: str = Field(min_length=1, description="Which agent to ask.")
-    message: str = Field(min_length=1, description="What it is to do, with all that it needs to know for it.")
+    message: str = Field(min_length=1, description="The task, with all information that the agent needs.")
 
 
 @tool(
     ToolConfig(
         name="ask_agent",
         description=(
-            "Ask another agent, and get its answer. It does not see this conversation: tell it all that it needs. "
-            "Of an agent that does not exist you are told which there are."
+            "Ask another agent and get its answer. The agent does not see this conversation: include everything that "
+            "it needs. If the agent does not exist, the error lists the available agents."
         ),
         input_schema=_Question,
         requires_context=True,
     )
 )
 async def ask_agent(agent_id: str, message: str, context: ToolContext) -> ToolResult | str:
-    """The answer of another agent; the question and the answer stand in the log of who asks."""
+    """Return the answer of another agent; the log of the calling agent gets the question and the answer."""
     registry: AgentRegistry | None = context.coordinator.get_capability("agents.registry")
     if registry is None:
         return failure("There are no agents to ask: the session has no capability 'agents.registry'.")
     if _depth.get() >= _DEEPEST:
-        return failure(f"Nobody was asked: this is the {_DEEPEST}th agent in a row that was asked by another already.")
+        return failure(f"The agent was not asked: agents may call each other at most {_DEEPEST} levels deep.")
     try:
         agent = await registry.get_agent(agent_id)
     except RegistryError as e:
@@ -66,7 +66,7 @@ async def ask_agent(agent_id: str, message: str, context: ToolContext) -> ToolRe
 
 
 class _Asking:
-    """One question, from its entry in the log to that of its answer."""
+    """One question to another agent, with its log entries for the question and the answer."""
 
     def __init__(self, agent: Agent, call: AgentCallState, context: ToolContext) -> None:
         self._agent = agent
@@ -83,7 +83,7 @@ class _Asking:
             self._result = await self._asked()
             await self._reflect()
         finally:
-            # First the log, which the asking agent goes on with: another one may take its time to end.
+            # Log first: the called agent may end slowly.
             await self._log_result()
             await self._end()
         content: str = self._result["content"]
@@ -92,7 +92,7 @@ class _Asking:
         return f"{content}\n\n{self._judgement.told(self._call.agent_id)}" if self._judgement else content
 
     async def _asked(self) -> dict[str, Any]:
-        """What came of the other agent's run."""
+        """Run the other agent, and return the result for the log."""
         self._child = CancellableTask(self._run())
         try:
             with contained():
@@ -102,7 +102,7 @@ class _Asking:
             return {"status": "error", "content": told(e)}
 
     async def _run(self) -> str:
-        _depth.set(_depth.get() + 1)  # in this task alone, and in what it starts
+        _depth.set(_depth.get() + 1)  # in this task and its children only
         conversation_id = f"{self._context.conversation_id}/{self._call.correlation_id}"
         return await self._agent.run(self._call.message, conversation_id, asked_by=self._ref)
 
@@ -128,5 +128,5 @@ class _Asking:
         score = self._judgement.score if self._judgement else None
         try:
             await self._context.stack.push(AgentResultState(self._call.correlation_id, self._result, score))
-        except (InteractionError, StoreError) as e:  # the conversation has gone on without it
+        except (InteractionError, StoreError) as e:  # the conversation continues without it
             log.warning("agent.result_not_logged", agent=self._call.agent_id, error=str(e))

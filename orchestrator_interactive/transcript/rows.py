@@ -40,8 +40,8 @@ def marked(row: dict[str, Any], **marks: Any) -> dict[str, Any]:
 def assistant_row(content: Iterable[ContentBlock], calls: Iterable[ToolCall] = ()) -> dict[str, Any]:
     """Return the row of a model's answer.
 
-    Tool calls are in the content blocks, in the model's order, and also in `tool_calls`, where third-party contexts look
-    for them.
+    Tool calls are in the content blocks, in the model's order, and in `tool_calls`, where third-party contexts look for
+    them.
     """
     blocks = list(content)
     calls = list(calls)
@@ -170,7 +170,7 @@ def with_ids(content: Iterable[ContentBlock], ids: Iterable[str]) -> list[Conten
 def own_ids(
     inside: Sequence[str], beside: Sequence[str], is_used: Callable[[str], bool]
 ) -> tuple[list[str], list[str]]:
-    """Return unique ids for one answer's calls, in its content blocks (`inside`) and in `tool_calls` (`beside`).
+    """Return unique ids for one answer's calls, in its content blocks (`inside`) and in `tool_calls`.
 
     The n-th call with an id in the blocks is the n-th call with that id in `tool_calls`.
     """

@@ -31,7 +31,7 @@ NO_RESULT = (
     "No result was recorded: the outcome of this call is unknown. It may have taken effect: check before you repeat it."
 )
 
-_UNREADABLE = "a row, or a part of one, that is malformed"
+_UNREADABLE = "a row, or a part of one, that cannot be read"
 _RULES = list(RequestRule)
 _RESULTS = ("tool", "function")
 _GO_ON = Message(role="user", content=GO_ON)

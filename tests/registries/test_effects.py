@@ -65,7 +65,7 @@ async def test_an_effect_that_fails_is_told_and_neither_undoes_the_result_nor_ke
     assert (result.success, result.output, happened) == (True, {"done": 1}, ["counted"])
     assert [block.text for block in result.content or ()] == [
         '{"done": 1}',
-        "[It succeeded; what was to follow, 'break_it', failed: no disk]",
+        "[The call succeeded, but its effect 'break_it' failed: no disk]",
     ]
 
 
