@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.hooks import CONTINUE
-from orchestrator_interactive.loop.usage import read_back
+from orchestrator_interactive.loop.usage import usage_from_dict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +20,7 @@ _FIRST = -1000
 
 
 @contextmanager
-def heard_compaction(run: Run, name: str) -> Iterator[None]:
+def observe_compaction(run: Run, name: str) -> Iterator[None]:
     """Report compaction as progress, and add its usage to that of the run; `name` is the hooks' name."""
 
     async def report(_event: str, _data: dict[str, Any]) -> HookResult:
@@ -28,7 +28,7 @@ def heard_compaction(run: Run, name: str) -> Iterator[None]:
         return CONTINUE
 
     async def count(_event: str, data: dict[str, Any]) -> HookResult:
-        run.spent = run.spent.plus(read_back(data.get("usage")))  # of the model's summary
+        run.spent = run.spent.plus(usage_from_dict(data.get("usage")))  # of the model's summary
         return CONTINUE
 
     with ExitStack() as registrations:

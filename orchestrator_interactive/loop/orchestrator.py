@@ -12,7 +12,7 @@ from orchestrator_interactive.config import read
 from orchestrator_interactive.kernel.cancellation import CancellationToken
 from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.interop import at_home, own_hooks, own_tool
-from orchestrator_interactive.loop.compaction import heard_compaction
+from orchestrator_interactive.loop.compaction import observe_compaction
 from orchestrator_interactive.loop.injection_queue import Injection, InjectionQueue
 from orchestrator_interactive.loop.loop import Loop
 from orchestrator_interactive.loop.options import LoopOptions
@@ -53,7 +53,7 @@ class InteractiveOrchestrator:
         self._options = read(LoopOptions, config or {}, NAME)
         self._queue = InjectionQueue(self._options.max_waiting)
         self._receipts = Receipts()
-        self._memory = SessionState()
+        self._session_state = SessionState()
         self._running: Run | None = None
         self._in_doubt: tuple[ContextManager, int] | None = None
 
@@ -102,7 +102,7 @@ class InteractiveOrchestrator:
 
     def notify(self, content: str) -> None:
         """Keep a notice for the next run; it never reaches the running one."""
-        self._memory.notices.append(content)
+        self._session_state.notices.append(content)
 
     def stop(self, immediate: bool = False, run_id: str | None = None) -> bool:
         """Stop the running loop. Returns whether that changed anything; False without a run.
@@ -153,8 +153,8 @@ class InteractiveOrchestrator:
             RuntimeError: a run is already active.
         """
         run = self._new_run(context, tools, hooks, coordinator, on_progress)
-        left_behind = frozenset(each.id for each in self._queue.waiting())
-        return await self._go(run, providers, lambda beginning: beginning.anew(prompt, message_id, left_behind))
+        left_pending = frozenset(each.id for each in self._queue.waiting())
+        return await self._go(run, providers, lambda start: start.new(prompt, message_id, left_pending))
 
     async def resume(  # noqa: PLR0913, PLR0917 - as `execute`
         self,
@@ -176,7 +176,7 @@ class InteractiveOrchestrator:
             RuntimeError: a run is already active, or the conversation has none.
         """
         run = self._new_run(context, tools, hooks, coordinator, on_progress)
-        return await self._go(run, providers, RunStart.again)
+        return await self._go(run, providers, RunStart.resume)
 
     def _new_run(
         self,
@@ -197,80 +197,80 @@ class InteractiveOrchestrator:
             home.cancellation if home else CancellationToken(),
             on_progress,
             secret_filter=home.get_capability("secrets.filter") if home else None,
-            token_budgets=self._memory.token_budgets,
-            seen=self._memory.remembered(),
+            token_budgets=self._session_state.token_budgets,
+            seen=self._session_state.cached_messages(),
         )
 
     async def _go(
         self, run: Run, providers: Mapping[str, Provider], begin: Callable[[RunStart], Awaitable[None]]
     ) -> str:
         """Run the loop with this start."""
-        loop = self._prepared(run)
-        beginning = RunStart(run, loop, self._queue, self._receipts, self._memory)
+        loop = self._activate(run)
+        start = RunStart(run, loop, self._queue, self._receipts, self._session_state)
         # A separate task: cancelling the caller stops the loop in order, and interrupts no step of it.
-        working = CancellableTask(loop.go(partial(begin, beginning), providers))
+        loop_task = CancellableTask(loop.go(partial(begin, start), providers))
         with run.session_stop.watch(run.follow):
-            outcome = await self._to_its_end(run, loop, working)
-        if working.finished():
-            working.task.result()  # raises what the loop raised
+            outcome = await self._to_its_end(run, loop, loop_task)
+        if loop_task.finished():
+            loop_task.task.result()  # raises what the loop raised
         return outcome.text
 
     def let_go(self) -> None:
         """Cancel the timer that would keep the cached conversation in memory."""
-        self._memory.stay_awake()
+        self._session_state.cancel_release()
 
-    def _prepared(self, run: Run) -> Loop:
+    def _activate(self, run: Run) -> Loop:
         """Make this the active run, and return its loop."""
         self._running, self._in_doubt = run, None
         self._queue.open()
         self._receipts.begin()
-        self._memory.stay_awake()
+        self._session_state.cancel_release()
         return Loop(run, self._queue, self._receipts, self._options)
 
-    async def _to_its_end(self, run: Run, loop: Loop, working: CancellableTask[RunOutcome]) -> RunOutcome:
+    async def _to_its_end(self, run: Run, loop: Loop, loop_task: CancellableTask[RunOutcome]) -> RunOutcome:
         """Wait for the run, report its end, and become free for the next one."""
         try:
-            with run.stop.watch(partial(self._hurry, run, working)), heard_compaction(run, NAME):
-                await working.end(run.cancel)
+            with run.stop.watch(partial(self._enforce_deadline, run, loop_task)), observe_compaction(run, NAME):
+                await loop_task.end(run.cancel)
         finally:
             self._queue.close()
-            outcome, home = _outcome_of(working, run), run.coordinator
+            outcome, home = _outcome_of(loop_task, run), run.coordinator
             try:
-                await self._tell_end(run, loop, outcome)
+                await self._emit_end(run, loop, outcome)
             finally:
-                if not working.finished():
+                if not loop_task.finished():
                     if run.is_in_doubt and outcome.status == "cancelled":
                         self._in_doubt = run.context, run.parts.next_number
                     run.give_up()
                 self._running = None
-                self._memory.rest_soon(home.get_capability("context.rest") if home else None)
+                self._session_state.schedule_release(home.get_capability("context.rest") if home else None)
         return outcome
 
-    async def _tell_end(self, run: Run, loop: Loop, outcome: RunOutcome) -> None:
-        reporting = CancellableTask(self._report_end(run, loop, outcome))
+    async def _emit_end(self, run: Run, loop: Loop, outcome: RunOutcome) -> None:
+        end_task = CancellableTask(self._report_end(run, loop, outcome))
         try:
-            await reporting.end(run.cancel)
+            await end_task.end(run.cancel)
         finally:
-            error = reporting.task.exception() if reporting.finished() else None
+            error = end_task.task.exception() if end_task.finished() else None
             if error is not None:
-                log.error("run.end_not_told", run_id=run.id, exc_info=error)
+                log.error("run.end_not_reported", run_id=run.id, exc_info=error)
 
-    def _hurry(self, run: Run, working: CancellableTask[RunOutcome]) -> None:
+    def _enforce_deadline(self, run: Run, loop_task: CancellableTask[RunOutcome]) -> None:
         """Cancel the run some time after a stop, so that a log that hangs cannot block the caller of the stop."""
         grace_s = 0 if run.stop.is_immediate else self._options.stop_grace_s
-        asyncio.get_running_loop().call_later(grace_s + _ENDED_WITHIN_S, working.cut)
+        asyncio.get_running_loop().call_later(grace_s + _ENDED_WITHIN_S, loop_task.cut)
 
     async def _report_end(self, run: Run, loop: Loop, outcome: RunOutcome) -> None:
-        self._memory.note_end(run.spent, outcome)
+        self._session_state.note_end(run.spent, outcome)
         ended = _ENDED.get(outcome.status, "completed")
         response = outcome.text if ended == "completed" else ""
         status = "incomplete" if outcome.status in ("error", "suspended") else outcome.status
         complete = {"orchestrator": NAME, "turn_count": run.iterations, "status": status}
         await run.announce(events.EXECUTION_END, {"response": response, "status": ended})
         await run.announce(events.ORCHESTRATOR_COMPLETE, complete)
-        await run.progress("complete", **self._told(run, loop, outcome))
+        await run.progress("complete", **self._end_data(run, loop, outcome))
 
-    def _told(self, run: Run, loop: Loop, outcome: RunOutcome) -> dict[str, Any]:
+    def _end_data(self, run: Run, loop: Loop, outcome: RunOutcome) -> dict[str, Any]:
         why = {"reason": outcome.reason, "detail": outcome.detail}
         return {
             "iterations": run.iterations,
@@ -278,14 +278,14 @@ class InteractiveOrchestrator:
             "part": run.parts.next_number,
             **{key: value for key, value in why.items() if value is not None},
             "waiting": len(self._queue),
-            "messages": self._receipts.told(),
-            "tools": loop.calls.told(),
+            "messages": self._receipts.to_event(),
+            "tools": loop.calls.to_event(),
             "usage": run.spent.told(),
-            "conversation_usage": (self._memory.spent or run.spent).told(),
+            "conversation_usage": (self._session_state.spent or run.spent).told(),
         }
 
 
-def _outcome_of(working: CancellableTask[RunOutcome], run: Run) -> RunOutcome:
-    if not working.finished():
+def _outcome_of(loop_task: CancellableTask[RunOutcome], run: Run) -> RunOutcome:
+    if not loop_task.finished():
         return SUSPENDED if run.is_suspended else RunOutcome(run.parts.unshown, "cancelled")
-    return RunOutcome("", "error") if working.task.exception() else working.task.result()
+    return RunOutcome("", "error") if loop_task.task.exception() else loop_task.task.result()

@@ -35,14 +35,18 @@ class Incomplete:
     detail: str | None = None
 
 
-def outcome_of(text: str, lack: Incomplete | None) -> RunOutcome:
+def outcome_of(text: str, incomplete: Incomplete | None) -> RunOutcome:
     """Return the outcome of a run with this last text."""
-    return RunOutcome(text, "incomplete", lack.reason, lack.detail) if lack else RunOutcome(text, "success")
+    return (
+        RunOutcome(text, "incomplete", incomplete.reason, incomplete.detail)
+        if incomplete
+        else RunOutcome(text, "success")
+    )
 
 
-def lacking_row(row: Row, lack: Incomplete | None) -> Row:
+def incomplete_row(row: Row, incomplete: Incomplete | None) -> Row:
     """Record in the row of an answer why it is incomplete; used if the answer is the run's last."""
-    return marked(row, lack={"reason": lack.reason, "detail": lack.detail}) if lack else row
+    return marked(row, lack={"reason": incomplete.reason, "detail": incomplete.detail}) if incomplete else row
 
 
 def outcome_in(row: Row, text: str) -> RunOutcome:

@@ -57,6 +57,6 @@ class Receipts:
     def all(self) -> tuple[Receipt, ...]:
         return tuple(self._by_id.values())
 
-    def told(self) -> list[dict[str, Any]]:
+    def to_event(self) -> list[dict[str, Any]]:
         """Return the form in progress events."""
         return [{"id": each.id, "state": each.state, "iteration": each.iteration} for each in self._by_id.values()]

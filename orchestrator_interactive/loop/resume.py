@@ -37,7 +37,7 @@ class ResumeState:
         prompt: text of the prompt.
         before: usage of all earlier runs.
         spent: usage of this run.
-        told: texts that the run has shown to people.
+        texts: texts that the run has shown to people.
         parts: continues their numbering.
         rows: rows of the run, from the prompt on, without hook rows.
         lost: row to add for postponed calls whose results were lost.
@@ -47,7 +47,7 @@ class ResumeState:
     prompt: str
     before: UsageTotals
     spent: UsageTotals
-    told: tuple[InterimText, ...]
+    texts: tuple[InterimText, ...]
     parts: InterimTexts
     rows: Sequence[Row]
     lost: Row | None
@@ -110,8 +110,10 @@ class ResumeState:
     def settled(self, tools: Mapping[str, Tool]) -> list[CompletedCall]:
         """Return the calls with a result, in the order of their rows."""
         made = {call.id: call for row in self._answers for call in _calls(row)}
-        ends = [(made[call_id], became) for row in self.rows for call_id, became in results_in(row) if call_id in made]
-        return [CompletedCall(call, became.label or _label(call, tools), became.outcome) for call, became in ends]
+        ends = [
+            (made[call_id], outcome) for row in self.rows for call_id, outcome in results_in(row) if call_id in made
+        ]
+        return [CompletedCall(call, outcome.label or _label(call, tools), outcome.outcome) for call, outcome in ends]
 
     def late(self, tools: Mapping[str, Tool]) -> list[CompletedCall]:
         """Return the postponed calls whose results were lost."""
@@ -139,7 +141,7 @@ class ResumeState:
         return []
 
 
-def standing_of(rows: Sequence[Row]) -> ResumeState:
+def resume_state_of(rows: Sequence[Row]) -> ResumeState:
     """Return the state of the last run of a conversation.
 
     Raises:
@@ -150,13 +152,13 @@ def standing_of(rows: Sequence[Row]) -> ResumeState:
     if begin is None:
         raise RuntimeError(_NO_RUN)
     own, parts = rows[begin:], InterimTexts()
-    told = tuple(part for row in own if (part := parts.add(row)))
+    texts = tuple(part for row in own if (part := parts.add(row)))
     lost = lost_row(rows)
     return ResumeState(
         prompt=text_of(own[0]),
         before=spent_in(rows[:begin]),
         spent=spent_in(own),
-        told=told,
+        texts=texts,
         parts=parts,
         rows=own,
         lost=lost,
@@ -170,8 +172,8 @@ def said_since(rows: Sequence[Row], number: int) -> str:
     Raises:
         RuntimeError: there is no run.
     """
-    standing = standing_of(rows)
-    return "".join(part.text for part in standing.told if part.number >= number) + standing.parts.unshown
+    state = resume_state_of(rows)
+    return "".join(part.text for part in state.texts if part.number >= number) + state.parts.unshown
 
 
 def prompt_in(rows: Sequence[Row]) -> str:

@@ -74,7 +74,7 @@ class RetryPolicy:
         elif isinstance(error, LLMError) and (delay_s := self._delay_s(error)) is not None:
             await self._wait(error, delay_s)
         elif isinstance(error, Exception) and not isinstance(error, _FINAL) and len(self._names) > 1:
-            await self._turn_to_next(error)
+            await self._fall_back(error)
         else:
             raise error from self._first_error or error.__cause__
 
@@ -91,23 +91,23 @@ class RetryPolicy:
 
     async def _wait(self, error: LLMError, delay_s: float) -> None:
         self._failures += 1
-        told = {"provider": self.provider, "attempt": self._failures, "delay_s": delay_s, "error": str(error)}
-        log.info("provider.retry", **told)
-        await self._run.announce(events.PROVIDER_RETRY, told)
-        await self._run.progress("retrying", **told, max_attempts=self._options.max_retries, reason=_reason(error))
+        data = {"provider": self.provider, "attempt": self._failures, "delay_s": delay_s, "error": str(error)}
+        log.info("provider.retry", **data)
+        await self._run.announce(events.PROVIDER_RETRY, data)
+        await self._run.progress("retrying", **data, max_attempts=self._options.max_retries, reason=_reason(error))
         waiting = CancellableTask(asyncio.sleep(delay_s))
         with self._run.ending.watch(waiting.cut):
             await waiting.end()
         self._run.check_end()
 
-    async def _turn_to_next(self, error: Exception) -> None:
+    async def _fall_back(self, error: Exception) -> None:
         given_up = self._names.pop(0)
         self._failures, self._has_shrunk = 0, False
         self._first_error = self._first_error or error
-        told = {"provider": given_up, "to": self.provider, "error": str(error)}
-        log.warning("provider.fallback", **told)
-        await self._run.announce(PROVIDER_FALLBACK, told)
-        await self._run.progress("fallback", **told)
+        data = {"provider": given_up, "to": self.provider, "error": str(error)}
+        log.warning("provider.fallback", **data)
+        await self._run.announce(PROVIDER_FALLBACK, data)
+        await self._run.progress("fallback", **data)
 
 
 def _reason(error: LLMError) -> str:

@@ -47,11 +47,11 @@ class SecretFilter(Protocol):
 
 
 class RunStopped(Exception):  # noqa: N818 - a stop is no error
-    """The run was stopped. `wish` is the result of the hooks that were running, if they finished."""
+    """The run was stopped. `hook_result` is the result of the hooks that were running, if they finished."""
 
-    def __init__(self, wish: HookResult | None = None) -> None:
+    def __init__(self, hook_result: HookResult | None = None) -> None:
         super().__init__()
-        self.wish = wish
+        self.hook_result = hook_result
 
 
 class _NoContext:
@@ -101,7 +101,7 @@ class Run:
     is_in_doubt: bool = False
     stop: CancellationToken = field(default_factory=CancellationToken)
     ending: CancellationToken = field(default_factory=CancellationToken)
-    _remarks: list[ContextInjection] = field(default_factory=list)
+    _ephemeral_injections: list[ContextInjection] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.stop.register_child(self.ending)
@@ -151,19 +151,19 @@ class Run:
         """Return the text without the host's secrets, for a model or a person."""
         return text if self.secret_filter is None else self.secret_filter(text, known_only=known_only)
 
-    def take_remarks(self) -> list[ContextInjection]:
+    def take_ephemeral(self) -> list[ContextInjection]:
         """Take the ephemeral injections for the next request."""
-        remarks, self._remarks = self._remarks, []
-        return remarks
+        ephemeral, self._ephemeral_injections = self._ephemeral_injections, []
+        return ephemeral
 
-    def put_back(self, remarks: list[ContextInjection]) -> None:
+    def restore_ephemeral(self, ephemeral: list[ContextInjection]) -> None:
         """Put back the ephemeral injections of a failed request; the next request includes them."""
-        self._remarks = remarks + self._remarks
+        self._ephemeral_injections = ephemeral + self._ephemeral_injections
 
     async def commit(self, row: dict[str, Any]) -> None:
         """Add a row to the log, and show the text that it completes."""
         await self.write(row)
-        await self.tell(row)
+        await self.emit_text(row)
 
     async def write(self, row: dict[str, Any]) -> None:
         """Add a row to the log."""
@@ -173,7 +173,7 @@ class Run:
             self.is_in_doubt = self.is_in_doubt or has_words(row)
             raise
 
-    async def tell(self, row: dict[str, Any]) -> None:
+    async def emit_text(self, row: dict[str, Any]) -> None:
         """Show the text that a committed row completes, if any."""
         await self.show(self.parts.add(row))
 
@@ -209,7 +209,7 @@ class Run:
             raise RunSuspended
         if self.is_stopped:
             answered = work.finished() and work.task.exception() is None
-            raise RunStopped(wish=work.task.result() if answered else None)
+            raise RunStopped(hook_result=work.task.result() if answered else None)
         return work.task.result()
 
     async def announce(self, event: str, data: dict[str, Any]) -> None:
@@ -226,12 +226,12 @@ class Run:
             return CONTINUE
         return await self.give_way(self._emitted(event, data), event) or CONTINUE
 
-    async def give_way(self, telling: Awaitable[T], event: str) -> T | None:
+    async def give_way(self, hooks: Awaitable[T], event: str) -> T | None:
         """Await hooks; a stop cancels them after a short grace period. Returns None if they were cancelled."""
         try:
-            return await within(_LONGEST_S, telling, self.stop)
+            return await within(_LONGEST_S, hooks, self.stop)
         except TimeoutError:
-            log.warning("hook.cut", hook_event=event)
+            log.warning("hook.cancelled", hook_event=event)
             return None
 
     async def _announce(self, event: str, data: dict[str, Any]) -> None:
@@ -255,16 +255,16 @@ class Run:
             return result
         if result.action == "ask_user" and self.is_stopped:
             raise RunDenied("The run was stopped before a user could be asked for approval.")
-        wished = result.injections()
+        injections = result.injections()
         try:
             result = await self._process(result, event)
         except InjectionTooLargeError as e:
             log.warning("hook.injection_refused", hook=result.hook_name, hook_event=event, error=str(e))
             result = e.rest
-            wished = result.injections()
+            injections = result.injections()
         if result.action == "deny":
             raise RunDenied(result.reason or "A hook denied it.")
-        self._remarks += [injection for injection in wished if injection.ephemeral]
+        self._ephemeral_injections += [injection for injection in injections if injection.ephemeral]
         return result
 
     async def _process(self, result: HookResult, event: str) -> HookResult:
@@ -281,18 +281,18 @@ class Run:
         return result
 
 
-def lasting_rows(wish: HookResult) -> list[dict[str, Any]]:
+def lasting_rows(hook_result: HookResult) -> list[dict[str, Any]]:
     """Return the rows of a hook result's lasting injections."""
-    return [injected_row(injection) for injection in wish.injections() if not injection.ephemeral]
+    return [injected_row(injection) for injection in hook_result.injections() if not injection.ephemeral]
 
 
 def injected_row(injection: ContextInjection) -> dict[str, Any]:
     return {"role": injection.role, "content": injection.content}
 
 
-def changed(wish: HookResult, key: str, given: T) -> T:
+def changed(hook_result: HookResult, key: str, given: T) -> T:
     """Return a part of an event as the hooks modified it; an invalid modification is logged and ignored."""
-    value = (wish.data or {}).get(key, given)
+    value = (hook_result.data or {}).get(key, given)
     if value is given:
         return given
     kind, value = type(given), own(value)
@@ -307,5 +307,5 @@ def changed(wish: HookResult, key: str, given: T) -> T:
             return value
     except ValidationError as e:
         problem = str(e)
-    log.warning("hook.modified_to_nonsense", hook=wish.hook_name, part=key, problem=problem)
+    log.warning("hook.modified_to_nonsense", hook=hook_result.hook_name, part=key, problem=problem)
     return given

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from orchestrator_interactive.loop.outcome import RunOutcome
     from orchestrator_interactive.loop.usage import UsageTotals
 
-# Lifetime of the message cache after a run, in seconds: with more than _MANY rows, and with fewer.
-_MANY = 100
-_MANY_REMEMBERED_S, _FEW_REMEMBERED_S = 60.0, 1.0
+# Lifetime of the message cache after a run, in seconds: with more than _MANY_ROWS rows, and with fewer.
+_MANY_ROWS = 100
+_LONG_LIFETIME_S, _SHORT_LIFETIME_S = 60.0, 1.0
 
 
 @dataclass(slots=True, weakref_slot=True)
@@ -38,10 +38,10 @@ class SessionState:
     token_budgets: dict[str, int] = field(default_factory=dict)
     seen: MessageCache | None = None
 
-    _context_rests: Callable[[], object] | None = None
+    _release_context: Callable[[], object] | None = None
     _timer: asyncio.TimerHandle | None = None
 
-    def remembered(self) -> MessageCache:
+    def cached_messages(self) -> MessageCache:
         """Return the cached conversation, for the next run."""
         if self.seen is None:
             self.seen = MessageCache()
@@ -54,27 +54,27 @@ class SessionState:
         # After any other outcome, the log may differ from this state.
         self.knows_log = self.knows_log and outcome.status in ("success", "incomplete")
 
-    def rest_soon(self, context_rests: Callable[[], object] | None) -> None:
+    def schedule_release(self, release_context: Callable[[], object] | None) -> None:
         """Schedule the release of the cache, and of the context's, if no run starts in time."""
         rows = self.seen.transcript.length if self.seen else 0
-        remembered_s = _MANY_REMEMBERED_S if rows > _MANY else _FEW_REMEMBERED_S
-        self._context_rests = context_rests
+        lifetime_s = _LONG_LIFETIME_S if rows > _MANY_ROWS else _SHORT_LIFETIME_S
+        self._release_context = release_context
         # A weak reference: the timer must not keep a dropped session alive.
-        self._timer = asyncio.get_running_loop().call_later(remembered_s, _rest, ref(self))
+        self._timer = asyncio.get_running_loop().call_later(lifetime_s, _release, ref(self))
 
-    def stay_awake(self) -> None:
+    def cancel_release(self) -> None:
         """Cancel the scheduled release: a run starts, or the session ends."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def rest(self) -> None:
+    def release(self) -> None:
         """Release everything that can be read again."""
         self.seen, self._timer = None, None
-        if self._context_rests is not None:
-            self._context_rests()
+        if self._release_context is not None:
+            self._release_context()
 
 
-def _rest(memory: ref[SessionState]) -> None:
-    if (resting := memory()) is not None:
-        resting.rest()
+def _release(reference: ref[SessionState]) -> None:
+    if (state := reference()) is not None:
+        state.release()

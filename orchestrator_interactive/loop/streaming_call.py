@@ -70,7 +70,7 @@ class StreamingCall:
     def error(self) -> BaseException:
         """Why there is no answer: the provider failed, stalled, or returned an invalid result."""
         model = self._model
-        if self._watchdog.barked:
+        if self._watchdog.has_expired:
             return LLMTimeoutError(
                 f"The model sent no data for {model.stall_timeout_s or 0:g} seconds.", provider=model.name
             )
@@ -100,21 +100,21 @@ class _Watchdog:
 
     def __init__(self, work: CancellableTask[ChatResponse], stream: ResponseStream, timeout_s: float | None) -> None:
         self._work, self._stream, self._timeout_s = work, stream, timeout_s
-        self.barked = False
-        self._heard = -1
+        self.has_expired = False
+        self._seen_pieces = -1
         self._timer: asyncio.TimerHandle | None = None
-        self._look()
+        self._check()
 
     def disarm(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         if self._timeout_s is None:
             return
-        if self._stream.pieces == self._heard:
-            self.barked = True
+        if self._stream.pieces == self._seen_pieces:
+            self.has_expired = True
             self._work.cut()
         else:
-            self._heard = self._stream.pieces
-            self._timer = asyncio.get_running_loop().call_later(self._timeout_s, self._look)
+            self._seen_pieces = self._stream.pieces
+            self._timer = asyncio.get_running_loop().call_later(self._timeout_s, self._check)

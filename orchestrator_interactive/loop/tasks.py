@@ -16,13 +16,13 @@ log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 # Time for a cancelled task to end before the loop abandons it, in seconds.
-HEED_WITHIN_S = 0.3
+CANCEL_GRACE_S = 0.3
 
 
 class CancellableTask(Generic[T]):
     """A task that can be cancelled. One that ignores it is abandoned, but stays referenced until it ends."""
 
-    _left_behind: ClassVar[set[asyncio.Task[Any]]] = set()
+    _abandoned: ClassVar[set[asyncio.Task[Any]]] = set()
 
     def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -30,14 +30,14 @@ class CancellableTask(Generic[T]):
         self.is_over = False
         self.on_over: Callable[[], object] | None = None
         self._waiter: asyncio.Future[None] | None = None
-        self._heed: asyncio.TimerHandle | None = None
+        self._grace_timer: asyncio.TimerHandle | None = None
         self.task.add_done_callback(self._on_done)
 
     def cut(self) -> None:
-        if self.task.done() or self._heed is not None:
+        if self.task.done() or self._grace_timer is not None:
             return
         self.task.cancel()
-        self._heed = self._loop.call_later(HEED_WITHIN_S, self._leave_behind)
+        self._grace_timer = self._loop.call_later(CANCEL_GRACE_S, self._abandon)
 
     async def end(self, on_cancel: Callable[[], object] | None = None) -> None:
         """Wait until the task has ended or was abandoned (`is_over`); its outcome is in `task`.
@@ -62,8 +62,8 @@ class CancellableTask(Generic[T]):
     def _on_done(self, task: asyncio.Task[T]) -> None:
         if not task.cancelled():
             task.exception()  # mark it as retrieved: a cancelled waiter does not read it
-        if self._heed is not None:
-            self._heed.cancel()
+        if self._grace_timer is not None:
+            self._grace_timer.cancel()
         self._release()
 
     def _release(self) -> None:
@@ -73,14 +73,14 @@ class CancellableTask(Generic[T]):
         if self.on_over is not None:
             self.on_over()
 
-    def _leave_behind(self) -> None:
+    def _abandon(self) -> None:
         self.task.cancel()  # again: the code that ignored the first one may have ended
-        self._left_behind.add(self.task)
+        self._abandoned.add(self.task)
         self.task.add_done_callback(self._on_late_end)
-        log.warning("work.left_behind", task=repr(self.task.get_coro()))
+        log.warning("task.abandoned", task=repr(self.task.get_coro()))
         self._release()
 
     def _on_late_end(self, task: asyncio.Task[T]) -> None:
-        self._left_behind.discard(task)
+        self._abandoned.discard(task)
         error = None if task.cancelled() else task.exception()
-        log.info("work.ended_late", error=repr(error) if error else None)
+        log.info("task.ended_late", error=repr(error) if error else None)

@@ -26,7 +26,7 @@ class ToolBatch:
     def __init__(self, run: Run, calls: ToolExecutor) -> None:
         self._run = run
         self._calls = calls
-        self._uses: list[ToolExecution] = []
+        self._executions: list[ToolExecution] = []
         self._over: deque[ToolExecution] = deque()
         self._is_urgent = False
         self._news = asyncio.Event()
@@ -39,27 +39,27 @@ class ToolBatch:
         call started.
         """
         await self._run.write(row)
-        self._uses = self._calls.begin(calls)
-        await self._run.tell(row)
+        self._executions = self._calls.begin(calls)
+        await self._run.emit_text(row)
         await self._calls.drop_early()
         await self._collect(inbox)
 
-    async def go_again(self, calls: Sequence[ToolCall], settled: int, inbox: InjectionQueue) -> None:
+    async def repeat(self, calls: Sequence[ToolCall], settled: int, inbox: InjectionQueue) -> None:
         """Run calls of an answer that is in the log already, and commit their results like `go`.
 
         `settled` is the number of the answer's other calls.
         """
-        self._uses = self._calls.begin(calls, settled)
+        self._executions = self._calls.begin(calls, settled)
         await self._collect(inbox)
 
     async def _collect(self, inbox: InjectionQueue) -> None:
-        left = dict.fromkeys(self._uses)
-        with inbox.watch(self._look_up), self._listening():
+        left = dict.fromkeys(self._executions)
+        with inbox.watch(self._on_injection), self._listening():
             while left:
                 if self._over:
-                    use = self._over.popleft()
-                    del left[use]
-                    await self._calls.settle(use, use.close())
+                    execution = self._over.popleft()
+                    del left[execution]
+                    await self._calls.settle(execution, execution.close())
                     await asyncio.sleep(0)  # a store without real I/O does not yield to other tasks
                 elif self._is_urgent:
                     await self._postpone(left)
@@ -67,31 +67,31 @@ class ToolBatch:
                 else:
                     self._news.clear()
                     await self._news.wait()
-        await self._calls.route_wishes([use for use in self._uses if use not in left])
+        await self._calls.route_hook_results([execution for execution in self._executions if execution not in left])
 
-    async def _postpone(self, uses: Collection[ToolExecution]) -> None:
-        for use in uses:
-            await self._run.commit(still_running_row(use.call))
-        self._calls.postpone(uses)
+    async def _postpone(self, executions: Collection[ToolExecution]) -> None:
+        for execution in executions:
+            await self._run.commit(still_running_row(execution.call))
+        self._calls.postpone(executions)
 
     @contextmanager
     def _listening(self) -> Iterator[None]:
-        for use in self._uses:
-            if use.is_over:
-                self._over.append(use)
+        for execution in self._executions:
+            if execution.is_over:
+                self._over.append(execution)
             else:
-                use.watch(partial(self._end, use))
+                execution.watch(partial(self._end, execution))
         try:
             yield
         finally:
-            for use in self._uses:
-                use.watch(None)
+            for execution in self._executions:
+                execution.watch(None)
 
-    def _end(self, use: ToolExecution) -> None:
-        self._over.append(use)
+    def _end(self, execution: ToolExecution) -> None:
+        self._over.append(execution)
         self._news.set()
 
-    def _look_up(self, injection: Injection) -> None:
+    def _on_injection(self, injection: Injection) -> None:
         if injection.urgent:
             self._is_urgent = True
             self._news.set()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-# Limit of running calls per run, as a multiple of `max_parallel_tools`: postponed calls do not count for the next batch.
+# Limit of a run's running calls, including postponed ones, as a multiple of `max_parallel_tools`.
 _MOST_AT_ONCE = 3
 
 
@@ -47,7 +47,7 @@ class ToolExecutor:
         self._pending: list[ToolExecution] = []
         self._settled: list[CompletedCall] = []
         self._grace: asyncio.TimerHandle | None = None
-        self._is_cut = False
+        self._is_cancelled = False
 
     @property
     def are_pending(self) -> bool:
@@ -64,7 +64,7 @@ class ToolExecutor:
         """The ids of calls that began before their answer was complete and are not in a batch yet."""
         return self._early.keys()
 
-    def know(self, settled: Iterable[CompletedCall]) -> None:
+    def add_settled(self, settled: Iterable[CompletedCall]) -> None:
         """Add calls that the run made in earlier processes."""
         self._settled.extend(settled)
         self._ids.update(each.call.id for each in self._settled)
@@ -74,10 +74,10 @@ class ToolExecutor:
         """The calls whose process ended while they were running."""
         return [each for each in self._settled if each.outcome == "lost"]
 
-    def told(self) -> list[dict[str, Any]]:
+    def to_event(self) -> list[dict[str, Any]]:
         """Return the settled calls for progress events, without dropped calls that were repeated later."""
         settled = enumerate(self._settled)
-        return [each.told() for place, each in settled if not self._has_come_again(each, place + 1)]
+        return [each.to_event() for place, each in settled if not self._has_come_again(each, place + 1)]
 
     def _has_come_again(self, call: CompletedCall, since: int) -> bool:
         return call.was_dropped and any(map(call.is_same_as, self._settled[since:]))
@@ -123,69 +123,69 @@ class ToolExecutor:
             self._early[block.id] = self._begin(ToolCall(id=block.id, name=block.name, arguments=block.input))
 
     def _begin(self, call: ToolCall, refused: str | None = None) -> ToolExecution:
-        use = ToolExecution(self._run, call, self._options, (self._turns, self._all_turns), refused)
-        self._open[use] = None
+        execution = ToolExecution(self._run, call, self._options, (self._turns, self._all_turns), refused)
+        self._open[execution] = None
         self._ids.add(call.id)
-        if self._is_cut or self._grace is not None:
-            use.cut()
-        return use
+        if self._is_cancelled or self._grace is not None:
+            execution.cancel()
+        return execution
 
-    async def settle(self, use: ToolExecution, row: dict[str, Any] | None) -> None:
+    async def settle(self, execution: ToolExecution, row: dict[str, Any] | None) -> None:
         """Commit the row of a closed call, if given, and emit its missing end events."""
-        del self._open[use]
-        self._settled.append(use.settled())
+        del self._open[execution]
+        self._settled.append(execution.settled())
         try:
             if row is not None:
                 await self._run.commit(row)
         finally:
-            await use.report_cut()
+            await execution.report_cancelled()
 
     async def drop_early(self) -> None:
         """Cancel early calls that the answer does not contain, because it failed or was modified."""
         dropped, self._early = list(self._early.values()), {}
-        self._ids.difference_update(use.call.id for use in dropped)
-        for use in dropped:
-            use.drop()
+        self._ids.difference_update(execution.call.id for execution in dropped)
+        for execution in dropped:
+            execution.drop()
         await self._drop(dropped)
 
-    async def _drop(self, uses: Iterable[ToolExecution]) -> None:
-        dropped = list(uses)
-        for use in dropped:
-            use.cut()
-        for use in dropped:
-            await use.end()
-            use.close()
-            await self.settle(use, None)
+    async def _drop(self, executions: Iterable[ToolExecution]) -> None:
+        dropped = list(executions)
+        for execution in dropped:
+            execution.cancel()
+        for execution in dropped:
+            await execution.end()
+            execution.close()
+            await self.settle(execution, None)
 
-    def postpone(self, uses: Collection[ToolExecution]) -> None:
+    def postpone(self, executions: Collection[ToolExecution]) -> None:
         """Postpone the results of running calls to a later row.
 
         Calls of the next answer do not wait for them, up to the run's limit of running calls.
         """
-        self._pending += uses
+        self._pending += executions
         self._turns = asyncio.Semaphore(self._options.max_parallel_tools)
 
-    async def bring_in(self) -> None:
+    async def commit_finished(self) -> None:
         """Commit the results of all postponed calls that have ended, as one row."""
-        if any(use.is_over for use in self._pending):
+        if any(execution.is_over for execution in self._pending):
             await self._commit_late(self._run.commit)
 
     async def _commit_late(self, commit: Callable[[dict[str, Any]], Awaitable[None]]) -> None:
-        over = [use for use in self._pending if use.is_over]
-        await commit(late_row([use.close() for use in over]))
+        over = [execution for execution in self._pending if execution.is_over]
+        await commit(late_row([execution.close() for execution in over]))
         settled = set(over)
-        self._pending = [use for use in self._pending if use not in settled]
-        for use in over:
-            await self.settle(use, None)
-        await self.route_wishes(over)
+        self._pending = [execution for execution in self._pending if execution not in settled]
+        for execution in over:
+            await self.settle(execution, None)
+        await self.route_hook_results(over)
 
-    async def route_wishes(self, uses: Iterable[ToolExecution]) -> None:
+    async def route_hook_results(self, executions: Iterable[ToolExecution]) -> None:
         """Process the hook results of some calls after all their tool results are committed."""
-        for event, wish in [wish for use in uses for wish in use.wishes]:
+        for event, hook_result in [hook_result for execution in executions for hook_result in execution.hook_results]:
             try:
-                await self._run.route(wish, event)
+                await self._run.route(hook_result, event)
             except RunDenied:
-                log.info("hook.denied_too_late", hook=wish.hook_name, hook_event=event)
+                log.info("hook.denied_too_late", hook=hook_result.hook_name, hook_event=event)
 
     async def wait_for_news(self, inbox: InjectionQueue) -> None:
         """Wait until a postponed call ends, a message is pending, or the run is to end."""
@@ -194,33 +194,33 @@ class ToolExecutor:
         def wake(*_: object) -> None:
             woken.set()
 
-        for use in self._pending:
-            use.watch(wake)
+        for execution in self._pending:
+            execution.watch(wake)
         try:
             with inbox.watch(wake), self._run.ending.watch(wake):
                 while not self._is_news(inbox):  # the message may have been withdrawn
                     woken.clear()
                     await woken.wait()
         finally:
-            for use in self._pending:
-                use.watch(None)
+            for execution in self._pending:
+                execution.watch(None)
 
     def _is_news(self, inbox: InjectionQueue) -> bool:
-        return self._run.is_ending or len(inbox) > 0 or any(use.is_over for use in self._pending)
+        return self._run.is_ending or len(inbox) > 0 or any(execution.is_over for execution in self._pending)
 
-    def wind_up(self) -> None:
+    def begin_stop(self) -> None:
         """Cancel calls that have not started, and running calls after the grace period."""
-        for use in self._open:
-            if self._run.stop.is_immediate or use.stage in ("waiting", "announced"):
-                use.cut()
+        for execution in self._open:
+            if self._run.stop.is_immediate or execution.stage in ("waiting", "announced"):
+                execution.cancel()
         if self._grace is None:
-            self._grace = asyncio.get_running_loop().call_later(self._options.stop_grace_s, self.cut)
+            self._grace = asyncio.get_running_loop().call_later(self._options.stop_grace_s, self.cancel)
 
-    def cut(self) -> None:
+    def cancel(self) -> None:
         """Cancel every call."""
-        self._is_cut = True
-        for use in self._open:
-            use.cut()
+        self._is_cancelled = True
+        for execution in self._open:
+            execution.cancel()
 
     async def end(self) -> None:
         """Settle all remaining calls at the end of the run, so that the log stays valid.
@@ -230,10 +230,10 @@ class ToolExecutor:
         if not self._open:
             return
         if not self._run.ending.is_cancelled:
-            self.cut()
+            self.cancel()
         await self.drop_early()
-        for use in self._pending:
-            await use.end()
+        for execution in self._pending:
+            await execution.end()
         try:
             if self._pending:
                 # Not `commit`: this row must not complete the run's last text, which is the run's result.

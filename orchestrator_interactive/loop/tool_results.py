@@ -26,8 +26,7 @@ _CHECK_FIRST = "It may have taken effect: check before you repeat it."
 
 NOT_STARTED = "Not started: the run was stopped before this call. It had no effect; repeat it if you still need it."
 UNCHECKED = (
-    "The call ended, but the run was stopped before its result was checked, so the result is withheld. "
-    f"{_CHECK_FIRST}"
+    f"The call ended, but the run was stopped before its result was checked, so the result is withheld. {_CHECK_FIRST}"
 )
 UNKNOWN_OUTCOME = f"Cancelled while it was running: its outcome is unknown. {_CHECK_FIRST}"
 PROCESS_ENDED = f"The process ended while this call was running: its outcome is unknown. {_CHECK_FIRST}"
@@ -44,7 +43,11 @@ Block = dict[str, Any]
 ToolOutcome = Literal["finished", "failed", "cancelled", "unknown", "lost"]
 _OUTCOMES: tuple[ToolOutcome, ...] = get_args(ToolOutcome)
 # Outcomes of rows without the metadata `became`, by their text.
-_SAID: Mapping[str, ToolOutcome] = {NOT_STARTED: "cancelled", UNKNOWN_OUTCOME: "unknown", PROCESS_ENDED: "lost"}
+_OUTCOME_BY_TEXT: Mapping[str, ToolOutcome] = {
+    NOT_STARTED: "cancelled",
+    UNKNOWN_OUTCOME: "unknown",
+    PROCESS_ENDED: "lost",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,7 @@ class CompletedCall:
         """The name for people."""
         return self.label or self.call.name
 
-    def told(self) -> dict[str, Any]:
+    def to_event(self) -> dict[str, Any]:
         """Return the form in progress events."""
         outcome = "unknown" if self.outcome == "lost" else self.outcome
         return {"tool": self.call.name, "id": self.call.id, "label": self.label, "outcome": outcome}
@@ -86,12 +89,12 @@ def _bounded(result: ToolResult) -> ToolResult:
     return result if is_large(result) else bounded_result(result)
 
 
-def changed_result(wish: HookResult, result: ToolResult) -> ToolResult:
+def changed_result(hook_result: HookResult, result: ToolResult) -> ToolResult:
     """Return the result as the hooks modified it; a text or other data in its place becomes its output."""
-    value = (wish.data or {}).get("tool_result")
+    value = (hook_result.data or {}).get("tool_result")
     if isinstance(value, str) or (isinstance(value, dict) and not value.keys() <= ToolResult.model_fields.keys()):
         return _bounded(result.model_copy(update={"output": value}))
-    return _bounded(changed(wish, "tool_result", result))
+    return _bounded(changed(hook_result, "tool_result", result))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +104,12 @@ class CallOutcome:
     outcome: ToolOutcome
     label: str | None = None
 
-    def beside(self, row: dict[str, Any]) -> dict[str, Any]:
+    def mark(self, row: dict[str, Any]) -> dict[str, Any]:
         """Return the result's row with this outcome in its metadata, unless the row implies it."""
-        goes_without_saying = self.outcome in ("finished", "failed") and _became(row) == self
-        return row if goes_without_saying else marked(row, became=self.written())
+        is_implied = self.outcome in ("finished", "failed") and _outcome_in_row(row) == self
+        return row if is_implied else marked(row, became=self.to_dict())
 
-    def written(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
         return {"outcome": self.outcome, **({} if self.label is None else {"label": sendable(self.label)})}
 
@@ -115,27 +118,27 @@ def results_in(row: dict[str, Any]) -> list[tuple[str, CallOutcome]]:
     """Return the ids and outcomes of the calls whose results are in a row."""
     metadata = metadata_of(row)
     if row["role"] == "tool":
-        return [] if metadata.get("pending") is True else [(str(row.get("tool_call_id")), _became(row))]
+        return [] if metadata.get("pending") is True else [(str(row.get("tool_call_id")), _outcome_in_row(row))]
     ids, became = metadata.get("results"), metadata.get("became")
     if not isinstance(ids, list):
         return []
     if not isinstance(became, dict):  # without `became`, a row has either normal or lost results
         return [(str(each), CallOutcome("lost" if PROCESS_ENDED in text_of(row) else "finished")) for each in ids]
-    return [(str(each), _read(became.get(str(each))) or CallOutcome("finished")) for each in ids]
+    return [(str(each), _from_dict(became.get(str(each))) or CallOutcome("finished")) for each in ids]
 
 
-def _became(row: dict[str, Any]) -> CallOutcome:
+def _outcome_in_row(row: dict[str, Any]) -> CallOutcome:
     """Return the outcome of the call whose result is this row."""
     metadata, content = metadata_of(row), row.get("content")
-    if told := _read(metadata.get("became")):
-        return told
+    if recorded := _from_dict(metadata.get("became")):
+        return recorded
     if not metadata.get("is_error"):
         return CallOutcome("finished")
-    return CallOutcome(_SAID.get(content, "failed") if isinstance(content, str) else "failed")
+    return CallOutcome(_OUTCOME_BY_TEXT.get(content, "failed") if isinstance(content, str) else "failed")
 
 
-def _read(told: Any) -> CallOutcome | None:
-    match told:
+def _from_dict(data: Any) -> CallOutcome | None:
+    match data:
         case {"outcome": outcome, **more} if outcome in _OUTCOMES:
             label = more.get("label")
             return CallOutcome(outcome, label if isinstance(label, str) else None)
@@ -148,7 +151,7 @@ def result_row(call: ToolCall, result: ToolResult, most_chars: int, hide: Callab
     A result longer than `most_chars` is truncated; the metadata keep it whole, up to `MOST_KEPT_CHARS`. Lines that look
     like frames (see `framing`) are indented. `hide` removes secrets.
     """
-    content, failed = _written_down(result)
+    content, failed = _serialized(result)
     if isinstance(content, str):
         content = hide(content)
     else:
@@ -167,7 +170,7 @@ def still_running_row(call: ToolCall) -> dict[str, Any]:
 
 def unknown_row(call: ToolCall) -> dict[str, Any]:
     """Return the row of a call that was running when its process ended."""
-    return CallOutcome("lost").beside(tool_row(call, PROCESS_ENDED, failed=True))
+    return CallOutcome("lost").mark(tool_row(call, PROCESS_ENDED, failed=True))
 
 
 def late_row(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -175,10 +178,10 @@ def late_row(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
     Their text is indented, so that none of its lines can imitate a person's message.
     """
-    text = f"{LATE_PREFIX}\n{listed([_told(row) for row in rows])}"
+    text = f"{LATE_PREFIX}\n{listed([_late_text(row) for row in rows])}"
     images = [block for row in rows for block in _blocks(row) if block.get("type") == "image"]
     late: dict[str, Any] = {"role": "user", "content": [{"type": "text", "text": text}, *images] if images else text}
-    became = {row["tool_call_id"]: _became(row).written() for row in rows}
+    became = {row["tool_call_id"]: _outcome_in_row(row).to_dict() for row in rows}
     late["metadata"] = {"results": [row["tool_call_id"] for row in rows], "became": became}
     if whole := {row["tool_call_id"]: row["metadata"]["whole"] for row in rows if "whole" in row.get("metadata", {})}:
         late["metadata"]["whole"] = whole
@@ -191,16 +194,16 @@ def lost_row(rows: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
     for row in rows:
         metadata = metadata_of(row)
         if metadata.get("pending") is True and isinstance(call_id := row.get("tool_call_id"), str):
-            pending[call_id] = CallOutcome("lost").beside(
+            pending[call_id] = CallOutcome("lost").mark(
                 {**row, "content": PROCESS_ENDED, "metadata": {"is_error": True}}
             )
-        told = metadata.get("results")
-        for call_id in told if isinstance(told, list) else ():
+        ids = metadata.get("results")
+        for call_id in ids if isinstance(ids, list) else ():
             pending.pop(str(call_id), None)
     return late_row(list(pending.values())) if pending else None
 
 
-def _told(row: dict[str, Any]) -> str:
+def _late_text(row: dict[str, Any]) -> str:
     text = "\n".join(block["text"] for block in _blocks(row) if block.get("type") == "text")
     failed = "failed: " if metadata_of(row).get("is_error") else ""
     return indented(f"call {row['tool_call_id']}, {row.get('name')}: {failed}{text}")  # id and name are untrusted
@@ -211,7 +214,7 @@ def _blocks(row: dict[str, Any]) -> list[Block]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
-def _written_down(result: ToolResult) -> tuple[str | list[Block], bool]:
+def _serialized(result: ToolResult) -> tuple[str | list[Block], bool]:
     """Return the content of a result for the model, and whether it is a failure."""
     if result.content:
         return [block.model_dump(exclude_none=True) for block in result.content], not result.success
@@ -231,8 +234,8 @@ def _without_large_images(content: str | list[Block]) -> str | list[Block]:
     size = sum(len(str(value)) for image in images for value in image.get("source", {}).values())
     if size <= MOST_KEPT_CHARS:
         return content
-    said = f"[{len(images)} images are left out: they have {size:,} characters; the limit is {MOST_KEPT_CHARS:,}.]"
-    return [*texts, {"type": "text", "text": said}]
+    note = f"[{len(images)} images are left out: they have {size:,} characters; the limit is {MOST_KEPT_CHARS:,}.]"
+    return [*texts, {"type": "text", "text": note}]
 
 
 def _capped(content: str | list[Block], most_chars: int) -> str | list[Block]:

@@ -75,17 +75,17 @@ def spent_in(rows: Iterable[dict[str, Any]]) -> UsageTotals:
     """Return the usage of the answers in these rows."""
     total = NOTHING
     for row in rows:
-        if told := metadata_of(row).get("usage"):
-            total = total.plus(read_back(told))
+        if data := metadata_of(row).get("usage"):
+            total = total.plus(usage_from_dict(data))
     return total
 
 
-def read_back(told: Any) -> UsageTotals:
+def usage_from_dict(data: Any) -> UsageTotals:
     """Parse the form of `UsageTotals.told`; zero if it is malformed."""
     try:
-        read, written, cache_read, cache_write = (int(told.get(count) or 0) for count in _COUNTS)
-        cost = None if told.get("cost_usd") is None else Decimal(told["cost_usd"])
+        input_, output, cache_read, cache_write = (int(data.get(count) or 0) for count in _COUNTS)
+        cost = None if data.get("cost_usd") is None else Decimal(data["cost_usd"])
     except (AttributeError, ValueError, TypeError, ArithmeticError):
         return NOTHING
     known = cost is not None and cost.is_finite()
-    return UsageTotals(read, written, cache_read, cache_write, cost if known else None)
+    return UsageTotals(input_, output, cache_read, cache_write, cost if known else None)

@@ -62,10 +62,10 @@ async def ask_agent(agent_id: str, message: str, context: ToolContext) -> ToolRe
         agent = await registry.get_agent(agent_id)
     except RegistryError as e:
         return failure(str(e))
-    return await _Asking(agent, AgentCallState(agent_id, message), context).answer()
+    return await _AgentCall(agent, AgentCallState(agent_id, message), context).answer()
 
 
-class _Asking:
+class _AgentCall:
     """One question to another agent, with its log entries for the question and the answer."""
 
     def __init__(self, agent: Agent, call: AgentCallState, context: ToolContext) -> None:
@@ -75,12 +75,12 @@ class _Asking:
         self._ref: str | None = None
         self._child: CancellableTask[str] | None = None
         self._result: dict[str, Any] = {"status": "cancelled"}
-        self._judgement: Verdict | None = None
+        self._verdict: Verdict | None = None
 
     async def answer(self) -> ToolResult | str:
         try:
             await self._log_call()
-            self._result = await self._asked()
+            self._result = await self._run_logged()
             await self._reflect()
         finally:
             # Log first: the called agent may end slowly.
@@ -89,9 +89,9 @@ class _Asking:
         content: str = self._result["content"]
         if self._result["status"] == "error":
             return failure(f"Agent '{self._call.agent_id}' failed: {content}")
-        return f"{content}\n\n{self._judgement.told(self._call.agent_id)}" if self._judgement else content
+        return f"{content}\n\n{self._verdict.as_note(self._call.agent_id)}" if self._verdict else content
 
-    async def _asked(self) -> dict[str, Any]:
+    async def _run_logged(self) -> dict[str, Any]:
         """Run the other agent, and return the result for the log."""
         self._child = CancellableTask(self._run())
         try:
@@ -115,7 +115,7 @@ class _Asking:
         reflection: Reflection | None = self._context.coordinator.get_capability("agents.reflection")
         if reflection is not None and self._result["status"] == "success":
             call, content = self._call, self._result["content"]
-            self._judgement = await reflection.judge(call.agent_id, call.message, content, self._ref)
+            self._verdict = await reflection.judge(call.agent_id, call.message, content, self._ref)
 
     async def _log_call(self) -> None:
         if self._context.stack is not None:
@@ -125,7 +125,7 @@ class _Asking:
     async def _log_result(self) -> None:
         if self._context.stack is None:
             return
-        score = self._judgement.score if self._judgement else None
+        score = self._verdict.score if self._verdict else None
         try:
             await self._context.stack.push(AgentResultState(self._call.correlation_id, self._result, score))
         except (InteractionError, StoreError) as e:  # the conversation continues without it

@@ -52,7 +52,7 @@ def check_effects(names: Iterable[str]) -> None:
             raise unknown("effect", name, _EFFECTS)
 
 
-async def followed_up(result: ToolResult, names: Sequence[str], context: ToolContext | None) -> ToolResult:
+async def run_effects(result: ToolResult, names: Sequence[str], context: ToolContext | None) -> ToolResult:
     """Run the effects of a successful call in order, and return its result.
 
     An effect that fails undoes nothing and does not prevent the others; a note after the output reports it.

@@ -15,7 +15,7 @@ from orchestrator_interactive.config import Options, read, schema
 from orchestrator_interactive.kernel.blocking import run_blocking
 from orchestrator_interactive.kernel.error_boundary import contained, told
 from orchestrator_interactive.loop.tool_results import as_result, failure
-from orchestrator_interactive.registries.effects import followed_up
+from orchestrator_interactive.registries.effects import run_effects
 from orchestrator_interactive.registries.tool_context import ToolContext
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class FunctionTool:
             return failure(f"{type(e).__name__}: {told(e)}")
         if not result.success or not self.config.post_effects:
             return result
-        return await followed_up(result, self.config.post_effects, context)
+        return await run_effects(result, self.config.post_effects, context)
 
     async def _called(self, given: BaseModel, context: ToolContext | None) -> Any:
         arguments = {name: getattr(given, name) for name in type(given).model_fields}

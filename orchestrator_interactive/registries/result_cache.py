@@ -23,10 +23,10 @@ _MOST_CHARS = 100_000
 
 
 @dataclass(slots=True)
-class _Flight:
+class _RunningCall:
     """A running call, and the number of callers that wait for it."""
 
-    work: CancellableTask[ToolResult]
+    task: CancellableTask[ToolResult]
     waiting: int = 0
 
 
@@ -41,18 +41,18 @@ class ResultCache:
 
     def __init__(self, cache_s: float | None, dedup_s: float | None, clock: Callable[[], float]) -> None:
         self._for_s = max(cache_s or 0, dedup_s or 0)
-        self._one_at_a_time = dedup_s is not None
+        self._shares_calls = dedup_s is not None
         self._clock = clock
         self._kept: OrderedDict[str, tuple[float, ToolResult]] = OrderedDict()
-        self._flights: dict[str, _Flight] = {}
+        self._running: dict[str, _RunningCall] = {}
 
     async def result_of(self, key: str, run: Run) -> ToolResult:
         """Return the cached result, the result of an identical running call, or that of `run`."""
         kept = self._fresh(key)
         if kept is not None:
             return kept
-        if self._one_at_a_time:
-            return await self._joined(key, run)
+        if self._shares_calls:
+            return await self._join(key, run)
         return self._keep(key, await run())
 
     def _fresh(self, key: str) -> ToolResult | None:
@@ -73,29 +73,29 @@ class ResultCache:
                 self._kept.popitem(last=False)
         return result
 
-    async def _joined(self, key: str, run: Run) -> ToolResult:
+    async def _join(self, key: str, run: Run) -> ToolResult:
         """Join the running call, or start it. It is cancelled when its last waiting caller is cancelled."""
-        flight = self._flights.get(key)
-        if flight is None:
-            flight = self._flights[key] = _Flight(CancellableTask(self._flown(key, run())))
-        flight.waiting += 1
+        call = self._running.get(key)
+        if call is None:
+            call = self._running[key] = _RunningCall(CancellableTask(self._run_and_keep(key, run())))
+        call.waiting += 1
         try:
-            return (await asyncio.shield(flight.work.task)).model_copy(deep=True)
+            return (await asyncio.shield(call.task.task)).model_copy(deep=True)
         finally:
-            flight.waiting -= 1
-            if not flight.waiting:
-                self._land(key, flight.work.task)
-                flight.work.cut()
-                await flight.work.end()
+            call.waiting -= 1
+            if not call.waiting:
+                self._remove(key, call.task.task)
+                call.task.cut()
+                await call.task.end()
 
-    async def _flown(self, key: str, running: Awaitable[ToolResult]) -> ToolResult:
+    async def _run_and_keep(self, key: str, running: Awaitable[ToolResult]) -> ToolResult:
         try:
             return self._keep(key, await running)
         finally:
-            self._land(key, asyncio.current_task())
+            self._remove(key, asyncio.current_task())
 
-    def _land(self, key: str, task: asyncio.Task[Any] | None) -> None:
+    def _remove(self, key: str, task: asyncio.Task[Any] | None) -> None:
         """Remove a running call, so that no further caller joins it."""
-        flight = self._flights.get(key)
-        if flight is not None and flight.work.task is task:
-            del self._flights[key]
+        call = self._running.get(key)
+        if call is not None and call.task.task is task:
+            del self._running[key]

@@ -19,18 +19,18 @@ class Verdict:
     score: float
     comment: str
 
-    def told(self, subject: str) -> str:
+    def as_note(self, subject: str) -> str:
         """Return the note for the agent whose call was judged."""
         return f"[Reflection on {subject}: {self.score:g} of 1. {self.comment}".rstrip() + "]"
 
 
-def judgement_in(answer: str) -> Verdict | None:
+def verdict_in(answer: str) -> Verdict | None:
     """Parse a JSON object with a `score`, or a text that names a score. Returns None if there is neither."""
     for given in _objects_in(answer):
         if "score" in given:
-            return _judgement(given["score"], given.get("comment"))
+            return _verdict(given["score"], given.get("comment"))
     named = _SCORE.search(answer)
-    return None if named is None or named["of"] else _judgement(named["score"], answer)
+    return None if named is None or named["of"] else _verdict(named["score"], answer)
 
 
 def _objects_in(answer: str) -> list[dict[str, Any]]:
@@ -48,7 +48,7 @@ def _objects_in(answer: str) -> list[dict[str, Any]]:
     return found
 
 
-def _judgement(score: Any, comment: Any) -> Verdict | None:
+def _verdict(score: Any, comment: Any) -> Verdict | None:
     if isinstance(score, bool) or not isinstance(score, int | float | str):
         return None
     try:

@@ -33,7 +33,7 @@ def message_of(row: Row) -> Message:
     return Message.model_validate({**row, "content": row.get("content") or "", "metadata": failed})
 
 
-def apart(message: Message) -> list[Message]:
+def split_results(message: Message) -> list[Message]:
     """Split tool results in a user message, as in Anthropic's API, into separate messages."""
     if message.role != "user" or isinstance(message.content, str):
         return [message]
@@ -41,11 +41,11 @@ def apart(message: Message) -> list[Message]:
     if not results:
         return [message]
     rest = [block for block in message.content if not isinstance(block, ToolResultBlock)]
-    said = [message.model_copy(update={"content": rest})] if rest else []
-    return [Message(role="tool", tool_call_id=each.tool_call_id, content=[each]) for each in results] + said
+    rest_message = [message.model_copy(update={"content": rest})] if rest else []
+    return [Message(role="tool", tool_call_id=each.tool_call_id, content=[each]) for each in results] + rest_message
 
 
-def salvaged(row: Any) -> list[Message]:
+def best_effort(row: Any) -> list[Message]:
     """Parse the valid parts of a malformed row."""
     if not isinstance(row, dict):
         return []
@@ -56,7 +56,7 @@ def salvaged(row: Any) -> list[Message]:
         content = ToolResult(output=content).get_serialized_output()
     kept = {key: row[key] for key in ("role", "name", "tool_call_id", "tool_calls", "metadata") if key in row}
     try:
-        return apart(message_of({**kept, "content": content}))
+        return split_results(message_of({**kept, "content": content}))
     except UNREADABLE:
         return []
 

@@ -195,19 +195,19 @@ def _numbered(ids: Iterable[str]) -> Iterator[tuple[str, int]]:
 
 def _free(call_id: str, is_taken: Callable[[str], bool]) -> str:
     """Return an unused id derived from this one, found by binary search over its numeric suffix."""
-    wish = sendable(call_id).strip() or "call"
-    if not is_taken(wish):
-        return wish
+    base = sendable(call_id).strip() or "call"
+    if not is_taken(base):
+        return base
     taken, free = 1, 2
-    while is_taken(f"{wish}-{free}"):
+    while is_taken(f"{base}-{free}"):
         taken, free = free, 2 * free
     while free - taken > 1:
         middle = (taken + free) // 2
-        if is_taken(f"{wish}-{middle}"):
+        if is_taken(f"{base}-{middle}"):
             taken = middle
         else:
             free = middle
-    return f"{wish}-{free}"
+    return f"{base}-{free}"
 
 
 def wire_call(call_id: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from orchestrator_interactive.kernel.contracts.request_validation import Request
 from orchestrator_interactive.kernel.contracts.tool_calls import calls_in
 from orchestrator_interactive.transcript.filtering import is_refused, without_refused
 from orchestrator_interactive.transcript.framing import GO_ON, without_frames
-from orchestrator_interactive.transcript.parsing import UNREADABLE, apart, message_of, salvaged
-from orchestrator_interactive.transcript.repair import mended, with_own_ids
+from orchestrator_interactive.transcript.parsing import UNREADABLE, best_effort, message_of, split_results
+from orchestrator_interactive.transcript.repair import repaired, with_own_ids
 from orchestrator_interactive.transcript.rows import is_of_hook
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from orchestrator_interactive.kernel.contracts.request_validation import RequestProblem
 
     Row = dict[str, Any]
-    Tell = Callable[[str, str], None]
+    Report = Callable[[str, str], None]
 
 log = structlog.get_logger(__name__)
 
@@ -46,13 +46,13 @@ class Transcript:
 
     def __init__(self) -> None:
         self.problems: list[str] = []
-        self._told: set[tuple[str, str]] = set()
+        self._reported: set[tuple[str, str]] = set()
         self._has_refused = False
         self._start()
 
     def _start(self) -> None:
         self._rows: list[Row] = []
-        self._draft = _Draft(self._tell)
+        self._draft = _Draft(self._report)
 
     def messages(self, rows: Sequence[Row], passing: Sequence[Row] = ()) -> list[Message]:
         """Return the messages for these rows in a new list; those for `passing` rows are at its end, this time only.
@@ -87,9 +87,9 @@ class Transcript:
         """Return whether a call in these messages has this id."""
         return self._draft.check.is_used(call_id)
 
-    def _tell(self, problem: str, where: str) -> None:
-        if (problem, where) not in self._told:
-            self._told.add((problem, where))
+    def _report(self, problem: str, where: str) -> None:
+        if (problem, where) not in self._reported:
+            self._reported.add((problem, where))
             self.problems.append(problem)
             log.warning("request.repaired", problem=problem, where=where)
 
@@ -97,10 +97,10 @@ class Transcript:
 class _Draft:
     """Messages that pass the request check, and the state needed to extend them."""
 
-    def __init__(self, tell: Tell, check: RequestCheck | None = None) -> None:
+    def __init__(self, report: Report, check: RequestCheck | None = None) -> None:
         self.messages: list[Message] = []
         self.check = check or RequestCheck()
-        self._tell = tell
+        self._report = report
         # Pairs of old and new ids of the last answer's calls, if any id was replaced.
         self._renamed: Sequence[tuple[str, str]] = ()
         # Ids, in the rows, of calls whose result was replaced by NO_RESULT.
@@ -123,9 +123,9 @@ class _Draft:
         """Return the messages for a request: each call has a result, and the last message is not the model's."""
         if not passing and self.check.may_end:
             return self.messages.copy()
-        end = _Draft(self._tell, self.check.fork())
+        end = _Draft(self._report, self.check.fork())
         end.add(passing)
-        end._tell_all(end.check.unanswered())
+        end._report_all(end.check.unanswered())
         end._give_up()
         if not end.check.may_end:  # a hook injected an assistant row, or the model is to continue
             end.messages.append(_GO_ON)
@@ -137,13 +137,13 @@ class _Draft:
             try:
                 message = message_of(row)
             except UNREADABLE:
-                self._tell(_UNREADABLE, str(row.get("role")) if isinstance(row, dict) else type(row).__name__)
-                read += salvaged(row)
+                self._report(_UNREADABLE, str(row.get("role")) if isinstance(row, dict) else type(row).__name__)
+                read += best_effort(row)
                 continue
             if is_of_hook(row) and isinstance(message.content, str):  # it may quote outside text
                 message = message.model_copy(update={"content": without_frames(message.content)})
             if message.role == "user" and not isinstance(message.content, str):
-                read += apart(message)
+                read += split_results(message)
             else:
                 read.append(message)
         return read
@@ -152,7 +152,7 @@ class _Draft:
         is_result = message.role in _RESULTS
         if is_result and self._renamed:
             message = self._for_renamed(message)
-        sound = self._mended(message, problems) if (problems := self.check.look(message)) else message
+        sound = self._repaired(message, problems) if (problems := self.check.look(message)) else message
         if sound is None:
             return
         if not is_result:
@@ -172,20 +172,20 @@ class _Draft:
         own = next((here for there, here in self._waiting() if there == _answered(result)), None)
         return result.model_copy(update={"tool_call_id": own})
 
-    def _mended(self, message: Message, problems: list[RequestProblem]) -> Message | None:
+    def _repaired(self, message: Message, problems: list[RequestProblem]) -> Message | None:
         """Repair a message for this position; None if nothing is left."""
-        mending: Message | None = message
-        while mending is not None and problems:
+        repairing: Message | None = message
+        while repairing is not None and problems:
             rule = min((problem.rule for problem in problems), key=_RULES.index)
-            self._tell_all(problem for problem in problems if problem.rule is rule)
+            self._report_all(problem for problem in problems if problem.rule is rule)
             if rule is RequestRule.NO_RESULT:
                 self._give_up()
             elif rule is RequestRule.CALL_ID:
-                mending = with_own_ids(mending, self.check.is_used)
+                repairing = with_own_ids(repairing, self.check.is_used)
             else:
-                mending = mended(mending, rule)
-            problems = self.check.look(mending) if mending is not None else []
-        return mending
+                repairing = repaired(repairing, rule)
+            problems = self.check.look(repairing) if repairing is not None else []
+        return repairing
 
     def _give_up(self) -> None:
         """Add NO_RESULT for each call without a result."""
@@ -194,9 +194,9 @@ class _Draft:
             metadata = {"is_error": True}
             self._take(Message(role="tool", tool_call_id=here, content=NO_RESULT, metadata=metadata))
 
-    def _tell_all(self, problems: Iterable[RequestProblem]) -> None:
+    def _report_all(self, problems: Iterable[RequestProblem]) -> None:
         for problem in problems:
-            self._tell(problem.rule.value, problem.where)
+            self._report(problem.rule.value, problem.where)
 
 
 def _answered(result: Message) -> str:

@@ -53,7 +53,8 @@ async def test_a_result_that_is_too_large_for_the_log_is_saved_and_its_row_says_
     assert saved.read_text() == LARGE
     assert saved.name.startswith("a----b-")
     assert row["content"].startswith("line\nline\n")
-    assert f"The result has {len(LARGE):,} characters. The whole result is in the file results/{saved.name}:" in row["content"]
+    note = f"The result has {len(LARGE):,} characters. The whole result is in the file results/{saved.name}:"
+    assert note in row["content"]
     assert len(row["content"]) < 100_200
     assert row.get("metadata", {}) == {}, "the log does not keep it as well"
 

@@ -124,9 +124,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
     def _step(self, steps: int = 1) -> None:
         self._steps += steps
         if self._steps > MOST_STEPS:
-            raise TemplateTooLarge(
-                f"The template runs more than {MOST_STEPS} loop iterations and calls: use fewer."
-            )
+            raise TemplateTooLarge(f"The template runs more than {MOST_STEPS} loop iterations and calls: use fewer.")
 
 
 class _Watched(NodeTransformer):

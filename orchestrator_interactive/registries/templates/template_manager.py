@@ -54,7 +54,7 @@ class TemplateManager:
         Raises:
             UnknownTemplate, BrokenTemplate
         """
-        with self._told(template, {}):
+        with self._converted_errors(template, {}):
             self._loaded(template)
 
     def render(self, template: str, variables: Mapping[str, Any] | None = None) -> str:
@@ -65,7 +65,7 @@ class TemplateManager:
                 the base class for any other failure.
         """
         given = dict(variables or {})
-        with self._told(template, given):
+        with self._converted_errors(template, given):
             return _within_bounds(self._loaded(template).generate(given))
 
     def _loaded(self, template: str) -> jinja2.Template:
@@ -73,7 +73,7 @@ class TemplateManager:
         return sandbox.get_template(template) if _is_name(template) else sandbox.from_string(template)
 
     @contextmanager
-    def _told(self, template: str, given: Mapping[str, Any]) -> Iterator[None]:
+    def _converted_errors(self, template: str, given: Mapping[str, Any]) -> Iterator[None]:
         """Convert errors of jinja2 into TemplateErrors."""
         which = f"The template {template}" if _is_name(template) else "The template"
         try:
