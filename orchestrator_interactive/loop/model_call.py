@@ -70,7 +70,7 @@ class ModelCaller:
             provider = own_provider(self._providers[name])
             stall_timeout_s = None if isinstance(provider, ForeignProvider) else self._options.stall_timeout_s
             model = provider.get_info().defaults.get("model")
-            requests = RequestBuilder(provider, self._run.tools, self._run.seen.transcript)
+            requests = RequestBuilder(provider, self._run.tools, self._run.message_cache.transcript)
             self._models[name] = Model(
                 name, provider, model, requests, stall_timeout_s, self._options.extended_thinking
             )
@@ -140,7 +140,11 @@ class ModelCaller:
         hook_result = CONTINUE
         if run.hooks.listens(events.PROVIDER_REQUEST):
             # Hooks get copies of the context's rows, and change them through their result.
-            payload = {"provider": model.name, "messages": self._run.seen.copies.of(rows), "model": model.model}
+            payload = {
+                "provider": model.name,
+                "messages": self._run.message_cache.copies.of(rows),
+                "model": model.model,
+            }
             hook_result = await run.consult(events.PROVIDER_REQUEST, payload)
             modified, lasting = _changed_rows(hook_result, rows), lasting_rows(hook_result)
             # The context has the lasting injections by now; modified rows lack them.

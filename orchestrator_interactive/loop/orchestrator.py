@@ -198,7 +198,7 @@ class InteractiveOrchestrator:
             on_progress,
             secret_filter=home.get_capability("secrets.filter") if home else None,
             token_budgets=self._session_state.token_budgets,
-            seen=self._session_state.cached_messages(),
+            message_cache=self._session_state.cached_messages(),
         )
 
     async def _go(
@@ -210,7 +210,7 @@ class InteractiveOrchestrator:
         # A separate task: cancelling the caller stops the loop in order, and interrupts no step of it.
         loop_task = CancellableTask(loop.go(partial(begin, start), providers))
         with run.session_stop.watch(run.follow):
-            outcome = await self._to_its_end(run, loop, loop_task)
+            outcome = await self._run_to_end(run, loop, loop_task)
         if loop_task.finished():
             loop_task.task.result()  # raises what the loop raised
         return outcome.text
@@ -227,7 +227,7 @@ class InteractiveOrchestrator:
         self._session_state.cancel_release()
         return Loop(run, self._queue, self._receipts, self._options)
 
-    async def _to_its_end(self, run: Run, loop: Loop, loop_task: CancellableTask[RunOutcome]) -> RunOutcome:
+    async def _run_to_end(self, run: Run, loop: Loop, loop_task: CancellableTask[RunOutcome]) -> RunOutcome:
         """Wait for the run, report its end, and become free for the next one."""
         try:
             with run.stop.watch(partial(self._enforce_deadline, run, loop_task)), observe_compaction(run, NAME):

@@ -61,7 +61,7 @@ class _NoContext:
         raise RunStopped
 
 
-class RunSuspended(Exception):  # noqa: N818 - nor is a suspension
+class RunSuspended(Exception):  # noqa: N818 - a suspension is no error
     """The run is suspended: another process resumes it."""
 
 
@@ -93,7 +93,7 @@ class Run:
     id: str = field(default_factory=lambda: uuid4().hex)
     secret_filter: SecretFilter | None = None
     token_budgets: dict[str, int] = field(default_factory=dict)
-    seen: MessageCache = field(default_factory=MessageCache)
+    message_cache: MessageCache = field(default_factory=MessageCache)
     iterations: int = 0
     spent: UsageTotals = NOTHING
     parts: InterimTexts = field(default_factory=InterimTexts)

@@ -29,23 +29,23 @@ class SessionState:
         spent: usage of all runs so far; `None`: not read from the log yet.
         knows_log: this state reflects every row of the log.
         token_budgets: by provider, after a request that was too long for it.
-        seen: the cached conversation; `None`: not cached.
+        message_cache: the cached conversation; `None`: not cached.
     """
 
     notices: list[str] = field(default_factory=list)
     spent: UsageTotals | None = None
     knows_log: bool = False
     token_budgets: dict[str, int] = field(default_factory=dict)
-    seen: MessageCache | None = None
+    message_cache: MessageCache | None = None
 
     _release_context: Callable[[], object] | None = None
     _timer: asyncio.TimerHandle | None = None
 
     def cached_messages(self) -> MessageCache:
         """Return the cached conversation, for the next run."""
-        if self.seen is None:
-            self.seen = MessageCache()
-        return self.seen
+        if self.message_cache is None:
+            self.message_cache = MessageCache()
+        return self.message_cache
 
     def note_end(self, spent: UsageTotals, outcome: RunOutcome) -> None:
         """Add the usage of a run that has ended."""
@@ -56,7 +56,7 @@ class SessionState:
 
     def schedule_release(self, release_context: Callable[[], object] | None) -> None:
         """Schedule the release of the cache, and of the context's, if no run starts in time."""
-        rows = self.seen.transcript.length if self.seen else 0
+        rows = self.message_cache.transcript.length if self.message_cache else 0
         lifetime_s = _LONG_LIFETIME_S if rows > _MANY_ROWS else _SHORT_LIFETIME_S
         self._release_context = release_context
         # A weak reference: the timer must not keep a dropped session alive.
@@ -70,7 +70,7 @@ class SessionState:
 
     def release(self) -> None:
         """Release everything that can be read again."""
-        self.seen, self._timer = None, None
+        self.message_cache, self._timer = None, None
         if self._release_context is not None:
             self._release_context()
 
