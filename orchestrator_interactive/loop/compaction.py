@@ -1,4 +1,4 @@
-"""What a run hears of a context that is made smaller under it."""
+"""Report context compaction during a run, and count its usage."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.hooks import CONTINUE
-from orchestrator_interactive.loop.usage import read_back
+from orchestrator_interactive.loop.usage import usage_from_dict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,25 +15,25 @@ if TYPE_CHECKING:
     from orchestrator_interactive.kernel.contracts.models import HookResult
     from orchestrator_interactive.loop.run import Run
 
-# Of the priorities of hooks.
+# Hook priority.
 _FIRST = -1000
 
 
 @contextmanager
-def heard_compaction(run: Run, name: str) -> Iterator[None]:
-    """Tell people that the context is being made smaller, and count what that uses up; `name` is that of the hooks."""
+def observe_compaction(run: Run, name: str) -> Iterator[None]:
+    """Report compaction as progress, and add its usage to that of the run; `name` is the hooks' name."""
 
-    async def tell(_event: str, _data: dict[str, Any]) -> HookResult:
+    async def report(_event: str, _data: dict[str, Any]) -> HookResult:
         await run.progress("compacting")
         return CONTINUE
 
     async def count(_event: str, data: dict[str, Any]) -> HookResult:
-        run.spent = run.spent.plus(read_back(data.get("usage")))  # of a summary by the model
+        run.spent = run.spent.plus(usage_from_dict(data.get("usage")))  # of the model's summary
         return CONTINUE
 
-    with ExitStack() as listening:
-        if hasattr(run.hooks, "register"):  # amplifier-core's recorder for tests can only be told
-            for event, handler in ((events.CONTEXT_PRE_COMPACT, tell), (events.CONTEXT_POST_COMPACT, count)):
-                # First: the others may say no, and end the round.
-                listening.callback(run.hooks.register(event, handler, priority=_FIRST, name=name))
+    with ExitStack() as registrations:
+        if hasattr(run.hooks, "register"):  # amplifier-core's recorder for tests can only emit
+            for event, handler in ((events.CONTEXT_PRE_COMPACT, report), (events.CONTEXT_POST_COMPACT, count)):
+                # First: another handler may deny the event, which ends its dispatch.
+                registrations.callback(run.hooks.register(event, handler, priority=_FIRST, name=name))
         yield

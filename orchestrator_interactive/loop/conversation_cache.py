@@ -1,4 +1,4 @@
-"""What a run has looked at of its conversation, so that the next one need not look at all of it again."""
+"""Cached forms of a conversation's rows, so that the next run processes only new rows."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Row = dict[str, Any]
 
 
 class Copies:
-    """Copies of a conversation's rows for the hooks. Each row is copied once, however long the conversation.
+    """Copies of a conversation's rows for the hooks. Each row is copied once.
 
-    A hook that changes one in place is heard by other hooks only.
+    A change that a hook makes in place is visible to other hooks only.
     """
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class Copies:
         self._copies: list[Row] = []
 
     def of(self, rows: list[Row]) -> list[Row]:
-        """The copies, in a list that is the hooks' own."""
+        """Return the copies in a new list."""
         new = rows[len(self._rows) :]
         self._rows.extend(new)
         if self._rows != rows:
@@ -33,7 +33,7 @@ class Copies:
 
 @dataclass(frozen=True, slots=True)
 class MessageCache:
-    """The conversation as providers take it, and as hooks get it."""
+    """The conversation in the form for providers and in the form for hooks."""
 
     transcript: Transcript = field(default_factory=Transcript)
     copies: Copies = field(default_factory=Copies)

@@ -19,7 +19,7 @@ class InjectionError(Exception):
     """A message could not be injected into the run."""
 
 
-class RunFinished(InjectionError):  # noqa: N818 - the design's word: a fact rather than a fault
+class RunFinished(InjectionError):  # noqa: N818 - named in the design; not a fault
     """The run has checked the queue for the last time: the message needs a new run."""
 
 

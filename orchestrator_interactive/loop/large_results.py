@@ -1,4 +1,4 @@
-"""Tool results that are too large to be kept whole in the log."""
+"""Limit the size of tool results, and move large ones from the log to a file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Save = Callable[[str, str], Awaitable[str]]
 
     class Hide(Protocol):
-        """Take secrets out of a text: those that are known, and what looks like a token."""
+        """Remove known secrets from a text and, unless `known_only`, strings that look like tokens."""
 
         def __call__(self, text: str, *, known_only: bool = False) -> str: ...
 
@@ -31,34 +31,34 @@ T = TypeVar("T")
 
 log = structlog.get_logger(__name__)
 
-# Of one result, kept in the log. Of a larger one, the log keeps the beginning and the end.
+# The log keeps a result up to this size whole, and the beginning and the end of a larger one.
 MOST_KEPT_CHARS = 5_000_000
-# Of one result; a larger one is a failed result.
+# A larger result becomes a failed result.
 MOST_CHARS = 50_000_000
-# A smaller result needs no thread.
+# A larger result is processed in a thread.
 _SMALL_CHARS = 200_000
-# Of a text, worked on in one step: each step holds the interpreter.
+# Size of the text processed in one step: each step holds the GIL.
 _PIECE_CHARS = 1_000_000
 _PIECE = re.compile(rf"(?s:.){{1,{_PIECE_CHARS}}}(?:(?<=\s)|\Z)|(?s:.){{1,{_PIECE_CHARS}}}")
 _PARTS = 64
 _JSON = json.JSONEncoder(ensure_ascii=False, default=str)
 _MARK_CHARS = 100
-# One thread for all: the more threads work on results, the longer the event loop waits for the interpreter.
+# One thread for all results: more threads would make the event loop wait longer for the GIL.
 _WORKER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="large-results")
 
 
 def size_of(result: ToolResult, most: int = MOST_CHARS) -> int:
-    """Estimate the characters of a result without writing it as text; stop counting past `most`."""
+    """Estimate the characters of a result without serializing it; stop counting past `most`."""
     return expanded_size(result.content or result.output or result.error, most)
 
 
 def is_large(result: ToolResult) -> bool:
-    """Return whether work on a result would hold the event loop up."""
+    """Return whether processing a result would block the event loop."""
     return size_of(result, _SMALL_CHARS) > _SMALL_CHARS
 
 
 def bounded_result(result: ToolResult) -> ToolResult:
-    """Return the result with marks in the place of what is nested too deeply."""
+    """Return the result with values that are nested too deeply replaced by placeholders."""
     parts = {"output": result.output, "error": result.error}
     cut = {name: bounded(part) for name, part in parts.items()}
     if result.content:
@@ -79,31 +79,31 @@ def _bounded_block(block: TextBlock | ImageBlock) -> TextBlock | ImageBlock:
 
 
 async def examined(result: ToolResult) -> ToolResult:
-    """Return the result without what is nested too deeply, or a failed one if it is too large to be worked with."""
+    """Return the result without values that are nested too deeply, or a failed result if it is too large."""
     return await _off_the_loop(_examined, result) if is_large(result) else bounded_result(result)
 
 
-async def _off_the_loop(work: Callable[..., T], *given: Any) -> T:
-    return await asyncio.get_running_loop().run_in_executor(_WORKER, work, *given)
+async def _off_the_loop(function: Callable[..., T], *arguments: Any) -> T:
+    return await asyncio.get_running_loop().run_in_executor(_WORKER, function, *arguments)
 
 
 def _examined(result: ToolResult) -> ToolResult:
     size = size_of(result)
     if size <= MOST_CHARS:
         return bounded_result(result)
-    told = f"{size:,}" if isinstance(result.output, str) else f"more than {MOST_CHARS:,}"
+    found = f"{size:,}" if isinstance(result.output, str) else f"more than {MOST_CHARS:,}"
     message = (
-        f"The tool ran, but its result is too large to be read: {told} characters, and {MOST_CHARS:,} is the most. "
-        "Ask it for less: a part, a filter, or a file of its own."
+        f"The tool ran, but its result is too large: it has {found} characters; the limit is {MOST_CHARS:,}. "
+        "Request less: a part, a filter, or output to a file."
     )
     return ToolResult(success=False, error={"message": message})
 
 
 async def moved_to_file(result: ToolResult, call_id: str, most_chars: int, save: Save | None, hide: Hide) -> ToolResult:
-    """Save the text of a result that is too large for the log in a file, and say in the result where it is.
+    """Save the text of a result that is too large for the log to a file, and name the file in the result.
 
-    The model reads `most_chars` of it. `save` writes a file of this name and text, and returns its path; it raises
-    ValueError with a sentence. A large result is returned as another one, whose texts are without secrets.
+    The model reads `most_chars` of the text. `save` takes a name and a text, and returns the path of the file; it
+    raises ValueError with a sentence for the model. A large result is returned as a copy without secrets.
     """
     if not is_large(result):
         return result
@@ -120,19 +120,19 @@ async def moved_to_file(result: ToolResult, call_id: str, most_chars: int, save:
 
 async def _where_it_is(call_id: str, text: str, save: Save | None) -> str:
     if save is None:
-        return "Only this much of it is kept, for there is no workspace for the rest."
+        return "Only this part is kept: there is no workspace for the rest."
     try:
         path = await save(call_id, text)
     except ValueError as e:
-        return f"Only this much of it is kept, for the rest cannot be saved in the workspace. {e}"
+        return f"Only this part is kept: the rest cannot be saved in the workspace. {e}"
     return (
-        f"All of it is in the file {path}: read on there with read_file (offset, limit) or search_files. Lines of more "
-        "than 10,000 characters are broken there."
+        f"The whole result is in the file {path}: read it with read_file (offset, limit) or search_files. The file "
+        "breaks lines of more than 10,000 characters."
     )
 
 
 def _read(result: ToolResult, hide: Hide) -> tuple[ToolResult, str]:
-    """Return the result with its texts as the model may read them, and all of its text."""
+    """Return the result without secrets, and its whole text."""
     if result.content:
         blocks = [
             block.model_copy(update={"text": _readable(block.text, result, hide)})
@@ -149,12 +149,12 @@ def _read(result: ToolResult, hide: Hide) -> tuple[ToolResult, str]:
 def _readable(text: str, result: ToolResult, hide: Hide) -> str:
     starts = range(0, len(text), _PIECE_CHARS)
     text = hide("".join(sendable(text[start : start + _PIECE_CHARS]) for start in starts), known_only=True)
-    # What looks like a token has no spaces, and the pieces end behind one.
+    # A token has no white space, and each piece ends with one, so no token is split.
     return text if result.success else "".join(hide(piece[0]) for piece in _PIECE.finditer(text))
 
 
 def _json_of(value: Any) -> Iterator[str]:
-    """Write a value as JSON in pieces. Writing one piece holds the interpreter."""
+    """Serialize a value as JSON in pieces; serializing one piece holds the GIL."""
     match value:
         case dict():
             yield from ("{", *_json_items(value), "}")
@@ -165,7 +165,7 @@ def _json_of(value: Any) -> Iterator[str]:
 
 
 def _json_items(value: Any) -> Iterator[str]:
-    """Write what is in an object or a list, without the brackets."""
+    """Serialize the items of an object or a list, without the brackets."""
     items = list(value.items()) if isinstance(value, dict) else value
     if expanded_size(value, _PIECE_CHARS) <= _PIECE_CHARS:
         yield _JSON.encode(value)[1:-1]
@@ -183,11 +183,11 @@ def _json_items(value: Any) -> Iterator[str]:
 
 
 def _text_of(result: ToolResult) -> str:
-    """Return the text of an output, or nothing if it has none."""
+    """Return the text of the output; blank if it cannot be serialized."""
     output = result.output
     try:
         if isinstance(output, dict | list):
             return "".join(_json_of(output))
         return output if isinstance(output, str) else result.get_serialized_output()
-    except Exception:  # noqa: BLE001 - logged where the row is written
+    except Exception:  # noqa: BLE001 - logged when the row is built
         return ""

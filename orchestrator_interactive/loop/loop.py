@@ -19,7 +19,7 @@ from orchestrator_interactive.kernel.contracts.messages import (
 )
 from orchestrator_interactive.loop.injection_queue import injection_row
 from orchestrator_interactive.loop.model_call import INTERRUPTED, ModelCaller
-from orchestrator_interactive.loop.outcome import SUSPENDED, Incomplete, RunOutcome, lacking_row, outcome_of
+from orchestrator_interactive.loop.outcome import SUSPENDED, Incomplete, RunOutcome, incomplete_row, outcome_of
 from orchestrator_interactive.loop.run import RunDenied, RunStopped, RunSuspended
 from orchestrator_interactive.loop.tool_batch import ToolBatch
 from orchestrator_interactive.loop.tool_calls import ToolExecutor
@@ -48,16 +48,16 @@ INJECTION_APPLIED = "injection:applied"
 
 Call = TypeVar("Call", ToolCall, ToolCallBlock)
 
-# The providers' words for an answer that was cut at its length limit, and for one that they broke off.
+# Finish reasons of answers that were truncated at a length limit, and of refused answers.
 _CUT_SHORT = ("max_tokens", "length", "model_context_window_exceeded", "pause_turn")
 _REFUSED = ("refusal", "content_filter")
 _MOST_CONTINUATIONS = 3
-# How long a run whose time is up may take over its last answer, in seconds.
-_LAST_WORD_S = 60.0
+# Time for the final answer after `max_duration_s`, in seconds.
+_FINAL_ANSWER_S = 60.0
 
 
 class Loop:
-    """One run: from the prompt in the log, or from where its log stands, to the answer."""
+    """One run: from the prompt, or from the state in the log, to the answer."""
 
     def __init__(self, run: Run, inbox: InjectionQueue, receipts: Receipts, options: LoopOptions) -> None:
         self._run = run
@@ -74,12 +74,12 @@ class Loop:
         self.calls = ToolExecutor(run, options)
 
     async def go(self, begin: Callable[[], Awaitable[None]], providers: Mapping[str, Provider]) -> RunOutcome:
-        """Do what precedes the loop, and the loop; settle what it leaves behind on every way out.
+        """Run `begin` and the loop, and settle all tool calls on every exit path.
 
         Raises:
             LLMError: the model could not answer.
         """
-        with self._run.stop.watch(self.calls.wind_up):
+        with self._run.stop.watch(self.calls.begin_stop):
             try:
                 return await self._until_time_is_up(begin, providers)
             except RunDenied as e:
@@ -95,7 +95,7 @@ class Loop:
                     return RunOutcome(self._run.parts.unshown, "incomplete", "max_duration_s")
                 return RunOutcome(self._run.parts.unshown, "cancelled")
             except Fenced:
-                raise  # the run is another process's: so is what people read of it
+                raise  # another process owns the run now, and posts its texts
             except Exception:
                 await self._run.show(self._run.parts.rest())
                 raise
@@ -103,41 +103,41 @@ class Loop:
                 await self.calls.end()
                 self.calls.disarm()
 
-    async def take_up(self, standing: ResumeState) -> None:
-        """Go on where a run stands: what was told is told again, and what it had begun is settled.
+    async def resume(self, state: ResumeState) -> None:
+        """Resume a run from its log: emit its texts again, and settle its unanswered tool calls.
 
-        Calls without a result run again where that can do no harm; of the others nobody knows what came of them. These
-        are told with all those of which earlier processes of the run have left that behind.
+        Calls of tools marked `side_effect_free` are repeated; the others get the result "outcome unknown". The
+        `resumed` event lists all calls of the run with an unknown outcome, also those of earlier takeovers.
         """
         run, tools = self._run, self._run.tools
-        self._turns, self._continuations = standing.turns, standing.continuations
-        self._must_answer = not standing.last_tools.isdisjoint(self._options.force_respond_tools)
-        again, cut = standing.unanswered(tools)
-        self.calls.know([*standing.settled(tools), *cut, *standing.late(tools)])
+        self._turns, self._continuations = state.turns, state.continuations
+        self._must_answer = not state.last_tools.isdisjoint(self._options.force_respond_tools)
+        repeated, unknown = state.unanswered(tools)
+        self.calls.add_settled([*state.settled(tools), *unknown, *state.late(tools)])
         lost = self.calls.lost
-        retried = [each.name for each in again if problem_of(each.call.arguments) is None]
+        retried = [each.name for each in repeated if problem_of(each.call.arguments) is None]
         names = {"unknown": [each.name for each in lost], "retried": retried}
-        await run.progress("resumed", **names, tools=[each.told() for each in lost])
-        for part in standing.told:
+        await run.progress("resumed", **names, tools=[each.to_event() for each in lost])
+        for part in state.texts:
             await run.show(part)
         if run.is_suspended:
             raise RunSuspended
-        for each in cut:
+        for each in unknown:
             await run.commit(unknown_row(each.call))
-        await ToolBatch(run, self.calls).go_again(
-            [each.call for each in again], standing.last_calls - len(again), self._inbox
+        await ToolBatch(run, self.calls).repeat(
+            [each.call for each in repeated], state.last_calls - len(repeated), self._inbox
         )
-        if standing.lost:
-            await run.commit(standing.lost)
-        self._answered = standing.outcome
+        if state.lost:
+            await run.commit(state.lost)
+        self._answered = state.outcome
 
     async def _until_time_is_up(
         self, begin: Callable[[], Awaitable[None]], providers: Mapping[str, Provider]
     ) -> RunOutcome:
         clock, limit_s, timers = asyncio.get_running_loop(), self._options.max_duration_s, list[asyncio.TimerHandle]()
         if limit_s is not None:
-            timers.append(clock.call_later(limit_s, self.calls.wind_up))
-            timers.append(clock.call_later(limit_s + _LAST_WORD_S, self._run_out_of_time))
+            timers.append(clock.call_later(limit_s, self.calls.begin_stop))
+            timers.append(clock.call_later(limit_s + _FINAL_ANSWER_S, self._run_out_of_time))
         try:
             await begin()
             return await self._loop(ModelCaller(self._run, providers, self.calls, self._inbox, self._options))
@@ -149,44 +149,44 @@ class Loop:
         self._is_out_of_time = True
         self._run.stop.request_graceful()
 
-    async def _loop(self, asking: ModelCaller) -> RunOutcome:
+    async def _loop(self, caller: ModelCaller) -> RunOutcome:
         run = self._run
         if self._answered is not None and await self._is_done():
             return self._answered
         while True:
             run.check_end()
-            await self.calls.bring_in()
-            await self.take_in(self._inbox.drain())  # injection points 1 and, after tools, 3
-            tools_allowed = self._has_means() and not self._must_answer
+            await self.calls.commit_finished()
+            await self.deliver(self._inbox.drain())  # injection points 1 and, after tools, 3
+            tools_allowed = self._is_within_limits() and not self._must_answer
             await run.progress("thinking", iteration=run.iterations + 1)
-            answer = await asking.ask(tools_allowed=tools_allowed)
-            if answer is None:  # it is to be asked again, with what has been written meanwhile
+            answer = await caller.ask(tools_allowed=tools_allowed)
+            if answer is None:  # repeat the model call with the injections that have arrived
                 continue
             run.iterations += 1
             may_call = tools_allowed and answer.finish_reason not in _REFUSED
-            calls = asking.model.provider.parse_tool_calls(answer) if may_call else []
+            calls = caller.model.provider.parse_tool_calls(answer) if may_call else []
             if calls:
-                await self._run_tools(asking, answer, calls)
+                await self._run_tools(caller, answer, calls)
                 continue
             self._must_answer = False
             await self.calls.drop_early()
-            outcome = await self._say(answer)
+            outcome = await self._commit_text(answer)
             if outcome is None:
                 continue
             if self.calls.are_pending:
                 await self.calls.wait_for_news(self._inbox)
             elif await self._is_done():
-                return self._told_cost(outcome)
+                return self._warn_of_unknown_cost(outcome)
 
     async def _is_done(self) -> bool:
-        """Whether nobody has written while the answer came; what they have is taken in."""
+        """Return whether the queue was empty and is now closed; else commit the pending injections."""
         self._run.check_end()
         late = self._inbox.drain_or_close()  # injection point 2
-        await self.take_in(late)
+        await self.deliver(late)
         return not late
 
-    def _has_means(self) -> bool:
-        """Whether the run may go on as it likes; else it has one answer left, and says why."""
+    def _is_within_limits(self) -> bool:
+        """Return whether the run is within its limits; if not, set `_reason`, and the next answer is the last."""
         options, run = self._options, self._run
         now_s = asyncio.get_running_loop().time()
         if self._turns >= options.max_iterations:
@@ -199,11 +199,11 @@ class Loop:
             self._reason = "max_duration_s"
         return self._reason is None
 
-    async def _run_tools(self, asking: ModelCaller, answer: ChatResponse, calls: Sequence[ToolCall]) -> None:
-        """Run the tools that the model asked for; after some of them it must answer in words."""
+    async def _run_tools(self, caller: ModelCaller, answer: ChatResponse, calls: Sequence[ToolCall]) -> None:
+        """Run the requested tools; after `force_respond_tools` the model must answer in text."""
         self._turns += 1
         self._continuations = 0
-        content, calls = distinct(answer.content, calls, partial(self._is_used, asking.model))
+        content, calls = distinct(answer.content, calls, partial(self._is_used, caller.model))
         calls = [_writable(call, "arguments") for call in calls]
         ids = {call.id for call in calls}
         content = [
@@ -218,23 +218,23 @@ class Loop:
         self._must_answer = any(problem_of(call.arguments) is None for call in forcing)
 
     def _is_used(self, model: Model, call_id: str) -> bool:
-        # A view of the conversation may not show what this run has done.
+        # The rendered conversation may omit calls of this run.
         return model.requests.is_used(call_id) or self.calls.is_used(call_id)
 
-    async def _say(self, answer: ChatResponse) -> RunOutcome | None:
-        """Commit an answer in words; `None`: the model is to be asked on."""
-        said = [block for block in answer.content if not isinstance(block, ToolCallBlock)]
-        row = with_usage(assistant_row(said), answer.usage)
-        cut, lack = self._cut(answer), self._lack(answer)
+    async def _commit_text(self, answer: ChatResponse) -> RunOutcome | None:
+        """Commit a text answer. Returns None if the model call is to be continued."""
+        text_blocks = [block for block in answer.content if not isinstance(block, ToolCallBlock)]
+        row = with_usage(assistant_row(text_blocks), answer.usage)
+        cut, incomplete = self._cut_reason(answer), self._incomplete(answer)
         if answer.finish_reason in _REFUSED:
             row = refused_row(row)
-        if answer.finish_reason in _REFUSED or not all(map(_is_thinking, said)):
-            await self._run.commit(cut_row(row, cut) if cut else lacking_row(row, lack))
+        if answer.finish_reason in _REFUSED or not all(map(_is_thinking, text_blocks)):
+            await self._run.commit(cut_row(row, cut) if cut else incomplete_row(row, incomplete))
         self._run.check_end()
-        return None if cut else outcome_of(self._run.parts.unshown, lack)
+        return None if cut else outcome_of(self._run.parts.unshown, incomplete)
 
-    def _cut(self, answer: ChatResponse) -> Cut | None:
-        """What cut the answer, where the model is to be asked on."""
+    def _cut_reason(self, answer: ChatResponse) -> Cut | None:
+        """Return why the answer was truncated, if the model is to continue it."""
         if answer.finish_reason == INTERRUPTED:
             return "urgent"
         if answer.finish_reason not in _CUT_SHORT:
@@ -243,24 +243,24 @@ class Loop:
         self._continuations += 1
         return "length" if self._continuations <= _MOST_CONTINUATIONS else None
 
-    def _lack(self, answer: ChatResponse) -> Incomplete | None:
-        """What is missing, should this be the last word."""
+    def _incomplete(self, answer: ChatResponse) -> Incomplete | None:
+        """Return why the run is incomplete if this answer is its last."""
         if answer.finish_reason in _REFUSED:
             return Incomplete("refusal", (answer.metadata or {}).get("refusal"))
         if answer.finish_reason in _CUT_SHORT:
             return Incomplete("length")
         return Incomplete(self._reason) if self._reason else None
 
-    def _told_cost(self, outcome: RunOutcome) -> RunOutcome:
+    def _warn_of_unknown_cost(self, outcome: RunOutcome) -> RunOutcome:
         if self._options.max_cost_usd is not None and self._run.spent.cost_usd is None:
             log.warning("run.cost_unknown", max_cost_usd=str(self._options.max_cost_usd))
         return outcome
 
-    async def take_in(self, injections: tuple[Injection, ...]) -> None:
-        """Commit what was drained as one user row.
+    async def deliver(self, injections: tuple[Injection, ...]) -> None:
+        """Commit drained injections as one user row.
 
-        What is not committed goes back to the front of the queue. An answer that these messages came after is shown
-        before it is told that they are read.
+        If the commit fails, they return to the front of the queue. A text completed by this row is shown before the
+        delivery of the messages is reported.
         """
         if not injections:
             return
@@ -272,18 +272,18 @@ class Loop:
             raise
         self._continuations = 0
         self._note_delivered(injections)
-        await self._run.tell(row)
-        await self._tell_delivered(injections)
+        await self._run.emit_text(row)
+        await self._report_delivered(injections)
 
-    async def take_back(self, injections: Sequence[Injection]) -> None:
-        """These messages stand in the log already: the next model call has them before it."""
+    async def mark_delivered(self, injections: Sequence[Injection]) -> None:
+        """Mark messages as delivered that are in the log already; the next model call reads them."""
         self._note_delivered(injections)
-        await self._tell_delivered(injections)
+        await self._report_delivered(injections)
 
     def _note_delivered(self, injections: Sequence[Injection]) -> None:
         self._receipts.deliver([injection.id for injection in injections], self._run.iterations + 1)
 
-    async def _tell_delivered(self, injections: Sequence[Injection]) -> None:
+    async def _report_delivered(self, injections: Sequence[Injection]) -> None:
         run = self._run
         ids = [injection.id for injection in injections]
         data = {"messages": [injection.text for injection in injections], "count": len(injections), "ids": ids}
@@ -292,7 +292,7 @@ class Loop:
 
 
 def _writable(call: Call, name: str) -> Call:
-    """Return the call with arguments that the log can keep; providers and hooks may have given others."""
+    """Return the call with arguments that can be stored; providers and hooks may have supplied others."""
     given = getattr(call, name)
     arguments = writable(given)
     return call if arguments is given else call.model_copy(update={name: arguments})

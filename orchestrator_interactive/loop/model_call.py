@@ -1,4 +1,4 @@
-"""Asking the model: the request, the hooks around it, and what is kept of an answer that was cut."""
+"""One model call: the request, its hooks, and the kept part of a cancelled answer."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-# The finish reason of an answer that an urgent message cut.
+# Finish reason of an answer that an urgent message interrupted.
 INTERRUPTED = "interrupted"
-# A summary by the model takes its time.
+# Reading may include a summary by the model.
 _LONGEST_READ_S = 3600.0
 
 Row = dict[str, Any]
 
 
 class ModelCaller:
-    """All the asking of one run."""
+    """Makes the model calls of one run."""
 
     def __init__(
         self,
@@ -59,36 +59,38 @@ class ModelCaller:
         self._calls = calls
         self._inbox = inbox
         self._options = options
-        self._recovery = RetryPolicy(run, _in_order(providers, options.default_provider), options)
+        self._retry_policy = RetryPolicy(run, _in_order(providers, options.default_provider), options)
         self._models: dict[str, Model] = {}
 
     @property
     def model(self) -> Model:
-        """Whom to ask now."""
-        name = self._recovery.provider
+        """The model to call now."""
+        name = self._retry_policy.provider
         if name not in self._models:
             provider = own_provider(self._providers[name])
-            patience_s = None if isinstance(provider, ForeignProvider) else self._options.stall_timeout_s
+            stall_timeout_s = None if isinstance(provider, ForeignProvider) else self._options.stall_timeout_s
             model = provider.get_info().defaults.get("model")
-            requests = RequestBuilder(provider, self._run.tools, self._run.seen.transcript)
-            self._models[name] = Model(name, provider, model, requests, patience_s, self._options.extended_thinking)
+            requests = RequestBuilder(provider, self._run.tools, self._run.message_cache.transcript)
+            self._models[name] = Model(
+                name, provider, model, requests, stall_timeout_s, self._options.extended_thinking
+            )
         return self._models[name]
 
     async def ask(self, *, tools_allowed: bool) -> ChatResponse | None:
-        """Ask the model about the conversation as it stands. `None`: it is to be asked again.
+        """Call the model with the current conversation. Returns None if the call is to be repeated.
 
-        An urgent message cuts the answer; its finish reason then is `INTERRUPTED`.
+        An urgent message interrupts the answer; its finish reason is then `INTERRUPTED`.
 
         Raises:
-            RunStopped: the call was cut; what the model had said is in the context already.
-            RunSuspended: it was given up.
-            RunDenied: a hook refused the request or the answer.
-            LLMError: the provider failed, was silent for too long, and nothing else helped.
+            RunStopped: the call was cancelled; its partial answer is in the context already.
+            RunSuspended: the call was abandoned.
+            RunDenied: a hook denied the request or the answer.
+            LLMError: the provider failed or stalled, and neither retries nor fallback helped.
         """
-        model, remarks = self.model, self._run.take_remarks()
-        rows, request = await self._request(model, remarks, tools_allowed=tools_allowed)
-        if self._inbox.has_urgent:  # it came while hooks looked at the request, or the context was summed up
-            self._run.put_back(remarks)
+        model, ephemeral = self.model, self._run.take_ephemeral()
+        rows, request = await self._request(model, ephemeral, tools_allowed=tools_allowed)
+        if self._inbox.has_urgent:  # it arrived during hooks or compaction
+            self._run.restore_ephemeral(ephemeral)
             return None
         early = partial(self._calls.begin_early, is_used=model.requests.is_used, seen=set()) if tools_allowed else None
         stream = ResponseStream(early)
@@ -103,27 +105,27 @@ class ModelCaller:
         if self._run.is_stopped:
             await self._keep(stream.kept(answer.content if answer else None), usage)
         if call.was_interrupted:
-            # Calls that are at work already are not harmed.
+            # Tool calls that began early continue.
             answer = _answered_so_far(stream.kept(calls=self._calls.early_ids), usage)
-            self._run.put_back(remarks)
+            self._run.restore_ephemeral(ephemeral)
         if answer is None:
             await self._calls.drop_early()
-            self._run.put_back(remarks)
+            self._run.restore_ephemeral(ephemeral)
             await self._run.announce(events.PROVIDER_ERROR, {"provider": model.name, "error": call.error})
-            await self._recovery.recover(call.error, rows)
+            await self._retry_policy.recover(call.error, rows)
             return None
-        self._recovery.succeeded()
+        self._retry_policy.succeeded()
         return await self._checked(model, answer, stream)
 
     async def _checked(self, model: Model, answer: ChatResponse, stream: ResponseStream) -> ChatResponse:
         payload = {"provider": model.name, "response": answer, "usage": answer.usage}
         try:
-            wish = await self._run.consult(events.PROVIDER_RESPONSE, payload)
+            hook_result = await self._run.consult(events.PROVIDER_RESPONSE, payload)
         except RunStopped as e:
-            if e.wish is None:  # a hook was still looking at the answer, and might have refused it
+            if e.hook_result is None:  # a hook had not finished, and might have denied the answer
                 raise
-            await self._keep(stream.kept(changed(e.wish, "response", answer).content), answer.usage)
-        return changed(wish, "response", answer)
+            await self._keep(stream.kept(changed(e.hook_result, "response", answer).content), answer.usage)
+        return changed(hook_result, "response", answer)
 
     async def _keep(self, kept: list[ContentBlock], usage: Usage | None) -> NoReturn:
         if kept:
@@ -131,23 +133,27 @@ class ModelCaller:
         raise RunStopped
 
     async def _request(
-        self, model: Model, remarks: list[ContextInjection], *, tools_allowed: bool
+        self, model: Model, ephemeral: list[ContextInjection], *, tools_allowed: bool
     ) -> tuple[Sequence[Row], ChatRequest]:
         run = self._run
         rows = await self._rows(model)
-        wish = CONTINUE
+        hook_result = CONTINUE
         if run.hooks.listens(events.PROVIDER_REQUEST):
-            # The rows are the context's own: hooks get copies, and change them by saying so.
-            payload = {"provider": model.name, "messages": self._run.seen.copies.of(rows), "model": model.model}
-            wish = await run.consult(events.PROVIDER_REQUEST, payload)
-            modified, lasting = _changed_rows(wish, rows), lasting_rows(wish)
-            # The injections stand in the context by now; modified rows do not know of them.
+            # Hooks get copies of the context's rows, and change them through their result.
+            payload = {
+                "provider": model.name,
+                "messages": self._run.message_cache.copies.of(rows),
+                "model": model.model,
+            }
+            hook_result = await run.consult(events.PROVIDER_REQUEST, payload)
+            modified, lasting = _changed_rows(hook_result, rows), lasting_rows(hook_result)
+            # The context has the lasting injections by now; modified rows lack them.
             rows = await self._rows(model) if lasting and modified is rows else [*modified, *lasting]
-            remarks = remarks + run.take_remarks()
-        shown, after = _with_remarks(rows, remarks)
+            ephemeral = ephemeral + run.take_ephemeral()
+        shown, after = _with_ephemeral(rows, ephemeral)
         request = model.requests.build(shown, after, tools_allowed=tools_allowed)
-        if wish.data and wish.data.get("model") is not None:
-            chosen = changed(wish, "model", model.model or "")
+        if hook_result.data and hook_result.data.get("model") is not None:
+            chosen = changed(hook_result, "model", model.model or "")
             request.model = chosen if chosen != model.model else None
         return rows, request
 
@@ -169,7 +175,7 @@ def _answered_so_far(kept: list[ContentBlock], usage: Usage | None) -> ChatRespo
 
 
 def _in_order(providers: Mapping[str, Provider], default: str | None) -> list[str]:
-    """The names of the providers, the one to ask first in front."""
+    """Return the names of the providers, the default first."""
     if default is not None and default not in providers:
         raise RuntimeError(f"There is no provider '{default}'. Mounted: {', '.join(providers)}.")
     if not providers:
@@ -177,29 +183,29 @@ def _in_order(providers: Mapping[str, Provider], default: str | None) -> list[st
     return sorted(providers, key=lambda name: name != default)
 
 
-def _changed_rows(wish: HookResult, rows: list[Row]) -> list[Row]:
-    modified = changed(wish, "messages", rows)
+def _changed_rows(hook_result: HookResult, rows: list[Row]) -> list[Row]:
+    modified = changed(hook_result, "messages", rows)
     if modified is rows:
         return rows
     if problem := next((problem for row in modified if (problem := unreadable(row))), None):
-        log.warning("hook.modified_to_nonsense", hook=wish.hook_name, part="messages", problem=problem)
+        log.warning("hook.modified_to_nonsense", hook=hook_result.hook_name, part="messages", problem=problem)
         return rows
     return modified
 
 
-def _with_remarks(rows: list[Row], remarks: Sequence[ContextInjection]) -> tuple[list[Row], list[Row]]:
-    """The rows of this request with the hooks' passing remarks: in the last tool result, or after everything."""
+def _with_ephemeral(rows: list[Row], ephemeral: Sequence[ContextInjection]) -> tuple[list[Row], list[Row]]:
+    """Add ephemeral injections to the last tool result of a request, or as rows after its end."""
     after = []
-    for remark in remarks:
-        if remark.append_to_last_tool_result and rows and rows[-1]["role"] == "tool":
-            rows = [*rows[:-1], _ending_with(rows[-1], remark.content)]
+    for injection in ephemeral:
+        if injection.append_to_last_tool_result and rows and rows[-1]["role"] == "tool":
+            rows = [*rows[:-1], _ending_with(rows[-1], injection.content)]
         else:
-            after.append(marked(injected_row(remark), source="hook"))
+            after.append(marked(injected_row(injection), source="hook"))
     return rows, after
 
 
-def _ending_with(row: Row, remark: str) -> Row:
-    remark = without_frames(remark)  # it may quote outside text
+def _ending_with(row: Row, injection: str) -> Row:
+    injection = without_frames(injection)  # it may quote outside text
     said = row["content"]
-    ended = [*said, {"type": "text", "text": remark}] if isinstance(said, list) else f"{said}\n\n{remark}"
+    ended = [*said, {"type": "text", "text": injection}] if isinstance(said, list) else f"{said}\n\n{injection}"
     return {**row, "content": ended}

@@ -13,23 +13,22 @@ class LoopOptions(Options):
     """Options of the loop in a mount plan.
 
     Args:
-        max_iterations: answers of the model with tools in one run; the one after them is asked for without.
-        max_cost_usd: what one run may cost, where the provider says what its calls do.
-        max_tokens: tokens that one run may use up, read and written.
-        max_duration_s: how long one run may take, in seconds, until it has to come to its last answer; for that it has
-            a minute more.
-        force_respond_tools: after one of these the model must answer in words.
-        tool_timeout_s: how long a tool call may take, in seconds, where the tool has no `timeout_s` of its own.
-        max_parallel_tools: tool calls of one answer that run side by side; the others wait in order.
-        max_calls_per_answer: tool calls of one answer that are run; the others fail, and the model reads why.
-        max_result_chars: characters of a tool's result that the model reads; the log keeps the whole, up to a limit.
-        stop_grace_s: how long running tools may go on after a graceful stop, in seconds.
-        stall_timeout_s: how long a model call may be silent, in seconds.
-        max_retries: how often a failed model call is repeated before another provider is asked.
-        retry_base_delay_s: the wait before the first repetition, in seconds; it doubles each time.
-        max_waiting: messages that may wait for the running loop.
+        max_iterations: turns with tool calls in one run; the model call after them offers no tools.
+        max_cost_usd: cost limit of one run, in US dollars; applies if the provider reports costs.
+        max_tokens: limit of input plus output tokens of one run.
+        max_duration_s: duration of one run, in seconds, after which the next answer is the last; it has 60 s more.
+        force_respond_tools: tools after which the model must answer in text.
+        tool_timeout_s: time limit of a tool call, in seconds, if the tool has no `timeout_s`.
+        max_parallel_tools: tool calls of one answer that run in parallel; the others wait in order.
+        max_calls_per_answer: tool calls of one answer that run; the others fail with a reason for the model.
+        max_result_chars: characters of a tool result that the model reads; the log keeps more.
+        stop_grace_s: time for running tools to finish after a graceful stop, in seconds.
+        stall_timeout_s: longest time without data from a model call, in seconds.
+        max_retries: retries of a failed model call before the fallback to another provider.
+        retry_base_delay_s: delay before the first retry, in seconds; it doubles each time.
+        max_waiting: limit of pending injections.
         extended_thinking: passed to the provider with each model call, as the keyword argument of this name.
-        default_provider: name of the provider to ask first; the first mounted one where it is not set.
+        default_provider: name of the provider to call first; default: the first mounted one.
     """
 
     max_iterations: int = Field(default=100, ge=1)

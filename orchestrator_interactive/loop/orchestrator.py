@@ -1,4 +1,4 @@
-"""The orchestrator module: the doors to an agent loop that takes messages in while it runs."""
+"""The orchestrator module: the public interface of an agent loop that accepts messages while it runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from orchestrator_interactive.config import read
 from orchestrator_interactive.kernel.cancellation import CancellationToken
 from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.interop import at_home, own_hooks, own_tool
-from orchestrator_interactive.loop.compaction import heard_compaction
+from orchestrator_interactive.loop.compaction import observe_compaction
 from orchestrator_interactive.loop.injection_queue import Injection, InjectionQueue
 from orchestrator_interactive.loop.loop import Loop
 from orchestrator_interactive.loop.options import LoopOptions
@@ -36,23 +36,24 @@ log = structlog.get_logger(__name__)
 
 NAME = "loop-interactive"
 
-# What the hooks hear of an end that is none of completion; for a suspension the contract has no word of its own.
+# Status in `execution:end` of runs that did not complete; the contract has none for a suspension.
 _ENDED = {"cancelled": "cancelled", "suspended": "cancelled", "error": "error"}
-# How long a run may take over its end, once it is to end and the grace period of its tools is over.
+# Time for a run to end after a stop and the grace period of its tools, in seconds.
 _ENDED_WITHIN_S = 2.0
 
 
 class InteractiveOrchestrator:
-    """An agent loop that takes messages in while it runs, and can be stopped at any instant.
+    """An agent loop that accepts messages while it runs and can be stopped at any time.
 
-    One `execute` or `resume` at a time; the queue outlives it, so what a stopped run did not read leads the next one.
+    One `execute` or `resume` runs at a time. The queue outlives it: messages that a stopped run did not read lead the
+    next one.
     """
 
     def __init__(self, config: dict[str, Any] | None = None) -> None:
         self._options = read(LoopOptions, config or {}, NAME)
         self._queue = InjectionQueue(self._options.max_waiting)
         self._receipts = Receipts()
-        self._memory = SessionState()
+        self._session_state = SessionState()
         self._running: Run | None = None
         self._in_doubt: tuple[ContextManager, int] | None = None
 
@@ -75,7 +76,7 @@ class InteractiveOrchestrator:
         return self._receipts.accept(injection.id)
 
     def edit_message(self, message_id: str, text: str) -> bool:
-        """Replace the text of a message that waits. False: the model has it already, or nobody knows it.
+        """Replace the text of a pending message. Returns False if it is delivered or unknown.
 
         Raises:
             ValueError: the text is blank.
@@ -83,9 +84,9 @@ class InteractiveOrchestrator:
         return self._queue.edit(message_id, text)
 
     def withdraw_message(self, message_id: str) -> bool:
-        """Take a message back that waits. False: the model has it already, or nobody knows it.
+        """Withdraw a pending message. Returns False if it is delivered or unknown.
 
-        One that is taken back once its run is over may be given to another run.
+        A message withdrawn after its run ended may be injected into another run.
         """
         if not self._queue.withdraw(message_id):
             return False
@@ -96,17 +97,17 @@ class InteractiveOrchestrator:
         return True
 
     def receipts(self) -> tuple[Receipt, ...]:
-        """Where each message stands that was written to the current or the last run, in order."""
+        """Return the state of each message injected into the current or the last run, in order."""
         return self._receipts.all()
 
     def notify(self, content: str) -> None:
         """Keep a notice for the next run; it never reaches the running one."""
-        self._memory.notices.append(content)
+        self._session_state.notices.append(content)
 
     def stop(self, immediate: bool = False, run_id: str | None = None) -> bool:
-        """Stop the running loop. Returns whether that changed anything; without a run it does nothing.
+        """Stop the running loop. Returns whether that changed anything; False without a run.
 
-        `run_id` (told by the progress event `executing`) fences a late stop: it does nothing to any other run.
+        `run_id` (from the progress event `executing`) fences a late stop: other runs are not affected.
         """
         if self._running is None or run_id not in (None, self._running.id):
             return False
@@ -114,17 +115,17 @@ class InteractiveOrchestrator:
         return token.request_immediate() if immediate else token.request_graceful()
 
     def suspend(self) -> bool:
-        """Have the running loop end at its next boundary, for another process to `resume` it.
+        """End the running loop at its next boundary, so that another process can `resume` it.
 
-        The model call in flight is given up, and nothing of it stays; tools finish, and a stop cuts them as ever. What
-        waits to be read stays in the queue. False: no run is on, or it is ending anyway.
+        The model call in flight is discarded. Running tools finish; a stop cancels them as usual. Pending messages stay
+        in the queue. Returns False without a run, or if the run is already ending.
         """
         return self._running is not None and self._queue.is_open and self._running.suspend()
 
     async def unsaid(self) -> str:
-        """What the last run said last, where a stop has cut it before it knew whether its log has that; else nothing.
+        """Return the final text of a stopped run that the log had not confirmed when the run returned; else "".
 
-        Waits for the log. The run has returned what it was certain of.
+        Reads the log. The run itself returned only the confirmed text.
         """
         if self._in_doubt is None:
             return ""
@@ -143,17 +144,17 @@ class InteractiveOrchestrator:
         message_id: str | None = None,
         **_: Any,
     ) -> str:
-        """Run the loop on a prompt and return the answer; after a stop, what the model had said until then.
+        """Run the loop on a prompt and return the answer; after a stop, the text produced until then.
 
-        `message_id` is the identity of the message that the prompt is: in the log it tells that it was delivered.
+        `message_id` is the id of the prompt's message. The log keeps it: the message is delivered.
 
         Raises:
             LLMError: the provider failed.
-            RuntimeError: a run is on already.
+            RuntimeError: a run is already active.
         """
         run = self._new_run(context, tools, hooks, coordinator, on_progress)
-        left_behind = frozenset(each.id for each in self._queue.waiting())
-        return await self._go(run, providers, lambda beginning: beginning.anew(prompt, message_id, left_behind))
+        left_pending = frozenset(each.id for each in self._queue.waiting())
+        return await self._go(run, providers, lambda start: start.new(prompt, message_id, left_pending))
 
     async def resume(  # noqa: PLR0913, PLR0917 - as `execute`
         self,
@@ -165,18 +166,17 @@ class InteractiveOrchestrator:
         on_progress: ProgressCallback | None = None,
         **_: Any,
     ) -> str:
-        """Go on with the last run of the conversation from where its log stands, and return the answer.
+        """Resume the last run of the conversation from its log, and return the answer.
 
-        Its texts are told again with the numbers that they had. A tool call without a result is made again where the
-        tool is `side_effect_free`; else the model reads that its outcome is unknown. A run that has its answer is not
-        run again.
+        Its texts are emitted again with the same numbers. A tool call without a result is repeated if the tool is
+        `side_effect_free`; otherwise its result is "outcome unknown". A run that has its answer is not run again.
 
         Raises:
             LLMError: the provider failed.
-            RuntimeError: a run is on already, or the conversation has none.
+            RuntimeError: a run is already active, or the conversation has none.
         """
         run = self._new_run(context, tools, hooks, coordinator, on_progress)
-        return await self._go(run, providers, RunStart.again)
+        return await self._go(run, providers, RunStart.resume)
 
     def _new_run(
         self,
@@ -197,80 +197,80 @@ class InteractiveOrchestrator:
             home.cancellation if home else CancellationToken(),
             on_progress,
             secret_filter=home.get_capability("secrets.filter") if home else None,
-            token_budgets=self._memory.token_budgets,
-            seen=self._memory.remembered(),
+            token_budgets=self._session_state.token_budgets,
+            message_cache=self._session_state.cached_messages(),
         )
 
     async def _go(
         self, run: Run, providers: Mapping[str, Provider], begin: Callable[[RunStart], Awaitable[None]]
     ) -> str:
-        """Run the loop from this beginning to its end."""
-        loop = self._prepared(run)
-        beginning = RunStart(run, loop, self._queue, self._receipts, self._memory)
-        # A task of its own: whoever cancels this stops the loop, and nothing in it is torn in the middle.
-        working = CancellableTask(loop.go(partial(begin, beginning), providers))
+        """Run the loop with this start."""
+        loop = self._activate(run)
+        start = RunStart(run, loop, self._queue, self._receipts, self._session_state)
+        # A separate task: cancelling the caller stops the loop in order, and interrupts no step of it.
+        loop_task = CancellableTask(loop.go(partial(begin, start), providers))
         with run.session_stop.watch(run.follow):
-            outcome = await self._to_its_end(run, loop, working)
-        if working.finished():
-            working.task.result()  # raises what the loop raised
+            outcome = await self._run_to_end(run, loop, loop_task)
+        if loop_task.finished():
+            loop_task.task.result()  # raises what the loop raised
         return outcome.text
 
     def let_go(self) -> None:
-        """Leave nothing behind that would keep what was read of the conversation in memory."""
-        self._memory.stay_awake()
+        """Cancel the timer that would keep the cached conversation in memory."""
+        self._session_state.cancel_release()
 
-    def _prepared(self, run: Run) -> Loop:
-        """The loop for a run, which is the one that is on from here."""
+    def _activate(self, run: Run) -> Loop:
+        """Make this the active run, and return its loop."""
         self._running, self._in_doubt = run, None
         self._queue.open()
         self._receipts.begin()
-        self._memory.stay_awake()
+        self._session_state.cancel_release()
         return Loop(run, self._queue, self._receipts, self._options)
 
-    async def _to_its_end(self, run: Run, loop: Loop, working: CancellableTask[RunOutcome]) -> RunOutcome:
-        """Wait for the run, tell how it ended, and be free for the next one."""
+    async def _run_to_end(self, run: Run, loop: Loop, loop_task: CancellableTask[RunOutcome]) -> RunOutcome:
+        """Wait for the run, report its end, and become free for the next one."""
         try:
-            with run.stop.watch(partial(self._hurry, run, working)), heard_compaction(run, NAME):
-                await working.end(run.cancel)
+            with run.stop.watch(partial(self._enforce_deadline, run, loop_task)), observe_compaction(run, NAME):
+                await loop_task.end(run.cancel)
         finally:
             self._queue.close()
-            outcome, home = _outcome_of(working, run), run.coordinator
+            outcome, home = _outcome_of(loop_task, run), run.coordinator
             try:
-                await self._tell_end(run, loop, outcome)
+                await self._emit_end(run, loop, outcome)
             finally:
-                if not working.finished():
+                if not loop_task.finished():
                     if run.is_in_doubt and outcome.status == "cancelled":
                         self._in_doubt = run.context, run.parts.next_number
                     run.give_up()
                 self._running = None
-                self._memory.rest_soon(home.get_capability("context.rest") if home else None)
+                self._session_state.schedule_release(home.get_capability("context.rest") if home else None)
         return outcome
 
-    async def _tell_end(self, run: Run, loop: Loop, outcome: RunOutcome) -> None:
-        reporting = CancellableTask(self._report_end(run, loop, outcome))
+    async def _emit_end(self, run: Run, loop: Loop, outcome: RunOutcome) -> None:
+        end_task = CancellableTask(self._report_end(run, loop, outcome))
         try:
-            await reporting.end(run.cancel)
+            await end_task.end(run.cancel)
         finally:
-            error = reporting.task.exception() if reporting.finished() else None
+            error = end_task.task.exception() if end_task.finished() else None
             if error is not None:
-                log.error("run.end_not_told", run_id=run.id, exc_info=error)
+                log.error("run.end_not_reported", run_id=run.id, exc_info=error)
 
-    def _hurry(self, run: Run, working: CancellableTask[RunOutcome]) -> None:
-        """Not even a log that hangs may hold whoever stops a run."""
+    def _enforce_deadline(self, run: Run, loop_task: CancellableTask[RunOutcome]) -> None:
+        """Cancel the run some time after a stop, so that a log that hangs cannot block the caller of the stop."""
         grace_s = 0 if run.stop.is_immediate else self._options.stop_grace_s
-        asyncio.get_running_loop().call_later(grace_s + _ENDED_WITHIN_S, working.cut)
+        asyncio.get_running_loop().call_later(grace_s + _ENDED_WITHIN_S, loop_task.cut)
 
     async def _report_end(self, run: Run, loop: Loop, outcome: RunOutcome) -> None:
-        self._memory.note_end(run.spent, outcome)
+        self._session_state.note_end(run.spent, outcome)
         ended = _ENDED.get(outcome.status, "completed")
         response = outcome.text if ended == "completed" else ""
         status = "incomplete" if outcome.status in ("error", "suspended") else outcome.status
         complete = {"orchestrator": NAME, "turn_count": run.iterations, "status": status}
         await run.announce(events.EXECUTION_END, {"response": response, "status": ended})
         await run.announce(events.ORCHESTRATOR_COMPLETE, complete)
-        await run.progress("complete", **self._told(run, loop, outcome))
+        await run.progress("complete", **self._end_data(run, loop, outcome))
 
-    def _told(self, run: Run, loop: Loop, outcome: RunOutcome) -> dict[str, Any]:
+    def _end_data(self, run: Run, loop: Loop, outcome: RunOutcome) -> dict[str, Any]:
         why = {"reason": outcome.reason, "detail": outcome.detail}
         return {
             "iterations": run.iterations,
@@ -278,14 +278,14 @@ class InteractiveOrchestrator:
             "part": run.parts.next_number,
             **{key: value for key, value in why.items() if value is not None},
             "waiting": len(self._queue),
-            "messages": self._receipts.told(),
-            "tools": loop.calls.told(),
+            "messages": self._receipts.to_event(),
+            "tools": loop.calls.to_event(),
             "usage": run.spent.told(),
-            "conversation_usage": (self._memory.spent or run.spent).told(),
+            "conversation_usage": (self._session_state.spent or run.spent).told(),
         }
 
 
-def _outcome_of(working: CancellableTask[RunOutcome], run: Run) -> RunOutcome:
-    if not working.finished():
+def _outcome_of(loop_task: CancellableTask[RunOutcome], run: Run) -> RunOutcome:
+    if not loop_task.finished():
         return SUSPENDED if run.is_suspended else RunOutcome(run.parts.unshown, "cancelled")
-    return RunOutcome("", "error") if working.task.exception() else working.task.result()
+    return RunOutcome("", "error") if loop_task.task.exception() else loop_task.task.result()

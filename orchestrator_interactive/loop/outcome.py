@@ -1,4 +1,4 @@
-"""How a run ended, and how its last row tells that."""
+"""The outcome of a run, and its form in the run's last row."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Status = Literal["success", "incomplete", "cancelled", "suspended", "error"]
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """How a run ended; `reason` and `detail` say why it is incomplete."""
+    """The outcome of a run; `reason` and `detail` explain the status "incomplete"."""
 
     text: str
     status: Status
@@ -29,24 +29,28 @@ SUSPENDED = RunOutcome("", "suspended")
 
 @dataclass(frozen=True, slots=True)
 class Incomplete:
-    """Why an answer is not all that was wanted."""
+    """Why an answer is incomplete."""
 
     reason: str
     detail: str | None = None
 
 
-def outcome_of(text: str, lack: Incomplete | None) -> RunOutcome:
-    """How a run ended whose answer lacks this."""
-    return RunOutcome(text, "incomplete", lack.reason, lack.detail) if lack else RunOutcome(text, "success")
+def outcome_of(text: str, incomplete: Incomplete | None) -> RunOutcome:
+    """Return the outcome of a run with this last text."""
+    return (
+        RunOutcome(text, "incomplete", incomplete.reason, incomplete.detail)
+        if incomplete
+        else RunOutcome(text, "success")
+    )
 
 
-def lacking_row(row: Row, lack: Incomplete | None) -> Row:
-    """The row of an answer that lacks something: should it be the last one, people are told why."""
-    return marked(row, lack={"reason": lack.reason, "detail": lack.detail}) if lack else row
+def incomplete_row(row: Row, incomplete: Incomplete | None) -> Row:
+    """Record in the row of an answer why it is incomplete; used if the answer is the run's last."""
+    return marked(row, lack={"reason": incomplete.reason, "detail": incomplete.detail}) if incomplete else row
 
 
 def outcome_in(row: Row, text: str) -> RunOutcome:
-    """How a run ended whose last word stands in this row."""
+    """Return the outcome of a run that ended with this row."""
     if cut_of(row) == "stopped":
         return RunOutcome(text, "cancelled")
     match metadata_of(row).get("lack"):

@@ -1,4 +1,4 @@
-"""Where each message stands that people wrote to a run."""
+"""The state of each message injected into a run."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ State = Literal["waiting", "delivered", "withdrawn"]
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """Where one message stands.
+    """The state of one message.
 
     Args:
         id: identity of the message.
-        state: it waits for the run to read it; it stands in a committed row; its author took it back.
-        iteration: the model call that reads it, counted from 1 in the run that took it in.
+        state: waiting: pending in the queue; delivered: its id is in a committed row; withdrawn: by its author.
+        iteration: number of the model call that reads it, from 1, in the run that committed it.
     """
 
     id: str
@@ -33,7 +33,7 @@ class Receipts:
         self._by_id: dict[str, Receipt] = {}
 
     def begin(self) -> None:
-        """Forget what has come to its end; what waits is the new run's."""
+        """Start a new run: keep only the pending messages."""
         self._by_id = {each.id: each for each in self._by_id.values() if each.state == "waiting"}
 
     def of(self, message_id: str) -> Receipt | None:
@@ -51,12 +51,12 @@ class Receipts:
         self._by_id[message_id] = replace(self._by_id[message_id], state="withdrawn")
 
     def forget(self, message_id: str) -> None:
-        """Know nothing of a message any more: whoever had it given takes care of it."""
+        """Forget a message; the caller keeps it."""
         self._by_id.pop(message_id, None)
 
     def all(self) -> tuple[Receipt, ...]:
         return tuple(self._by_id.values())
 
-    def told(self) -> list[dict[str, Any]]:
-        """As progress tells of them."""
+    def to_event(self) -> list[dict[str, Any]]:
+        """Return the form in progress events."""
         return [{"id": each.id, "state": each.state, "iteration": each.iteration} for each in self._by_id.values()]

@@ -1,4 +1,4 @@
-"""Where a run stands, read from the rows of its conversation."""
+"""The state of a run to resume, derived from the rows of its conversation."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ if TYPE_CHECKING:
 
     Row = dict[str, Any]
 
-_NO_RUN = "There is no run to go on with here: nobody has asked anything in this conversation."
+_NO_RUN = "There is no run to resume: this conversation has no prompt."
 
 
 @dataclass(frozen=True, slots=True)
 class ResumeState:
-    """What the rows of the last run say of it.
+    """The last run of a conversation, derived from its rows.
 
     Args:
-        prompt: its text.
-        before: what the runs before it used up.
-        spent: what it has used up itself.
-        told: the texts of it that people were to read by then.
-        parts: goes on counting them.
-        rows: its own, beginning with the prompt's; those of hooks are none of them.
-        lost: the row to add for calls whose results were to follow later, and now do not.
-        lost_calls: those calls.
+        prompt: text of the prompt.
+        before: usage of all earlier runs.
+        spent: usage of this run.
+        texts: texts that the run has shown to people.
+        parts: continues their numbering.
+        rows: rows of the run, from the prompt on, without hook rows.
+        lost: row to add for postponed calls whose results were lost.
+        lost_calls: these calls.
     """
 
     prompt: str
     before: UsageTotals
     spent: UsageTotals
-    told: tuple[InterimText, ...]
+    texts: tuple[InterimText, ...]
     parts: InterimTexts
     rows: Sequence[Row]
     lost: Row | None
@@ -59,17 +59,17 @@ class ResumeState:
 
     @property
     def iterations(self) -> int:
-        """How often the model has answered."""
+        """The number of the model's answers."""
         return sum(cut_of(row) != "stopped" for row in self._answers)
 
     @property
     def turns(self) -> int:
-        """How often it has called tools."""
+        """The number of answers with tool calls."""
         return sum(bool(call_ids(row)) for row in self._answers)
 
     @property
     def continuations(self) -> int:
-        """How often in a row its answer was cut at its length, up to now."""
+        """The number of consecutive answers, up to now, that were truncated at the length limit."""
         count = 0
         for row in self.rows:
             is_answer = row["role"] == "assistant" and not call_ids(row)
@@ -81,18 +81,18 @@ class ResumeState:
 
     @property
     def last_tools(self) -> frozenset[str]:
-        """The names of the tools that its last answer calls with arguments that can be used."""
+        """The names of the tools that the last answer calls with valid arguments."""
         calls = _calls(self._answers[-1]) if self._answers else []
         return frozenset(call.name for call in calls if problem_of(call.arguments) is None)
 
     @property
     def last_calls(self) -> int:
-        """The number of calls that its last answer makes."""
+        """The number of calls in the last answer."""
         return len(_calls(self._answers[-1])) if self._answers else 0
 
     @property
     def deliveries(self) -> list[tuple[list[str], int]]:
-        """The messages that each of its rows holds, with the model call that reads them."""
+        """The ids of the messages delivered by each row, with the number of the model call that reads them."""
         deliveries, answers = [], 0
         for row in self.rows:
             answers += row["role"] == "assistant"
@@ -102,23 +102,25 @@ class ResumeState:
 
     @property
     def outcome(self) -> RunOutcome | None:
-        """How it ended, where its last row is an answer that says so."""
+        """The outcome of the run, if its last row is a final answer."""
         last = self.rows[-1]
         goes_on = last["role"] != "assistant" or call_ids(last) or cut_of(last) in ("length", "urgent")
         return None if goes_on or self.lost else outcome_in(last, self.parts.unshown)
 
     def settled(self, tools: Mapping[str, Tool]) -> list[CompletedCall]:
-        """What became of the calls whose results its rows have, in the order of these."""
+        """Return the calls with a result, in the order of their rows."""
         made = {call.id: call for row in self._answers for call in _calls(row)}
-        ends = [(made[call_id], became) for row in self.rows for call_id, became in results_in(row) if call_id in made]
-        return [CompletedCall(call, became.label or _label(call, tools), became.outcome) for call, became in ends]
+        ends = [
+            (made[call_id], outcome) for row in self.rows for call_id, outcome in results_in(row) if call_id in made
+        ]
+        return [CompletedCall(call, outcome.label or _label(call, tools), outcome.outcome) for call, outcome in ends]
 
     def late(self, tools: Mapping[str, Tool]) -> list[CompletedCall]:
-        """The calls whose results were to follow later, and now do not."""
+        """Return the postponed calls whose results were lost."""
         return [CompletedCall(call, _label(call, tools), "lost") for call in self.lost_calls]
 
     def unanswered(self, tools: Mapping[str, Tool]) -> tuple[list[CompletedCall], list[CompletedCall]]:
-        """The calls without a result: those to make again (harmless, or never started), and the others."""
+        """Return the calls without a result: those to repeat (side-effect free or never started), and the others."""
         again: list[CompletedCall] = []
         others: list[CompletedCall] = []
         for call in self._unanswered():
@@ -128,7 +130,7 @@ class ResumeState:
         return again, others
 
     def _unanswered(self) -> list[ToolCall]:
-        """The calls of the last answer that have no row yet, unless something else has come after them."""
+        """Return the calls of the last answer without a result row; none if another row follows them."""
         answered: set[str] = set()
         for row in reversed(self.rows):
             if row["role"] == "assistant":
@@ -139,24 +141,24 @@ class ResumeState:
         return []
 
 
-def standing_of(rows: Sequence[Row]) -> ResumeState:
-    """Where the last run of a conversation stands.
+def resume_state_of(rows: Sequence[Row]) -> ResumeState:
+    """Return the state of the last run of a conversation.
 
     Raises:
-        RuntimeError: there is none.
+        RuntimeError: there is no run.
     """
     rows = [row for row in rows if isinstance(row, dict) and isinstance(row.get("role"), str) and not is_of_hook(row)]
     begin = _last_prompt(rows)
     if begin is None:
         raise RuntimeError(_NO_RUN)
     own, parts = rows[begin:], InterimTexts()
-    told = tuple(part for row in own if (part := parts.add(row)))
+    texts = tuple(part for row in own if (part := parts.add(row)))
     lost = lost_row(rows)
     return ResumeState(
         prompt=text_of(own[0]),
         before=spent_in(rows[:begin]),
         spent=spent_in(own),
-        told=told,
+        texts=texts,
         parts=parts,
         rows=own,
         lost=lost,
@@ -165,17 +167,17 @@ def standing_of(rows: Sequence[Row]) -> ResumeState:
 
 
 def said_since(rows: Sequence[Row], number: int) -> str:
-    """What the last run of a conversation has said from the part with this number on.
+    """Return the text of the last run of a conversation, from the part with this number on.
 
     Raises:
-        RuntimeError: there is none.
+        RuntimeError: there is no run.
     """
-    standing = standing_of(rows)
-    return "".join(part.text for part in standing.told if part.number >= number) + standing.parts.unshown
+    state = resume_state_of(rows)
+    return "".join(part.text for part in state.texts if part.number >= number) + state.parts.unshown
 
 
 def prompt_in(rows: Sequence[Row]) -> str:
-    """What the last run of a conversation was asked; blank where there is none."""
+    """Return the prompt of the last run of a conversation; blank if there is none."""
     begin = _last_prompt(rows)
     return "" if begin is None else text_of(rows[begin])
 
@@ -190,13 +192,13 @@ def _label(call: ToolCall, tools: Mapping[str, Tool]) -> str | None:
 
 
 def _calls_with(rows: Iterable[Row], ids: Iterable[str]) -> list[ToolCall]:
-    """The calls with these ids, wherever they were made."""
+    """Return the calls with these ids, in any assistant row."""
     made = {call.id: call for row in rows if row["role"] == "assistant" for call in _calls(row)}
     return [made[call_id] for call_id in ids if call_id in made]
 
 
 def _calls(row: Row) -> list[ToolCall]:
-    """The calls in an assistant row, in order."""
+    """Return the calls in an assistant row, in order."""
     try:
         message = message_of(row)
     except UNREADABLE:

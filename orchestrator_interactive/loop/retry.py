@@ -1,4 +1,4 @@
-"""What to do when a model call failed: ask again later, ask another provider, or ask for less."""
+"""Recover from a failed model call: retry after a back-off, fall back to another provider, or shrink the request."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ log = structlog.get_logger(__name__)
 PROVIDER_FALLBACK = "provider:fallback"
 
 _LONGEST_BACKOFF_S = 30.0
-# Asked to wait for longer than this, the run turns to another provider: showing nothing for minutes, it looks dead.
+# If `Retry-After` is longer, fall back to another provider: a run that shows nothing for minutes looks dead.
 _LONGEST_WAIT_S = 60.0
-# Of the request that was too long: estimates are off by some tens of percent, and the answer needs room, too.
+# Factor for the token budget after a request that was too long: estimates are off by tens of percent.
 _SHRINK_TO = 0.85
-# Another provider would refuse these as well, or should.
+# Errors without fallback: another provider would, or should, refuse the request too.
 _FINAL = (ContentFilterError, InvalidRequestError, ContextLengthError)
 
 
 class RetryPolicy:
-    """The patience of one run with its providers; the first of `names` is asked."""
+    """Retries and fallback of one run; `names` are its providers in the order to call them."""
 
     def __init__(self, run: Run, names: Sequence[str], options: LoopOptions) -> None:
         self._run = run
@@ -53,19 +53,19 @@ class RetryPolicy:
 
     @property
     def provider(self) -> str:
-        """The name of the provider to ask."""
+        """The name of the provider to call."""
         return self._names[0]
 
     def succeeded(self) -> None:
-        """The provider has answered."""
+        """Reset the retry counter after an answer."""
         self._failures, self._has_shrunk = 0, False
 
     async def recover(self, error: BaseException, rows: Sequence[dict[str, Any]]) -> None:
-        """Return when it makes sense to ask again; `rows` is what the failed request showed of the conversation.
+        """Return when the call may be repeated; `rows` are the conversation's rows in the failed request.
 
         Raises:
-            RunStopped, RunSuspended: the run was, while it waited.
-            Exception: the error, where asking again is no use.
+            RunStopped, RunSuspended: the run was stopped or suspended during the wait.
+            Exception: the error, if neither a retry nor a fallback can help.
         """
         if isinstance(error, ContextLengthError) and not self._has_shrunk:
             self._has_shrunk = True
@@ -74,40 +74,40 @@ class RetryPolicy:
         elif isinstance(error, LLMError) and (delay_s := self._delay_s(error)) is not None:
             await self._wait(error, delay_s)
         elif isinstance(error, Exception) and not isinstance(error, _FINAL) and len(self._names) > 1:
-            await self._turn_to_next(error)
+            await self._fall_back(error)
         else:
             raise error from self._first_error or error.__cause__
 
     def _delay_s(self, error: LLMError) -> float | None:
-        """How long to wait before asking again, in seconds; `None`: asking this provider again is no use."""
+        """Return the delay before the retry, in seconds; None if this provider is not to be retried."""
         if not error.retryable or self._failures >= self._options.max_retries:
             return None
-        doubled = 2.0 ** min(self._failures, 60)  # a float ends somewhere
+        doubled = 2.0 ** min(self._failures, 60)  # a larger exponent may overflow
         backoff_s = min(self._options.retry_base_delay_s * doubled, _LONGEST_BACKOFF_S)
-        jitter_s = random.uniform(0, backoff_s / 2)  # noqa: S311 - spreads the crowd, guards nothing
+        jitter_s = random.uniform(0, backoff_s / 2)  # noqa: S311 - jitter, not security
         if error.retry_after is None:
             return backoff_s - jitter_s
         return max(error.retry_after, 0) + jitter_s if error.retry_after <= _LONGEST_WAIT_S else None
 
     async def _wait(self, error: LLMError, delay_s: float) -> None:
         self._failures += 1
-        told = {"provider": self.provider, "attempt": self._failures, "delay_s": delay_s, "error": str(error)}
-        log.info("provider.retry", **told)
-        await self._run.announce(events.PROVIDER_RETRY, told)
-        await self._run.progress("retrying", **told, max_attempts=self._options.max_retries, reason=_reason(error))
+        data = {"provider": self.provider, "attempt": self._failures, "delay_s": delay_s, "error": str(error)}
+        log.info("provider.retry", **data)
+        await self._run.announce(events.PROVIDER_RETRY, data)
+        await self._run.progress("retrying", **data, max_attempts=self._options.max_retries, reason=_reason(error))
         waiting = CancellableTask(asyncio.sleep(delay_s))
         with self._run.ending.watch(waiting.cut):
             await waiting.end()
         self._run.check_end()
 
-    async def _turn_to_next(self, error: Exception) -> None:
+    async def _fall_back(self, error: Exception) -> None:
         given_up = self._names.pop(0)
         self._failures, self._has_shrunk = 0, False
         self._first_error = self._first_error or error
-        told = {"provider": given_up, "to": self.provider, "error": str(error)}
-        log.warning("provider.fallback", **told)
-        await self._run.announce(PROVIDER_FALLBACK, told)
-        await self._run.progress("fallback", **told)
+        data = {"provider": given_up, "to": self.provider, "error": str(error)}
+        log.warning("provider.fallback", **data)
+        await self._run.announce(PROVIDER_FALLBACK, data)
+        await self._run.progress("fallback", **data)
 
 
 def _reason(error: LLMError) -> str:

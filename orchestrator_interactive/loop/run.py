@@ -1,4 +1,4 @@
-"""One execution of the loop: what it works with, and how it talks to the rest."""
+"""One execution of the loop: its dependencies, its log, its progress events and its hooks."""
 
 from __future__ import annotations
 
@@ -34,50 +34,54 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
-# Longer than any watcher should take; one that hangs may not hold the run.
+# Time limit of a progress callback, in seconds: one that hangs must not block the run.
 _WATCHER_S = 10.0
-# Several hooks may each use up their own time.
+# Time limit of all hooks of one event, in seconds; each hook has its own, shorter limit.
 _LONGEST_S = 3600.0
 
 
 class SecretFilter(Protocol):
-    """The capability `secrets.filter`: replaces secrets in a text; with `known_only` not what merely looks like one."""
+    """The capability `secrets.filter`: replaces known secrets in a text and, unless `known_only`, likely ones."""
 
     def __call__(self, text: str, *, known_only: bool = False) -> str: ...
 
 
 class RunStopped(Exception):  # noqa: N818 - a stop is no error
-    """Somebody stopped the run. `wish` is what hooks had wished that were being asked, if they had come to an end."""
+    """The run was stopped. `hook_result` is the result of the hooks that were running, if they finished."""
 
-    def __init__(self, wish: HookResult | None = None) -> None:
+    def __init__(self, hook_result: HookResult | None = None) -> None:
         super().__init__()
-        self.wish = wish
+        self.hook_result = hook_result
 
 
 class _NoContext:
-    """In the place of the context of a run that is over."""
+    """Replaces the context of an abandoned run: any access raises RunStopped."""
 
     def __getattr__(self, name: str) -> NoReturn:
         raise RunStopped
 
 
-class RunSuspended(Exception):  # noqa: N818 - nor is a suspension
-    """The run ends where it is, for another process to resume it."""
+class RunSuspended(Exception):  # noqa: N818 - a suspension is no error
+    """The run is suspended: another process resumes it."""
 
 
 class RunDenied(Exception):  # noqa: N818 - named after the hooks' action
-    """A hook forbade it; the message says why."""
+    """A hook denied the operation; the message is the reason."""
 
 
 @dataclass(slots=True)
 class Run:
-    """The surroundings of one execution, and what it counts.
+    """The dependencies, counters and state of one execution.
 
-    `stop` is the run's own: it follows `session_stop`, and a cancellation of the caller requests it, too. `ending`
-    follows that and a suspension: it is what cuts all that is not a tool's. `secret_filter` takes secrets out of what
-    tools say. `token_budgets` holds the providers that have said that a request was too long for them. `iterations` are
-    the answers of the model so far, `spent` is what they used up, `parts` what people read of them; it `is_in_doubt`
-    where such a row was cut on its way to the log.
+    Args:
+        stop: stop of this run; follows `session_stop` and the cancellation of the caller.
+        ending: follows `stop` and a suspension; cancels everything except tools.
+        secret_filter: removes secrets from tool texts.
+        token_budgets: by provider, after a request that was too long for it.
+        iterations: answers of the model so far.
+        spent: usage of the model calls so far.
+        parts: texts for people so far.
+        is_in_doubt: a row with text was interrupted on its way to the log.
     """
 
     context: ContextManager
@@ -89,7 +93,7 @@ class Run:
     id: str = field(default_factory=lambda: uuid4().hex)
     secret_filter: SecretFilter | None = None
     token_budgets: dict[str, int] = field(default_factory=dict)
-    seen: MessageCache = field(default_factory=MessageCache)
+    message_cache: MessageCache = field(default_factory=MessageCache)
     iterations: int = 0
     spent: UsageTotals = NOTHING
     parts: InterimTexts = field(default_factory=InterimTexts)
@@ -97,24 +101,24 @@ class Run:
     is_in_doubt: bool = False
     stop: CancellationToken = field(default_factory=CancellationToken)
     ending: CancellationToken = field(default_factory=CancellationToken)
-    _remarks: list[ContextInjection] = field(default_factory=list)
+    _ephemeral_injections: list[ContextInjection] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.stop.register_child(self.ending)
 
     def follow(self) -> None:
-        """Go as far as the session's stop has gone."""
+        """Apply the session's stop to the run, at the same stage."""
         if self.session_stop.is_immediate:
             self.stop.request_immediate()
         else:
             self.stop.request_graceful()
 
     def cancel(self) -> None:
-        """Whoever awaits the run was cancelled."""
+        """Stop the run because its caller was cancelled."""
         self.stop.request_immediate()
 
     def suspend(self) -> bool:
-        """Have it end at its next boundary, for another process to resume it. False: it is to end anyway."""
+        """End the run at its next boundary, so that another process can resume it. Returns False if it is ending."""
         if self.is_ending:
             return False
         self.is_suspended = True
@@ -122,44 +126,44 @@ class Run:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether it is to end."""
-        if self.session_stop.is_cancelled:  # amplifier-core's token tells of it a little later
+        """Whether a stop was requested."""
+        if self.session_stop.is_cancelled:  # amplifier-core's token notifies its watchers later
             self.follow()
         return self.stop.is_cancelled
 
     @property
     def is_ending(self) -> bool:
-        """Whether it is to end, in whatever way."""
+        """Whether a stop or a suspension was requested."""
         return self.is_suspended or self.is_stopped
 
     def give_up(self) -> None:
-        """Go without whatever of it still hangs: should that go on some day, it finds nobody to write or to talk to."""
+        """Detach the run, so that a step which still hangs can no longer write, emit or call hooks."""
         self.context, self.coordinator, self.hooks, self.on_progress = _NoContext(), None, HookRegistry(), None
 
     def check_end(self) -> None:
-        """Raise RunSuspended or RunStopped where the run is to end. A stop that comes later changes no suspension."""
+        """Raise RunSuspended or RunStopped if the run is to end. A suspension takes precedence over a later stop."""
         if self.is_suspended:
             raise RunSuspended
         if self.is_stopped:
             raise RunStopped
 
     def without_secrets(self, text: str, *, known_only: bool = False) -> str:
-        """Return the text without the secrets of the host, before a model or a person reads it."""
+        """Return the text without the host's secrets, for a model or a person."""
         return text if self.secret_filter is None else self.secret_filter(text, known_only=known_only)
 
-    def take_remarks(self) -> list[ContextInjection]:
-        """The ephemeral injections for the next request."""
-        remarks, self._remarks = self._remarks, []
-        return remarks
+    def take_ephemeral(self) -> list[ContextInjection]:
+        """Take the ephemeral injections for the next request."""
+        ephemeral, self._ephemeral_injections = self._ephemeral_injections, []
+        return ephemeral
 
-    def put_back(self, remarks: list[ContextInjection]) -> None:
-        """The request that had these failed: they are for the one after it."""
-        self._remarks = remarks + self._remarks
+    def restore_ephemeral(self, ephemeral: list[ContextInjection]) -> None:
+        """Put back the ephemeral injections of a failed request; the next request includes them."""
+        self._ephemeral_injections = ephemeral + self._ephemeral_injections
 
     async def commit(self, row: dict[str, Any]) -> None:
-        """Add a row to the log; what is complete with it, people read."""
+        """Add a row to the log, and show the text that it completes."""
         await self.write(row)
-        await self.tell(row)
+        await self.emit_text(row)
 
     async def write(self, row: dict[str, Any]) -> None:
         """Add a row to the log."""
@@ -169,32 +173,32 @@ class Run:
             self.is_in_doubt = self.is_in_doubt or has_words(row)
             raise
 
-    async def tell(self, row: dict[str, Any]) -> None:
-        """Let people read what is complete with this row, which stands in the log."""
+    async def emit_text(self, row: dict[str, Any]) -> None:
+        """Show the text that a committed row completes, if any."""
         await self.show(self.parts.add(row))
 
     async def show(self, part: InterimText | None) -> None:
-        """Let people read a part, as a message of its own."""
+        """Emit a part as a separate text for people."""
         if part is not None:
             torn = {"cut": True} if part.is_torn else {}
             await self.progress("text", text=part.text, part=part.number, **torn)
 
     async def progress(self, event: str, **data: Any) -> None:
-        """Tell whoever watches; a watcher that fails does not disturb the run."""
+        """Emit a progress event; errors of the callback are logged."""
         if self.on_progress is None:
             return
         try:
             with contained():
                 await within(_WATCHER_S, self.on_progress(event, data), self.stop)
-        except Exception:  # an event sink may not break the run
+        except Exception:  # an event sink must not break the run
             log.exception("progress.failed", progress_event=event)
 
     async def consult(self, event: str, data: dict[str, Any]) -> HookResult:
-        """Ask the hooks and route what they want; what the caller must honour comes back.
+        """Emit an event whose hooks may deny or modify it, process their result, and return it.
 
         Raises:
-            RunDenied: the hooks said no, or a person did when they asked.
-            RunStopped, RunSuspended: the run was, meanwhile.
+            RunDenied: a hook denied it, or a person whom a hook asked.
+            RunStopped, RunSuspended: the run was stopped or suspended in the meantime.
         """
         if not self.hooks.listens(event):
             return CONTINUE
@@ -205,29 +209,29 @@ class Run:
             raise RunSuspended
         if self.is_stopped:
             answered = work.finished() and work.task.exception() is None
-            raise RunStopped(wish=work.task.result() if answered else None)
+            raise RunStopped(hook_result=work.task.result() if answered else None)
         return work.task.result()
 
     async def announce(self, event: str, data: dict[str, Any]) -> None:
-        """Tell the hooks what has happened. They may inject and show something; for a no it is too late.
+        """Emit an event about something that has happened. Hooks may inject and show something, but not deny it.
 
-        A stop is not held up by them: they get a moment, and are cut.
+        A stop cancels the hooks after a short grace period.
         """
         if self.hooks.listens(event):
             await self.give_way(self._announce(event, data), event)
 
     async def emit(self, event: str, data: dict[str, Any]) -> HookResult:
-        """Tell the hooks what has happened, as `announce` does; what they wish is for later."""
+        """Emit an event like `announce`, and return the hooks' result for later processing."""
         if not self.hooks.listens(event):
             return CONTINUE
         return await self.give_way(self._emitted(event, data), event) or CONTINUE
 
-    async def give_way(self, telling: Awaitable[T], event: str) -> T | None:
-        """Await what hooks do at an event; a stop gives them a moment, and cuts them. `None`: they were cut."""
+    async def give_way(self, hooks: Awaitable[T], event: str) -> T | None:
+        """Await hooks; a stop cancels them after a short grace period. Returns None if they were cancelled."""
         try:
-            return await within(_LONGEST_S, telling, self.stop)
+            return await within(_LONGEST_S, hooks, self.stop)
         except TimeoutError:
-            log.warning("hook.cut", hook_event=event)
+            log.warning("hook.cancelled", hook_event=event)
             return None
 
     async def _announce(self, event: str, data: dict[str, Any]) -> None:
@@ -240,34 +244,34 @@ class Run:
         return await self.route(await self.hooks.emit(event, data), event)
 
     async def route(self, result: HookResult, event: str) -> HookResult:
-        """Send a hook's wish where it belongs; an ephemeral injection waits for the next request.
+        """Process a hook's result; ephemeral injections are kept for the next request.
 
-        Without a coordinator nobody can be asked, and injections go straight into the context.
+        Without a coordinator, questions are denied, and injections are added to the context directly.
 
         Raises:
-            RunDenied: the answer is no.
+            RunDenied: the hook or the person that it asked denied it.
         """
         if result is CONTINUE:
             return result
         if result.action == "ask_user" and self.is_stopped:
-            raise RunDenied("The run was stopped before anybody could be asked.")
-        wished = result.injections()
+            raise RunDenied("The run was stopped before a user could be asked for approval.")
+        injections = result.injections()
         try:
             result = await self._process(result, event)
         except InjectionTooLargeError as e:
             log.warning("hook.injection_refused", hook=result.hook_name, hook_event=event, error=str(e))
             result = e.rest
-            wished = result.injections()
+            injections = result.injections()
         if result.action == "deny":
             raise RunDenied(result.reason or "A hook denied it.")
-        self._remarks += [injection for injection in wished if injection.ephemeral]
+        self._ephemeral_injections += [injection for injection in injections if injection.ephemeral]
         return result
 
     async def _process(self, result: HookResult, event: str) -> HookResult:
         if self.coordinator is not None:
             return await self.coordinator.process_hook_result(result, event, result.hook_name)
         if result.action == "ask_user":
-            raise RunDenied("Nobody can be asked here.")
+            raise RunDenied("This session has no user to ask for approval.")
         for row in lasting_rows(result):
             try:
                 with contained():
@@ -277,18 +281,18 @@ class Run:
         return result
 
 
-def lasting_rows(wish: HookResult) -> list[dict[str, Any]]:
-    """The rows that a wish to inject adds to the conversation."""
-    return [injected_row(injection) for injection in wish.injections() if not injection.ephemeral]
+def lasting_rows(hook_result: HookResult) -> list[dict[str, Any]]:
+    """Return the rows of a hook result's lasting injections."""
+    return [injected_row(injection) for injection in hook_result.injections() if not injection.ephemeral]
 
 
 def injected_row(injection: ContextInjection) -> dict[str, Any]:
     return {"role": injection.role, "content": injection.content}
 
 
-def changed(wish: HookResult, key: str, given: T) -> T:
-    """What the hooks made of a part of an event; what has the wrong form is logged and left as it was."""
-    value = (wish.data or {}).get(key, given)
+def changed(hook_result: HookResult, key: str, given: T) -> T:
+    """Return a part of an event as the hooks modified it; an invalid modification is logged and ignored."""
+    value = (hook_result.data or {}).get(key, given)
     if value is given:
         return given
     kind, value = type(given), own(value)
@@ -303,5 +307,5 @@ def changed(wish: HookResult, key: str, given: T) -> T:
             return value
     except ValidationError as e:
         problem = str(e)
-    log.warning("hook.modified_to_nonsense", hook=wish.hook_name, part=key, problem=problem)
+    log.warning("hook.modified_to_nonsense", hook=hook_result.hook_name, part=key, problem=problem)
     return given

@@ -1,4 +1,4 @@
-"""What precedes the loop: the prompt of a new run, or all that one has done whose process ended."""
+"""Start a run: commit the prompt of a new run, or restore the state of a run to resume."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.contracts.models import sendable
 from orchestrator_interactive.loop.injection_queue import notice_row
-from orchestrator_interactive.loop.resume import prompt_in, standing_of
+from orchestrator_interactive.loop.resume import prompt_in, resume_state_of
 from orchestrator_interactive.loop.run import changed
 from orchestrator_interactive.loop.tool_results import lost_row
 from orchestrator_interactive.loop.usage import spent_in
@@ -29,35 +29,37 @@ if TYPE_CHECKING:
 
 
 class RunStart:
-    """The beginning of one run of a loop."""
+    """The start of one run."""
 
-    def __init__(self, run: Run, loop: Loop, queue: InjectionQueue, receipts: Receipts, memory: SessionState) -> None:
+    def __init__(
+        self, run: Run, loop: Loop, queue: InjectionQueue, receipts: Receipts, session_state: SessionState
+    ) -> None:
         self._run = run
         self._loop = loop
         self._queue = queue
         self._receipts = receipts
-        self._memory = memory
+        self._session_state = session_state
 
-    async def anew(self, prompt: str, message_id: str | None, left_behind: frozenset[str]) -> None:
-        """Announce the run and commit its prompt, after what an earlier run left behind."""
+    async def new(self, prompt: str, message_id: str | None, left_pending: frozenset[str]) -> None:
+        """Announce a new run, and commit its prompt after the messages that an earlier run left pending."""
         run = self._run
         self._reset_turn()
         await run.announce(events.EXECUTION_START, {"prompt": prompt})
         await run.progress("executing", prompt=prompt, run=run.id)
-        if not self._memory.knows_log:
-            await self._read_log()
-        wish = await run.consult(events.PROMPT_SUBMIT, {"prompt": prompt})
-        if self._memory.notices:
-            await self._tell_notices()
+        if not self._session_state.knows_log:
+            await self._load_log()
+        hook_result = await run.consult(events.PROMPT_SUBMIT, {"prompt": prompt})
+        if self._session_state.notices:
+            await self._commit_notices()
         waiting = self._queue.drain()
-        self._queue.restore([each for each in waiting if each.id not in left_behind])  # written after the prompt
-        await self._loop.take_in(tuple(each for each in waiting if each.id in left_behind))
-        await run.commit(user_row(without_frames(sendable(changed(wish, "prompt", prompt))), message_id))
+        self._queue.restore([each for each in waiting if each.id not in left_pending])  # written after the prompt
+        await self._loop.deliver(tuple(each for each in waiting if each.id in left_pending))
+        await run.commit(user_row(without_frames(sendable(changed(hook_result, "prompt", prompt))), message_id))
 
-    async def again(self) -> None:
-        """Announce the run, and go on where its log stands.
+    async def resume(self) -> None:
+        """Announce the run, and resume it from its log.
 
-        What the hooks wish to inject at its announcement waits until the results stand that are missing.
+        Hook injections of `execution:start` are added after the missing tool results.
 
         Raises:
             RuntimeError: the conversation has no run.
@@ -65,46 +67,46 @@ class RunStart:
         run = self._run
         self._reset_turn()
         prompt = prompt_in(await run.context.get_messages())
-        wish = await run.emit(events.EXECUTION_START, {"prompt": prompt, "resumed": True})
-        rows = await run.context.get_messages()  # as they are since a run has begun
-        standing = standing_of(rows)
-        self._know(standing)
-        await run.progress("executing", prompt=standing.prompt, run=run.id)
-        await self._take_out_delivered(rows)
-        await self._loop.take_up(standing)
-        self._memory.knows_log = True
-        await run.give_way(run.route(wish, events.EXECUTION_START), events.EXECUTION_START)
+        hook_result = await run.emit(events.EXECUTION_START, {"prompt": prompt, "resumed": True})
+        rows = await run.context.get_messages()  # hooks may have changed them
+        state = resume_state_of(rows)
+        self._restore_state(state)
+        await run.progress("executing", prompt=state.prompt, run=run.id)
+        await self._remove_delivered(rows)
+        await self._loop.resume(state)
+        self._session_state.knows_log = True
+        await run.give_way(run.route(hook_result, events.EXECUTION_START), events.EXECUTION_START)
 
-    def _know(self, standing: ResumeState) -> None:
+    def _restore_state(self, state: ResumeState) -> None:
         run = self._run
-        self._memory.spent = standing.before
-        run.spent, run.iterations, run.parts = standing.spent, standing.iterations, standing.parts
-        for ids, iteration in standing.deliveries:
+        self._session_state.spent = state.before
+        run.spent, run.iterations, run.parts = state.spent, state.iterations, state.parts
+        for ids, iteration in state.deliveries:
             self._receipts.deliver(ids, iteration)
 
     def _reset_turn(self) -> None:
         if self._run.coordinator is not None:
             self._run.coordinator.reset_turn()
 
-    async def _read_log(self) -> None:
-        """Learn what was done before, and tell the model of calls whose results could not be told any more."""
+    async def _load_log(self) -> None:
+        """Restore the state from the log, and add a row for postponed calls whose results were lost."""
         rows = await self._run.context.get_messages()
-        await self._take_out_delivered(rows)
+        await self._remove_delivered(rows)
         if lost := lost_row(rows):
             await self._run.context.add_message(lost)
-        if self._memory.spent is None:
-            self._memory.spent = spent_in(rows)
-        self._memory.knows_log = True
+        if self._session_state.spent is None:
+            self._session_state.spent = spent_in(rows)
+        self._session_state.knows_log = True
 
-    async def _take_out_delivered(self, rows: Sequence[Row]) -> None:
-        """A message may wait here though its row was written: whoever wrote it was cut before it could be told."""
-        written = {message_id for row in rows for message_id in delivered_in(row)}
-        if delivered := [each for each in self._queue.waiting() if each.id in written]:
+    async def _remove_delivered(self, rows: Sequence[Row]) -> None:
+        """Remove pending messages whose row was committed just before the earlier run was interrupted."""
+        committed = {message_id for row in rows for message_id in delivered_in(row)}
+        if delivered := [each for each in self._queue.waiting() if each.id in committed]:
             for each in delivered:
                 self._queue.withdraw(each.id)
-            await self._loop.take_back(delivered)
+            await self._loop.mark_delivered(delivered)
 
-    async def _tell_notices(self) -> None:
-        count = len(self._memory.notices)
-        await self._run.context.add_message(notice_row(self._memory.notices[:count]))
-        del self._memory.notices[:count]
+    async def _commit_notices(self) -> None:
+        count = len(self._session_state.notices)
+        await self._run.context.add_message(notice_row(self._session_state.notices[:count]))
+        del self._session_state.notices[:count]

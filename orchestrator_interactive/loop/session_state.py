@@ -1,4 +1,4 @@
-"""What an orchestrator keeps of its conversation from one run to the next."""
+"""State that an orchestrator keeps between the runs of a conversation."""
 
 from __future__ import annotations
 
@@ -15,67 +15,66 @@ if TYPE_CHECKING:
     from orchestrator_interactive.loop.outcome import RunOutcome
     from orchestrator_interactive.loop.usage import UsageTotals
 
-# How long the next run finds ready what was read of the conversation, in seconds: of so many rows that it would take
-# some time to read them again, and of fewer.
-_MANY = 100
-_MANY_REMEMBERED_S, _FEW_REMEMBERED_S = 60.0, 1.0
+# Lifetime of the message cache after a run, in seconds: with more than _MANY_ROWS rows, and with fewer.
+_MANY_ROWS = 100
+_LONG_LIFETIME_S, _SHORT_LIFETIME_S = 60.0, 1.0
 
 
 @dataclass(slots=True, weakref_slot=True)
 class SessionState:
-    """What it keeps.
+    """State between runs.
 
     Args:
-        notices: for the next run to tell.
-        spent: what the runs so far used up; `None`: that has not been read yet.
-        knows_log: nothing can stand in the log that it does not know of.
-        token_budgets: of providers that have said that a request was too long for them.
-        seen: what was looked at of the conversation already; `None`: nothing, or it was forgotten.
+        notices: notices for the next run.
+        spent: usage of all runs so far; `None`: not read from the log yet.
+        knows_log: this state reflects every row of the log.
+        token_budgets: by provider, after a request that was too long for it.
+        message_cache: the cached conversation; `None`: not cached.
     """
 
     notices: list[str] = field(default_factory=list)
     spent: UsageTotals | None = None
     knows_log: bool = False
     token_budgets: dict[str, int] = field(default_factory=dict)
-    seen: MessageCache | None = None
+    message_cache: MessageCache | None = None
 
-    _context_rests: Callable[[], object] | None = None
+    _release_context: Callable[[], object] | None = None
     _timer: asyncio.TimerHandle | None = None
 
-    def remembered(self) -> MessageCache:
-        """What was looked at of the conversation, for a run to go on with."""
-        if self.seen is None:
-            self.seen = MessageCache()
-        return self.seen
+    def cached_messages(self) -> MessageCache:
+        """Return the cached conversation, for the next run."""
+        if self.message_cache is None:
+            self.message_cache = MessageCache()
+        return self.message_cache
 
     def note_end(self, spent: UsageTotals, outcome: RunOutcome) -> None:
-        """A run has ended."""
+        """Add the usage of a run that has ended."""
         if self.spent is not None:
             self.spent = self.spent.plus(spent)
-        # After any other end rows may be missing, or be there unknown.
+        # After any other outcome, the log may differ from this state.
         self.knows_log = self.knows_log and outcome.status in ("success", "incomplete")
 
-    def rest_soon(self, context_rests: Callable[[], object] | None) -> None:
-        """Take up little memory, and have the context do so, unless there is a next run in time."""
-        rows = self.seen.transcript.length if self.seen else 0
-        remembered_s = _MANY_REMEMBERED_S if rows > _MANY else _FEW_REMEMBERED_S
-        self._context_rests = context_rests
-        # Weakly: a session that somebody has dropped may go.
-        self._timer = asyncio.get_running_loop().call_later(remembered_s, _rest, ref(self))
+    def schedule_release(self, release_context: Callable[[], object] | None) -> None:
+        """Schedule the release of the cache, and of the context's, if no run starts in time."""
+        rows = self.message_cache.transcript.length if self.message_cache else 0
+        lifetime_s = _LONG_LIFETIME_S if rows > _MANY_ROWS else _SHORT_LIFETIME_S
+        self._release_context = release_context
+        # A weak reference: the timer must not keep a dropped session alive.
+        self._timer = asyncio.get_running_loop().call_later(lifetime_s, _release, ref(self))
 
-    def stay_awake(self) -> None:
-        """Do not come to rest: a run begins, or the session ends."""
+    def cancel_release(self) -> None:
+        """Cancel the scheduled release: a run starts, or the session ends."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def rest(self) -> None:
-        """Forget what can be read again."""
-        self.seen, self._timer = None, None
-        if self._context_rests is not None:
-            self._context_rests()
+    def release(self) -> None:
+        """Release everything that can be read again."""
+        self.message_cache, self._timer = None, None
+        if self._release_context is not None:
+            self._release_context()
 
 
-def _rest(memory: ref[SessionState]) -> None:
-    if (resting := memory()) is not None:
-        resting.rest()
+def _release(reference: ref[SessionState]) -> None:
+    if (state := reference()) is not None:
+        state.release()

@@ -1,4 +1,4 @@
-"""One call to a model: it can be cut at any instant, and may not be silent for too long."""
+"""One streaming call to a model, which can be cancelled at any time and has a stall timeout."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """Whom a run asks, and how patiently: `stall_timeout_s` is how long a call may be silent, in seconds.
+    """A provider with its request builder and timeout.
 
-    It is `None` for a provider that is silent until it has its whole answer. `model` is the one that it asks unless it
-    is told another, where it says so.
+    `stall_timeout_s` is the longest time without data, in seconds; `None` for a provider that does not stream. `model`
+    is the provider's default model, if it names one.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Model:
 
 
 class StreamingCall:
-    """A call in flight. The end of its run cuts it, and so does an urgent message."""
+    """A call in flight. The end of its run and an urgent message cancel it."""
 
     def __init__(self, model: Model, request: ChatRequest, stream: ResponseStream) -> None:
         self._model = model
@@ -45,7 +45,7 @@ class StreamingCall:
         self._was_interrupted = False
 
     async def end(self, ending: CancellationToken, inbox: InjectionQueue) -> None:
-        """Wait until it is over, whichever way."""
+        """Wait until the call has ended or was cancelled."""
         self._watchdog = _Watchdog(self._work, self._stream, self._model.stall_timeout_s)
         try:
             with ending.watch(self._work.cut), inbox.watch(self._on_message):
@@ -56,30 +56,30 @@ class StreamingCall:
 
     @property
     def was_interrupted(self) -> bool:
-        """Whether an urgent message cut it before it was over."""
+        """Whether an urgent message cancelled the call before it ended."""
         return self._was_interrupted and self.answer is None
 
     @property
     def answer(self) -> ChatResponse | None:
-        """The answer, where the model said all of it."""
+        """The answer, if it is complete."""
         finished = self._work.finished() and self._work.task.exception() is None
         answer = self._work.task.result() if finished else None
         return answer if isinstance(answer, ChatResponse) else None
 
     @property
     def error(self) -> BaseException:
-        """Why there is no answer: the provider failed, was silent for too long, or returned something else."""
+        """Why there is no answer: the provider failed, stalled, or returned an invalid result."""
         model = self._model
-        if self._watchdog.barked:
+        if self._watchdog.has_expired:
             return LLMTimeoutError(
-                f"The model was silent for {model.stall_timeout_s or 0:g} seconds.", provider=model.name
+                f"The model sent no data for {model.stall_timeout_s or 0:g} seconds.", provider=model.name
             )
         if not self._work.finished():
             return ProviderUnavailableError("The call to the model was cancelled.", provider=model.name)
         if error := self._work.task.exception():
             return error
         kind = type(self._work.task.result()).__name__
-        return LLMError(f"The provider answered with {kind}, no ChatResponse.", provider=model.name)
+        return LLMError(f"The provider returned {kind} instead of a ChatResponse.", provider=model.name)
 
     def _on_message(self, injection: Injection) -> None:
         if injection.urgent and not self._work.task.done():
@@ -91,30 +91,30 @@ async def _completed(model: Model, request: ChatRequest, stream: ResponseStream)
     thinking = {"extended_thinking": True} if model.extended_thinking else {}
     try:
         return await model.provider.complete(request, stream=stream, **thinking)
-    except SystemExit as e:  # a provider may not end the process
+    except SystemExit as e:  # a provider must not end the process
         raise ProviderUnavailableError("The provider tried to end the process.", provider=model.name) from e
 
 
 class _Watchdog:
-    """Cuts a model call whose stream has been silent for too long."""
+    """Cancels a model call whose stream has stalled."""
 
     def __init__(self, work: CancellableTask[ChatResponse], stream: ResponseStream, timeout_s: float | None) -> None:
         self._work, self._stream, self._timeout_s = work, stream, timeout_s
-        self.barked = False
-        self._heard = -1
+        self.has_expired = False
+        self._seen_pieces = -1
         self._timer: asyncio.TimerHandle | None = None
-        self._look()
+        self._check()
 
     def disarm(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         if self._timeout_s is None:
             return
-        if self._stream.pieces == self._heard:
-            self.barked = True
+        if self._stream.pieces == self._seen_pieces:
+            self.has_expired = True
             self._work.cut()
         else:
-            self._heard = self._stream.pieces
-            self._timer = asyncio.get_running_loop().call_later(self._timeout_s, self._look)
+            self._seen_pieces = self._stream.pieces
+            self._timer = asyncio.get_running_loop().call_later(self._timeout_s, self._check)

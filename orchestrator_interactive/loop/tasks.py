@@ -1,4 +1,4 @@
-"""Tasks of the loop's own: a model call, a tool call. A stop can cut them, and none can hold the loop."""
+"""Tasks that a stop can cancel, and that cannot block the loop: model calls and tool calls."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
-# How long a task that was cancelled may take to heed it before the loop goes on without it.
-HEED_WITHIN_S = 0.3
+# Time for a cancelled task to end before the loop abandons it, in seconds.
+CANCEL_GRACE_S = 0.3
 
 
 class CancellableTask(Generic[T]):
-    """A task that can be cut. One that does not heed the cut is left behind, still referenced until it ends."""
+    """A task that can be cancelled. One that ignores it is abandoned, but stays referenced until it ends."""
 
-    _left_behind: ClassVar[set[asyncio.Task[Any]]] = set()
+    _abandoned: ClassVar[set[asyncio.Task[Any]]] = set()
 
     def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -30,19 +30,19 @@ class CancellableTask(Generic[T]):
         self.is_over = False
         self.on_over: Callable[[], object] | None = None
         self._waiter: asyncio.Future[None] | None = None
-        self._heed: asyncio.TimerHandle | None = None
+        self._grace_timer: asyncio.TimerHandle | None = None
         self.task.add_done_callback(self._on_done)
 
     def cut(self) -> None:
-        if self.task.done() or self._heed is not None:
+        if self.task.done() or self._grace_timer is not None:
             return
         self.task.cancel()
-        self._heed = self._loop.call_later(HEED_WITHIN_S, self._leave_behind)
+        self._grace_timer = self._loop.call_later(CANCEL_GRACE_S, self._abandon)
 
     async def end(self, on_cancel: Callable[[], object] | None = None) -> None:
-        """Wait until the task has ended or was left behind (`is_over`); its outcome stays in `task`.
+        """Wait until the task has ended or was abandoned (`is_over`); its outcome is in `task`.
 
-        Cancelling the waiter cuts the task, or does `on_cancel`, and waits for it all the same.
+        Cancelling the waiter cancels the task, or calls `on_cancel`, and still waits for it.
         """
         cancelled: asyncio.CancelledError | None = None
         while not self.is_over:
@@ -56,14 +56,14 @@ class CancellableTask(Generic[T]):
             raise cancelled
 
     def finished(self) -> bool:
-        """Whether it ran to its end: with a result or an error rather than cut."""
+        """Return whether the task ended with a result or an error; False if it was cancelled."""
         return self.task.done() and not self.task.cancelled()
 
     def _on_done(self, task: asyncio.Task[T]) -> None:
         if not task.cancelled():
-            task.exception()  # whoever was cut while waiting for it does not look any more
-        if self._heed is not None:
-            self._heed.cancel()
+            task.exception()  # mark it as retrieved: a cancelled waiter does not read it
+        if self._grace_timer is not None:
+            self._grace_timer.cancel()
         self._release()
 
     def _release(self) -> None:
@@ -73,14 +73,14 @@ class CancellableTask(Generic[T]):
         if self.on_over is not None:
             self.on_over()
 
-    def _leave_behind(self) -> None:
-        self.task.cancel()  # once more: whoever was deaf may be done, and something else be on
-        self._left_behind.add(self.task)
+    def _abandon(self) -> None:
+        self.task.cancel()  # again: the code that ignored the first one may have ended
+        self._abandoned.add(self.task)
         self.task.add_done_callback(self._on_late_end)
-        log.warning("work.left_behind", task=repr(self.task.get_coro()))
+        log.warning("task.abandoned", task=repr(self.task.get_coro()))
         self._release()
 
     def _on_late_end(self, task: asyncio.Task[T]) -> None:
-        self._left_behind.discard(task)
+        self._abandoned.discard(task)
         error = None if task.cancelled() else task.exception()
-        log.info("work.ended_late", error=repr(error) if error else None)
+        log.info("task.ended_late", error=repr(error) if error else None)

@@ -1,4 +1,4 @@
-"""A batch of tool calls: side by side, each result as it comes, and a result for every call whatever happens."""
+"""Run the tool calls of one answer in parallel, and commit a result for every call on every exit path."""
 
 from __future__ import annotations
 
@@ -21,77 +21,77 @@ if TYPE_CHECKING:
 
 
 class ToolBatch:
-    """The calls of one answer, side by side."""
+    """The calls of one answer."""
 
     def __init__(self, run: Run, calls: ToolExecutor) -> None:
         self._run = run
         self._calls = calls
-        self._uses: list[ToolExecution] = []
+        self._executions: list[ToolExecution] = []
         self._over: deque[ToolExecution] = deque()
         self._is_urgent = False
         self._news = asyncio.Event()
 
     async def go(self, row: dict[str, Any], calls: Sequence[ToolCall], inbox: InjectionQueue) -> None:
-        """Commit the answer's row, then run the calls, and add every result as it comes.
+        """Commit the answer's row, run the calls, and commit each result as it arrives.
 
-        An urgent message ends the wait: calls that are still at work are left to follow later. A stop cuts them.
-        Whichever way it ends, once the row stands each call has a result. All of them run, also where the run has been
-        suspended: none is left of which a successor could not tell whether it has begun.
+        An urgent message ends the wait: running calls are postponed. A stop cancels them. Once the answer is
+        committed, each call gets a result. A suspended run still runs all calls, so that the next owner knows that each
+        call started.
         """
         await self._run.write(row)
-        self._uses = self._calls.begin(calls)
-        await self._run.tell(row)
+        self._executions = self._calls.begin(calls)
+        await self._run.emit_text(row)
         await self._calls.drop_early()
         await self._collect(inbox)
 
-    async def go_again(self, calls: Sequence[ToolCall], settled: int, inbox: InjectionQueue) -> None:
-        """Run calls whose answer stands in the log, and add their results, as `go` does.
+    async def repeat(self, calls: Sequence[ToolCall], settled: int, inbox: InjectionQueue) -> None:
+        """Run calls of an answer that is in the log already, and commit their results like `go`.
 
-        `settled` calls of the same answer are not among them.
+        `settled` is the number of the answer's other calls.
         """
-        self._uses = self._calls.begin(calls, settled)
+        self._executions = self._calls.begin(calls, settled)
         await self._collect(inbox)
 
     async def _collect(self, inbox: InjectionQueue) -> None:
-        left = dict.fromkeys(self._uses)
-        with inbox.watch(self._look_up), self._listening():
+        left = dict.fromkeys(self._executions)
+        with inbox.watch(self._on_injection), self._listening():
             while left:
                 if self._over:
-                    use = self._over.popleft()
-                    del left[use]
-                    await self._calls.settle(use, use.close())
-                    await asyncio.sleep(0)  # a small store does not let others have their turn
+                    execution = self._over.popleft()
+                    del left[execution]
+                    await self._calls.settle(execution, execution.close())
+                    await asyncio.sleep(0)  # a store without real I/O does not yield to other tasks
                 elif self._is_urgent:
                     await self._postpone(left)
                     break
                 else:
                     self._news.clear()
                     await self._news.wait()
-        await self._calls.route_wishes([use for use in self._uses if use not in left])
+        await self._calls.route_hook_results([execution for execution in self._executions if execution not in left])
 
-    async def _postpone(self, uses: Collection[ToolExecution]) -> None:
-        for use in uses:
-            await self._run.commit(still_running_row(use.call))
-        self._calls.postpone(uses)
+    async def _postpone(self, executions: Collection[ToolExecution]) -> None:
+        for execution in executions:
+            await self._run.commit(still_running_row(execution.call))
+        self._calls.postpone(executions)
 
     @contextmanager
     def _listening(self) -> Iterator[None]:
-        for use in self._uses:
-            if use.is_over:
-                self._over.append(use)
+        for execution in self._executions:
+            if execution.is_over:
+                self._over.append(execution)
             else:
-                use.watch(partial(self._end, use))
+                execution.watch(partial(self._end, execution))
         try:
             yield
         finally:
-            for use in self._uses:
-                use.watch(None)
+            for execution in self._executions:
+                execution.watch(None)
 
-    def _end(self, use: ToolExecution) -> None:
-        self._over.append(use)
+    def _end(self, execution: ToolExecution) -> None:
+        self._over.append(execution)
         self._news.set()
 
-    def _look_up(self, injection: Injection) -> None:
+    def _on_injection(self, injection: Injection) -> None:
         if injection.urgent:
             self._is_urgent = True
             self._news.set()

@@ -1,4 +1,4 @@
-"""One tool call on its way: prepared, executed, finalised, and closed whatever happens."""
+"""One tool call: prepare, execute, finalise, and close on every exit path."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from orchestrator_interactive.kernel.hooks import CONTINUE, too_late_for_a_no
 from orchestrator_interactive.kernel.tool_progress import reporting
 from orchestrator_interactive.loop.large_results import examined, moved_to_file
 from orchestrator_interactive.loop.run import RunDenied, changed
-from orchestrator_interactive.loop.tasks import HEED_WITHIN_S, CancellableTask
+from orchestrator_interactive.loop.tasks import CANCEL_GRACE_S, CancellableTask
 from orchestrator_interactive.loop.tool_results import (
     NOT_STARTED,
     TIMED_OUT,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-# Of an exception that a tool raises, read by the model; and of its traceback, logged.
+# Limits of a tool's error message for the model, and of its logged traceback.
 _MOST_ERROR_CHARS = 2_000
 _MOST_TRACEBACK_CHARS = 20_000
 
@@ -53,11 +53,11 @@ Stage = Literal["waiting", "announced", "running", "known", "checked", "reported
 
 
 class ToolExecution:
-    """One call on its way: prepared (the hooks may change or refuse it), executed, finalised.
+    """One tool call: prepare (hooks may modify or deny it), execute, finalise.
 
-    It begins when it has one of each of the `turns`, which it keeps until it is over; with `refused`, it fails with
-    this sentence instead. `stage` says how far it is; it may be cut anywhere, and its time limit, which begins with the
-    tool, is one that cuts it. `result` is what is known of its outcome.
+    The call acquires all semaphores of `turns` first and holds them until it is over. With `refused`, it fails with
+    this message instead. It can be cancelled at any `stage`, also by its time limit, which starts with the tool.
+    `result` is None until a result is known.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class ToolExecution:
         self.call = call
         self.stage: Stage = "waiting"
         self.result: ToolResult | None = None
-        self.wishes: list[tuple[str, HookResult]] = []
+        self.hook_results: list[tuple[str, HookResult]] = []
         self._tool: Tool | None = run.tools.get(call.name)
         self._timeout_s = options.tool_timeout_s
         self._timed_out = False
@@ -84,44 +84,44 @@ class ToolExecution:
         self._row: dict[str, Any] | None = None
         self._is_dropped = False
         self._outcome: ToolOutcome = "cancelled"
-        self._reports = _Reports(self._tell_report)
+        self._reports = _Reports(self._emit_progress)
         self._turns = turns
         self._held: list[asyncio.Semaphore] = []
         self._is_filtered = False
         self._refused = refused
         self._on_over: Callable[[], object] | None = None
-        self._work = CancellableTask(self._go())
+        self._work = CancellableTask(self._execute_call())
         self._work.on_over = self._end_turn
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more comes of it: it ended, or was cut."""
+        """Whether it has ended or was cancelled."""
         return self._work.is_over
 
     def watch(self, on_over: Callable[[], object] | None) -> None:
         """Call `on_over` when it is over."""
         self._on_over = on_over
 
-    def cut(self) -> None:
+    def cancel(self) -> None:
         self._work.cut()
 
     def drop(self) -> None:
-        """Cut it, for no answer has asked for it after all."""
+        """Cancel an early call that the complete answer does not contain."""
         self._is_dropped = True
-        self.cut()
+        self.cancel()
 
     async def end(self) -> None:
         """Wait until it is over."""
         await self._work.end()
 
     def _end_turn(self) -> None:
-        # Also where a tool is deaf to its end: it must not hold up the calls that wait.
+        # Also for a tool that ignores cancellation: it must not block waiting calls.
         while self._held:
             self._held.pop().release()
         if self._on_over is not None:
             self._on_over()
 
-    async def _go(self) -> None:
+    async def _execute_call(self) -> None:
         if self._refused is not None:
             self.result = failure(self._refused)
             return
@@ -142,16 +142,16 @@ class ToolExecution:
         except RunDenied as e:
             self.result = failure(f"Denied: {e}")
             return
-        if self._is_closed():  # a hook was deaf to the end of the run
+        if self._is_closed():  # a hook ignored cancellation, and the run has ended
             return
         await self._announce(tool)
         if self._run.is_stopped:
             return
-        self.result = await self._executed(tool)
+        self.result = await self._result_of_tool(tool)
         if not self._is_closed():
             await self._finalise(self.result)
 
-    async def _executed(self, tool: Tool) -> ToolResult:
+    async def _result_of_tool(self, tool: Tool) -> ToolResult:
         self.stage = "running"
         self._run.session_stop.register_tool_start(self.call.id, self.call.name)
         own_s = getattr(tool, "timeout_s", None)
@@ -170,29 +170,29 @@ class ToolExecution:
         self._work.cut()
 
     def close(self) -> dict[str, Any]:
-        """The call's row, whatever became of it. A tool that goes on after this is not heard any more."""
+        """Close the call with its current outcome, and return its row. A later result of the tool is ignored."""
         if self._row is None:
             self._note_crash()
             self._reached, self.stage = self.stage, "closed"
-            self._outcome = self._how_it_ended()
+            self._outcome = self._outcome_at_close()
             if self.result is None:
-                self.result = failure(self._what_cut_it())
-            elif self._reached == "known" and self._run.hooks.listens(_told_by(self.result)):
-                self.result = failure(UNCHECKED)  # a hook might have changed or refused it
+                self.result = failure(self._cancel_reason())
+            elif self._reached == "known" and self._run.hooks.listens(_event_of(self.result)):
+                self.result = failure(UNCHECKED)  # a hook might have modified or withheld it
             label = None if self._input is self.call.arguments else self._label
-            self._row = CallOutcome(self._outcome, label).beside(self._row_of(self.result))
+            self._row = CallOutcome(self._outcome, label).mark(self._row_of(self.result))
         return self._row
 
     def _row_of(self, result: ToolResult) -> dict[str, Any]:
         hide = str if self._is_filtered else partial(self._run.without_secrets, known_only=result.success)
         return result_row(self.call, result, self._most_chars, hide)
 
-    def _what_cut_it(self) -> str:
+    def _cancel_reason(self) -> str:
         if self._reached != "running":
             return NOT_STARTED
         return TIMED_OUT.format(timeout_s=self._timeout_s) if self._timed_out else UNKNOWN_OUTCOME
 
-    def _how_it_ended(self) -> ToolOutcome:
+    def _outcome_at_close(self) -> ToolOutcome:
         if self.result is not None:
             return "finished" if self.result.success else "failed"
         if self._reached != "running" or is_harmless(self._tool):
@@ -200,30 +200,30 @@ class ToolExecution:
         return "lost" if self._run.is_suspended and not self._timed_out else "unknown"
 
     def settled(self) -> CompletedCall:
-        """How it ended, once it is closed."""
+        """Return the outcome of the closed call."""
         if self._reached == "waiting" and self._tool is not None:
             self._label = self._labelled(self._tool)
         return CompletedCall(self.call, self._label, self._outcome, was_dropped=self._is_dropped)
 
     def _note_crash(self) -> None:
-        """What went wrong around a tool (a hook, an odd result) is a failed call, too."""
+        """Turn an error outside the tool (a hook, an invalid result) into a failed call."""
         error = self._work.task.exception() if self._work.finished() else None
         if error is not None:
             log.error("tool.use_failed", tool=self.call.name, exc_info=error)
             self.result = self.result or failure(f"{type(error).__name__}: {told(error)}")
 
-    async def report_cut(self) -> None:
-        """Close the events of a call that was cut, as far as their listeners let us."""
+    async def report_cancelled(self) -> None:
+        """Emit the missing end events of a cancelled call, with a short time limit for each."""
         if self._reached not in {"announced", "running", "known", "checked"}:
             return
         if self._reached == "running":
-            await self._told(self._tell_cut())
-        await self._told(self._reports.end())
-        await self._told(self._report_end())
+            await self._within_grace(self._emit_cancelled())
+        await self._within_grace(self._reports.end())
+        await self._within_grace(self._report_end())
 
-    async def _told(self, telling: Coroutine[Any, Any, None]) -> None:
-        work = CancellableTask(telling)
-        limit = asyncio.get_running_loop().call_later(HEED_WITHIN_S, work.cut)
+    async def _within_grace(self, emitting: Coroutine[Any, Any, None]) -> None:
+        work = CancellableTask(emitting)
+        limit = asyncio.get_running_loop().call_later(CANCEL_GRACE_S, work.cut)
         try:
             await work.end()
         finally:
@@ -231,11 +231,11 @@ class ToolExecution:
         if not work.finished():
             log.warning("tool.report_abandoned", tool=self.call.name)
 
-    async def _tell_cut(self) -> None:
+    async def _emit_cancelled(self) -> None:
         error = self.result.error if self.result else None
-        wish = await self._run.hooks.emit(events.TOOL_ERROR, self._payload(tool_result=self.result, error=error))
-        # It waits, like every other, until all calls of the batch have their results.
-        self.wishes.append((events.TOOL_ERROR, too_late_for_a_no(wish, events.TOOL_ERROR)))
+        hook_result = await self._run.hooks.emit(events.TOOL_ERROR, self._payload(tool_result=self.result, error=error))
+        # Processed, like all hook results, after all calls of the batch have their results.
+        self.hook_results.append((events.TOOL_ERROR, too_late_for_a_no(hook_result, events.TOOL_ERROR)))
 
     def _is_closed(self) -> bool:
         return self.stage == "closed"
@@ -254,19 +254,19 @@ class ToolExecution:
         label = label_of(tool, self._input)
         return None if label is None else self._run.without_secrets(label)
 
-    async def _tell_report(self, text: str) -> None:
+    async def _emit_progress(self, text: str) -> None:
         text = self._run.without_secrets(text)
         await self._run.progress("tool:progress", tool=self.call.name, id=self.call.id, text=text)
 
     async def _finalise(self, result: ToolResult) -> None:
         self.stage = "known"
         try:
-            wish = await self._consult(_told_by(result), tool_result=result, error=result.error)
+            hook_result = await self._consult(_event_of(result), tool_result=result, error=result.error)
         except RunDenied as e:
             self.result = failure(f"The result was withheld: {e}")
         else:
-            wished = changed_result(wish, result)
-            self.result = result if wished is result else await examined(wished)
+            modified = changed_result(hook_result, result)
+            self.result = result if modified is result else await examined(modified)
         if self._is_closed():
             return
         self.stage = "checked"
@@ -280,16 +280,16 @@ class ToolExecution:
         await self._report_end()
 
     async def _consult(self, event: str, **more: Any) -> HookResult:
-        """Ask the hooks; what they wish to inject waits until every call of the batch has its result."""
+        """Emit a hook event; injections are kept until all calls of the batch have their results."""
         if not self._run.hooks.listens(event):
             return CONTINUE
         result = await self._run.hooks.emit(event, self._payload(**more))
         if result.action == "inject_context":
-            self.wishes.append((event, result))
+            self.hook_results.append((event, result))
             return result
-        if beside_a_question := result.injections():
-            wish = HookResult(action="inject_context", context_injections=beside_a_question)
-            self.wishes.append((event, wish))
+        if injections := result.injections():
+            hook_result = HookResult(action="inject_context", context_injections=injections)
+            self.hook_results.append((event, hook_result))
             result = result.model_copy(update={"context_injections": []})
         return await self._run.route(result, event)
 
@@ -306,42 +306,42 @@ class ToolExecution:
         )
 
     def _payload(self, **more: Any) -> dict[str, Any]:
-        # Hooks get a copy of the input: they change it by saying so.
+        # Hooks get a copy of the input, and change it through their result.
         given = deepcopy(self._input)
         return {"tool_name": self.call.name, "tool_input": given, "tool_call_id": self.call.id, **more}
 
 
 class _Reports:
-    """What a tool says of itself: one line at a time is told, and of those that came meanwhile the last."""
+    """Progress lines of a tool: emits one at a time; of the lines that arrive in between, only the last."""
 
-    def __init__(self, tell: Callable[[str], Awaitable[None]]) -> None:
-        self._tell = tell
+    def __init__(self, emit: Callable[[str], Awaitable[None]]) -> None:
+        self._emit = emit
         self._latest: str | None = None
-        self._telling: CancellableTask[None] | None = None
+        self._emitting: CancellableTask[None] | None = None
         self._ended = False
 
     def take(self, text: str) -> None:
         self._latest = text
-        if self._telling is None and not self._ended:
-            self._telling = CancellableTask(self._tell_all())
+        if self._emitting is None and not self._ended:
+            self._emitting = CancellableTask(self._emit_all())
 
     async def end(self) -> None:
-        """Tell no more, once the line that is being told is through."""
+        """Accept no more lines, and wait for the line being emitted."""
         self._ended = True
-        if self._telling is not None:
-            await self._telling.end()
+        if self._emitting is not None:
+            await self._emitting.end()
 
-    async def _tell_all(self) -> None:
+    async def _emit_all(self) -> None:
         while self._latest is not None and not self._ended:
             text, self._latest = self._latest, None
-            await self._tell(text)
-        self._telling = None
+            await self._emit(text)
+        self._emitting = None
 
 
 async def _result_of(tool: Tool, arguments: dict[str, Any]) -> ToolResult:
     try:
         return as_result(await tool.execute(arguments))
-    except (SystemExit, Exception) as e:  # noqa: BLE001 - a tool may not take the run down
+    except (SystemExit, Exception) as e:  # noqa: BLE001 - a tool must not break the run
         lines = "".join(traceback.TracebackException.from_exception(e).format())
         log.error("tool.failed", tool=tool.name, exception=abridged(lines, _MOST_TRACEBACK_CHARS))  # noqa: TRY400 - cut
         message = abridged(told(e), _MOST_ERROR_CHARS)
@@ -349,21 +349,21 @@ async def _result_of(tool: Tool, arguments: dict[str, Any]) -> ToolResult:
 
 
 def is_harmless(tool: Tool | None) -> bool:
-    """Whether it says that a call to it may be made for nothing, and once more."""
+    """Return whether the tool is marked `side_effect_free`: its calls may be discarded and repeated."""
     return bool(getattr(tool, "side_effect_free", False))
 
 
 def label_of(tool: Tool, arguments: dict[str, Any]) -> str | None:
-    """What a tool says that people call a call to it; `None`: nothing."""
+    """Return the tool's label of a call for people, if it has one."""
     label = getattr(tool, "label", None)
     if not callable(label) or problem_of(arguments):
         return None
     try:
         return str(label(arguments))
-    except (asyncio.CancelledError, SystemExit, Exception):  # a tool may not take the run down
+    except (asyncio.CancelledError, SystemExit, Exception):  # a tool must not break the run
         log.exception("tool.label_failed", tool=tool.name)
         return None
 
 
-def _told_by(result: ToolResult) -> str:
+def _event_of(result: ToolResult) -> str:
     return events.TOOL_POST if result.success else events.TOOL_ERROR

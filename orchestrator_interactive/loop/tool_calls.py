@@ -1,4 +1,4 @@
-"""The tool calls of one run: begun early, of the batch that is on, or with their results to follow."""
+"""The tool calls of one run: early, in the current batch, and postponed."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-# Of `max_parallel_tools`: an answer's calls run beside those that were postponed, of a run not more than this.
+# Limit of a run's running calls, including postponed ones, as a multiple of `max_parallel_tools`.
 _MOST_AT_ONCE = 3
 
 
 class ToolExecutor:
-    """Every call of a run, from its beginning until it is settled: closed, with its row in the log.
+    """All calls of a run, from their start until they are settled: closed, with a row in the log.
 
-    When the run is to end, what has not begun is cut at once, and what runs after the grace period; asked to end
-    immediately, all of it.
+    A graceful stop cancels calls that have not started at once, and running calls after the grace period. An immediate
+    stop cancels all calls at once.
     """
 
     def __init__(self, run: Run, options: LoopOptions) -> None:
@@ -47,49 +47,49 @@ class ToolExecutor:
         self._pending: list[ToolExecution] = []
         self._settled: list[CompletedCall] = []
         self._grace: asyncio.TimerHandle | None = None
-        self._is_cut = False
+        self._is_cancelled = False
 
     @property
     def are_pending(self) -> bool:
-        """Whether results are owed to the model."""
+        """Whether postponed calls have no result yet."""
         return bool(self._pending)
 
     def disarm(self) -> None:
-        """Nothing is to be cut any more."""
+        """Cancel the timer of the grace period."""
         if self._grace is not None:
             self._grace.cancel()
 
     @property
     def early_ids(self) -> Collection[str]:
-        """The calls that began before their answer was complete, and are in no batch yet."""
+        """The ids of calls that began before their answer was complete and are not in a batch yet."""
         return self._early.keys()
 
-    def know(self, settled: Iterable[CompletedCall]) -> None:
-        """Take in what became of calls that the run made in other processes."""
+    def add_settled(self, settled: Iterable[CompletedCall]) -> None:
+        """Add calls that the run made in earlier processes."""
         self._settled.extend(settled)
         self._ids.update(each.call.id for each in self._settled)
 
     @property
     def lost(self) -> list[CompletedCall]:
-        """Those whose process ended while they were at work."""
+        """The calls whose process ended while they were running."""
         return [each for each in self._settled if each.outcome == "lost"]
 
-    def told(self) -> list[dict[str, Any]]:
-        """How each settled call ended, as progress tells of it. One that was dropped and came again is told once."""
+    def to_event(self) -> list[dict[str, Any]]:
+        """Return the settled calls for progress events, without dropped calls that were repeated later."""
         settled = enumerate(self._settled)
-        return [each.told() for place, each in settled if not self._has_come_again(each, place + 1)]
+        return [each.to_event() for place, each in settled if not self._has_come_again(each, place + 1)]
 
     def _has_come_again(self, call: CompletedCall, since: int) -> bool:
         return call.was_dropped and any(map(call.is_same_as, self._settled[since:]))
 
     def is_used(self, call_id: str) -> bool:
-        """Whether a call of the run had this id, other than those that wait for their answer."""
+        """Return whether a call of the run has this id, not counting early calls."""
         return call_id in self._ids and call_id not in self._early
 
     def begin(self, calls: Sequence[ToolCall], settled: int = 0) -> list[ToolExecution]:
-        """Begin the calls of a committed answer, or continue those that have begun early.
+        """Begin the calls of a committed answer, or continue those that began early.
 
-        Those beyond the most that one answer may make are refused; it has made `settled` calls before.
+        Calls beyond `max_calls_per_answer` are refused; `settled` is the number of the answer's earlier calls.
         """
         early = {call.id: self._early.pop(call.id) for call in calls if self._has_begun(call)}
         room = max(self._options.max_calls_per_answer - settled - len(early), 0)
@@ -106,10 +106,10 @@ class ToolExecutor:
         return early is not None and early.call == call
 
     def begin_early(self, block: ContentBlock, is_used: Callable[[str], bool], seen: set[str]) -> None:
-        """Begin a call while the rest of its answer is on the way, where that can do no harm.
+        """Begin a call of a side-effect-free tool before its answer is complete.
 
-        `seen` collects the ids of the answer: of two calls with the same one, the second will be given another. So
-        will a call whose id is blank.
+        `seen` collects the ids of the answer. A duplicate or blank id does not begin early: the call gets another id
+        later.
         """
         if not isinstance(block, ToolCallBlock) or not is_plain(block.id) or block.id in seen:
             return
@@ -123,120 +123,120 @@ class ToolExecutor:
             self._early[block.id] = self._begin(ToolCall(id=block.id, name=block.name, arguments=block.input))
 
     def _begin(self, call: ToolCall, refused: str | None = None) -> ToolExecution:
-        use = ToolExecution(self._run, call, self._options, (self._turns, self._all_turns), refused)
-        self._open[use] = None
+        execution = ToolExecution(self._run, call, self._options, (self._turns, self._all_turns), refused)
+        self._open[execution] = None
         self._ids.add(call.id)
-        if self._is_cut or self._grace is not None:
-            use.cut()
-        return use
+        if self._is_cancelled or self._grace is not None:
+            execution.cancel()
+        return execution
 
-    async def settle(self, use: ToolExecution, row: dict[str, Any] | None) -> None:
-        """Add the row of a closed call to the log, and close its events; without a row it leaves no trace there."""
-        del self._open[use]
-        self._settled.append(use.settled())
+    async def settle(self, execution: ToolExecution, row: dict[str, Any] | None) -> None:
+        """Commit the row of a closed call, if given, and emit its missing end events."""
+        del self._open[execution]
+        self._settled.append(execution.settled())
         try:
             if row is not None:
                 await self._run.commit(row)
         finally:
-            await use.report_cut()
+            await execution.report_cancelled()
 
     async def drop_early(self) -> None:
-        """End the early calls that no answer has asked for after all: it failed, or was changed."""
+        """Cancel early calls that the answer does not contain, because it failed or was modified."""
         dropped, self._early = list(self._early.values()), {}
-        self._ids.difference_update(use.call.id for use in dropped)
-        for use in dropped:
-            use.drop()
+        self._ids.difference_update(execution.call.id for execution in dropped)
+        for execution in dropped:
+            execution.drop()
         await self._drop(dropped)
 
-    async def _drop(self, uses: Iterable[ToolExecution]) -> None:
-        dropped = list(uses)
-        for use in dropped:
-            use.cut()
-        for use in dropped:
-            await use.end()
-            use.close()
-            await self.settle(use, None)
+    async def _drop(self, executions: Iterable[ToolExecution]) -> None:
+        dropped = list(executions)
+        for execution in dropped:
+            execution.cancel()
+        for execution in dropped:
+            await execution.end()
+            execution.close()
+            await self.settle(execution, None)
 
-    def postpone(self, uses: Collection[ToolExecution]) -> None:
-        """Let the results of calls follow later.
+    def postpone(self, executions: Collection[ToolExecution]) -> None:
+        """Postpone the results of running calls to a later row.
 
-        The calls of the next answer do not wait for them unless too many are at work in the run.
+        Calls of the next answer do not wait for them, up to the run's limit of running calls.
         """
-        self._pending += uses
+        self._pending += executions
         self._turns = asyncio.Semaphore(self._options.max_parallel_tools)
 
-    async def bring_in(self) -> None:
-        """Commit the results of those pending calls that are over, as one row."""
-        if any(use.is_over for use in self._pending):
+    async def commit_finished(self) -> None:
+        """Commit the results of all postponed calls that have ended, as one row."""
+        if any(execution.is_over for execution in self._pending):
             await self._commit_late(self._run.commit)
 
     async def _commit_late(self, commit: Callable[[dict[str, Any]], Awaitable[None]]) -> None:
-        over = [use for use in self._pending if use.is_over]
-        await commit(late_row([use.close() for use in over]))
+        over = [execution for execution in self._pending if execution.is_over]
+        await commit(late_row([execution.close() for execution in over]))
         settled = set(over)
-        self._pending = [use for use in self._pending if use not in settled]
-        for use in over:
-            await self.settle(use, None)
-        await self.route_wishes(over)
+        self._pending = [execution for execution in self._pending if execution not in settled]
+        for execution in over:
+            await self.settle(execution, None)
+        await self.route_hook_results(over)
 
-    async def route_wishes(self, uses: Iterable[ToolExecution]) -> None:
-        """Send what the hooks wished during these calls where it belongs, now that all their results stand."""
-        for event, wish in [wish for use in uses for wish in use.wishes]:
+    async def route_hook_results(self, executions: Iterable[ToolExecution]) -> None:
+        """Process the hook results of some calls after all their tool results are committed."""
+        for event, hook_result in [hook_result for execution in executions for hook_result in execution.hook_results]:
             try:
-                await self._run.route(wish, event)
+                await self._run.route(hook_result, event)
             except RunDenied:
-                log.info("hook.denied_too_late", hook=wish.hook_name, hook_event=event)
+                log.info("hook.denied_too_late", hook=hook_result.hook_name, hook_event=event)
 
     async def wait_for_news(self, inbox: InjectionQueue) -> None:
-        """Wait until a pending call is over, a message waits to be read, or the run is to end."""
+        """Wait until a postponed call ends, a message is pending, or the run is to end."""
         woken = asyncio.Event()
 
         def wake(*_: object) -> None:
             woken.set()
 
-        for use in self._pending:
-            use.watch(wake)
+        for execution in self._pending:
+            execution.watch(wake)
         try:
             with inbox.watch(wake), self._run.ending.watch(wake):
-                while not self._is_news(inbox):  # whoever wrote may have taken it back
+                while not self._is_news(inbox):  # the message may have been withdrawn
                     woken.clear()
                     await woken.wait()
         finally:
-            for use in self._pending:
-                use.watch(None)
+            for execution in self._pending:
+                execution.watch(None)
 
     def _is_news(self, inbox: InjectionQueue) -> bool:
-        return self._run.is_ending or len(inbox) > 0 or any(use.is_over for use in self._pending)
+        return self._run.is_ending or len(inbox) > 0 or any(execution.is_over for execution in self._pending)
 
-    def wind_up(self) -> None:
-        """The run is to end: cut what has not begun, and the rest when the grace period is over."""
-        for use in self._open:
-            if self._run.stop.is_immediate or use.stage in ("waiting", "announced"):
-                use.cut()
+    def begin_stop(self) -> None:
+        """Cancel calls that have not started, and running calls after the grace period."""
+        for execution in self._open:
+            if self._run.stop.is_immediate or execution.stage in ("waiting", "announced"):
+                execution.cancel()
         if self._grace is None:
-            self._grace = asyncio.get_running_loop().call_later(self._options.stop_grace_s, self.cut)
+            self._grace = asyncio.get_running_loop().call_later(self._options.stop_grace_s, self.cancel)
 
-    def cut(self) -> None:
-        """Cut every call."""
-        self._is_cut = True
-        for use in self._open:
-            use.cut()
+    def cancel(self) -> None:
+        """Cancel every call."""
+        self._is_cancelled = True
+        for execution in self._open:
+            execution.cancel()
 
     async def end(self) -> None:
-        """Settle all that is left when the run comes to its end, however it does; what is in the log stays valid.
+        """Settle all remaining calls at the end of the run, so that the log stays valid.
 
-        In a run that is stopped or suspended, what is at work ends by itself, or is cut from elsewhere.
+        In a stopped or suspended run, running calls end by themselves or through the stop's timer.
         """
         if not self._open:
             return
         if not self._run.ending.is_cancelled:
-            self.cut()
+            self.cancel()
         await self.drop_early()
-        for use in self._pending:
-            await use.end()
+        for execution in self._pending:
+            await execution.end()
         try:
             if self._pending:
-                # What was said before is the run's last word, and told as that.
+                # Not `commit`: this row must not complete the run's last text, which is the run's result.
                 await self._commit_late(self._run.context.add_message)
         finally:
             await self._drop(self._open)

@@ -1,4 +1,4 @@
-"""What came of a tool call, and how it is written down."""
+"""The outcome of a tool call, and its rows in the log."""
 
 from __future__ import annotations
 
@@ -22,29 +22,37 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-NOT_STARTED = "Not started: the run was stopped before this call."
-UNCHECKED = "It ended; the run was stopped before its result had been checked, so the result is not shown."
-UNKNOWN_OUTCOME = "Cancelled while it was running: its outcome is unknown."
-PROCESS_ENDED = "The process ended while this call was at work: its outcome is unknown."
-TIMED_OUT = "It had not finished after {timeout_s:g} seconds and was cancelled: its outcome is unknown."
-TOO_MANY = (
-    "Not started: one answer may make at most {most} tool calls, and this one made more. Make the call again in your "
-    "next answer if you still need it, or do with fewer."
+_CHECK_FIRST = "It may have taken effect: check before you repeat it."
+
+NOT_STARTED = "Not started: the run was stopped before this call. It had no effect; repeat it if you still need it."
+UNCHECKED = (
+    f"The call ended, but the run was stopped before its result was checked, so the result is withheld. {_CHECK_FIRST}"
 )
-STILL_RUNNING = "Still at work; its result will follow."
+UNKNOWN_OUTCOME = f"Cancelled while it was running: its outcome is unknown. {_CHECK_FIRST}"
+PROCESS_ENDED = f"The process ended while this call was running: its outcome is unknown. {_CHECK_FIRST}"
+TIMED_OUT = f"Cancelled after {{timeout_s:g}} seconds, before it ended: its outcome is unknown. {_CHECK_FIRST}"
+TOO_MANY = (
+    "Not started: one answer may make at most {most} tool calls, and this one made more. If you still need this call, "
+    "repeat it in your next answer."
+)
+STILL_RUNNING = "Still running. A later message has the result; do not repeat the call."
 
 Block = dict[str, Any]
-# Finished and failed are known results; cancelled did nothing; unknown may have done anything. So may lost: its process
-# ended, and whoever goes on with the run is told.
+# finished, failed: the result is known. cancelled: no effect. unknown: may have taken effect. lost: unknown because its
+# process ended; the run's next owner reports it.
 ToolOutcome = Literal["finished", "failed", "cancelled", "unknown", "lost"]
 _OUTCOMES: tuple[ToolOutcome, ...] = get_args(ToolOutcome)
-# What rows tell in which an earlier version has written down nothing beside their text.
-_SAID: Mapping[str, ToolOutcome] = {NOT_STARTED: "cancelled", UNKNOWN_OUTCOME: "unknown", PROCESS_ENDED: "lost"}
+# Outcomes of rows without the metadata `became`, by their text.
+_OUTCOME_BY_TEXT: Mapping[str, ToolOutcome] = {
+    NOT_STARTED: "cancelled",
+    UNKNOWN_OUTCOME: "unknown",
+    PROCESS_ENDED: "lost",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class CompletedCall:
-    """How one call ended: for the people who stop a run. `was_dropped`: no answer asked for it after all."""
+    """A call and its outcome, for the summary of a run. `was_dropped`: it began early, but no answer contains it."""
 
     call: ToolCall
     label: str | None
@@ -53,16 +61,16 @@ class CompletedCall:
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """The name for people."""
         return self.label or self.call.name
 
-    def told(self) -> dict[str, Any]:
-        """As progress tells of it."""
+    def to_event(self) -> dict[str, Any]:
+        """Return the form in progress events."""
         outcome = "unknown" if self.outcome == "lost" else self.outcome
         return {"tool": self.call.name, "id": self.call.id, "label": self.label, "outcome": outcome}
 
     def is_same_as(self, other: CompletedCall) -> bool:
-        """Whether a model means the same by both."""
+        """Return whether both have the same id, or the same tool and arguments."""
         mine, others = self.call, other.call
         return mine.id == others.id or (mine.name, mine.arguments) == (others.name, others.arguments)
 
@@ -72,7 +80,7 @@ def failure(message: str) -> ToolResult:
 
 
 def as_result(returned: Any) -> ToolResult:
-    """A `ToolResult`; anything else that a tool returns is its output. A large one is not bounded yet."""
+    """Return a `ToolResult`; any other value becomes its output. A large result is not bounded yet."""
     result = own(returned)
     return _bounded(result if isinstance(result, ToolResult) else ToolResult(output=result))
 
@@ -81,56 +89,56 @@ def _bounded(result: ToolResult) -> ToolResult:
     return result if is_large(result) else bounded_result(result)
 
 
-def changed_result(wish: HookResult, result: ToolResult) -> ToolResult:
-    """What the hooks made of a result; a text or other data in its place is its output."""
-    value = (wish.data or {}).get("tool_result")
+def changed_result(hook_result: HookResult, result: ToolResult) -> ToolResult:
+    """Return the result as the hooks modified it; a text or other data in its place becomes its output."""
+    value = (hook_result.data or {}).get("tool_result")
     if isinstance(value, str) or (isinstance(value, dict) and not value.keys() <= ToolResult.model_fields.keys()):
         return _bounded(result.model_copy(update={"output": value}))
-    return _bounded(changed(wish, "tool_result", result))
+    return _bounded(changed(hook_result, "tool_result", result))
 
 
 @dataclass(frozen=True, slots=True)
 class CallOutcome:
-    """What became of a call; `label` is what people call it, where its arguments do not tell that."""
+    """The outcome of a call; `label` is its label for people, if hooks changed its arguments."""
 
     outcome: ToolOutcome
     label: str | None = None
 
-    def beside(self, row: dict[str, Any]) -> dict[str, Any]:
-        """The row of its result, with what nobody would take from that as it is."""
-        goes_without_saying = self.outcome in ("finished", "failed") and _became(row) == self
-        return row if goes_without_saying else marked(row, became=self.written())
+    def mark(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Return the result's row with this outcome in its metadata, unless the row implies it."""
+        is_implied = self.outcome in ("finished", "failed") and _outcome_in_row(row) == self
+        return row if is_implied else marked(row, became=self.to_dict())
 
-    def written(self) -> dict[str, Any]:
-        """As JSON knows it."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
         return {"outcome": self.outcome, **({} if self.label is None else {"label": sendable(self.label)})}
 
 
 def results_in(row: dict[str, Any]) -> list[tuple[str, CallOutcome]]:
-    """What became of the calls whose results stand in a row, with their ids."""
+    """Return the ids and outcomes of the calls whose results are in a row."""
     metadata = metadata_of(row)
     if row["role"] == "tool":
-        return [] if metadata.get("pending") is True else [(str(row.get("tool_call_id")), _became(row))]
+        return [] if metadata.get("pending") is True else [(str(row.get("tool_call_id")), _outcome_in_row(row))]
     ids, became = metadata.get("results"), metadata.get("became")
     if not isinstance(ids, list):
         return []
-    if not isinstance(became, dict):  # of an earlier version; those of a process that ended had a row of their own
+    if not isinstance(became, dict):  # without `became`, a row has either normal or lost results
         return [(str(each), CallOutcome("lost" if PROCESS_ENDED in text_of(row) else "finished")) for each in ids]
-    return [(str(each), _read(became.get(str(each))) or CallOutcome("finished")) for each in ids]
+    return [(str(each), _from_dict(became.get(str(each))) or CallOutcome("finished")) for each in ids]
 
 
-def _became(row: dict[str, Any]) -> CallOutcome:
-    """What became of the call whose result is in this row."""
+def _outcome_in_row(row: dict[str, Any]) -> CallOutcome:
+    """Return the outcome of the call whose result is this row."""
     metadata, content = metadata_of(row), row.get("content")
-    if told := _read(metadata.get("became")):
-        return told
+    if recorded := _from_dict(metadata.get("became")):
+        return recorded
     if not metadata.get("is_error"):
         return CallOutcome("finished")
-    return CallOutcome(_SAID.get(content, "failed") if isinstance(content, str) else "failed")
+    return CallOutcome(_OUTCOME_BY_TEXT.get(content, "failed") if isinstance(content, str) else "failed")
 
 
-def _read(told: Any) -> CallOutcome | None:
-    match told:
+def _from_dict(data: Any) -> CallOutcome | None:
+    match data:
         case {"outcome": outcome, **more} if outcome in _OUTCOMES:
             label = more.get("label")
             return CallOutcome(outcome, label if isinstance(label, str) else None)
@@ -138,12 +146,12 @@ def _read(told: Any) -> CallOutcome | None:
 
 
 def result_row(call: ToolCall, result: ToolResult, most_chars: int, hide: Callable[[str], str] = str) -> dict[str, Any]:
-    """The row of a result. One that is larger than `most_chars` is shortened there; its metadata keep the whole.
+    """Return the row of a result.
 
-    Of more than `MOST_KEPT_CHARS`, only the shortened form is kept. Its lines that look like our frames are indented.
-    `hide` takes secrets out of its texts.
+    A result longer than `most_chars` is truncated; the metadata keep it whole, up to `MOST_KEPT_CHARS`. Lines that look
+    like frames (see `framing`) are indented. `hide` removes secrets.
     """
-    content, failed = _written_down(result)
+    content, failed = _serialized(result)
     if isinstance(content, str):
         content = hide(content)
     else:
@@ -161,19 +169,19 @@ def still_running_row(call: ToolCall) -> dict[str, Any]:
 
 
 def unknown_row(call: ToolCall) -> dict[str, Any]:
-    """The row of a call that was at work when its process ended."""
-    return CallOutcome("lost").beside(tool_row(call, PROCESS_ENDED, failed=True))
+    """Return the row of a call that was running when its process ended."""
+    return CallOutcome("lost").mark(tool_row(call, PROCESS_ENDED, failed=True))
 
 
 def late_row(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The one user row for results that could not stand behind their calls any more; `rows` are theirs.
+    """Return one user row for the results of postponed calls; `rows` are their tool rows.
 
-    Their text is indented, so that no line of it can pass for a person's.
+    Their text is indented, so that none of its lines can imitate a person's message.
     """
-    text = f"{LATE_PREFIX}\n{listed([_told(row) for row in rows])}"
+    text = f"{LATE_PREFIX}\n{listed([_late_text(row) for row in rows])}"
     images = [block for row in rows for block in _blocks(row) if block.get("type") == "image"]
     late: dict[str, Any] = {"role": "user", "content": [{"type": "text", "text": text}, *images] if images else text}
-    became = {row["tool_call_id"]: _became(row).written() for row in rows}
+    became = {row["tool_call_id"]: _outcome_in_row(row).to_dict() for row in rows}
     late["metadata"] = {"results": [row["tool_call_id"] for row in rows], "became": became}
     if whole := {row["tool_call_id"]: row["metadata"]["whole"] for row in rows if "whole" in row.get("metadata", {})}:
         late["metadata"]["whole"] = whole
@@ -181,24 +189,24 @@ def late_row(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def lost_row(rows: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
-    """The row for calls that were at work when their process ended, and now never tell; `None`: there are none."""
+    """Return the row for postponed calls whose process ended before their results; None if there are none."""
     pending: dict[str, dict[str, Any]] = {}
     for row in rows:
         metadata = metadata_of(row)
         if metadata.get("pending") is True and isinstance(call_id := row.get("tool_call_id"), str):
-            pending[call_id] = CallOutcome("lost").beside(
+            pending[call_id] = CallOutcome("lost").mark(
                 {**row, "content": PROCESS_ENDED, "metadata": {"is_error": True}}
             )
-        told = metadata.get("results")
-        for call_id in told if isinstance(told, list) else ():
+        ids = metadata.get("results")
+        for call_id in ids if isinstance(ids, list) else ():
             pending.pop(str(call_id), None)
     return late_row(list(pending.values())) if pending else None
 
 
-def _told(row: dict[str, Any]) -> str:
+def _late_text(row: dict[str, Any]) -> str:
     text = "\n".join(block["text"] for block in _blocks(row) if block.get("type") == "text")
     failed = "failed: " if metadata_of(row).get("is_error") else ""
-    return indented(f"call {row['tool_call_id']}, {row.get('name')}: {failed}{text}")  # id and name are the model's
+    return indented(f"call {row['tool_call_id']}, {row.get('name')}: {failed}{text}")  # id and name are untrusted
 
 
 def _blocks(row: dict[str, Any]) -> list[Block]:
@@ -206,19 +214,19 @@ def _blocks(row: dict[str, Any]) -> list[Block]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
-def _written_down(result: ToolResult) -> tuple[str | list[Block], bool]:
-    """What the model reads of a result, and whether it is a failure."""
+def _serialized(result: ToolResult) -> tuple[str | list[Block], bool]:
+    """Return the content of a result for the model, and whether it is a failure."""
     if result.content:
         return [block.model_dump(exclude_none=True) for block in result.content], not result.success
     try:
         return result.get_serialized_output(), not result.success
-    except Exception as e:  # an output of a tool's own kind may not take the run down
+    except Exception as e:  # an output of an unknown type must not break the run
         log.exception("tool.output_unreadable")
-        return f"The tool's output cannot be written down: {type(e).__name__}.", True
+        return f"The tool's output cannot be serialized: {type(e).__name__}.", True
 
 
 def _without_large_images(content: str | list[Block]) -> str | list[Block]:
-    """Replace the images of a result by a sentence if they are too large to be kept."""
+    """Replace the images of a result by a note if they are too large for the log."""
     if isinstance(content, str):
         return content
     texts = [block for block in content if block.get("type") == "text"]
@@ -226,8 +234,8 @@ def _without_large_images(content: str | list[Block]) -> str | list[Block]:
     size = sum(len(str(value)) for image in images for value in image.get("source", {}).values())
     if size <= MOST_KEPT_CHARS:
         return content
-    said = f"[{len(images)} images are left out: they have {size:,} characters, and {MOST_KEPT_CHARS:,} is the most.]"
-    return [*texts, {"type": "text", "text": said}]
+    note = f"[{len(images)} images are left out: they have {size:,} characters; the limit is {MOST_KEPT_CHARS:,}.]"
+    return [*texts, {"type": "text", "text": note}]
 
 
 def _capped(content: str | list[Block], most_chars: int) -> str | list[Block]:

@@ -1,4 +1,4 @@
-"""What model calls used up, and how much of it a run may."""
+"""Tokens and cost of model calls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class UsageTotals:
-    """Tokens and money. `cost_usd` counts the calls whose provider says what they cost; `None`: none of them does."""
+    """Sums of tokens and cost. `cost_usd` sums the calls with a known cost; `None`: no call has one."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -39,7 +39,7 @@ class UsageTotals:
         )
 
     def told(self) -> dict[str, Any]:
-        """As progress tells of it, and as a row of the log keeps it."""
+        """Return the form in progress events and in the log's rows."""
         return {
             "input_tokens": self.input_tokens,
             "output_tokens": self.output_tokens,
@@ -54,7 +54,7 @@ _COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_to
 
 
 def spent_on(usage: Usage | None) -> UsageTotals:
-    """What one model call used up."""
+    """Return the usage of one model call."""
     if usage is None:
         return NOTHING
     return UsageTotals(
@@ -67,25 +67,25 @@ def spent_on(usage: Usage | None) -> UsageTotals:
 
 
 def with_usage(row: dict[str, Any], usage: Usage | None) -> dict[str, Any]:
-    """The row of an answer, with what it used up where the provider says it."""
+    """Add the usage of an answer to its row, if the provider reports it."""
     return row if usage is None else marked(row, usage=spent_on(usage).told())
 
 
 def spent_in(rows: Iterable[dict[str, Any]]) -> UsageTotals:
-    """What the calls used up whose answers stand in these rows."""
+    """Return the usage of the answers in these rows."""
     total = NOTHING
     for row in rows:
-        if told := metadata_of(row).get("usage"):
-            total = total.plus(read_back(told))
+        if data := metadata_of(row).get("usage"):
+            total = total.plus(usage_from_dict(data))
     return total
 
 
-def read_back(told: Any) -> UsageTotals:
-    """What `UsageTotals.told` says; nothing where others wrote it in a form of their own."""
+def usage_from_dict(data: Any) -> UsageTotals:
+    """Parse the form of `UsageTotals.told`; zero if it is malformed."""
     try:
-        read, written, cache_read, cache_write = (int(told.get(count) or 0) for count in _COUNTS)
-        cost = None if told.get("cost_usd") is None else Decimal(told["cost_usd"])
+        input_, output, cache_read, cache_write = (int(data.get(count) or 0) for count in _COUNTS)
+        cost = None if data.get("cost_usd") is None else Decimal(data["cost_usd"])
     except (AttributeError, ValueError, TypeError, ArithmeticError):
         return NOTHING
     known = cost is not None and cost.is_finite()
-    return UsageTotals(read, written, cache_read, cache_write, cost if known else None)
+    return UsageTotals(input_, output, cache_read, cache_write, cost if known else None)

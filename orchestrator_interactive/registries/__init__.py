@@ -1,9 +1,9 @@
-"""Tools and agents, by name.
+"""Registries of tools and agents, by name.
 
-`tools` has the registry of tools, `registered_tool` what makes one of a function, with `kept_results`, `effects` and
-`tool_context` as its parts; `default_tools` is the registry that everybody shares. `agents` has the registry of agents
-and keeps their configurations; `llm_agent` makes agents of them, with a provider from `providers`. They ask each other
-by `asking_agents`, and have themselves judged by `reflection`, which understands a `judgement`.
+`tools` is the registry of tools, and `default_tools` the shared instance. `function_tool` makes a tool from a function,
+with `result_cache`, `effects` and `tool_context`. `agents` is the registry of agents and stores their configurations;
+`llm_agent` creates them, with a provider from `providers`. Agents call each other with `ask_agent_tool`; `reflection`
+has another agent judge their results and parses its `verdict`.
 """
 
 from __future__ import annotations

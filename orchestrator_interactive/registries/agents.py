@@ -1,4 +1,4 @@
-"""The agents that there are, by id, and their configurations, which outlive the process."""
+"""Agents by id, and their configurations in the log store."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 @runtime_checkable
 class Agent(Protocol):
     async def run(self, message: str, conversation_id: str, *, asked_by: str | None = None) -> str:
-        """Answer a message; `asked_by` is the ref of another agent's request, if it comes from one."""
+        """Answer a message; `asked_by` is the ref of the calling agent's request, if any."""
         ...
 
 
-# Makes an agent of its configuration, for this registry.
+# Creates an agent from its configuration, for this registry.
 AgentFactory = Callable[[LLMAgentConfig, "AgentRegistry"], Agent]
 
 
@@ -32,15 +32,15 @@ class AgentRepository:
         self._store = store
 
     async def save(self, config: LLMAgentConfig) -> None:
-        """Keep a configuration; one of the same id is replaced."""
+        """Store a configuration; replaces one with the same id."""
         await self._store.save_agent(config.id, config.model_dump_json())
 
     async def load(self, agent_id: str) -> LLMAgentConfig:
-        """The configuration of an agent.
+        """Load the configuration of an agent.
 
         Raises:
-            NotRegistered: there is none; the message names those that there are.
-            RegistryError: it cannot be read.
+            NotRegistered: there is none; the message lists the registered ids.
+            RegistryError: it is malformed.
         """
         kept = await self._store.agents()
         if agent_id not in kept:
@@ -51,7 +51,7 @@ class AgentRepository:
             raise RegistryError(f"{e} Register the agent anew.") from e
 
     async def types(self) -> dict[str, str]:
-        """The types of all agents, by id."""
+        """Return the types of all agents, by id."""
         return {agent_id: _type_of(config) for agent_id, config in (await self._store.agents()).items()}
 
     async def forget(self, agent_id: str) -> None:
@@ -59,7 +59,7 @@ class AgentRepository:
 
 
 class AgentRegistry:
-    """Agents by id. One that is not here yet is made of its stored configuration when it is asked for."""
+    """Agents by id. An agent is created from its stored configuration on first use."""
 
     def __init__(self, repository: AgentRepository, agent_factory: AgentFactory) -> None:
         self._repository = repository
@@ -67,11 +67,11 @@ class AgentRegistry:
         self._agents: dict[str, Agent] = {}
 
     async def register(self, agent: Agent, config: LLMAgentConfig) -> None:
-        """Add an agent and keep its configuration; a stored one of the same id is replaced.
+        """Add an agent and store its configuration; replaces a stored one with the same id.
 
         Raises:
-            AlreadyRegistered: another agent of this id is at work here.
-            TypeError: it is no agent.
+            AlreadyRegistered: another agent with this id is registered in this process.
+            TypeError: it is not an agent.
         """
         if not isinstance(agent, Agent):
             raise TypeError(f"{agent!r} is no agent: it needs `async run(message, conversation_id, *, asked_by)`.")
@@ -87,27 +87,27 @@ class AgentRegistry:
             raise
 
     async def get_agent(self, agent_id: str) -> Agent:
-        """The agent of this id.
+        """Return the agent with this id.
 
         Raises:
-            NotRegistered: there is none; the message names those that there are.
-            RegistryError: its configuration cannot be read, or no agent can be made of it.
+            NotRegistered: there is none; the message lists the registered ids.
+            RegistryError: its configuration is malformed or invalid.
         """
         if agent_id not in self._agents:
             config = await self._repository.load(agent_id)
-            if agent_id not in self._agents:  # else somebody else was quicker
+            if agent_id not in self._agents:  # else a concurrent call created it
                 self._agents[agent_id] = self._make(config, self)
         return self._agents[agent_id]
 
     async def list_agents(self) -> dict[str, str]:
-        """The types of all agents, by id."""
+        """Return the types of all agents, by id."""
         return await self._repository.types()
 
     async def unregister(self, agent_id: str) -> None:
         """Forget an agent and its configuration; its conversations stay.
 
         Raises:
-            NotRegistered: there is none of this id.
+            NotRegistered: there is no agent with this id.
         """
         there = await self._repository.types()
         if agent_id not in there:
@@ -121,7 +121,7 @@ def _type_of(config: str) -> str:
 
 
 def _parsed(config: str) -> dict[str, Any]:
-    """The fields of a stored configuration; none where it is damaged."""
+    """Return the fields of a stored configuration; empty if it is malformed."""
     try:
         given = parse_json(config)
     except ValueError:

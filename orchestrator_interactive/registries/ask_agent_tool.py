@@ -1,4 +1,4 @@
-"""The tool by which an agent asks another one."""
+"""The tool `ask_agent`, with which an agent calls another agent."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-# An agent asks one that asks one…
+# Limit of nested agent calls.
 _DEEPEST = 5
 
 _depth: ContextVar[int] = ContextVar("depth of asking agents", default=0)
@@ -37,36 +37,36 @@ _depth: ContextVar[int] = ContextVar("depth of asking agents", default=0)
 
 class _Question(Options):
     agent_id: str = Field(min_length=1, description="Which agent to ask.")
-    message: str = Field(min_length=1, description="What it is to do, with all that it needs to know for it.")
+    message: str = Field(min_length=1, description="The task, with all information that the agent needs.")
 
 
 @tool(
     ToolConfig(
         name="ask_agent",
         description=(
-            "Ask another agent, and get its answer. It does not see this conversation: tell it all that it needs. "
-            "Of an agent that does not exist you are told which there are."
+            "Ask another agent and get its answer. The agent does not see this conversation: include everything that "
+            "it needs. If the agent does not exist, the error lists the available agents."
         ),
         input_schema=_Question,
         requires_context=True,
     )
 )
 async def ask_agent(agent_id: str, message: str, context: ToolContext) -> ToolResult | str:
-    """The answer of another agent; the question and the answer stand in the log of who asks."""
+    """Return the answer of another agent; the log of the calling agent gets the question and the answer."""
     registry: AgentRegistry | None = context.coordinator.get_capability("agents.registry")
     if registry is None:
         return failure("There are no agents to ask: the session has no capability 'agents.registry'.")
     if _depth.get() >= _DEEPEST:
-        return failure(f"Nobody was asked: this is the {_DEEPEST}th agent in a row that was asked by another already.")
+        return failure(f"The agent was not asked: agents may call each other at most {_DEEPEST} levels deep.")
     try:
         agent = await registry.get_agent(agent_id)
     except RegistryError as e:
         return failure(str(e))
-    return await _Asking(agent, AgentCallState(agent_id, message), context).answer()
+    return await _AgentCall(agent, AgentCallState(agent_id, message), context).answer()
 
 
-class _Asking:
-    """One question, from its entry in the log to that of its answer."""
+class _AgentCall:
+    """One question to another agent, with its log entries for the question and the answer."""
 
     def __init__(self, agent: Agent, call: AgentCallState, context: ToolContext) -> None:
         self._agent = agent
@@ -75,24 +75,24 @@ class _Asking:
         self._ref: str | None = None
         self._child: CancellableTask[str] | None = None
         self._result: dict[str, Any] = {"status": "cancelled"}
-        self._judgement: Verdict | None = None
+        self._verdict: Verdict | None = None
 
     async def answer(self) -> ToolResult | str:
         try:
             await self._log_call()
-            self._result = await self._asked()
+            self._result = await self._run_logged()
             await self._reflect()
         finally:
-            # First the log, which the asking agent goes on with: another one may take its time to end.
+            # Log first: the called agent may end slowly.
             await self._log_result()
             await self._end()
         content: str = self._result["content"]
         if self._result["status"] == "error":
             return failure(f"Agent '{self._call.agent_id}' failed: {content}")
-        return f"{content}\n\n{self._judgement.told(self._call.agent_id)}" if self._judgement else content
+        return f"{content}\n\n{self._verdict.as_note(self._call.agent_id)}" if self._verdict else content
 
-    async def _asked(self) -> dict[str, Any]:
-        """What came of the other agent's run."""
+    async def _run_logged(self) -> dict[str, Any]:
+        """Run the other agent, and return the result for the log."""
         self._child = CancellableTask(self._run())
         try:
             with contained():
@@ -102,7 +102,7 @@ class _Asking:
             return {"status": "error", "content": told(e)}
 
     async def _run(self) -> str:
-        _depth.set(_depth.get() + 1)  # in this task alone, and in what it starts
+        _depth.set(_depth.get() + 1)  # in this task and its children only
         conversation_id = f"{self._context.conversation_id}/{self._call.correlation_id}"
         return await self._agent.run(self._call.message, conversation_id, asked_by=self._ref)
 
@@ -115,7 +115,7 @@ class _Asking:
         reflection: Reflection | None = self._context.coordinator.get_capability("agents.reflection")
         if reflection is not None and self._result["status"] == "success":
             call, content = self._call, self._result["content"]
-            self._judgement = await reflection.judge(call.agent_id, call.message, content, self._ref)
+            self._verdict = await reflection.judge(call.agent_id, call.message, content, self._ref)
 
     async def _log_call(self) -> None:
         if self._context.stack is not None:
@@ -125,8 +125,8 @@ class _Asking:
     async def _log_result(self) -> None:
         if self._context.stack is None:
             return
-        score = self._judgement.score if self._judgement else None
+        score = self._verdict.score if self._verdict else None
         try:
             await self._context.stack.push(AgentResultState(self._call.correlation_id, self._result, score))
-        except (InteractionError, StoreError) as e:  # the conversation has gone on without it
+        except (InteractionError, StoreError) as e:  # the conversation continues without it
             log.warning("agent.result_not_logged", agent=self._call.agent_id, error=str(e))

@@ -1,4 +1,4 @@
-"""The registry that everybody shares."""
+"""The shared tool registry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What follows a tool's success: effects, by name."""
+"""Effects: functions, registered by name, that run after a tool call has succeeded."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-# A result, and where the call belongs; `None`: to no session.
+# Takes a result and the call's context; `None`: outside a session.
 Effect = Callable[[ToolResult, ToolContext | None], Awaitable[None] | None]
 
 _EFFECTS: dict[str, Effect] = {}
 
 
 def register_effect(name: str) -> Callable[[Effect], Effect]:
-    """Make a function `(result, context)`, async or not, an effect that tools name in `post_effects`.
+    """Register a function `(result, context)`, async or not, as an effect for the `post_effects` of tools.
 
     Raises:
         AlreadyRegistered: the name is taken.
@@ -42,20 +42,20 @@ def register_effect(name: str) -> Callable[[Effect], Effect]:
 
 
 def check_effects(names: Iterable[str]) -> None:
-    """Whether there are such effects.
+    """Check that all effects are registered.
 
     Raises:
-        NotRegistered: one of them is unknown; the message names those that there are.
+        NotRegistered: an effect is unknown; the message lists the registered effects.
     """
     for name in names:
         if name not in _EFFECTS:
             raise unknown("effect", name, _EFFECTS)
 
 
-async def followed_up(result: ToolResult, names: Sequence[str], context: ToolContext | None) -> ToolResult:
-    """The result of a success, once its effects have run, in order.
+async def run_effects(result: ToolResult, names: Sequence[str], context: ToolContext | None) -> ToolResult:
+    """Run the effects of a successful call in order, and return its result.
 
-    One that fails undoes nothing, and keeps none of the others from running; the model reads of it behind the output.
+    An effect that fails undoes nothing and does not prevent the others; a note after the output reports it.
     """
     failures = [failure for name in names if (failure := await _failure_of(name, result, context))]
     if not failures:
@@ -70,7 +70,7 @@ async def _failure_of(name: str, result: ToolResult, context: ToolContext | None
             running = _EFFECTS[name](result, context)
             if inspect.isawaitable(running):
                 await running
-    except Exception as e:  # what the tool did is done, and its result stands
+    except Exception as e:  # the tool has succeeded; its result stays
         log.exception("tool.effect_failed", effect=name)
-        return f"[It succeeded; what was to follow, '{name}', failed: {told(e)}]"
+        return f"[The call succeeded, but its effect '{name}' failed: {told(e)}]"
     return ""

@@ -1,4 +1,4 @@
-"""What a registry refuses; each message is a sentence that says what to do."""
+"""Errors of the registries; each message is a sentence with the remedy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class RegistryError(Exception):
-    """The registry cannot do this."""
+    """Base class of the registries' errors."""
 
 
 class AlreadyRegistered(RegistryError):  # noqa: N818 - a fact about the registry
@@ -17,7 +17,7 @@ class AlreadyRegistered(RegistryError):  # noqa: N818 - a fact about the registr
 
 
 class NotRegistered(RegistryError, LookupError):  # noqa: N818
-    """There is nothing of this name."""
+    """The name is unknown."""
 
 
 def unknown(kind: str, name: str, there: Iterable[str]) -> NotRegistered:

@@ -1,4 +1,4 @@
-"""A function as a tool: its input and its output are checked, and its configuration holds."""
+"""Tools made from functions, with validated input and output."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from orchestrator_interactive.config import Options, read, schema
 from orchestrator_interactive.kernel.blocking import run_blocking
 from orchestrator_interactive.kernel.error_boundary import contained, told
 from orchestrator_interactive.loop.tool_results import as_result, failure
-from orchestrator_interactive.registries.effects import followed_up
+from orchestrator_interactive.registries.effects import run_effects
 from orchestrator_interactive.registries.tool_context import ToolContext
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ToolFunction:
-    """A function with what it is as a tool; it can still be called."""
+    """A function with its configuration as a tool; it stays callable."""
 
     function: Callable[..., Any]
     config: ToolConfig
@@ -41,16 +41,16 @@ class ToolFunction:
 
 
 def tool(config: ToolConfig) -> Callable[[Callable[..., Any]], ToolFunction]:
-    """Make a tool of a function, async or not; one that is not runs with `run_blocking`.
+    """Make a tool from a function, async or not; a sync one runs in `run_blocking`.
 
-    It is called with keyword arguments, and returns the output or a `ToolResult`; what it raises is a failed call.
+    The function takes keyword arguments and returns the output or a `ToolResult`; an exception is a failed call.
     """
     return partial(ToolFunction, config=config)
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionTool:
-    """A function of a registry as the contracts' Tool; `mounted` gives it the session that it is called in."""
+    """A registered function as the contracts' Tool; `mounted` binds it to a session."""
 
     config: ToolConfig
     _function: Callable[..., Any]
@@ -61,10 +61,10 @@ class FunctionTool:
 
     @classmethod
     def of(cls, made: ToolFunction, kept: ResultCache) -> FunctionTool:
-        """The tool of a function.
+        """Make the tool of a function.
 
         Raises:
-            TypeError: the function's signature cannot be made an input.
+            TypeError: the function's signature cannot be converted to a schema.
         """
         takes = made.config.input_schema or _signature_of(made)
         return cls(made.config, made.function, kept, takes, schema(takes))
@@ -89,11 +89,11 @@ class FunctionTool:
         return self.input_schema
 
     def mounted(self, coordinator: ModuleCoordinator) -> FunctionTool:
-        """The tool as the session of this coordinator has it; results are kept for all sessions together."""
+        """Return the tool bound to the session of this coordinator; all sessions share its cached results."""
         return replace(self, _coordinator=coordinator)
 
     async def execute(self, input: dict[str, Any]) -> ToolResult:  # noqa: A002 - the name is the contract's
-        """The result of a call with this input; it raises nothing."""
+        """Call the function and return its result; never raises."""
         try:
             given = read(self._takes, input, self.name)
         except ValueError as e:
@@ -104,22 +104,22 @@ class FunctionTool:
         return await self._kept.result_of(self._key(given, context), partial(self._run, given, context))
 
     def _key(self, given: BaseModel, context: ToolContext | None) -> str:
-        """The same for the same call: where it depends on the conversation, only within that."""
-        told_of: list[Any] = [given.model_dump(mode="json", fallback=repr)]
+        """Return the cache key of a call; includes the conversation if the tool depends on it."""
+        parts: list[Any] = [given.model_dump(mode="json", fallback=repr)]
         if context is not None and (self.config.requires_context or self.config.post_effects):
-            told_of += [context.conversation_id, context.agent_id]
-        return json.dumps(told_of, sort_keys=True)
+            parts += [context.conversation_id, context.agent_id]
+        return json.dumps(parts, sort_keys=True)
 
     async def _run(self, given: BaseModel, context: ToolContext | None) -> ToolResult:
         try:
             with contained():
                 result = self._checked(as_result(await self._called(given, context)))
-        except Exception as e:  # a tool may not take the run down
+        except Exception as e:  # a tool must not break the run
             log.exception("tool.failed", tool=self.name)
             return failure(f"{type(e).__name__}: {told(e)}")
         if not result.success or not self.config.post_effects:
             return result
-        return await followed_up(result, self.config.post_effects, context)
+        return await run_effects(result, self.config.post_effects, context)
 
     async def _called(self, given: BaseModel, context: ToolContext | None) -> Any:
         arguments = {name: getattr(given, name) for name in type(given).model_fields}
@@ -132,7 +132,7 @@ class FunctionTool:
         return await returned if inspect.isawaitable(returned) else returned
 
     def _checked(self, result: ToolResult) -> ToolResult:
-        """The result with its output as JSON knows it; a failed one where that is not what the tool is to give."""
+        """Return the result with its output as JSON data; a failed one if it does not match `output_schema`."""
         if not result.success:
             return result
         output: Any = result.output
@@ -140,7 +140,7 @@ class FunctionTool:
             output = output.model_dump(mode="json")
         if self.config.output_schema is not None:
             try:
-                output = read(self.config.output_schema, output, f"What {self.name} gave is not what it should be")
+                output = read(self.config.output_schema, output, f"The output of {self.name} is not as declared")
             except ValueError as e:
                 log.warning("tool.wrong_output", tool=self.name, error=str(e))
                 return failure(str(e))
@@ -149,7 +149,7 @@ class FunctionTool:
 
 
 def _signature_of(made: ToolFunction) -> type[BaseModel]:
-    """What a function takes, as a model."""
+    """Return the function's parameters as a pydantic model."""
     name, function = made.config.name, made.function
     fields: dict[str, Any] = {}
     for each in inspect.signature(function).parameters.values():

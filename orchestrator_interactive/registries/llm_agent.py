@@ -1,4 +1,4 @@
-"""Agents that a language model moves: each message is a run in a session of its own, over the conversation's log."""
+"""Agents driven by a language model: each message is a run in a new session over the conversation's log."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LLMAgents:
-    """Makes agents of their configurations: the `agent_factory` of an `AgentRegistry`.
+    """Creates agents from their configurations: the `agent_factory` of an `AgentRegistry`.
 
     Args:
-        store: where their conversations are kept.
-        tools: where they have their tools from.
-        providers: more providers than `PROVIDERS`, by what `llm_model` calls them.
-        templates: of which `behavior_template` may name one.
-        reflection_timeout_s: how long a reflection agent may take for one judgement.
+        store: log store of the conversations.
+        tools: registry of the agents' tools.
+        providers: providers in addition to `PROVIDERS`, by their prefix in `llm_model`.
+        templates: templates for `behavior_template`.
+        reflection_timeout_s: time limit of one reflection, in seconds.
     """
 
     store: LogStore
@@ -47,10 +47,10 @@ class LLMAgents:
     reflection_timeout_s: float = 30.0
 
     def __call__(self, config: LLMAgentConfig, registry: AgentRegistry) -> LLMAgent:
-        """The agent of a configuration.
+        """Create the agent of a configuration.
 
         Raises:
-            RegistryError: there is no such provider, tool, template or render policy.
+            RegistryError: its provider, a tool, its template or its render policy is unknown.
         """
         check_provider(config.llm_model, self._providers)
         for name in config.tools:
@@ -70,7 +70,7 @@ class LLMAgents:
     async def session(
         self, config: LLMAgentConfig, conversation_id: str, asked_by: str | None
     ) -> AsyncIterator[AmplifierSession]:
-        """A session in which the agent has its log, its provider and its tools."""
+        """Open a session with the agent's log, provider and tools."""
         provider = provider_of(config.llm_model, self._providers)
         planned = [provider] if isinstance(provider, dict) else []
         session = AmplifierSession(
@@ -101,7 +101,7 @@ class LLMAgents:
         return {name: value for name, value in options.items() if value is not None}
 
     def _instructions(self, config: LLMAgentConfig) -> str | None:
-        """What the agent's template says today."""
+        """Render the agent's template, with today's date."""
         if config.behavior_template is None:
             return None
         described = self.tools.list_tools()
@@ -114,9 +114,9 @@ class LLMAgents:
 
 
 class LLMAgent:
-    """An agent that a language model moves; `LLMAgents` makes it.
+    """An agent driven by a language model; created by `LLMAgents`.
 
-    What it knows of a conversation is in the log, so it goes on after a restart where it was.
+    Its state is in the conversation's log, so it continues after a restart.
     """
 
     def __init__(self, config: LLMAgentConfig, registry: AgentRegistry, parts: LLMAgents) -> None:
@@ -130,9 +130,9 @@ class LLMAgent:
 
         Raises:
             LLMError: the provider failed.
-            RuntimeError: the provider cannot be had.
-            TemplateError: the behavior template needs what it was not given.
-            InteractionError: the conversation is finished, or its log cannot be used.
+            RuntimeError: the provider is not available.
+            TemplateError: the behavior template uses an undefined variable or fails.
+            InteractionError: the conversation is finished, or its log is unusable.
         """
         lock = self._one_at_a_time.setdefault(conversation_id, asyncio.Lock())
         async with lock, self._parts.session(self.config, conversation_id, asked_by) as session:

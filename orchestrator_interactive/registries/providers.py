@@ -1,4 +1,4 @@
-"""Who answers for an `llm_model`."""
+"""Select the provider for an `llm_model`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orchestrator_interactive.registries.errors import RegistryError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Given the name of a model, a provider, or the entry of a mount plan that mounts one.
+# Maps the name of a model to a provider, or to the mount plan entry of one.
 ProviderChoice = Callable[[str], Provider | dict[str, Any]]
 
 
@@ -27,20 +27,20 @@ PROVIDERS: dict[str, ProviderChoice] = {"anthropic": _anthropic, "demo": _demo}
 
 
 def check_provider(llm_model: str, providers: Mapping[str, ProviderChoice]) -> None:
-    """Whether there is a provider for a model, "provider/model".
+    """Check that a model, "provider/model", has a provider.
 
     Raises:
-        RegistryError: there is none; the message names those that there are.
+        RegistryError: there is none; the message lists the known providers.
     """
     prefix = llm_model.partition("/")[0]
     if prefix not in providers:
         raise RegistryError(
             f"There is no provider '{prefix}' for the model '{llm_model}'. There are: {', '.join(sorted(providers))}; "
-            "name one of these, or give another in `providers`."
+            "use one from this list, or add another with `providers`."
         )
 
 
 def provider_of(llm_model: str, providers: Mapping[str, ProviderChoice]) -> Provider | dict[str, Any]:
-    """The provider of a model, or the entry of a mount plan for it."""
+    """Return the provider of a model, or its mount plan entry."""
     prefix, _, model = llm_model.partition("/")
     return providers[prefix](model)

@@ -1,4 +1,4 @@
-"""Results of a tool that are given again, and its calls that are on."""
+"""Cache of a tool's results, with deduplication of its running calls."""
 
 from __future__ import annotations
 
@@ -17,43 +17,42 @@ if TYPE_CHECKING:
 
     Run = Callable[[], Coroutine[Any, Any, ToolResult]]
 
-# Of results that are kept of one tool; the one that was asked for longest ago goes first. A large one is not kept.
+# Entries per tool, evicted least recently used first; and the size of a result above which it is not cached.
 _MOST_KEPT = 256
 _MOST_CHARS = 100_000
 
 
 @dataclass(slots=True)
-class _Flight:
-    """A call that is on, and how many wait for it."""
+class _RunningCall:
+    """A running call, and the number of callers that wait for it."""
 
-    work: CancellableTask[ToolResult]
+    task: CancellableTask[ToolResult]
     waiting: int = 0
 
 
 class ResultCache:
-    """The results of one tool, by the arguments of its calls. Failures are not kept.
+    """The results of one tool, by the arguments of its calls. Failures are not cached.
 
     Args:
-        cache_s: how long a result is given again, in seconds.
-        dedup_s: the same; besides, a call that comes while the same one is on waits for that one's result. `None`: it
-            runs beside it.
-        clock: seconds from some beginning.
+        cache_s: lifetime of a result, in seconds.
+        dedup_s: like `cache_s`, and identical calls that overlap share one execution. `None`: they run in parallel.
+        clock: returns a monotonic time in seconds.
     """
 
     def __init__(self, cache_s: float | None, dedup_s: float | None, clock: Callable[[], float]) -> None:
         self._for_s = max(cache_s or 0, dedup_s or 0)
-        self._one_at_a_time = dedup_s is not None
+        self._shares_calls = dedup_s is not None
         self._clock = clock
         self._kept: OrderedDict[str, tuple[float, ToolResult]] = OrderedDict()
-        self._flights: dict[str, _Flight] = {}
+        self._running: dict[str, _RunningCall] = {}
 
     async def result_of(self, key: str, run: Run) -> ToolResult:
-        """The result for these arguments: a kept one, that of the call which is on, or what `run` gives."""
+        """Return the cached result, the result of an identical running call, or that of `run`."""
         kept = self._fresh(key)
         if kept is not None:
             return kept
-        if self._one_at_a_time:
-            return await self._joined(key, run)
+        if self._shares_calls:
+            return await self._join(key, run)
         return self._keep(key, await run())
 
     def _fresh(self, key: str) -> ToolResult | None:
@@ -68,35 +67,35 @@ class ResultCache:
 
     def _keep(self, key: str, result: ToolResult) -> ToolResult:
         if result.success and self._for_s and size_of(result, _MOST_CHARS) <= _MOST_CHARS:
-            # A copy, since hooks may change what the caller has.
+            # A copy: hooks may change the caller's result.
             self._kept[key] = (self._clock() + self._for_s, result.model_copy(deep=True))
             if len(self._kept) > _MOST_KEPT:
                 self._kept.popitem(last=False)
         return result
 
-    async def _joined(self, key: str, run: Run) -> ToolResult:
-        """The result of the one call that is on. Whoever is cancelled leaves it to the others; the last one cuts it."""
-        flight = self._flights.get(key)
-        if flight is None:
-            flight = self._flights[key] = _Flight(CancellableTask(self._flown(key, run())))
-        flight.waiting += 1
+    async def _join(self, key: str, run: Run) -> ToolResult:
+        """Join the running call, or start it. It is cancelled when its last waiting caller is cancelled."""
+        call = self._running.get(key)
+        if call is None:
+            call = self._running[key] = _RunningCall(CancellableTask(self._run_and_keep(key, run())))
+        call.waiting += 1
         try:
-            return (await asyncio.shield(flight.work.task)).model_copy(deep=True)
+            return (await asyncio.shield(call.task.task)).model_copy(deep=True)
         finally:
-            flight.waiting -= 1
-            if not flight.waiting:
-                self._land(key, flight.work.task)
-                flight.work.cut()
-                await flight.work.end()
+            call.waiting -= 1
+            if not call.waiting:
+                self._remove(key, call.task.task)
+                call.task.cut()
+                await call.task.end()
 
-    async def _flown(self, key: str, running: Awaitable[ToolResult]) -> ToolResult:
+    async def _run_and_keep(self, key: str, running: Awaitable[ToolResult]) -> ToolResult:
         try:
             return self._keep(key, await running)
         finally:
-            self._land(key, asyncio.current_task())
+            self._remove(key, asyncio.current_task())
 
-    def _land(self, key: str, task: asyncio.Task[Any] | None) -> None:
-        """No call joins it any more."""
-        flight = self._flights.get(key)
-        if flight is not None and flight.work.task is task:
-            del self._flights[key]
+    def _remove(self, key: str, task: asyncio.Task[Any] | None) -> None:
+        """Remove a running call, so that no further caller joins it."""
+        call = self._running.get(key)
+        if call is not None and call.task.task is task:
+            del self._running[key]

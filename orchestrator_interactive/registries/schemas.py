@@ -1,4 +1,4 @@
-"""What an agent and a tool are configured with; `options.read` makes sentences of what is wrong."""
+"""Configuration of agents and tools; `config.read` turns validation errors into sentences."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from pydantic import BaseModel, Field, field_validator, model_validator
 
 from orchestrator_interactive.config import Options
 
-# What the models' services take.
+# Tool names that the providers' APIs accept.
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 class LLMAgentConfig(Options):
-    """An agent that a language model moves.
+    """Configuration of an agent driven by a language model.
 
     Args:
-        id: the name by which others find it.
-        llm_model: who answers, as "provider/model".
-        behavior_template: its instructions: a template's name, or its text.
-        tools: names of tools of the tool registry.
-        render_policy: how its log is shown to the model; `None`: as it is.
-        enable_self_reflection: whether `reflection_agent_id`, another agent, judges what it does.
+        id: unique name of the agent.
+        llm_model: provider and model, as "provider/model".
+        behavior_template: instructions: the name or the text of a template.
+        tools: names of tools in the tool registry.
+        render_policy: policy that renders the log for the model; `None`: unchanged.
+        enable_self_reflection: whether the agent `reflection_agent_id` judges its results.
     """
 
     type: Literal["llm"]
@@ -57,16 +57,16 @@ class LLMAgentConfig(Options):
 
 
 class ToolConfig(Options):
-    """What a function is as a tool; times in seconds.
+    """Configuration of a function as a tool; times in seconds.
 
     Args:
-        input_schema: what the function takes, by keyword; without it, what its signature says.
-        output_schema: what it gives; anything else is a failed call.
-        post_effects: effects that follow each success, in this order, by the names that `register_effect` gave them.
+        input_schema: the function's keyword arguments; default: its signature.
+        output_schema: schema of the output; any other output is a failed call.
+        post_effects: effects that run after each success, in this order, by their names in `register_effect`.
         requires_context: whether the function takes a `context`, the `ToolContext` of the call.
-        cache_ttl: how long a result is given again to the same call.
-        side_effect_free: that a call changes nothing, so that it may begin early, come to nothing, and be repeated.
-        dedup_ttl: how long after a success the same call is not run again; nor is it while the first one runs.
+        cache_ttl: lifetime of a cached result.
+        side_effect_free: whether a call changes nothing, so that it may begin early, be discarded and be repeated.
+        dedup_ttl: like `cache_ttl`, and identical calls that overlap share one execution.
         reflect: whether the agent's reflection agent judges each success.
     """
 

@@ -1,4 +1,4 @@
-"""Where a tool's call belongs."""
+"""The context of a tool call."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """The conversation that a tool is called in.
+    """The conversation in which a tool is called.
 
     Args:
-        conversation_id: the session's id, where there is no stack.
-        agent_id: blank where there is no stack.
-        stack: the conversation's log; `None` where the session's context is none that keeps one.
+        conversation_id: id of the conversation; without a stack, the session's id.
+        agent_id: id of the agent; without a stack, blank.
+        stack: the conversation's log; `None` if the session's context has no log.
     """
 
     conversation_id: str
@@ -27,7 +27,7 @@ class ToolContext:
 
     @classmethod
     def of(cls, coordinator: ModuleCoordinator) -> ToolContext:
-        """The context of what happens in this session."""
+        """Return the context of calls in this session."""
         stack: InteractionStack | None = coordinator.get_capability("interactions.stack")
         if stack is None:
             return cls(coordinator.session_id, "", None, coordinator)

@@ -1,4 +1,4 @@
-"""The tools that there are, by name."""
+"""The registry of tools, by name."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 class ToolRegistry:
-    """Tools by name. Each registry keeps results of its own.
+    """Tools by name. Each registry has its own result caches.
 
     Args:
-        tools: to begin with.
-        clock: seconds from some beginning, by which kept results age.
+        tools: tools to register.
+        clock: returns a monotonic time in seconds; the age of cached results depends on it.
     """
 
     def __init__(self, tools: Iterable[Tool | ToolFunction] = (), clock: Callable[[], float] = time.monotonic) -> None:
@@ -33,12 +33,12 @@ class ToolRegistry:
             self.register(each)
 
     def register(self, tool: Tool | ToolFunction) -> None:
-        """Add a tool of the contracts, or a function that `@tool` made one.
+        """Add a tool of the contracts, or a function with the decorator `@tool`.
 
         Raises:
             AlreadyRegistered: its name is taken.
-            NotRegistered: it names an effect that nobody has registered.
-            TypeError: it is no tool.
+            NotRegistered: one of its effects is not registered.
+            TypeError: it is not a tool.
         """
         made = self._made(tool) if isinstance(tool, ToolFunction) else tool
         if not isinstance(made, Tool) or not isinstance(made.name, str):
@@ -50,21 +50,21 @@ class ToolRegistry:
         self._tools[made.name] = made
 
     def get_tool_by_name(self, name: str) -> Tool:
-        """The tool of this name.
+        """Return the tool with this name.
 
         Raises:
-            NotRegistered: there is none; the message names those that there are.
+            NotRegistered: there is none; the message lists the registered names.
         """
         if name not in self._tools:
             raise unknown("tool", name, self._tools)
         return self._tools[name]
 
     def get_tools(self) -> list[Tool]:
-        """All tools, in the order in which they were registered."""
+        """Return all tools in order of registration."""
         return list(self._tools.values())
 
     def list_tools(self) -> dict[str, str]:
-        """The descriptions of all tools, by name."""
+        """Return the descriptions of all tools, by name."""
         return {name: tool.description for name, tool in self._tools.items()}
 
     def _made(self, made: ToolFunction) -> FunctionTool:
@@ -74,10 +74,10 @@ class ToolRegistry:
 
 
 async def mount_tools(coordinator: ModuleCoordinator, names: Iterable[str], registry: ToolRegistry) -> None:
-    """Mount tools of a registry into a session, which their functions learn of by their `ToolContext`.
+    """Mount tools of a registry into a session, which becomes part of their `ToolContext`.
 
     Raises:
-        NotRegistered: one of them is unknown; none is mounted.
+        NotRegistered: a name is unknown; no tool is mounted.
     """
     coordinator = at_home(coordinator)
     for each in [registry.get_tool_by_name(name) for name in names]:

@@ -1,4 +1,4 @@
-"""What a run says to people, in numbered parts: a function of its rows, so that a run that goes on counts alike."""
+"""The texts of a run for people, in numbered parts. Derived from the rows only, so a resumed run numbers them alike."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from orchestrator_interactive.transcript.rows import call_ids, is_of_hook, marke
 if TYPE_CHECKING:
     Row = dict[str, Any]
 
-# What cut an answer: its length limit, and it is to go on; an urgent message, after which it is asked for anew; a stop.
+# Why an answer was cut: at its length limit (the model continues it), by an urgent message, or by a stop.
 Cut = Literal["length", "urgent", "stopped"]
 
 
 @dataclass(frozen=True, slots=True)
 class InterimText:
-    """A text for people; `number` counts those of its run from 1. One that is torn ends in mid-sentence."""
+    """A text for people; `number` counts the texts of its run from 1. With `is_torn` it may end in mid-sentence."""
 
     number: int
     text: str
@@ -24,27 +24,27 @@ class InterimText:
 
 
 def cut_row(row: Row, cut: Cut | None) -> Row:
-    """The row of an answer, with what cut it."""
+    """Record in the row of an answer why it was cut."""
     return row if cut is None else marked(row, cut=cut)
 
 
 def cut_of(row: Row) -> Any:
-    """What cut the answer in a row; `None`: nothing."""
+    """Return why the answer in a row was cut; None if it was not."""
     return metadata_of(row).get("cut")
 
 
 def has_words(row: Row) -> bool:
-    """Whether people may read something in the row of an answer; words beside calls are the agent's own."""
+    """Return whether a row is an answer with text for people; text next to tool calls is for the agent only."""
     is_answer = row.get("role") == "assistant" and not is_of_hook(row)
     return is_answer and (not call_ids(row) or cut_of(row) == "urgent")
 
 
 class InterimTexts:
-    """The texts of one run, as its rows come.
+    """The texts of one run, collected from its rows in order.
 
-    An answer in words is part of a text until something comes between: what people wrote meanwhile, calls, or results
-    that had to follow later. While such results are owed to the model, an answer that is complete is a text at once.
-    Words beside calls are the agent's own, unless an urgent message cut them.
+    Consecutive text answers form one text, until an injection, a tool call or a postponed result ends it. While
+    postponed results are missing, each complete answer is a text at once. Text next to tool calls is for the agent
+    only, unless an urgent message cut the answer.
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class InterimTexts:
 
     @property
     def unshown(self) -> str:
-        """What was said since the last part."""
+        """The text since the last part."""
         return self._unshown
 
     @property
@@ -64,7 +64,7 @@ class InterimTexts:
         return self._complete + 1
 
     def add(self, row: Row) -> InterimText | None:
-        """Take in a row that stands in the log; the part that it completes, if it does."""
+        """Add a committed row, and return the part that it completes, if any."""
         metadata = metadata_of(row)
         match row.get("role"):
             case "assistant" if not is_of_hook(row):
@@ -95,7 +95,7 @@ class InterimTexts:
             self._is_torn = is_torn
 
     def rest(self) -> InterimText | None:
-        """The part that consists of what was said since the last one, if there is anything to read in it."""
+        """Complete the current part, and return it if it is not blank."""
         text, self._unshown = self._unshown, ""
         if not text.strip():
             return None

@@ -1,7 +1,7 @@
-"""What a model's service refused to answer: the log keeps it, later requests leave it out.
+"""Remove refused turns from requests; the log keeps them.
 
-Anthropic's API goes on refusing for as long as the turn that it refused is part of the request ("Handle streaming
-refusals" on platform.claude.com).
+Anthropic's API refuses every request that contains a refused turn ("Handle streaming refusals" on
+platform.claude.com).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _IN_ITS_PLACE = user_row(REFUSED)
 
 
 def refused_row(row: Row) -> Row:
-    """The row of an answer that was broken off by a refusal, as far as it came."""
-    if not row["content"]:  # a row has to say something
+    """Mark the row of a refused answer, with its text up to the refusal."""
+    if not row["content"]:  # a row needs content
         row = marked({**row, "content": [{"type": "text", "text": _DECLINED}]}, unsaid=True)
     return marked(row, refused=True)
 
@@ -32,9 +32,10 @@ def is_refused(row: Row) -> bool:
 
 
 def without_refused(rows: Sequence[Row]) -> list[Row]:
-    """The rows without refused answers, and without the task that led to each.
+    """Return the rows without refused answers and the tasks that led to them.
 
-    Nobody says which of its rows was refused: the prompt, what people wrote meanwhile, or what a tool brought.
+    The whole task is removed: the provider does not report whether it refused the prompt, an injection or a tool
+    result.
     """
     kept: list[Row] = []
     for row in rows:
@@ -46,9 +47,9 @@ def without_refused(rows: Sequence[Row]) -> list[Row]:
 
 
 def _begin_of_task(rows: Sequence[Row]) -> int:
-    """Where the last task begins: its prompt, and what an earlier run left unread for it.
+    """Return the index of the last task's first row: its prompt, or pending messages of an earlier run before it.
 
-    A view may show no prompt of it any more; what the view tells of the tasks before is none of it.
+    If compaction removed the prompt, the task begins after the note about the omitted rows.
     """
     begin = len(rows)
     while begin > 0 and not is_prompt(rows[begin - 1]) and not _is_note(rows[begin - 1]):

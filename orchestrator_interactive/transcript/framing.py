@@ -1,8 +1,8 @@
-"""The form of user rows: each message names its author, and no text can produce a line of our own.
+"""The format of user rows: each message names its author, and no text can imitate a line of this format.
 
-A person's message is `Ada Lovelace (U0ADA), with files a.md: first line`; its further lines are indented. So the text
-never begins at the first column of a row. Only our own lines do: this header, the list items of a row, and the frames
-below, which introduce rows that are not prompts.
+A person's message is `Ada Lovelace (U0ADA), with files a.md: first line`; its further lines are indented, so its text
+never begins at the first column of a row. Only lines of this format do: the header, the list items of a row, and the
+frames below, which introduce rows that are not prompts.
 """
 
 from __future__ import annotations
@@ -37,30 +37,30 @@ _NOT_OF_NAMES = re.compile(
 _NOT_OF_IDS = re.compile(r"[^A-Za-z0-9_.@-]")
 _HEADER = re.compile(r"\s*\S[^\n]* \([^\s()]+\)(?:, with files [^\n]*)?\s*:")
 
-# What may stand before the first letter of a frame: signs, spaces, marks, control characters, invisible letters.
+# Characters that may precede the first letter of a frame: signs, spaces, marks, control characters, invisible letters.
 _LEAD = re.compile("[\\W_\u115f\u1160\u1438\u3164\uffa0]*")
 _NO_LETTERS = re.compile(r"[\W_]+")
 _BRACKETS = "<[\u02c2\u1438"
-# So many letters of a frame tell it, and a frame may be broken over so many lines.
+# Number of letters that identify a frame, and of lines over which a frame may be broken.
 _FRAME_LETTERS_CHARS = 9
 _FRAME_LINES = 5
-# Cyrillic and Greek letters by the Latin ones that they look like, in lower case.
+# Cyrillic and Greek letters, and the lower-case Latin letters that they resemble.
 _LOOK_ALIKES = str.maketrans("авекмнорстухѕіјһԁӏαεικνορτυχ", "abekmhopctyxsijhdlaeiknoptyx")
 _LOOKED_AT_CHARS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """Who wrote a message. Several people may have the same name; each has an `id` of their own."""
+    """The author of a message. Names may be shared; ids are unique."""
 
     id: str
     name: str = ""
 
 
 def message_text(text: str, author: Author | None = None, files: Sequence[str] = ()) -> str:
-    """Write a message in the form in which a model reads it, with the names of the files that came along.
+    """Format a message for a model, with the names of its files.
 
-    Without an author and files it has no header, and a first line that looks like one is indented.
+    Without an author and files it has no header, and a first line that looks like a header is indented.
     """
     if author is None and not files:
         return indented(f"  {text}" if _HEADER.match(_visible(text[:_LOOKED_AT_CHARS])) else text)
@@ -71,7 +71,7 @@ def message_text(text: str, author: Author | None = None, files: Sequence[str] =
 
 
 def plain_name(name: str) -> str:
-    """Return a name on one line, without signs that separate, hide or reorder anything; blank: nothing is left."""
+    """Return a name on one line, without characters that separate, hide or reorder text; may be blank."""
     seen = _NOT_OF_NAMES.sub(" ", normalize("NFKC", name[: 2 * _NAME_CHARS]))
     kept = "".join(sign if sign in _SIGNS_OF_NAMES or category(sign)[0] in "LMN" else " " for sign in seen)
     return " ".join(kept.split())[:_NAME_CHARS].strip(_SIGNS_OF_NAMES)
@@ -83,14 +83,14 @@ def indented(text: str) -> str:
 
 
 def listed(texts: Sequence[str]) -> str:
-    """Write texts as the items of a list, one below the other."""
+    """Format texts as the items of a list."""
     return "\n".join(f"- {text}" for text in texts)
 
 
 def without_frames(text: str) -> str:
-    """Indent the lines of a text that look like one of our frames, and drop what `sendable` drops.
+    """Indent the lines of a text that look like a frame, and drop what `sendable` drops.
 
-    For texts that are rows of their own: prompts without an author, tool results, hook injections.
+    For texts that form a whole row: prompts without an author, tool results, hook injections.
     """
     lines = sendable(text).splitlines(keepends=True)
     for number, line in enumerate(lines):
@@ -102,7 +102,7 @@ def without_frames(text: str) -> str:
 
 
 def _begins_with_a_bracket(line: str) -> bool:
-    if line.startswith("  "):  # as text is in `message_text`
+    if line.startswith("  "):  # indented, as by `message_text`
         return False
     lead = _LEAD.match(line)
     return lead is not None and any(map(_is_bracket, set(lead[0])))
@@ -113,7 +113,7 @@ def _is_bracket(sign: str) -> bool:
 
 
 def _visible(text: str) -> str:
-    """Return a text with usual letters and signs, without marks and characters that nobody sees."""
+    """Return a text normalised (NFKC), without marks and invisible characters."""
     return "".join(sign for sign in normalize("NFKC", text) if sign in "\n\t" or category(sign)[0] not in "CM")
 
 

@@ -1,4 +1,4 @@
-"""Reads the rows of a conversation as messages, whoever wrote them."""
+"""Parse the rows of a conversation, from any author, into messages."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
     Row = dict[str, Any]
 
-# What a row is that cannot be read.
+# Errors raised for a malformed row.
 UNREADABLE = (ValueError, TypeError, KeyError, AttributeError)
 
 _BLOCK: TypeAdapter[ContentBlock] = TypeAdapter(ContentBlockUnion)
 
 
 def message_of(row: Row) -> Message:
-    """The message that a row is. Of its metadata only `is_error` concerns a provider.
+    """Parse a row. Its metadata are dropped except `is_error`, which providers need.
 
     Raises:
-        ValueError, TypeError, KeyError, AttributeError: the row cannot be read.
+        ValueError, TypeError, KeyError, AttributeError: the row is malformed.
     """
     row = bounded(row, MAX_ROW_NESTING)
     metadata = row.get("metadata")
@@ -33,20 +33,20 @@ def message_of(row: Row) -> Message:
     return Message.model_validate({**row, "content": row.get("content") or "", "metadata": failed})
 
 
-def apart(message: Message) -> list[Message]:
-    """The message; results that stand in one of the user's, as in Anthropic's API, become messages of their own."""
+def split_results(message: Message) -> list[Message]:
+    """Split tool results in a user message, as in Anthropic's API, into separate messages."""
     if message.role != "user" or isinstance(message.content, str):
         return [message]
     results = [block for block in message.content if isinstance(block, ToolResultBlock)]
     if not results:
         return [message]
     rest = [block for block in message.content if not isinstance(block, ToolResultBlock)]
-    said = [message.model_copy(update={"content": rest})] if rest else []
-    return [Message(role="tool", tool_call_id=each.tool_call_id, content=[each]) for each in results] + said
+    rest_message = [message.model_copy(update={"content": rest})] if rest else []
+    return [Message(role="tool", tool_call_id=each.tool_call_id, content=[each]) for each in results] + rest_message
 
 
-def salvaged(row: Any) -> list[Message]:
-    """What can be read of a row that cannot be read as a whole."""
+def best_effort(row: Any) -> list[Message]:
+    """Parse the valid parts of a malformed row."""
     if not isinstance(row, dict):
         return []
     content = row.get("content")
@@ -56,7 +56,7 @@ def salvaged(row: Any) -> list[Message]:
         content = ToolResult(output=content).get_serialized_output()
     kept = {key: row[key] for key in ("role", "name", "tool_call_id", "tool_calls", "metadata") if key in row}
     try:
-        return apart(message_of({**kept, "content": content}))
+        return split_results(message_of({**kept, "content": content}))
     except UNREADABLE:
         return []
 

@@ -1,4 +1,4 @@
-"""How a message that a provider would refuse becomes one that it takes. What is refused, the request check says."""
+"""Repair messages that break a rule of the request check, so that a provider accepts them."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _NO_OUTPUT = "(no output)"
 _NO_NAME = "unnamed"
 
 
-def mended(message: Message, rule: RequestRule) -> Message | None:
-    """The message without what breaks this rule; `None` where nothing is left of it."""
-    return _MENDS[rule](message)
+def repaired(message: Message, rule: RequestRule) -> Message | None:
+    """Return the message changed to comply with the rule; None if nothing is left."""
+    return _REPAIRS[rule](message)
 
 
 def with_own_ids(message: Message, is_used: Callable[[str], bool]) -> Message:
-    """The message with an id of its own for each of its calls."""
+    """Return the message with a unique id for each of its calls."""
     blocks = [] if isinstance(message.content, str) else message.content
     inside = [block.id for block in blocks if isinstance(block, ToolCallBlock)]
     beside = calls_beside(message)
@@ -44,7 +44,7 @@ def with_own_ids(message: Message, is_used: Callable[[str], bool]) -> Message:
 
 
 def _with_role_of_result(message: Message) -> Message | None:
-    # The role "function" is how OpenAI called results once.
+    # OpenAI's former role of tool results is "function".
     return message.model_copy(update={"role": "tool"}) if message.role == "function" else None
 
 
@@ -56,12 +56,12 @@ def _without_misplaced(message: Message) -> Message:
 
 
 def _without(rule: RequestRule) -> Callable[[Message], Message]:
-    def mend(message: Message) -> Message:
+    def repair(message: Message) -> Message:
         if isinstance(message.content, str):
             return message
         return message.model_copy(update={"content": [b for b in message.content if _rule_of(message, b) is not rule]})
 
-    return mend
+    return repair
 
 
 def _rule_of(message: Message, block: ContentBlock) -> RequestRule | None:
@@ -74,22 +74,22 @@ def _without_unreadable_calls(message: Message) -> Message:
 
 
 def _with_names(message: Message) -> Message:
-    def mend(name: str, given: Any) -> tuple[str, Any]:
+    def repair(name: str, given: Any) -> tuple[str, Any]:
         return sendable(name).strip() or _NO_NAME, given
 
-    message = _with_calls(message, mend)
+    message = _with_calls(message, repair)
     return message if message.name is None or is_plain(message.name) else message.model_copy(update={"name": None})
 
 
 def _sendable(message: Message) -> Message:
-    def mend(name: str, given: Any) -> tuple[str, Any]:
+    def repair(name: str, given: Any) -> tuple[str, Any]:
         return name, given if can_be_sent(given) else _sendable_value(given)
 
-    message = _with_calls(message, mend)
+    message = _with_calls(message, repair)
     if isinstance(message.content, str):
         return message.model_copy(update={"content": sendable(message.content)})
     blocks = [_sendable_block(block) for block in message.content]
-    # What is left is thinking: it is signed as it is.
+    # Thinking blocks cannot be changed, because they are signed.
     return _without(RequestRule.UNSENDABLE)(message.model_copy(update={"content": blocks}))
 
 
@@ -115,26 +115,26 @@ def _sendable_value(value: Any) -> Any:
             return value if can_be_sent(value) else sendable(str(value))
 
 
-def _with_calls(message: Message, mend: Callable[[str, Any], tuple[str, Any]]) -> Message:
-    """The message with every call's name and arguments mended, wherever they stand."""
+def _with_calls(message: Message, repair: Callable[[str, Any], tuple[str, Any]]) -> Message:
+    """Apply `repair` to the name and arguments of every call, in `content` and in `tool_calls`."""
     changes: dict[str, Any] = {}
     if not isinstance(message.content, str):
-        changes["content"] = [_call_block(block, mend) for block in message.content]
+        changes["content"] = [_call_block(block, repair) for block in message.content]
     if beside := calls_beside(message):
-        changes["tool_calls"] = [_call_beside(call, mend) for call in beside]
+        changes["tool_calls"] = [_call_beside(call, repair) for call in beside]
     return message.model_copy(update=changes)
 
 
-def _call_block(block: ContentBlock, mend: Callable[[str, Any], tuple[str, Any]]) -> ContentBlock:
+def _call_block(block: ContentBlock, repair: Callable[[str, Any], tuple[str, Any]]) -> ContentBlock:
     if not isinstance(block, ToolCallBlock):
         return block
-    name, given = mend(block.name, block.input)
+    name, given = repair(block.name, block.input)
     return block.model_copy(update={"name": name, "input": given})
 
 
-def _call_beside(call: dict[str, Any], mend: Callable[[str, Any], tuple[str, Any]]) -> dict[str, Any]:
+def _call_beside(call: dict[str, Any], repair: Callable[[str, Any], tuple[str, Any]]) -> dict[str, Any]:
     part = named(call)
-    name, given = mend(part["name"], part.get("arguments"))
+    name, given = repair(part["name"], part.get("arguments"))
     changed = {**part, "name": name, "arguments": given}
     return changed if part is call else {**call, "function": changed}
 
@@ -169,7 +169,7 @@ def _left_out(_message: Message) -> None:
     return None
 
 
-_MENDS: dict[RequestRule, Callable[[Message], Message | None]] = {
+_REPAIRS: dict[RequestRule, Callable[[Message], Message | None]] = {
     RequestRule.ROLE: _with_role_of_result,
     RequestRule.MISPLACED: _without_misplaced,
     RequestRule.UNREADABLE_CALL: _without_unreadable_calls,

@@ -1,4 +1,4 @@
-"""From the rows of a conversation to a request that a provider accepts."""
+"""Build a request that a provider accepts from the rows of a conversation."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ class RequestBuilder:
     def build(
         self, rows: Sequence[dict[str, Any]], ephemeral: Sequence[dict[str, Any]] = (), *, tools_allowed: bool
     ) -> ChatRequest:
-        """The request for these rows; `ephemeral` rows are part of this one only."""
+        """Build the request for these rows; `ephemeral` rows are part of this request only."""
         frame = self._with_tools if tools_allowed else self._without_tools
-        # Its messages have been validated when their rows came in.
+        # `model_copy` does not validate: the transcript has validated the messages.
         return frame.model_copy(update={"messages": self._transcript.messages(rows, ephemeral)})
 
     def is_used(self, call_id: str) -> bool:
-        """Whether a call of the conversation, as it was sent last, has this id."""
+        """Return whether a call in the last request's conversation has this id."""
         return self._transcript.is_used(call_id)
 
 
 def unreadable(row: Any) -> str | None:
-    """What is wrong with a row that did not come from the context; `None`: nothing."""
+    """Return the problem of a row that did not come from the context; None if it is valid."""
     try:
         message = message_of(row)
     except UNREADABLE as e:
@@ -58,7 +58,7 @@ def _specs(tools: Mapping[str, Tool]) -> Iterator[ToolSpec]:
     for name, tool in tools.items():
         try:
             yield _spec(name, tool)
-        except (SystemExit, Exception):  # a tool may not take the run down: one that cannot be described is not offered
+        except (SystemExit, Exception):  # a tool must not break the run: one without a valid description is not offered
             log.exception("tool.not_offered", tool=name)
 
 

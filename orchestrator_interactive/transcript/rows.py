@@ -1,4 +1,4 @@
-"""The rows of a conversation, as contexts keep them: dictionaries in the contracts' message format."""
+"""The rows of a conversation: dictionaries in the contracts' message format, as contexts store them."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ if TYPE_CHECKING:
 
     from orchestrator_interactive.kernel.contracts.messages import ContentBlock, ToolCall
 
-# The metadata of a user row in which a view of a conversation says what it leaves out.
+# Metadata key of a user row that notes the rows omitted by compaction.
 LEFT_OUT = "left_out"
-# The metadata of user rows that are no prompts: said or reported while the agent was at work, or written by a view.
+# Metadata keys of user rows that are not prompts: injections, notices, late results, and notes about omitted rows.
 _NO_PROMPT = frozenset({"injections", "notices", "results", LEFT_OUT})
 _ITEM = re.compile(r"\n(?=\S)")
-# How a mark in the place of something long ends.
+# The end of the mark that replaces omitted text.
 MARK_END = "left out here …]"
 
 
 def user_row(text: str, message_id: str | None = None) -> dict[str, Any]:
-    """What a person said; `message_id` is the identity of the message in which they did."""
+    """Return the row of a person's message with this id."""
     row: dict[str, Any] = {"role": "user", "content": text}
     return row if message_id is None else marked(row, message=message_id)
 
 
 def marked(row: dict[str, Any], **marks: Any) -> dict[str, Any]:
-    """The row with more beside it."""
+    """Return the row with more metadata."""
     return {**row, "metadata": {**metadata_of(row), **marks}}
 
 
 def assistant_row(content: Iterable[ContentBlock], calls: Iterable[ToolCall] = ()) -> dict[str, Any]:
-    """What the model said.
+    """Return the row of a model's answer.
 
-    Tool calls stand among the blocks, in the model's order, and in `tool_calls`, by which other people's contexts find
-    the pairs.
+    Tool calls are in the content blocks, in the model's order, and in `tool_calls`, where third-party contexts look for
+    them.
     """
     blocks = list(content)
     calls = list(calls)
@@ -54,7 +54,7 @@ def assistant_row(content: Iterable[ContentBlock], calls: Iterable[ToolCall] = (
 
 
 def tool_row(call: ToolCall, content: str | list[dict[str, Any]], *, failed: bool = False) -> dict[str, Any]:
-    """The result of a call: text, or blocks where there is more to it than text."""
+    """Return the row of a tool result: a text, or content blocks."""
     row: dict[str, Any] = {"role": "tool", "tool_call_id": call.id, "name": call.name, "content": content}
     if failed:
         row["metadata"] = {"is_error": True}
@@ -62,25 +62,25 @@ def tool_row(call: ToolCall, content: str | list[dict[str, Any]], *, failed: boo
 
 
 def metadata_of(row: Any) -> dict[str, Any]:
-    """What is kept beside a row; nothing where others keep something of another form there."""
+    """Return the metadata of a row; empty if it is not a dictionary."""
     metadata = row.get("metadata") if isinstance(row, dict) else None
     return metadata if isinstance(metadata, dict) else {}
 
 
 def is_prompt(row: Any) -> bool:
-    """Whether a task begins with a row, whatever its text imitates: its metadata say what else it could be."""
+    """Return whether a row is a prompt, which begins a task. Only its role and metadata count, not its text."""
     if not isinstance(row, dict) or row.get("role") != "user":
         return False
     return not is_of_hook(row) and _NO_PROMPT.isdisjoint(metadata_of(row))
 
 
 def is_of_hook(row: Any) -> bool:
-    """Whether a hook has put the row there."""
+    """Return whether a hook injected the row."""
     return metadata_of(row).get("source") == "hook"
 
 
 def delivered_in(row: Any) -> list[str]:
-    """The ids of the messages that a row holds: the one that a prompt is, or those written while the agent worked."""
+    """Return the ids of the messages that a row delivers: that of the prompt, or those of the injections."""
     metadata = metadata_of(row)
     written = metadata.get("injections")
     ids = [metadata.get("message"), *(written if isinstance(written, list) else ())]
@@ -88,7 +88,7 @@ def delivered_in(row: Any) -> list[str]:
 
 
 def text_of(row: dict[str, Any]) -> str:
-    """The text in a row, its text blocks joined."""
+    """Return the text of a row, its text blocks joined."""
     content = row.get("content")
     if isinstance(content, list):
         blocks = (block for block in content if isinstance(block, dict) and block.get("type") == "text")
@@ -97,10 +97,10 @@ def text_of(row: dict[str, Any]) -> str:
 
 
 def abridged(text: str, most_chars: int, *, by_items: bool = False) -> str:
-    """The beginning and the end of a text that is too long, with a mark between that says how much is missing.
+    """Return the beginning and the end of a text that is too long, with a mark between that counts the omitted part.
 
-    With `by_items`, a line at the first column says whose the indented lines below it are. The end then begins with
-    such a line, unless the text has only one.
+    With `by_items`, a line that is not indented begins an item, which includes the indented lines below it. The end
+    then begins with an item, unless the text has only one.
     """
     if len(text) <= most_chars:
         return text
@@ -118,7 +118,7 @@ def abridged(text: str, most_chars: int, *, by_items: bool = False) -> str:
 
 
 def call_ids(row: dict[str, Any]) -> list[str]:
-    """The ids of the tool calls in an assistant row, wherever they stand; what is no call has none."""
+    """Return the ids of the tool calls in an assistant row, from `tool_calls` and from the content blocks."""
     beside, content = row.get("tool_calls"), row.get("content")
     ids = _ids(beside) if isinstance(beside, list | tuple) else []
     if isinstance(content, list):
@@ -135,10 +135,10 @@ def _ids(calls: Iterable[Any]) -> list[str]:
 def distinct(
     content: Sequence[ContentBlock], calls: Sequence[ToolCall], is_used: Callable[[str], bool]
 ) -> tuple[Sequence[ContentBlock], Sequence[ToolCall]]:
-    """An answer with an id of its own for each of its calls.
+    """Return an answer with a unique id for each of its calls.
 
-    Some models count their calls anew in each answer, or leave the id blank; providers refuse a conversation in which
-    an id comes twice. `is_used` knows the ids of the conversation so far.
+    Some models repeat ids in each answer or leave them blank; providers refuse a conversation with duplicate ids.
+    `is_used` returns whether the conversation so far has an id.
     """
     inside = [block.id for block in content if isinstance(block, ToolCallBlock)]
     beside = [call.id for call in calls]
@@ -153,14 +153,14 @@ def distinct(
 
 
 def _are_own(inside: list[str], beside: list[str], is_used: Callable[[str], bool]) -> bool:
-    """Whether the ids are as they are to be; the usual case, told quickly."""
+    """Return whether the ids need no change: a fast path for the usual case."""
     if beside != inside or len(set(inside)) < len(inside):
         return False
     return all(is_plain(call_id) and not is_used(call_id) for call_id in inside)
 
 
 def with_ids(content: Iterable[ContentBlock], ids: Iterable[str]) -> list[ContentBlock]:
-    """The blocks, with these ids for the calls among them."""
+    """Return the blocks with these ids for their calls, in order."""
     given = iter(ids)
     return [
         block.model_copy(update={"id": next(given)}) if isinstance(block, ToolCallBlock) else block for block in content
@@ -170,9 +170,9 @@ def with_ids(content: Iterable[ContentBlock], ids: Iterable[str]) -> list[Conten
 def own_ids(
     inside: Sequence[str], beside: Sequence[str], is_used: Callable[[str], bool]
 ) -> tuple[list[str], list[str]]:
-    """The ids of one answer's calls, among its blocks and beside them, each given to one call only.
+    """Return unique ids for one answer's calls, in its content blocks (`inside`) and in `tool_calls`.
 
-    The n-th call with an id among the blocks is the n-th call with that id beside them.
+    The n-th call with an id in the blocks is the n-th call with that id in `tool_calls`.
     """
     taken = {*inside, *beside}
     own: dict[tuple[str, int], str] = {}
@@ -186,7 +186,7 @@ def own_ids(
 
 
 def _numbered(ids: Iterable[str]) -> Iterator[tuple[str, int]]:
-    """Each id with how often it has come before."""
+    """Yield each id with the number of its earlier occurrences."""
     seen: Counter[str] = Counter()
     for call_id in ids:
         yield call_id, seen[call_id]
@@ -194,22 +194,22 @@ def _numbered(ids: Iterable[str]) -> Iterator[tuple[str, int]]:
 
 
 def _free(call_id: str, is_taken: Callable[[str], bool]) -> str:
-    """An id like this one that nobody has. However many are taken, few are looked at."""
-    wish = sendable(call_id).strip() or "call"
-    if not is_taken(wish):
-        return wish
+    """Return an unused id derived from this one, found by binary search over its numeric suffix."""
+    base = sendable(call_id).strip() or "call"
+    if not is_taken(base):
+        return base
     taken, free = 1, 2
-    while is_taken(f"{wish}-{free}"):
+    while is_taken(f"{base}-{free}"):
         taken, free = free, 2 * free
     while free - taken > 1:
         middle = (taken + free) // 2
-        if is_taken(f"{wish}-{middle}"):
+        if is_taken(f"{base}-{middle}"):
             taken = middle
         else:
             free = middle
-    return f"{wish}-{free}"
+    return f"{base}-{free}"
 
 
 def wire_call(call_id: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """A call as it stands in `tool_calls`."""
+    """Return a call in the format of `tool_calls`."""
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}

@@ -1,4 +1,4 @@
-"""How large a row is for a model, about."""
+"""Estimate the tokens of a row."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from typing import Any
 
 BYTES_PER_TOKEN = 4
 
-# A message costs a little more than its text. An image costs by its width and height, which nobody here knows; the
-# length of its base64 says nothing.
+# Overhead of a message beyond its text. The cost of an image depends on its width and height, which are unknown here,
+# not on the length of its base64.
 _ROW_TOKENS = 4
 _IMAGE_TOKENS = 1_600
 _BLOCK_BYTES = 8
-_QUOTES = 4  # around a text in JSON, and what parts it from the next
+_QUOTES = 4  # around a text in JSON, and its separator
 
 
 def estimate(row: dict[str, Any]) -> int:
-    """Tokens of a row, roughly: a quarter of the bytes that a provider sees of it.
+    """Estimate the tokens of a row as a quarter of the bytes that a provider receives.
 
-    Bytes, since scripts beyond ASCII take more tokens. Metadata are for those who keep the row, so they do not count;
-    a call counts once, though it stands both among the blocks and in `tool_calls`.
+    Bytes rather than characters, because scripts beyond ASCII take more tokens. Metadata do not count. A call in both
+    the blocks and `tool_calls` counts once.
     """
     content = row.get("content")
     size = images = 0
@@ -44,7 +44,7 @@ def _block_size(block: Any) -> int:
 
 
 def _only_beside(calls: Any, content: Any) -> list[Any]:
-    """The calls that do not stand among the blocks too."""
+    """Return the calls that are not in the content blocks."""
     blocks = content if isinstance(content, list) else ()
     inside = {block.get("id") for block in blocks if isinstance(block, dict) and block.get("type") == "tool_call"}
     calls = calls if isinstance(calls, list | tuple) else [calls]
@@ -52,7 +52,7 @@ def _only_beside(calls: Any, content: Any) -> list[Any]:
 
 
 def _size(value: Any) -> int:
-    """Bytes of a value as JSON, about. A list that grows rather than a recursion: this is done for every row."""
+    """Estimate the bytes of a value as JSON. Iterative for speed: it runs for every row."""
     parts, size = [value], 0
     for part in parts:
         if isinstance(part, str):

@@ -1,4 +1,4 @@
-"""The messages of a conversation as a provider takes them, grown at the tail."""
+"""The messages of a conversation in a form that any provider accepts, extended at the tail."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from orchestrator_interactive.kernel.contracts.request_validation import Request
 from orchestrator_interactive.kernel.contracts.tool_calls import calls_in
 from orchestrator_interactive.transcript.filtering import is_refused, without_refused
 from orchestrator_interactive.transcript.framing import GO_ON, without_frames
-from orchestrator_interactive.transcript.parsing import UNREADABLE, apart, message_of, salvaged
-from orchestrator_interactive.transcript.repair import mended, with_own_ids
+from orchestrator_interactive.transcript.parsing import UNREADABLE, best_effort, message_of, split_results
+from orchestrator_interactive.transcript.repair import repaired, with_own_ids
 from orchestrator_interactive.transcript.rows import is_of_hook
 
 if TYPE_CHECKING:
@@ -23,11 +23,13 @@ if TYPE_CHECKING:
     from orchestrator_interactive.kernel.contracts.request_validation import RequestProblem
 
     Row = dict[str, Any]
-    Tell = Callable[[str, str], None]
+    Report = Callable[[str, str], None]
 
 log = structlog.get_logger(__name__)
 
-NO_RESULT = "No result was recorded: the outcome of this call is unknown."
+NO_RESULT = (
+    "No result was recorded: the outcome of this call is unknown. It may have taken effect: check before you repeat it."
+)
 
 _UNREADABLE = "a row, or a part of one, that cannot be read"
 _RULES = list(RequestRule)
@@ -36,34 +38,34 @@ _GO_ON = Message(role="user", content=GO_ON)
 
 
 class Transcript:
-    """The messages of a conversation, valid for any provider, grown at the tail.
+    """The messages of a conversation, valid for any provider, extended at the tail.
 
-    Every row is looked at once, however long the conversation: while the rows only grow, so do the messages. A row is a
-    value: a context that changes one puts another in its place. What the request check finds is mended and logged.
+    Each row is processed once while rows are only appended. Rows are immutable: a context replaces a row to change it.
+    Problems found by the request check are repaired and logged.
     """
 
     def __init__(self) -> None:
         self.problems: list[str] = []
-        self._told: set[tuple[str, str]] = set()
+        self._reported: set[tuple[str, str]] = set()
         self._has_refused = False
         self._start()
 
     def _start(self) -> None:
         self._rows: list[Row] = []
-        self._draft = _Draft(self._tell)
+        self._draft = _Draft(self._report)
 
     def messages(self, rows: Sequence[Row], passing: Sequence[Row] = ()) -> list[Message]:
-        """The messages for these rows, in a fresh list; those for `passing` rows stand at its end, this time only.
+        """Return the messages for these rows in a new list; those for `passing` rows are at its end, this time only.
 
-        Rows that do not begin with all that has been looked at (compaction, a rewind), or that bring a refusal, or a
-        result which was given up, are looked at from the beginning.
+        All rows are processed again if they do not extend the earlier ones (compaction, a rewind), if a new one is a
+        refusal, or if one is a result already replaced by `NO_RESULT`.
         """
         rows = rows if isinstance(rows, list) else list(rows)
         if self._has_refused:
             rows = without_refused(rows)
         new = rows[len(self._rows) :]
         self._rows.extend(new)
-        # Compared whole, the lists need no copying, and rows that are the same are told by identity.
+        # List comparison copies nothing and compares identical rows by identity.
         if self._rows != rows or any(map(is_refused, new)) or not self._draft.add(new):
             self._start_over(rows)
         return self._draft.finished(passing)
@@ -78,34 +80,34 @@ class Transcript:
 
     @property
     def length(self) -> int:
-        """How many rows have been looked at."""
+        """The number of processed rows."""
         return len(self._rows)
 
     def is_used(self, call_id: str) -> bool:
-        """Whether a call in these messages has this id."""
+        """Return whether a call in these messages has this id."""
         return self._draft.check.is_used(call_id)
 
-    def _tell(self, problem: str, where: str) -> None:
-        if (problem, where) not in self._told:
-            self._told.add((problem, where))
+    def _report(self, problem: str, where: str) -> None:
+        if (problem, where) not in self._reported:
+            self._reported.add((problem, where))
             self.problems.append(problem)
             log.warning("request.repaired", problem=problem, where=where)
 
 
 class _Draft:
-    """Messages of which the check has nothing to say, and what has to be known to go on with them."""
+    """Messages that pass the request check, and the state needed to extend them."""
 
-    def __init__(self, tell: Tell, check: RequestCheck | None = None) -> None:
+    def __init__(self, report: Report, check: RequestCheck | None = None) -> None:
         self.messages: list[Message] = []
         self.check = check or RequestCheck()
-        self._tell = tell
-        # The calls of the last answer, if they do not all have the ids of the rows: the id there, and the id here.
+        self._report = report
+        # Pairs of old and new ids of the last answer's calls, if any id was replaced.
         self._renamed: Sequence[tuple[str, str]] = ()
-        # Calls of which it was said that there is no result, by their ids in the rows.
+        # Ids, in the rows, of calls whose result was replaced by NO_RESULT.
         self._given_up: set[str] = set()
 
     def add(self, rows: Iterable[Row]) -> bool:
-        """Take rows in, unless there is a result among them whose call was given up."""
+        """Add rows. Returns False, without a change, if one is the result of a call that has NO_RESULT."""
         read = self._read(rows)
         if self._given_up and any(each.role in _RESULTS and _answered(each) in self._given_up for each in read):
             return False
@@ -118,14 +120,14 @@ class _Draft:
         return True
 
     def finished(self, passing: Sequence[Row]) -> list[Message]:
-        """The messages for a request that ends here: each call has a result, and the last word is not the model's."""
+        """Return the messages for a request: each call has a result, and the last message is not the model's."""
         if not passing and self.check.may_end:
             return self.messages.copy()
-        end = _Draft(self._tell, self.check.fork())
+        end = _Draft(self._report, self.check.fork())
         end.add(passing)
-        end._tell_all(end.check.unanswered())
+        end._report_all(end.check.unanswered())
         end._give_up()
-        if not end.check.may_end:  # where hooks speak for the model, or it is to go on
+        if not end.check.may_end:  # a hook injected an assistant row, or the model is to continue
             end.messages.append(_GO_ON)
         return self.messages + end.messages
 
@@ -135,13 +137,13 @@ class _Draft:
             try:
                 message = message_of(row)
             except UNREADABLE:
-                self._tell(_UNREADABLE, str(row.get("role")) if isinstance(row, dict) else type(row).__name__)
-                read += salvaged(row)
+                self._report(_UNREADABLE, str(row.get("role")) if isinstance(row, dict) else type(row).__name__)
+                read += best_effort(row)
                 continue
             if is_of_hook(row) and isinstance(message.content, str):  # it may quote outside text
                 message = message.model_copy(update={"content": without_frames(message.content)})
             if message.role == "user" and not isinstance(message.content, str):
-                read += apart(message)
+                read += split_results(message)
             else:
                 read.append(message)
         return read
@@ -150,7 +152,7 @@ class _Draft:
         is_result = message.role in _RESULTS
         if is_result and self._renamed:
             message = self._for_renamed(message)
-        sound = self._mended(message, problems) if (problems := self.check.look(message)) else message
+        sound = self._repaired(message, problems) if (problems := self.check.look(message)) else message
         if sound is None:
             return
         if not is_result:
@@ -162,7 +164,7 @@ class _Draft:
         self.messages.append(message)
 
     def _waiting(self) -> list[tuple[str, str]]:
-        """The calls without a result so far: the id that the rows have for each, and the id here."""
+        """Return the calls without a result: the id in the rows, and the id in the messages."""
         pairs = self._renamed or [(call_id, call_id) for call_id in self.check.open]
         return [(there, here) for there, here in pairs if here in self.check.open]
 
@@ -170,46 +172,46 @@ class _Draft:
         own = next((here for there, here in self._waiting() if there == _answered(result)), None)
         return result.model_copy(update={"tool_call_id": own})
 
-    def _mended(self, message: Message, problems: list[RequestProblem]) -> Message | None:
-        """What a provider takes of a message at this place; `None`: nothing."""
-        mending: Message | None = message
-        while mending is not None and problems:
+    def _repaired(self, message: Message, problems: list[RequestProblem]) -> Message | None:
+        """Repair a message for this position; None if nothing is left."""
+        repairing: Message | None = message
+        while repairing is not None and problems:
             rule = min((problem.rule for problem in problems), key=_RULES.index)
-            self._tell_all(problem for problem in problems if problem.rule is rule)
+            self._report_all(problem for problem in problems if problem.rule is rule)
             if rule is RequestRule.NO_RESULT:
                 self._give_up()
             elif rule is RequestRule.CALL_ID:
-                mending = with_own_ids(mending, self.check.is_used)
+                repairing = with_own_ids(repairing, self.check.is_used)
             else:
-                mending = mended(mending, rule)
-            problems = self.check.look(mending) if mending is not None else []
-        return mending
+                repairing = repaired(repairing, rule)
+            problems = self.check.look(repairing) if repairing is not None else []
+        return repairing
 
     def _give_up(self) -> None:
-        """Say that there is no result for the calls that wait for one."""
+        """Add NO_RESULT for each call without a result."""
         for there, here in self._waiting():
             self._given_up.add(there)
             metadata = {"is_error": True}
             self._take(Message(role="tool", tool_call_id=here, content=NO_RESULT, metadata=metadata))
 
-    def _tell_all(self, problems: Iterable[RequestProblem]) -> None:
+    def _report_all(self, problems: Iterable[RequestProblem]) -> None:
         for problem in problems:
-            self._tell(problem.rule.value, problem.where)
+            self._report(problem.rule.value, problem.where)
 
 
 def _answered(result: Message) -> str:
-    """The id of the call, as the rows have it."""
+    """Return the id of the call, as in the rows."""
     return result.tool_call_id or ""
 
 
 def _renamed(message: Message, sound: Message) -> list[tuple[str, str]]:
-    """The ids of an answer's calls in pairs, as they were and as they are, where they are not all the same."""
+    """Return pairs of old and new ids of an answer's calls; empty if no id was replaced."""
     pairs = list(zip(calls_in(message), calls_in(sound), strict=True)) if message.role == "assistant" else []
     return pairs if any(was != now for was, now in pairs) else []
 
 
 def _results_first(messages: Iterable[Message], waiting: Iterable[str]) -> Iterator[Message]:
-    """The messages, with each result right after its call: one of these messages, or one before them that waits."""
+    """Yield the messages with each result directly after its call; `waiting` are earlier calls without a result."""
     before: list[Message] = []
     places = [before]
     calls: defaultdict[str, deque[list[Message]]] = defaultdict(deque)
@@ -222,7 +224,7 @@ def _results_first(messages: Iterable[Message], waiting: Iterable[str]) -> Itera
             continue
         places.append(place)
         ids = calls_in(message) if message.role == "assistant" else []
-        for call_id in ids:  # a result that comes after this is no longer that of an earlier call with its id
+        for call_id in ids:  # later results belong to this call, not to an earlier one with its id
             calls[call_id].clear()
         for call_id in ids:
             calls[call_id].append(place)

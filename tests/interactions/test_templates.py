@@ -81,7 +81,7 @@ def test_an_unknown_name_is_an_error_that_lists_those_there_are(folder: Path, na
         TemplateManager(folder).render(name)
     with pytest.raises(UnknownTemplate, match="there are: base"):
         TemplateManager(folder).check(name)
-    with pytest.raises(UnknownTemplate, match="there is no folder of templates"):
+    with pytest.raises(UnknownTemplate, match="no template folder is set"):
         TemplateManager().render(name)
 
 

@@ -98,7 +98,7 @@ async def test_a_result_that_doubles_from_level_to_level_fails(levels: int) -> N
         call(ToolCall(id="c", name="give", arguments={})), say("ok"), tools=[returning(doubled(levels))]
     )
     assert await agent.run() == "ok"
-    assert "its result is too large to be read" in (await results(agent))["c"]
+    assert "its result is too large" in (await results(agent))["c"]
     assert len(str(bounded(doubled(130)))) < 50_000_000
     await goes_on(agent)
 

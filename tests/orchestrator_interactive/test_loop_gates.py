@@ -143,7 +143,7 @@ async def test_a_result_that_a_person_is_asked_about_is_not_let_past_them(*, imm
     agent.stop(immediate=immediate)
     await soon(run)
     end()
-    assert "It ended" in _results(await agent.history())[0]
+    assert "The call ended" in _results(await agent.history())[0]
     assert "hunter2" not in str(await agent.history())
     await _goes_on(agent)
 

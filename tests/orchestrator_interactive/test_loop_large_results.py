@@ -53,7 +53,8 @@ async def test_a_result_that_is_too_large_for_the_log_is_saved_and_its_row_says_
     assert saved.read_text() == LARGE
     assert saved.name.startswith("a----b-")
     assert row["content"].startswith("line\nline\n")
-    assert f"The result has {len(LARGE):,} characters. All of it is in the file results/{saved.name}:" in row["content"]
+    note = f"The result has {len(LARGE):,} characters. The whole result is in the file results/{saved.name}:"
+    assert note in row["content"]
     assert len(row["content"]) < 100_200
     assert row.get("metadata", {}) == {}, "the log does not keep it as well"
 
@@ -72,7 +73,7 @@ async def test_a_result_of_the_largest_size_that_the_log_takes_is_kept_whole(tmp
 
 async def test_without_a_workspace_a_large_result_is_cut_and_says_so() -> None:
     row = await row_of(await make_agent(call(use("give", "a")), say("ok"), tools=[returning(LARGE)]))
-    assert "Only this much of it is kept, for there is no workspace for the rest." in row["content"]
+    assert "Only this part is kept: there is no workspace for the rest." in row["content"]
     assert "whole" not in row.get("metadata", {})
 
 
@@ -94,8 +95,8 @@ async def test_a_huge_result_is_a_failed_one_that_says_why(tmp_path: Path, huge:
     agent = await with_files(huge, tmp_path)
     row = await row_of(agent)
     assert row["metadata"] == {"is_error": True}
-    assert "its result is too large to be read" in row["content"]
-    assert "and 50,000,000 is the most" in row["content"]
+    assert "its result is too large" in row["content"]
+    assert "the limit is 50,000,000" in row["content"]
     assert is_empty(tmp_path)
 
 

@@ -191,7 +191,7 @@ async def test_an_end_that_cannot_be_told_is_logged_and_does_not_take_the_answer
     with capture_logs() as logs:
         assert await orchestrator.execute("go", context, {"p": agent.provider}, {}, hooks) == "ok"
     [(event, error)] = [(each["event"], each["exc_info"]) for each in logs if each["log_level"] == "error"]
-    assert event == "run.end_not_told"
+    assert event == "run.end_not_reported"
     assert isinstance(error, OSError)
     agent.provider.add(say("again"))
     assert await orchestrator.execute("go", context, {"p": agent.provider}, {}, HookRegistry()) == "again"

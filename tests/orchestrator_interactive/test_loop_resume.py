@@ -123,7 +123,7 @@ class TestWhereItGoesOn:
     async def test_where_nobody_asked_anything_there_is_a_sentence(self, rows: list[Row]) -> None:
         agent = await killed(*rows)
         agent.events.listen(agent.hooks, "execution:start", "execution:end", "orchestrator:complete")
-        with pytest.raises(RuntimeError, match="There is no run to go on with here"):
+        with pytest.raises(RuntimeError, match="There is no run to resume"):
             await resumed(agent)
         assert agent.events.names() == ["execution:start", "execution:end", "orchestrator:complete"]
         assert agent.progress.of("complete")[0]["status"] == "error"

@@ -110,7 +110,7 @@ async def test_a_result_that_a_hook_still_looks_at_is_not_let_past_it() -> None:
     agent.stop(immediate=True)
     await soon(run)
     assert "secret" not in (await results(agent))["a"]
-    assert "It ended" in (await results(agent))["a"]
+    assert "The call ended" in (await results(agent))["a"]
     assert "secret" not in str(await agent.history())
 
 

@@ -110,7 +110,7 @@ async def test_an_agent_that_asks_itself_for_ever_comes_to_an_end() -> None:
     script = await house.add("alpha", *[asking("alpha")] * 6, *[say("Enough.")] * 6, tools=["ask_agent"])
     assert await soon(house.run("alpha")) == "Enough."
     refused = [row["content"] for row in script.sent(6) if row["role"] == "tool"]
-    assert refused == ["Nobody was asked: this is the 5th agent in a row that was asked by another already."]
+    assert refused == ["The agent was not asked: agents may call each other at most 5 levels deep."]
     assert await results(house) == ["Enough."]
     assert len(await house.conversations("alpha")) == 6
 

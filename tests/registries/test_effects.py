@@ -65,7 +65,7 @@ async def test_an_effect_that_fails_is_told_and_neither_undoes_the_result_nor_ke
     assert (result.success, result.output, happened) == (True, {"done": 1}, ["counted"])
     assert [block.text for block in result.content or ()] == [
         '{"done": 1}',
-        "[It succeeded; what was to follow, 'break_it', failed: no disk]",
+        "[The call succeeded, but its effect 'break_it' failed: no disk]",
     ]
 
 
@@ -82,7 +82,7 @@ async def test_what_a_result_shows_is_still_shown_beside_an_effect_that_failed()
 
     made = tool(ToolConfig(name="draw", description="Draws.", post_effects=["break_it"]))(draw)
     result = await ToolRegistry([made]).get_tool_by_name("draw").execute({})
-    assert [block.text[:12] for block in result.content or ()] == ["a picture", "[It succeede"]
+    assert [block.text[:12] for block in result.content or ()] == ["a picture", "[The call su"]
 
 
 async def test_what_is_followed_by_effects_happens_in_each_conversation() -> None:
@@ -102,4 +102,4 @@ async def test_the_model_reads_of_an_effect_that_failed_and_effects_know_the_ses
     await agent.run()
     assert happened == [("noted", {"done": 1}, agent.session.session_id)]
     [row] = [row for row in await agent.history() if row["role"] == "tool"]
-    assert "'break_it', failed: no disk" in str(row["content"])
+    assert "'break_it' failed: no disk" in str(row["content"])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator_interactive.registries.verdict import Verdict, judgement_in
+from orchestrator_interactive.registries.verdict import Verdict, verdict_in
 
 
 @pytest.mark.parametrize(
@@ -36,16 +36,16 @@ from orchestrator_interactive.registries.verdict import Verdict, judgement_in
     ],
 )
 def test_a_judgement_is_a_score_between_0_and_1_with_a_comment(answer: str, judgement: Verdict | None) -> None:
-    assert judgement_in(answer) == judgement
+    assert verdict_in(answer) == judgement
 
 
 @given(st.text() | st.floats().map(lambda score: f'{{"score": {score}}}') | st.text().map(lambda t: f'{{"score": {t}'))
 def test_whatever_is_answered_a_score_is_one(answer: str) -> None:
-    judgement = judgement_in(answer)
+    judgement = verdict_in(answer)
     assert judgement is None or 0 <= judgement.score <= 1
 
 
 def test_a_comment_has_an_end() -> None:
-    judgement = judgement_in(f'{{"score": 1, "comment": "{"a" * 5000}"}}')
+    judgement = verdict_in(f'{{"score": 1, "comment": "{"a" * 5000}"}}')
     assert judgement is not None
     assert len(judgement.comment) == 2000

@@ -117,7 +117,7 @@ async def test_a_wrong_output_is_a_failed_call() -> None:
     result = await registered(weather, output_schema=Weather, cache_ttl=60).execute({})
     assert not result.success
     assert result.output == (
-        "What try_it gave is not what it should be: 'degrees': Input should be a valid number, unable to parse string "
+        "The output of try_it is not as declared: 'degrees': Input should be a valid number, unable to parse string "
         "as a number."
     )
 

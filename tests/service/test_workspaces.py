@@ -198,7 +198,7 @@ async def test_the_model_reads_on_in_the_file_of_a_large_result(tmp_path, model)
         results = results_in(model)
         if len(results) == 2:
             return message(text("fine"))
-        path = results[0].rpartition("All of it is in the file ")[2].partition(":")[0]
+        path = results[0].rpartition("The whole result is in the file ")[2].partition(":")[0]
         return message(tool_call("read_file", {"path": path, "offset": 300_001, "limit": 2}))
 
     model.otherwise = read_on

@@ -64,7 +64,8 @@ def result(call_id: str, text: str = "done") -> Row:
 
 
 def pending(call_id: str) -> Row:
-    return {**result(call_id, "Still at work; its result will follow."), "metadata": {"pending": True}}
+    text = "Still running. A later message has the result; do not repeat the call."
+    return {**result(call_id, text), "metadata": {"pending": True}}
 
 
 def late(call_id: str, text: str = "done") -> Row:

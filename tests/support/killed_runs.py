@@ -17,7 +17,7 @@ from orchestrator_interactive.kernel import AmplifierSession, ModelInfo, Provide
 from orchestrator_interactive.kernel.contracts.request_validation import check
 from orchestrator_interactive.kernel.hooks import HookRegistry
 from orchestrator_interactive.loop import tool_results
-from orchestrator_interactive.loop.resume import standing_of
+from orchestrator_interactive.loop.resume import resume_state_of
 from orchestrator_interactive.modules import context_stack
 from orchestrator_interactive.modules.context_stack import StackContext, StackOptions
 from orchestrator_interactive.transcript.rows import delivered_in, is_of_hook
@@ -209,8 +209,8 @@ class Process:
 
 def texts_in(rows: Iterable[Row]) -> list[Text]:
     """What the rows say that people were told."""
-    standing = standing_of(list(rows))
-    told, rest = standing.told, standing.parts.rest()
+    state = resume_state_of(list(rows))
+    told, rest = state.texts, state.parts.rest()
     return [(part.number, part.text) for part in (*told, *([rest] if rest else ()))]
 
 

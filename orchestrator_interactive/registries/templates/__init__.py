@@ -1,4 +1,4 @@
-"""Templates for what agents are told."""
+"""Templates of agents' instructions."""
 
 from __future__ import annotations
 

@@ -1,27 +1,27 @@
-"""Why a template gives no text; each message is a sentence that says what to do."""
+"""Errors of template rendering; each message is a sentence with the remedy."""
 
 from __future__ import annotations
 
 
 class TemplateError(ValueError):
-    """The template gives no text."""
+    """The template cannot be rendered."""
 
 
 class UnknownTemplate(TemplateError, LookupError):  # noqa: N818 - a fact about the folder
-    """There is no template of this name."""
+    """There is no template with this name."""
 
 
 class BrokenTemplate(TemplateError):  # noqa: N818 - a fact about the template, as are those below
-    """The template is not written as a template is."""
+    """The template has a syntax error."""
 
 
 class UndefinedVariable(TemplateError):  # noqa: N818
-    """The template asks for something that it was not given."""
+    """The template uses an undefined variable."""
 
 
 class ForbiddenTemplate(TemplateError):  # noqa: N818
-    """The template reaches for what is none of its business."""
+    """The template accesses something that the sandbox forbids."""
 
 
 class TemplateTooLarge(TemplateError):  # noqa: N818
-    """The template does not come to an end, or makes too much text."""
+    """The template runs too long or produces too much text."""

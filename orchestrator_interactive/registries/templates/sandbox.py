@@ -1,7 +1,7 @@
-"""The environment in which one template is rendered: what it may reach, and how much it may do.
+"""The sandbox in which one template is rendered.
 
-It keeps templates from what is none of their business, and ends those that would never end or fill the memory. Every
-turn of a loop, call and inclusion counts, and no value grows past a bound.
+It forbids access to unsafe attributes, and bounds time and memory: every loop iteration, call and include counts as a
+step, and no value may exceed a size limit.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
 MOST_CHARS = 200_000
 MOST_STEPS = 50_000
-# The size of a number in an argument: widths, counts and indents are far smaller.
+# Limit of a number in an argument: real widths, counts and indents are far smaller.
 _MOST_OF_A_NUMBER = 100_000
 _MOST_BITS = 10_000
-# What one of two arguments can make of the other: each character of a text may become as long as another text is.
+# Limit of the product of two argument sizes: each character of one text may be replaced by the other text.
 _MOST_OF_A_PRODUCT = 20_000_000
-# Of all texts in a list, and in the lists in it.
+# Total size of the texts in a nested list.
 _MOST_CHARS_INSIDE = 2_000_000
-# A filter goes over so many items in about the time of a turn of a loop.
+# Number of items that a filter processes in about the time of a loop iteration.
 _ITEMS_OF_A_STEP = 200
 
-# Filters that a prompt has no use for, and that make much of little, or are different each time.
+# Filters that prompts do not need, and that produce large or random output.
 _NO_FILTERS = ("center", "format", "random", "slice", "urlize", "xmlattr")
 _NO_GLOBALS = ("lipsum",)
 _NO_METHODS_OF_TEXT = ("format", "format_map", "translate")
@@ -50,7 +50,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def __init__(self, folder: Path | None) -> None:
         loader = FileSystemLoader(folder) if folder else DictLoader({})
-        # What is not optimised is not computed before anybody counts.
+        # `optimized` would evaluate constant expressions at compile time, before steps are counted.
         super().__init__(
             loader=loader, undefined=StrictUndefined, optimized=False, trim_blocks=True, lstrip_blocks=True
         )
@@ -82,15 +82,15 @@ class Sandbox(ImmutableSandboxedEnvironment):
             case "*", Sized() as many, int() as times:
                 _check_size(len(many) * times)
             case "*", int(), int() if left.bit_length() + right.bit_length() > _MOST_BITS:
-                raise TemplateTooLarge("The template multiplies numbers of thousands of digits: that is too much.")
+                raise TemplateTooLarge("The template multiplies numbers with thousands of digits: use smaller ones.")
             case "**", int(), int() if left.bit_length() * right > _MOST_BITS:
-                raise TemplateTooLarge(f"The template raises a number to the power of {right}: that is too much.")
+                raise TemplateTooLarge(f"The template raises a number to the power of {right}: use smaller numbers.")
             case "%", str(), _:
                 raise SecurityError("Texts cannot be formatted by % here: join them with ~")
         return _checked(super().call_binop(context, operator, left, right))
 
     def wrap_str_format(self, value: Any) -> None:
-        """No formatting, not even a safe one: a few characters can ask for any width."""
+        """Disable str.format, also jinja2's safe version: a few characters can request any width."""
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
         is_formatting = isinstance(obj, str) and attr in _NO_METHODS_OF_TEXT
@@ -102,7 +102,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
             yield value
 
     def _bounded(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(function)  # with the attributes by which jinja2 knows what to hand over first
+        @wraps(function)  # keeps the attributes that tell jinja2 to pass the context or the environment
         def within_bounds(*args: Any, **kwargs: Any) -> Any:
             self._charge((*args, *kwargs.values()))
             return _checked(function(*args, **kwargs))
@@ -110,27 +110,25 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return within_bounds
 
     def _charge(self, values: Iterable[Any]) -> None:
-        """Count a call or a filter: it may go over everything that it is given."""
+        """Count the steps of a call or a filter by the size of its arguments, which it may iterate over."""
         sizes = []
         for value in values:
             if isinstance(value, int) and abs(value) > _MOST_OF_A_NUMBER:
-                raise TemplateTooLarge(f"The template asks for {value} of something: {_MOST_OF_A_NUMBER} is the most.")
+                raise TemplateTooLarge(f"The template passes the number {value}: {_MOST_OF_A_NUMBER} is the limit.")
             sizes.append(_size(value))
         *_, one, other = sorted([1, 1, *sizes])
         if one * other > _MOST_OF_A_PRODUCT:
-            raise TemplateTooLarge("The template does something that could make too much of what it is given.")
+            raise TemplateTooLarge("The template makes a call that could produce too much output: use shorter values.")
         self._step(1 + sum(sizes) // _ITEMS_OF_A_STEP)
 
     def _step(self, steps: int = 1) -> None:
         self._steps += steps
         if self._steps > MOST_STEPS:
-            raise TemplateTooLarge(
-                f"The template goes on for more than {MOST_STEPS} turns of its loops and calls: make them fewer."
-            )
+            raise TemplateTooLarge(f"The template runs more than {MOST_STEPS} loop iterations and calls: use fewer.")
 
 
 class _Watched(NodeTransformer):
-    """Makes the loops count their turns, and `~` mind its size."""
+    """Instruments a template: loops count their iterations, and `~` checks its size."""
 
     def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802 - jinja2's name
         self.generic_visit(node)
@@ -147,7 +145,7 @@ def _filtered(value: Any, name: str) -> nodes.Filter:
 
 
 def _as_json(value: Any, indent: int | None = None) -> str:
-    """JSON as a model reads it; jinja2's own is escaped for HTML."""
+    """Serialize to JSON without jinja2's HTML escapes."""
     return json.dumps(value, ensure_ascii=False, indent=indent)
 
 
@@ -156,7 +154,7 @@ def _joined(values: Iterable[Any]) -> Any:
 
 
 def _size(value: Any) -> int:
-    """How much there is of a value, or how much it asks for."""
+    """Return the length of a value, or the absolute value of a number."""
     if isinstance(value, int):
         return abs(value)
     return len(value) if isinstance(value, str | list | tuple | dict | range) else 0
@@ -171,7 +169,7 @@ def _checked(value: Any) -> Any:
 
 
 def _count_inside(value: Any, left: int) -> int:
-    """How many characters may still come after those of a value, and of all that is in it."""
+    """Subtract the characters in a nested value from `left`, and return the rest."""
     match value:
         case dict():
             inside: Iterable[Any] = (*value.keys(), *value.values())
@@ -183,10 +181,10 @@ def _count_inside(value: Any, left: int) -> int:
     for each in inside:
         left = _count_inside(each, left)
     if left < 0:
-        raise TemplateTooLarge("The template makes lists that hold too much: make them smaller.")
+        raise TemplateTooLarge("The template makes lists that are too large: make them smaller.")
     return left
 
 
 def _check_size(size: int) -> None:
     if size > MOST_CHARS:
-        raise TemplateTooLarge(f"The template makes something of the size {size}: {MOST_CHARS} is the most.")
+        raise TemplateTooLarge(f"The template makes a value of size {size}: {MOST_CHARS} is the limit.")

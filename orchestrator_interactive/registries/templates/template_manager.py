@@ -1,4 +1,4 @@
-"""Renders the templates of what agents are told, such as an agent's `behavior_template`."""
+"""Render templates of agents' instructions, such as `behavior_template`."""
 
 from __future__ import annotations
 
@@ -29,43 +29,43 @@ _NAME = re.compile(r"[^\s{}]+")
 
 
 class TemplateManager:
-    """Renders jinja2 templates in a sandbox, without HTML escapes: what comes out is read by a model.
+    """Renders jinja2 templates in a sandbox, without HTML escapes: the output is for a model.
 
-    A template is given as its text, or by the name of a file in the folder: one word that ends in `.jinja`, `.jinja2`,
-    `.j2`, `.md` or `.txt` is a name. Templates may include and extend the others of the folder.
+    A template is given by its text or by its file name in the folder: one word that ends in `.jinja`, `.jinja2`, `.j2`,
+    `.md` or `.txt` is a file name. Templates may include and extend other templates in the folder.
 
     Args:
-        folder: where the files are; without one there are no names.
+        folder: folder of the template files; without it, templates are given by their text only.
     """
 
     def __init__(self, folder: Path | str | None = None) -> None:
         self._folder = Path(folder) if folder is not None else None
 
     def names(self) -> list[str]:
-        """The templates of the folder."""
+        """Return the names of the templates in the folder."""
         if self._folder is None:
             return []
         files = (each for each in self._folder.rglob("*") if each.suffix in _ENDINGS and each.is_file())
         return sorted(each.relative_to(self._folder).as_posix() for each in files)
 
     def check(self, template: str) -> None:
-        """Whether there is such a template, and it is written as templates are.
+        """Check that the template exists and has no syntax error.
 
         Raises:
             UnknownTemplate, BrokenTemplate
         """
-        with self._told(template, {}):
+        with self._converted_errors(template, {}):
             self._loaded(template)
 
     def render(self, template: str, variables: Mapping[str, Any] | None = None) -> str:
-        """The text of a template with these variables.
+        """Render a template with these variables.
 
         Raises:
             TemplateError: UnknownTemplate, BrokenTemplate, UndefinedVariable, ForbiddenTemplate, TemplateTooLarge, or
-                itself where a step of the template fails.
+                the base class for any other failure.
         """
         given = dict(variables or {})
-        with self._told(template, given):
+        with self._converted_errors(template, given):
             return _within_bounds(self._loaded(template).generate(given))
 
     def _loaded(self, template: str) -> jinja2.Template:
@@ -73,8 +73,8 @@ class TemplateManager:
         return sandbox.get_template(template) if _is_name(template) else sandbox.from_string(template)
 
     @contextmanager
-    def _told(self, template: str, given: Mapping[str, Any]) -> Iterator[None]:
-        """What goes wrong, in our own words."""
+    def _converted_errors(self, template: str, given: Mapping[str, Any]) -> Iterator[None]:
+        """Convert errors of jinja2 into TemplateErrors."""
         which = f"The template {template}" if _is_name(template) else "The template"
         try:
             yield
@@ -91,7 +91,7 @@ class TemplateManager:
         except TemplateError:
             raise
         except (RecursionError, MemoryError, OverflowError) as e:
-            raise TemplateTooLarge(f"{which} goes too far{_line(e)}: {e}.") from e
+            raise TemplateTooLarge(f"{which} exceeds a limit{_line(e)}: {e}.") from e
         except (
             jinja2.TemplateError,
             ArithmeticError,
@@ -105,8 +105,8 @@ class TemplateManager:
 
     def _unknown(self, name: str) -> str:
         if self._folder is None:
-            return f"There is no template {name!r}, for there is no folder of templates: name one, or write its text."
-        there = ", ".join(self.names()) or "none at all"
+            return f"There is no template {name!r}: no template folder is set. Set one, or pass the template's text."
+        there = ", ".join(self.names()) or "none"
         return f"There is no template {name!r} in {self._folder}; there are: {there}."
 
 
@@ -125,7 +125,7 @@ def _within_bounds(pieces: Iterator[str]) -> str:
 
 
 def _line(error: BaseException) -> str:
-    """Where in the template it happened; jinja2 puts the template's own lines into the traceback."""
+    """Return the template line of the error; jinja2 adds template lines to the traceback."""
     lines = [
         f.lineno
         for f in traceback.extract_tb(error.__traceback__)
