@@ -10,7 +10,7 @@ import structlog
 from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.contracts.errors import ApprovalTimeoutError
 from orchestrator_interactive.kernel.error_boundary import contained, told
-from orchestrator_interactive.kernel.interop import own_errors
+from orchestrator_interactive.kernel.interop import local_errors
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.contracts.models import HookResult
@@ -89,7 +89,7 @@ class Approvals:
         return asking.result()
 
     async def _asked(self, system: ApprovalSystem, prompt: str, options: list[str], result: HookResult) -> Any:
-        with own_errors(), contained():
+        with local_errors(), contained():
             timeout_s, default = result.approval_timeout, result.approval_default
             return await system.request_approval(prompt, options, timeout_s, default)
 

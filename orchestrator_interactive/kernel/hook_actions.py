@@ -11,7 +11,7 @@ from orchestrator_interactive.kernel.approvals import Approvals
 from orchestrator_interactive.kernel.contracts.errors import InjectionTooLargeError
 from orchestrator_interactive.kernel.contracts.models import HookResult
 from orchestrator_interactive.kernel.error_boundary import contained
-from orchestrator_interactive.kernel.interop import own
+from orchestrator_interactive.kernel.interop import to_local
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.contracts.models import ContextInjection
@@ -44,7 +44,7 @@ class HookResultProcessor:
             InjectionTooLargeError: an injection is larger than `injection_size_limit`; the rest has been done.
             TypeError: `result` is no HookResult.
         """
-        result = own(result)
+        result = to_local(result)
         if not isinstance(result, HookResult):
             raise TypeError(f"result must be a HookResult, not {type(result).__name__}.")
         fitting, too_large = self._measured(result.injections(), hook_name)

@@ -14,7 +14,7 @@ import structlog
 
 from orchestrator_interactive.kernel.contracts.models import HookAction, HookResult
 from orchestrator_interactive.kernel.error_boundary import told
-from orchestrator_interactive.kernel.interop import own
+from orchestrator_interactive.kernel.interop import to_local
 from orchestrator_interactive.kernel.timeout import within
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ def _understood(answer: Any, name: str, event: str) -> HookResult:
     if answer is None or answer is CONTINUE:
         return CONTINUE
     try:
-        result = own(answer)
+        result = to_local(answer)
         if not isinstance(result, HookResult):
             raise TypeError(f"{type(answer).__name__} is no HookResult")  # noqa: TRY301 - one place logs nonsense
         if result.action != "continue" or result.user_message:

@@ -16,7 +16,7 @@ from orchestrator_interactive.kernel.contracts.models import SessionStatus
 from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
 from orchestrator_interactive.kernel.error_boundary import told
 from orchestrator_interactive.kernel.hooks import too_late_for_a_no
-from orchestrator_interactive.kernel.interop import own_errors
+from orchestrator_interactive.kernel.interop import local_errors
 from orchestrator_interactive.kernel.loading.loader import ModuleLoader
 from orchestrator_interactive.kernel.mounting import Mounting
 from orchestrator_interactive.kernel.plan import MountPlan, merged
@@ -148,7 +148,7 @@ class AmplifierSession:
         try:
             await self.initialize()
             self.status.status = "running"
-            with own_errors():
+            with local_errors():
                 answer = await orchestrate()
             self.status.status = "completed"
         except BaseException as e:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.contracts.models import ToolResult
-from orchestrator_interactive.kernel.interop import own
+from orchestrator_interactive.kernel.interop import to_local
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.contracts.protocols import ContextManager, Provider, Tool
@@ -62,7 +62,7 @@ class MockTool:
         self.inputs.append(dict(input))
         if isinstance(self.output, BaseException):
             raise self.output
-        result = own(self.output)
+        result = to_local(self.output)
         return result if isinstance(result, ToolResult) else ToolResult(output=result)
 
 

@@ -17,7 +17,7 @@ from orchestrator_interactive.kernel.contracts.messages import (
 )
 from orchestrator_interactive.kernel.contracts.models import ModelInfo, ProviderInfo
 from orchestrator_interactive.kernel.contracts.request_validation import check
-from orchestrator_interactive.kernel.interop import own
+from orchestrator_interactive.kernel.interop import to_local
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -87,7 +87,7 @@ class MockProvider:
 
     async def complete(self, request: ChatRequest, *, stream: ResponseStream | None = None, **_: Any) -> ChatResponse:
         self.requests.append(copy.deepcopy(request))
-        check(own(request))
+        check(to_local(request))
         step = self._script.popleft() if self._script else _step(self.default)
         if isinstance(step, BaseException):
             raise step
@@ -100,11 +100,11 @@ class MockProvider:
 
 
 def _step(answer: Any) -> ChatResponse | BaseException:
-    answer = own(answer)
+    answer = to_local(answer)
     if isinstance(answer, ChatResponse | BaseException):
         return answer
     parts = answer if isinstance(answer, list | tuple) else [answer]
-    content = [_block(own(part)) for part in parts]
+    content = [_block(to_local(part)) for part in parts]
     calls = _calls(content)
     return ChatResponse(
         content=content,

@@ -16,7 +16,7 @@ import structlog
 
 from orchestrator_interactive.kernel.contracts.errors import ModuleLoadError, ModuleNotFoundError  # noqa: A004 - the contract's name
 from orchestrator_interactive.kernel.error_boundary import contained, told
-from orchestrator_interactive.kernel.interop import own_error
+from orchestrator_interactive.kernel.interop import to_local_error
 from orchestrator_interactive.kernel.loading.importing import import_mount
 from orchestrator_interactive.kernel.loading.location import ENTRY_POINT_GROUP, locate, package_of
 
@@ -148,7 +148,7 @@ async def _path_from(resolver: Any, module_id: str, profile_source: Any) -> Path
             if hasattr(source, "resolve"):
                 return Path(source.resolve())
     except Exception as e:  # a resolver is foreign code
-        error = own_error(e)
+        error = to_local_error(e)
         if isinstance(error, ModuleNotFoundError | builtins.ModuleNotFoundError):
             raise ModuleNotFoundError(told(error)) from e
         raise ModuleLoadError(f"Module '{module_id}': {name} cannot tell where it lies: {told(error)}") from e

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.contracts.models import HookResult
-from orchestrator_interactive.kernel.interop import own
+from orchestrator_interactive.kernel.interop import to_local
 from orchestrator_interactive.testing import MockContextManager
 from orchestrator_interactive.validation.hook.payloads import contract_payload, odd_payloads
 from orchestrator_interactive.validation.report import Check
@@ -140,7 +140,7 @@ def returns_a_result(heard: Heard) -> Problems:
     return [
         f"{answer} returns {kind(answer.ended.value)}."
         for answer in heard.answers
-        if isinstance(answer.ended, Returned) and not isinstance(own(answer.ended.value), HookResult)
+        if isinstance(answer.ended, Returned) and not isinstance(to_local(answer.ended.value), HookResult)
     ]
 
 
@@ -154,7 +154,7 @@ def returns_a_result(heard: Heard) -> Problems:
 )
 def results_are_complete(heard: Heard) -> Problems:
     ended = [(answer, answer.ended.value) for answer in heard.answers if isinstance(answer.ended, Returned)]
-    results = [(answer, result) for answer, value in ended if isinstance(result := own(value), HookResult)]
+    results = [(answer, result) for answer, value in ended if isinstance(result := to_local(value), HookResult)]
     problems = [
         f"{answer} wants to {result.action} and gives no {missing}."
         for answer, result in results

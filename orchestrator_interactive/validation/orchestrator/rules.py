@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orchestrator_interactive.kernel.contracts.conversion import own_error
+from orchestrator_interactive.kernel.contracts.conversion import to_local_error
 from orchestrator_interactive.kernel.contracts.errors import LLMError
 from orchestrator_interactive.validation.orchestrator.events import EVENT_RULES
 from orchestrator_interactive.validation.orchestrator.hooks import HOOK_RULES
@@ -153,7 +153,7 @@ def handles_provider_errors(recordings: Recordings) -> Problems:
     problems = []
     for recording in (recordings.of(PROVIDER_ERROR), recordings.of(LATER_PROVIDER_ERROR)):
         match recording.ended:
-            case Raised(error=Exception() as error) if isinstance(own_error(error), LLMError):
+            case Raised(error=Exception() as error) if isinstance(to_local_error(error), LLMError):
                 continue
             case Returned(value=str() as text) if text:
                 continue

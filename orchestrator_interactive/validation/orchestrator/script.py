@@ -17,7 +17,7 @@ from orchestrator_interactive.kernel.contracts.messages import (
     Usage,
 )
 from orchestrator_interactive.kernel.contracts.models import HookResult, ModelInfo, ProviderInfo, ToolResult
-from orchestrator_interactive.kernel.interop import bilingual, own
+from orchestrator_interactive.kernel.interop import accepts_both, to_local
 from orchestrator_interactive.testing import MockContextManager
 from orchestrator_interactive.validation.orchestrator.scenarios import (
     PROVIDER_FAILURE,
@@ -107,7 +107,7 @@ class ScriptedModel:
     async def list_models(self) -> list[ModelInfo]:
         return []
 
-    @bilingual
+    @accepts_both
     async def complete(self, request: ChatRequest, **_: Any) -> ChatResponse:
         if not isinstance(request, ChatRequest):
             self._script.strange_requests.append(type(request).__name__)
@@ -131,7 +131,7 @@ class ScriptedModel:
         raise AssertionError(answer)
 
     def parse_tool_calls(self, response: Any) -> list[ToolCall]:
-        return own(response).tool_calls or []
+        return to_local(response).tool_calls or []
 
 
 def _response(blocks: list[Any]) -> ChatResponse:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.kernel.contracts.conversion import foreign, is_foreign, own
+from orchestrator_interactive.kernel.contracts.conversion import foreign, is_foreign, to_local
 from orchestrator_interactive.kernel.contracts.messages import (
     ChatRequest,
     ChatResponse,
@@ -137,7 +137,7 @@ class Prober:
         before, arrived = request.model_dump(), len(self._server.caught)
         ended = await self._examination.perform("complete()", called(partial(provider.complete, request)))
         if isinstance(ended, Returned):
-            ended = Returned(own(ended.value))
+            ended = Returned(to_local(ended.value))
         return ProviderReply(ended, before, request.model_dump(), self._server.caught[arrived:])
 
     async def _refuse(self, provider: Any) -> Ending:

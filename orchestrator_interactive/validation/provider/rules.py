@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.kernel.contracts.conversion import own, own_error
+from orchestrator_interactive.kernel.contracts.conversion import to_local, to_local_error
 from orchestrator_interactive.kernel.contracts.errors import LLMError
 from orchestrator_interactive.kernel.contracts.messages import ChatResponse, ToolCall
 from orchestrator_interactive.kernel.contracts.models import ModelInfo, ProviderInfo
@@ -59,7 +59,7 @@ async def examine_provider(examination: Validator, theatre: SandboxSession, serv
     )
 )
 def introduces_itself(probed: Probed) -> Problems:
-    info = own(probed.provider.get_info())
+    info = to_local(probed.provider.get_info())
     if not isinstance(info, ProviderInfo):
         return [f"It returns {kind(info)}, not a ProviderInfo."]
     return [f"Its {name} is blank." for name in ("id", "display_name") if not getattr(info, name).strip()]
@@ -92,7 +92,7 @@ def tells_its_limits(probed: Probed) -> Problems:
 def lists_its_models(probed: Probed) -> Problems:
     match probed.models:
         case Returned(value=list() as models):
-            wrong = [model for model in models if not isinstance(own(model), ModelInfo)]
+            wrong = [model for model in models if not isinstance(to_local(model), ModelInfo)]
             return [f"There is {kind(wrong[0])} in the list."] if wrong else []
         case Returned(value=value):
             return [f"It returns {kind(value)}."]
@@ -205,7 +205,7 @@ def leaves_the_request(probed: Probed) -> Problems:
 
 
 def _own(error: BaseException) -> BaseException:
-    return own_error(error) if isinstance(error, Exception) else error
+    return to_local_error(error) if isinstance(error, Exception) else error
 
 
 def _answer(probed: Probed) -> Any:

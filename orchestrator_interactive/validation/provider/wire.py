@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orchestrator_interactive.kernel.contracts.conversion import own_error
+from orchestrator_interactive.kernel.contracts.conversion import to_local_error
 from orchestrator_interactive.kernel.contracts.errors import LLMError
 from orchestrator_interactive.validation.provider.calls import CALLS, SENT, SIGNATURE
 from orchestrator_interactive.validation.report import Check
@@ -64,7 +64,7 @@ def sends_the_conversation(probed: Probed) -> Problems:
 def raises_the_familys_errors(probed: Probed) -> Problems:
     _sent(probed)
     match probed.refused:
-        case Raised(error=Exception() as error) if isinstance(own_error(error), LLMError):
+        case Raised(error=Exception() as error) if isinstance(to_local_error(error), LLMError):
             return []
         case Raised(error=error):
             return [f"After HTTP status 400 it raises {told(error, probed.location)}."]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel.contracts.models import ToolResult
-from orchestrator_interactive.kernel.interop import own
+from orchestrator_interactive.kernel.interop import to_local
 from orchestrator_interactive.validation.runner import Returned, told
 from orchestrator_interactive.validation.tool.input_generation import Unfit, fitting
 
@@ -59,7 +59,7 @@ class ToolTrial:
 
     @property
     def result(self) -> ToolResult | None:
-        result = own(self.ended.value) if isinstance(self.ended, Returned) else None
+        result = to_local(self.ended.value) if isinstance(self.ended, Returned) else None
         return result if isinstance(result, ToolResult) else None
 
     @property
