@@ -58,7 +58,7 @@ async def test_a_tool_with_side_effects_is_called_with_the_input_that_is_given(e
 async def test_a_path_that_is_the_name_of_an_installed_module_is_told_so():
     ended = await run_command("module", "validate", "tool-todo")
     assert ended.code == 2
-    assert "That is the name of an installed module, and no path." in ended.output
+    assert "That is the name of an installed module, not a path." in ended.output
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Adapters that let our modules run in a session of amplifier_core: what they mount there uses its types."""
+"""Adapters that let our modules run in a session of amplifier_core: mounted objects use its types."""
 
 from __future__ import annotations
 
