@@ -1,6 +1,6 @@
-"""The agent: its kernel, the `loop-interactive` orchestrator, and the modules that ship with it.
+"""The agent: kernel, `loop-interactive` orchestrator, and bundled modules.
 
-It knows nothing of Slack, of the process it runs in, or of any store but its own log.
+It does not depend on Slack, on the service process, or on any store except its own log.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is told between the process that validates and the one that reports: JSON, one message at a time."""
+"""Serialize messages between the validation process and its parent as JSON, one message at a time."""
 
 from __future__ import annotations
 

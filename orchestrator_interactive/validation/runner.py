@@ -1,4 +1,4 @@
-"""Running other people's code: within a time limit, and so that whatever it does is one finding."""
+"""Run third-party code within a time limit, and turn every outcome into a finding."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 S = TypeVar("S")
 
-# How long code that was cancelled may take to heed it before it is left behind.
+# How long to wait for cancelled code to end before it is abandoned.
 HEED_WITHIN_S = 1.0
-UNASKED = "ends with a CancelledError though nobody cancelled it"
+UNASKED = "ends with a CancelledError although it was not cancelled"
 _LONGEST_SENTENCE = 400
 _MOST_PROBLEMS = 3
 
 Problems = list[str]
-"""What is wrong, as sentences; empty where nothing is."""
+"""Problems as sentences; empty if there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +40,12 @@ class Raised:
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """It ended with a CancelledError, as what is cancelled should."""
+    """The code ended with a CancelledError."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hung:
-    """It did not end within the limit, in seconds. `heeded` says whether it ended once it was cancelled."""
+    """The code did not end within the limit, in seconds. `heeded`: whether it ended after its cancellation."""
 
     limit_s: float
     heeded: bool = True
@@ -55,7 +55,7 @@ Ending = Returned | Raised | Cancelled | Hung
 
 
 class ValidationCall(Protocol):
-    """A call of the module's code; as text, what was called."""
+    """A call of the module's code; `str()` describes it."""
 
     @property
     def ended(self) -> Ending: ...
@@ -63,14 +63,14 @@ class ValidationCall(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ValidationRule(Generic[S]):
-    """A check, and the function that looks whether it holds of something."""
+    """A check and the function that finds its violations."""
 
     check: Check
     look: Callable[[S], Problems | Awaitable[Problems]]
 
 
 def rule(check: Check) -> Callable[[Callable[[S], Problems | Awaitable[Problems]]], ValidationRule[S]]:
-    """Make a rule of a function: `@rule(Check(…))`."""
+    """Decorate a function as a rule: `@rule(Check(…))`."""
 
     def made(look: Callable[[S], Problems | Awaitable[Problems]]) -> ValidationRule[S]:
         return ValidationRule(check, look)
@@ -78,8 +78,8 @@ def rule(check: Check) -> Callable[[Callable[[S], Problems | Awaitable[Problems]
     return made
 
 
-class NotChecked(Exception):  # noqa: N818 - no error: there is nothing to look at
-    """A rule cannot be looked at here; the message says why, `fix` what would allow it."""
+class NotChecked(Exception):  # noqa: N818 - not an error: the rule does not apply
+    """A rule cannot be checked. The message is the reason, `fix` the remedy."""
 
     def __init__(self, reason: str, fix: str) -> None:
         super().__init__(reason)
@@ -87,12 +87,12 @@ class NotChecked(Exception):  # noqa: N818 - no error: there is nothing to look 
 
 
 class Tolerated(Exception):  # noqa: N818 - a remark
-    """Something that a required rule forbids, and that may have a good reason here: a warning."""
+    """A violation of a required rule that may be justified: reported as a warning."""
 
 
 @dataclass(frozen=True, slots=True)
 class ValidationStep:
-    """Something that begins now and ends within `limit_s` seconds, or else blocks the process."""
+    """Start of a step. It ends within `limit_s` seconds unless it blocks the process."""
 
     doing: str
     limit_s: float
@@ -100,10 +100,10 @@ class ValidationStep:
 
 
 class Validator:
-    """One validation as it proceeds: what is begun and what is found is told at once.
+    """Run the checks of one module; emit each step when it starts and each finding immediately.
 
-    A module may hang the whole process; whoever listens then knows what it did last. `module_type` is what is being
-    examined; each finding says so.
+    If the module hangs the process, the listener knows the last step. `module_type` is the type being checked; each
+    finding contains it.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Validator:
         self.module_type: ModuleType | None = None
 
     async def check(self, rule: ValidationRule[S], subject: S, limit_s: float | None = None) -> ValidationFinding:
-        """Look at one rule, and tell what was found."""
+        """Check one rule and emit the finding."""
         limit_s = limit_s or self.limit_s
         self.tell(ValidationStep(rule.check.rule, limit_s, rule.check))
         judged = self._judged(rule.check, await ending(_looked(rule, subject), limit_s))
@@ -131,7 +131,7 @@ class Validator:
             await self.check(each, subject)
 
     async def perform(self, doing: str, coroutine: Coroutine[Any, Any, Any], limit_s: float | None = None) -> Ending:
-        """Do something to see what becomes of it; the rules look at that later."""
+        """Run code whose outcome the rules check later."""
         limit_s = limit_s or self.limit_s
         self.tell(ValidationStep(doing, limit_s))
         return await ending(coroutine, limit_s)
@@ -155,7 +155,7 @@ class Validator:
 
 
 async def ending(coroutine: Coroutine[Any, Any, Any], limit_s: float) -> Ending:
-    """How something ends. What does not end within the limit is cancelled, and left behind if it does not heed that."""
+    """Run a coroutine and return how it ends. After the limit it is cancelled, and abandoned if it continues."""
     task = asyncio.get_running_loop().create_task(_contained(coroutine))
     done, _ = await asyncio.wait({task}, timeout=limit_s)
     if done:
@@ -164,7 +164,7 @@ async def ending(coroutine: Coroutine[Any, Any, Any], limit_s: float) -> Ending:
 
 
 async def heeds_cancel(task: asyncio.Task[Any]) -> bool:
-    """Cancel a task, and say whether it ends soon."""
+    """Cancel a task and return whether it ends within `HEED_WITHIN_S` seconds."""
     task.cancel()
     done, _ = await asyncio.wait({task}, timeout=HEED_WITHIN_S)
     return bool(done)
@@ -173,7 +173,7 @@ async def heeds_cancel(task: asyncio.Task[Any]) -> bool:
 async def _contained(coroutine: Coroutine[Any, Any, Any]) -> Ending:
     try:
         return Returned(await coroutine)
-    except (Exception, SystemExit, KeyboardInterrupt) as e:  # noqa: BLE001 - foreign code: it is told, not handled
+    except (Exception, SystemExit, KeyboardInterrupt) as e:  # noqa: BLE001 - third-party code: reported, not handled
         return Raised(e)
 
 
@@ -183,7 +183,7 @@ async def _looked(rule: ValidationRule[S], subject: S) -> Problems:
 
 
 def raising(calls: Iterable[ValidationCall], location: ModuleLocation) -> Problems:
-    """A sentence for each call that raised, or was cancelled by itself."""
+    """Return a sentence for each call that raised or ended with a CancelledError."""
     problems = []
     for call in calls:
         match call.ended:
@@ -195,14 +195,14 @@ def raising(calls: Iterable[ValidationCall], location: ModuleLocation) -> Proble
 
 
 def told(error: BaseException, location: ModuleLocation) -> str:
-    """An error in one line, with the place in the module that it came from."""
-    said = " ".join(str(error).split()).rstrip(".")
+    """Return an error as one line, with the line of the module that raised it."""
+    text = " ".join(str(error).split()).rstrip(".")
     where = line_in(error, location)
-    return shortened(f"{type(error).__name__}{f': {said}' if said else ''}{f' ({where})' if where else ''}")
+    return shortened(f"{type(error).__name__}{f': {text}' if text else ''}{f' ({where})' if where else ''}")
 
 
 def in_short(problems: Problems) -> str:
-    """Problems as one line: the first of them, and how many more there are."""
+    """Return the first problems as one line, with the number of further ones."""
     distinct = list(dict.fromkeys(problems))
     more = len(distinct) - _MOST_PROBLEMS
     return " ".join([*map(shortened, distinct[:_MOST_PROBLEMS]), *([f"({more} more like this.)"] if more > 0 else [])])
@@ -213,6 +213,6 @@ def shortened(text: str) -> str:
 
 
 def kind(value: Any) -> str:
-    """What a value is, for a sentence: `None`, or its class."""
+    """Return the class of a value with its article, or `None`."""
     name = type(value).__name__
     return "None" if value is None else f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"

@@ -1,4 +1,4 @@
-"""The rules for every module, whatever its type: it can be imported, mounted, mounted again, and unmounted."""
+"""Rules for modules of every type: import, mount, second mount, clean-up."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SIGNATURE = "async def mount(coordinator, config)"
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """A module that could be imported."""
+    """An imported module."""
 
     location: ModuleLocation
     module: PythonModule
@@ -41,7 +41,7 @@ class Imported:
 
     @property
     def ready(self) -> Ready | None:
-        """`on_session_ready`, where it is such that a session can call it."""
+        """`on_session_ready`, if a session can call it."""
         ready: Ready | None = self.on_session_ready
         return ready if inspect.iscoroutinefunction(ready) and not _unless_it_takes(ready, "coordinator") else None
 
@@ -50,7 +50,7 @@ class Imported:
     Check(
         rule="it can be imported",
         section=_MOUNT,
-        fix="Correct the module; install what it needs beside amplifier-slack.",
+        fix="Correct the module; install its dependencies next to amplifier-slack.",
         part="structure",
     )
 )
@@ -132,7 +132,7 @@ def ready_is_async(imported: Imported) -> Problems:
     Check(
         rule="mount() works with this configuration",
         section=_MOUNT,
-        fix="Correct mount(), or give with --config what the module needs.",
+        fix="Correct mount(), or pass the module's configuration with --config.",
         part="structure",
     )
 )
@@ -152,7 +152,7 @@ def mounts(ended: Ending) -> Problems:
     Check(
         rule="on_session_ready() runs",
         section=_MOUNT,
-        fix="Catch there what can go wrong; what it needs of other modules may be missing.",
+        fix="Catch errors there; other modules that it needs may be missing.",
         part="structure",
     )
 )
@@ -167,7 +167,7 @@ async def ready_runs(both: tuple[Imported, SandboxSession]) -> Problems:
     Check(
         rule="two sessions can mount it at the same time",
         section=_MOUNT,
-        fix="Make what is mounted inside mount(), and keep nothing of a session in variables of the module.",
+        fix="Create mounted objects inside mount(), and keep no session state in module variables.",
         part="structure",
     )
 )
@@ -184,7 +184,7 @@ async def mounts_twice(theatre: SandboxSession) -> Problems:
 
 @rule(
     Check(
-        rule="what it registers or returns to clean up runs",
+        rule="its clean-up runs",
         section=_MOUNT,
         fix="Let the clean-up take no arguments, and let it work even if the module has done nothing yet.",
         part="structure",
@@ -210,7 +210,7 @@ def _unless_it_takes(function: Any, *names: str) -> Problems:
 
 
 def _has_a_session(mounted: Mounted) -> bool:
-    """Whether an instance of this type always keeps something of its session."""
+    """Return whether instances of this type always hold session state."""
     return mounted.module_type in {"orchestrator", "context"}
 
 

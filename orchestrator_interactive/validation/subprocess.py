@@ -1,4 +1,4 @@
-"""Validating a module in a process of its own, which it may hang, end or crash without harm."""
+"""Validate a module in a subprocess, which it may hang, exit or crash without harm."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from orchestrator_interactive.validation.report import ModuleType
 
 TIME_LIMIT_S = 10.0
-# Over a step's own limit: for what it may take to heed a cancellation, and for a slow machine.
+# Added to a step's own limit: for its cancellation, and for slow machines.
 _PATIENCE_S = 3 * HEED_WITHIN_S
 
 _STARTING = ValidationStep("the start of the validation", 60.0)
 _SURVIVES = Check(
-    rule="the process goes on",
+    rule="the process continues",
     section="Validation Checklist",
-    fix="Await what takes long, or use run_blocking(); leave the end of the process to the application.",
+    fix="Await long operations or use run_blocking(); do not exit the process.",
 )
 
 
@@ -42,14 +42,14 @@ def validate(
     time_limit_s: float = TIME_LIMIT_S,
     tool_input: Mapping[str, Any] | None = None,
 ) -> Report:
-    """Check a module against the contract of its type: its structure, and how it behaves.
+    """Check the structure and behaviour of a module against the contract of its type.
 
     Args:
         path: a project, a package, or a Python file.
-        module_type: what it is to be; found out where it is not given.
-        config: the module's configuration, as in a mount plan; what JSON can hold.
-        time_limit_s: how long one check may take, in seconds.
-        tool_input: an input to call its tool with, side effects or not; for several tools, by the name of each.
+        module_type: the expected type; detected by default.
+        config: the module's configuration, as in a mount plan; JSON values.
+        time_limit_s: time limit of one check, in seconds.
+        tool_input: input for a call of its tool, which may have side effects; for several tools, a dict by tool name.
 
     Raises:
         ModuleNotFoundError: there is no module at the path, or more than one.
@@ -60,7 +60,7 @@ def validate(
 
 
 class _Observer:
-    """Listens to the process that examines, and gives it up when it is silent for too long."""
+    """Receive the messages of the validation process, and abandon it after a timeout."""
 
     def __init__(self, order: Order) -> None:
         self._order = order
@@ -104,10 +104,10 @@ class _Observer:
         check = self._doing.check or _SURVIVES
         doing = "" if self._doing.check else f" (it was busy with {self._doing.doing})"
         self._findings.append(ValidationFinding(check, "failed", f"{problem}{doing}.", _SURVIVES.fix))
-        rest = Check("what comes after that", _SURVIVES.section, _SURVIVES.fix)
-        reason = "The validation has ended there."
+        rest = Check("the remaining checks", _SURVIVES.section, _SURVIVES.fix)
+        reason = "The validation ended there."
         self._findings.append(
-            ValidationFinding.not_checked(rest, reason, "Do first what is said above, then validate again.")
+            ValidationFinding.not_checked(rest, reason, "Fix the problems above, then validate again.")
         )
 
 
@@ -145,7 +145,7 @@ def _send(process: subprocess.Popen[bytes], order: bytes) -> None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the process, and with it what its tools have started."""
+    """Kill the process and the processes that it started."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -160,4 +160,4 @@ def _how_it_ended(process: subprocess.Popen[bytes], output: int) -> str:
     os.lseek(output, 0, os.SEEK_SET)
     lines = os.read(output, 1_000_000).decode(errors="replace").split("\n")
     last = next((line.strip() for line in reversed(lines) if line.strip()), "")
-    return f"{how}; its last words: {shortened(last)}" if last else how
+    return f"{how}; its last output: {shortened(last)}" if last else how

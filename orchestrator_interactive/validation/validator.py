@@ -1,4 +1,4 @@
-"""The examination of one module, from its import to its behaviour, in the process that the module may hang."""
+"""Validate one module, from its import to its behaviour, in the validation process."""
 
 from __future__ import annotations
 
@@ -42,25 +42,25 @@ if TYPE_CHECKING:
 # Some modules import a lot.
 _IMPORT_S = 60.0
 
-_BEHAVIOUR = Check(rule="its behaviour", section="Validation Checklist", fix="Correct what is raised here.")
+_BEHAVIOUR = Check(rule="its behaviour", section="Validation Checklist", fix="Correct the error.")
 
 
-_FIRST = "Do first what is said above, then validate again."
+_FIRST = "Fix the problems above, then validate again."
 
 
 class _Enough(Exception):  # noqa: N818 - a stop is no error
-    """Nothing further can be looked at; the message says why."""
+    """No further checks are possible. The message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is to be validated.
+    """Arguments of a validation.
 
     Args:
-        module_type: what it is to be; found out where it is not given.
+        module_type: the expected type; detected by default.
         config: the module's configuration.
-        limit_s: how long one check may take, in seconds.
-        given: an input that fits its tool; where it has several, by the name of each.
+        limit_s: time limit of one check, in seconds.
+        given: a valid input of its tool; for several tools, a dict by tool name.
     """
 
     location: ModuleLocation
@@ -71,7 +71,7 @@ class Order:
 
 
 async def examine(order: Order, tell: Tell, home: Path) -> None:
-    """Look at every rule, and tell what is found as it is found; the module's folders are made in `home`."""
+    """Check every rule and emit each finding immediately; the sandbox folders are created in `home`."""
     examination = Validator(order.location, tell, order.limit_s)
     tell(_named(order))
     try:
@@ -80,8 +80,8 @@ async def examine(order: Order, tell: Tell, home: Path) -> None:
             await _examined(order, examination, imported, server, home)
     except _Enough as e:
         tell(ValidationFinding.not_checked(_BEHAVIOUR, str(e), _FIRST))
-    except Exception as e:  # noqa: BLE001 - foreign code: it is told, not handled
-        tell(ValidationFinding.broken(_BEHAVIOUR, f"Looking at it raises {told(e, order.location)}."))
+    except Exception as e:  # noqa: BLE001 - third-party code: reported, not handled
+        tell(ValidationFinding.broken(_BEHAVIOUR, f"Checking it raises {told(e, order.location)}."))
 
 
 async def _imported(examination: Validator) -> Imported:
@@ -113,13 +113,13 @@ async def _examined(
         examination.tell(replace(known, others=told_others))
     _require(
         await examination.check(mounts_its_type(recognised, configured=bool(order.config)), mounting),
-        "It has mounted nothing that could be looked at.",
+        "It has mounted nothing that can be checked.",
     )
     if recognised is None:
         return
     theatre = await _ready_theatre(examination, imported, mounting.theatre)
     for rule in structure.AFTER_MOUNTING:
-        _require(await examination.check(rule, theatre), "It cannot be mounted anew for every check.")
+        _require(await examination.check(rule, theatre), "It cannot be mounted again for every check.")
     examine_as = partial(_examine_type, order, examination, theatre, server)
     await examine_as(recognised.module_type)
     for each in besides:
@@ -147,7 +147,7 @@ async def _examine_type(
         if module_type != "hook":
             async with theatre.stage() as stage:
                 finding = await examination.check(implements(module_type), stage.all(module_type))
-            _require(finding, "It lacks what the protocol asks for.")
+            _require(finding, "It lacks members of the protocol.")
         match module_type:
             case "orchestrator":
                 await examine_orchestrator(examination, theatre)
@@ -170,7 +170,7 @@ def _behaviour_as(module_type: ModuleType) -> Check:
 
 
 def _named(order: Order) -> ValidatedModule:
-    """The module, and what it is going to be as far as that is known before it is imported."""
+    """Return the module with the type known before its import: the requested one, or the one in its name."""
     path, name = str(order.location.path), order.location.module_id
     if order.module_type is not None:
         return ValidatedModule(path, name, order.module_type, "as you asked")

@@ -57,7 +57,7 @@ BROKEN = {
         "        self.messages = list(messages)\n",
         "        self.messages = messages\n",
         (rules.can_be_set,),
-        "After set_messages() with 7 messages, 0 of them are there as given.",
+        "After set_messages() with 7 messages, 0 are unchanged.",
     ),
     "a clear that does nothing": Broken(
         "    async def clear(self):\n        self.messages = []\n",
@@ -132,7 +132,7 @@ BROKEN = {
         _VIEW,
         "        return [*system, *rows[:3]]\n",
         (compaction.keeps_the_latest,),
-        "What the user said last is left out.",
+        "The user's last message is left out.",
     ),
     "for ever": Broken(
         "        view = self.compacted(budget)\n",
@@ -151,13 +151,13 @@ BROKEN = {
         '        import itertools\n        self.n = getattr(self, "n", 0) + 1\n'
         '        return [*system, {"role": "user", "content": f"[view {self.n}]"}, *rows[start:]]\n',
         (compaction.is_reproducible,),
-        "Asked twice, it gives two views.",
+        "Two calls return different views.",
     ),
     "by the session": Broken(
         _VIEW,
         '        return [*system, {"role": "user", "content": f"[{id(self)}]"}, *rows[start:]]\n',
         (compaction.is_reproducible,),
-        "Two sessions with the same conversation get two views.",
+        "Two sessions with the same conversation get different views.",
     ),
     "silent": Broken(
         '        await self.hooks.emit("context:post_compact", self.size(view))\n',

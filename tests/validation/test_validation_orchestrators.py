@@ -54,7 +54,7 @@ BROKEN = {
         "        if call.name not in self.tools:\n            return f\"There is no tool '{call.name}'.\"\n",
         "",
         (rules.survives_an_unknown_tool, events.answers_tool_pre),
-        "In the run with a tool that is not there it raises KeyError: 'nowhere' (loop_plain.py, line",
+        "In the run with an unknown tool it raises KeyError: 'nowhere' (loop_plain.py, line",
     ),
     "it swallows a cancellation": Broken(
         _CANCELLED,
@@ -191,7 +191,7 @@ BROKEN = {
         '["loop-plain:turn"]',
         "[]",
         (events.contributes_its_events,),
-        "It emits loop-plain:turn, which nobody contributes.",
+        "It emits loop-plain:turn, which is not contributed.",
     ),
     "it does not keep the prompt": Broken(
         '            await self.context.add_message({"role": "user", "content": prompt})\n',
@@ -209,7 +209,7 @@ BROKEN = {
         "self.context.get_messages_for_request(provider=self.provider)",
         "self.context.get_messages()",
         (rows.sends_the_view,),
-        "a request lacks what get_messages_for_request() gave.",
+        "a request lacks the view of get_messages_for_request().",
     ),
     "it sends the first result only": Broken(
         '"content": results[call.id]}',
@@ -221,7 +221,7 @@ BROKEN = {
         _RESULTS,
         _RESULTS.replace("for call in calls:", "for call in [call for call in calls if call.name in self.tools]:"),
         (rows.keeps_whole_pairs, rows.sends_whole_pairs),
-        "After the run with a tool that is not there: Between the call call_1 and its result stands",
+        "After the run with an unknown tool: Between the call call_1 and its result is",
     ),
     "it leaves calls open when it is cancelled": Broken(
         _RESULTS,
@@ -239,13 +239,13 @@ BROKEN = {
         _DENY,
         "",
         (hooks.heeds_a_denial, hooks.heeds_a_refusal, hooks.heeds_a_denied_request, hooks.withholds_a_denied_result),
-        "In the run with a denied tool the tool runs all the same.",
+        "In the run with a denied tool the tool runs anyway.",
     ),
     "it does not ask": Broken(
         "        result = await self.coordinator.process_hook_result(result, event, result.hook_name)\n        if",
         "        if",
         (hooks.heeds_a_refusal, hooks.withholds_a_denied_result),
-        "In the run with a tool that the user refuses the tool runs all the same.",
+        "In the run with a tool that the user refuses the tool runs anyway.",
     ),
     "it takes a question for a no": Broken(
         "        result = await self.coordinator.process_hook_result(result, event, result.hook_name)\n        if",
@@ -269,8 +269,8 @@ BROKEN = {
         '            return f"Withheld: {e}"\n',
         "            return result.get_serialized_output()\n",
         (hooks.withholds_a_denied_result,),
-        "In the run with a denied result the model reads it all the same. "
-        "In the run with a result that the user refuses the model reads it all the same.",
+        "In the run with a denied result the model reads it anyway. "
+        "In the run with a result that the user refuses the model reads it anyway.",
     ),
     "it does not inject": Broken(
         "            self.later.append((result, event))\n",
@@ -288,7 +288,7 @@ BROKEN = {
         'if event not in ("tool:pre", "tool:post"):',
         "if event:",
         (rows.sends_whole_pairs, rows.keeps_whole_pairs),
-        "Between the call call_1 and its result stands a row of the role 'system'.",
+        "Between the call call_1 and its result is a row of the role 'system'.",
     ),
     "it never forgets a remark": Broken(
         "        self.remarks.clear()\n", "", (hooks.forgets_a_remark,), "A later request still has the text."
@@ -299,7 +299,7 @@ BROKEN = {
         "            row = {'role': 'user', 'content': self.remarks.pop()}\n"
         "            await self.context.add_message(row)\n",
         (hooks.forgets_a_remark,),
-        "A later request still has the text. The text stands in the context.",
+        "A later request still has the text. The text is in the context.",
     ),
     "it does not hear a no to the prompt": Broken(
         _DENY,

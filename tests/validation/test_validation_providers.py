@@ -59,7 +59,7 @@ BROKEN = {
         "    def parse_tool_calls(self, response):\n",
         "    def parse_tool_calls(self, response):\n        response.tool_calls = None\n",
         (rules.parses_without_a_trace,),
-        "The response is another one afterwards.",
+        "The response is changed afterwards.",
     ),
     "an answer that is a text": Broken(
         _ANSWER,
@@ -87,7 +87,7 @@ BROKEN = {
         '        body = {"model"',
         '        request.messages.pop(0)\n        body = {"model"',
         (rules.leaves_the_request, wire.sends_the_conversation),
-        "After the call its 'messages' is another.",
+        "After the call its 'messages' is changed.",
     ),
     "thinking without its signature in the request": Broken(
         '"signature": block.signature',
@@ -137,7 +137,7 @@ BROKEN = {
         "        except asyncio.CancelledError:\n            await asyncio.sleep(2)\n            raise\n"
         "        except aiohttp.ClientError as e:\n",
         (wire.heeds_a_cancellation,),
-        "It goes on though it is cancelled.",
+        "It continues after its cancellation.",
     ),
     "a cancellation that becomes an answer": Broken(
         "        except aiohttp.ClientError as e:\n",

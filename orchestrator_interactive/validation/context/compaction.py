@@ -1,4 +1,4 @@
-"""The rules for compaction: a smaller view that a provider accepts, of a history that stays as it is."""
+"""Rules for compaction: a smaller view that a provider accepts, and an unchanged history."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LASTING = "Non-Destructive Compaction"
 _BUDGET = 3000
 _BUDGETS = (800, 1200, 1700, 2300, _BUDGET, 4000, 5500, 7500)
 _CHARS_PER_TOKEN = 4
-# Tokens are estimated, by each context in its own way.
+# Tolerance: each context estimates tokens differently.
 _ROUGHLY = 1.5
 _COUNTS = ("message_count", "token_count")
 
@@ -54,7 +54,7 @@ async def fits_a_budget(memories: Memories) -> Problems:
     Check(
         rule="a conversation that outgrows the provider's window is compacted",
         section=_VIEW,
-        fix="Take context_window and max_output_tokens from provider.get_info().defaults, as the contract does.",
+        fix="Read context_window and max_output_tokens from provider.get_info().defaults, as the contract does.",
     )
 )
 async def fits_a_provider(memories: Memories) -> Problems:
@@ -70,7 +70,7 @@ def _told_size(view: list[Row], limit: str) -> str:
 
 @rule(
     Check(
-        rule="what comes back fits the budget, about",
+        rule="the view roughly fits the budget",
         section=_CHECKLIST,
         fix="Count tokens, a quarter of the characters where you have nothing better, and compact until it fits.",
         required=False,
@@ -145,7 +145,7 @@ async def keeps_system_rows(memories: Memories) -> Problems:
 async def keeps_the_latest(memories: Memories) -> Problems:
     latest: Row = {"role": "user", "content": "And this? [row-latest]"}
     async with memories.fresh([*long_rows(), latest]) as memory:
-        return [] if "latest" in marks(await _view(memory)) else ["What the user said last is left out."]
+        return [] if "latest" in marks(await _view(memory)) else ["The user's last message is left out."]
 
 
 @rule(
@@ -169,7 +169,7 @@ async def is_not_destructive(memories: Memories) -> Problems:
     Check(
         rule="the same conversation gives the same view",
         section=_LASTING,
-        fix="Decide by nothing but the messages and the budget: neither by chance nor by the time.",
+        fix="Depend only on the messages and the budget, not on chance or time.",
     )
 )
 async def is_reproducible(memories: Memories) -> Problems:
@@ -178,12 +178,12 @@ async def is_reproducible(memories: Memories) -> Problems:
         two = _shown(await _view(memory))
     async with memories.fresh(long_rows()) as memory:
         three = _shown(await _view(memory))
-    problems = ["Asked twice, it gives two views."] if one != two else []
-    return [*problems, *(["Two sessions with the same conversation get two views."] if one != three else [])]
+    problems = ["Two calls return different views."] if one != two else []
+    return [*problems, *(["Two sessions with the same conversation get different views."] if one != three else [])]
 
 
 def _shown(view: list[Row]) -> list[Row]:
-    """What a model reads of a view: contexts may note in the metadata when a row came."""
+    """Return the rows without metadata, in which contexts may store timestamps."""
     return [{name: copy.deepcopy(value) for name, value in row.items() if name != "metadata"} for row in view]
 
 
@@ -201,9 +201,9 @@ async def tells_of_compaction(memories: Memories) -> Problems:
             raise NotChecked("It has compacted nothing.", "Let it compact first, see above.")
         problems = []
         for event in (events.CONTEXT_PRE_COMPACT, events.CONTEXT_POST_COMPACT):
-            told = memory.hooks.of(event)
-            missing = [name for name in _COUNTS if told and not isinstance(told[0].get(name), int)]
-            problems += [] if told else [f"It compacts and does not emit {event}."]
+            emitted = memory.hooks.of(event)
+            missing = [name for name in _COUNTS if emitted and not isinstance(emitted[0].get(name), int)]
+            problems += [] if emitted else [f"It compacts and does not emit {event}."]
             problems += [f"{event} lacks {' and '.join(missing)}."] if missing else []
     return problems
 

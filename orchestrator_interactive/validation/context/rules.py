@@ -1,4 +1,4 @@
-"""The rules for contexts: what goes in comes out, in order and unchanged. `compaction` is apart."""
+"""Rules for contexts: they return messages in order and unchanged. `compaction` has the rules for compaction."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def keeps_rows(memories: Memories) -> Problems:
     Check(
         rule="a request shows the messages as they were added, while they fit",
         section="get_messages_for_request()",
-        fix="Return the rows themselves where nothing has to be left out; a provider needs the signatures and the ids.",
+        fix="Return the rows themselves if all of them fit; a provider needs the signatures and the ids.",
     )
 )
 async def shows_rows(memories: Memories) -> Problems:
@@ -91,7 +91,7 @@ def _named(row: Row) -> str:
     Check(
         rule="set_messages() replaces the conversation",
         section="set_messages()",
-        fix="Keep a copy of the given list in place of what was there.",
+        fix="Replace the list with a copy of the given one.",
     )
 )
 async def can_be_set(memories: Memories) -> Problems:
@@ -102,7 +102,7 @@ async def can_be_set(memories: Memories) -> Problems:
         got = list(await memory.context.get_messages())
         kept = [row for row in rich_rows() if any(is_as_added(row, back) for back in got)]
         if len(kept) != len(rich_rows()):
-            return [f"After set_messages() with {len(rich_rows())} messages, {len(kept)} of them are there as given."]
+            return [f"After set_messages() with {len(rich_rows())} messages, {len(kept)} are unchanged."]
         old = [row for row in got if row.get("content") == "Of an earlier session"]
         return ["After set_messages() a message from before is still there."] if old else []
 
@@ -111,7 +111,7 @@ async def can_be_set(memories: Memories) -> Problems:
     Check(
         rule="clear() forgets the conversation",
         section="clear()",
-        fix="Empty the list, and whatever counts its tokens.",
+        fix="Empty the list and reset the token count.",
     )
 )
 async def can_be_cleared(memories: Memories) -> Problems:
@@ -174,7 +174,7 @@ async def leaves_the_callers_rows(memories: Memories) -> Problems:
 async def refuses_what_has_no_role(memories: Memories) -> Problems:
     async with memories.fresh() as memory:
         try:
-            await memory.context.add_message({"content": "Who says so?"})
+            await memory.context.add_message({"content": "Hello"})
         except (ValueError, KeyError, TypeError):
             return []
     return ["add_message() takes a message without 'role'."]

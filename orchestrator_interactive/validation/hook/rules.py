@@ -1,4 +1,4 @@
-"""The rules for hooks: whatever an event carries, each handler answers with a result that means something."""
+"""Rules for hooks: for any event data, each handler returns a valid result."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from orchestrator_interactive.validation.sandbox import Registration, SandboxSession
 
 _EARLIEST, _LATEST = 10, 90
-# What this project's own loop contributes, which is not there while a hook is looked at.
+# Events that this project's loop contributes; it is not mounted during the validation of a hook.
 _EVENTS_OF_THE_LOOP = ("injection:applied",)
 
 
 @dataclass(frozen=True, slots=True)
 class HookReply:
-    """What a handler made of one event. `as_agreed` says whether the data was the contract's."""
+    """Outcome of one handler call. `as_agreed`: whether the data was the contract's."""
 
     handler: str
     event: str
@@ -42,7 +42,7 @@ class HookReply:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """The handlers of a module, their answers, and the events that the module says it emits."""
+    """Handlers of a module, their replies, and the events that the module contributes."""
 
     location: ModuleLocation
     theatre: SandboxSession
@@ -52,7 +52,7 @@ class Heard:
 
 
 async def examine_hook(examination: Validator, theatre: SandboxSession) -> None:
-    """Give every handler every event it listens to, as agreed and otherwise, and look at the rules."""
+    """Call every handler with valid and invalid data of its event, then check the rules."""
     async with theatre.stage() as stage:
         if stage.coordinator.get("context") is None:
             stage.coordinator.mount("context", MockContextManager())
@@ -67,13 +67,13 @@ async def examine_hook(examination: Validator, theatre: SandboxSession) -> None:
 
 async def _answers(examination: Validator, registration: Registration) -> list[HookReply]:
     event, answers = registration.event, []
-    payloads = [("what the contract says", contract_payload(event)), *odd_payloads(event)]
+    payloads = [("the contract's data", contract_payload(event)), *odd_payloads(event)]
     for number, (words, data) in enumerate(payloads):
         doing = f"{registration.name} at {event}, given {words}"
         ended = await examination.perform(doing, called(partial(registration.handler, event, data)))
         answers.append(HookReply(registration.name, event, words, number == 0, ended))
         if isinstance(ended, Hung):
-            break  # it has had its chance
+            break  # further calls would probably hang too
     return answers
 
 
@@ -133,7 +133,7 @@ def _raised(heard: Heard, *, as_agreed: bool) -> Problems:
     Check(
         rule="its handlers return a HookResult",
         section="HookResult Actions",
-        fix="Return a HookResult on every path; HookResult() lets things go on.",
+        fix="Return a HookResult on every path; HookResult() means continue.",
     )
 )
 def returns_a_result(heard: Heard) -> Problems:
@@ -146,10 +146,10 @@ def returns_a_result(heard: Heard) -> Problems:
 
 @rule(
     Check(
-        rule="what its results ask for is complete",
+        rule="its results have the fields that their action needs",
         section="HookResult Actions",
-        fix="Fill in what the action needs: `data` to modify, `context_injection` to inject, `approval_prompt` to ask, "
-        "with `approval_options` of which one begins with 'Allow'; a `reason` to deny.",
+        fix="Set the fields of the action: `data` to modify, `context_injection` to inject, `approval_prompt` to ask, "
+        "with one of `approval_options` beginning with 'Allow'; a `reason` to deny.",
     )
 )
 def results_are_complete(heard: Heard) -> Problems:
@@ -178,12 +178,12 @@ def _missing(result: HookResult) -> str:
 
 
 def _doubt(result: HookResult) -> str:
-    """What a result may ask for, and hardly means."""
+    """Return the problem of a result that is valid but probably unintended."""
     if result.action == "deny" and not result.reason:
         return "denies and gives no reason, which the model would read"
     options = result.approval_options
     if result.action == "ask_user" and options and not any(each.lower().startswith("allow") for each in options):
-        return f"asks with the options {options}, of which none begins with 'Allow': whatever is chosen denies"
+        return f"asks with the options {options}, none of which begins with 'Allow': every choice denies"
     return ""
 
 
@@ -191,7 +191,7 @@ def _doubt(result: HookResult) -> str:
     Check(
         rule="its handlers answer in time",
         section="Protocol Definition",
-        fix="Limit what can take long, and await it: while a handler works, the agent waits.",
+        fix="Limit and await long operations: the agent waits for its handlers.",
     )
 )
 def answers_in_time(heard: Heard) -> Problems:
@@ -206,7 +206,7 @@ def answers_in_time(heard: Heard) -> Problems:
     Check(
         rule="a clean-up unregisters its handlers",
         section="Entry Point Pattern, mount() Function",
-        fix="Keep what register() returns, and return from mount() a function that calls all of it.",
+        fix="Keep the functions that register() returns, and return from mount() a function that calls them.",
         required=False,
     )
 )
@@ -227,7 +227,7 @@ async def cleans_up(heard: Heard) -> Problems:
     Check(
         rule=f"its priorities are between {_EARLIEST} and {_LATEST}",
         section="Event Registration",
-        fix="Pass priority=50; lower is earlier, and what is outside is for the kernel.",
+        fix="Pass priority=50; lower is earlier, and values outside the range are for the kernel.",
         required=False,
     )
 )
@@ -241,7 +241,7 @@ def has_a_usual_priority(heard: Heard) -> Problems:
 
 @rule(
     Check(
-        rule="it listens to events that there are",
+        rule="it listens to known events",
         section="Event Registration",
         fix="Correct the name; register a contributor at 'observability.events' for events of your own.",
         required=False,
@@ -250,8 +250,7 @@ def has_a_usual_priority(heard: Heard) -> Problems:
 def knows_its_events(heard: Heard) -> Problems:
     known = {*events.ALL_EVENTS, *_EVENTS_OF_THE_LOOP, *heard.contributed}
     return [
-        f"{registration.name} listens to {registration.event}, which is no event of the kernel, and which nobody "
-        "contributes here."
+        f"{registration.name} listens to {registration.event}, which is no event of the kernel and not contributed."
         for registration in heard.registrations
         if registration.event not in known
     ]

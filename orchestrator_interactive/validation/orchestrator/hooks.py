@@ -1,4 +1,4 @@
-"""The rules for how an orchestrator heeds its hooks."""
+"""Rules for how an orchestrator honours hook results."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def heeds_a_denial(recordings: Recordings) -> Problems:
     Check(
         rule="a tool that the user refuses does not run",
         section=_HOOKS,
-        fix="Pass the result of tool:pre to coordinator.process_hook_result(), and heed what comes back.",
+        fix="Pass the result of tool:pre to coordinator.process_hook_result(), and honour its result.",
     )
 )
 def heeds_a_refusal(recordings: Recordings) -> Problems:
@@ -60,14 +60,14 @@ def heeds_a_refusal(recordings: Recordings) -> Problems:
 def _runs_all_the_same(recording: Recording) -> Problems:
     denied = _input_met(recording)
     ran = any(given == denied for _, given in recording.executions)
-    return [f"In the run with {recording.scenario.name} the tool runs all the same."] if ran else []
+    return [f"In the run with {recording.scenario.name} the tool runs anyway."] if ran else []
 
 
 def _input_met(recording: Recording) -> dict[str, Any]:
-    """The input of the call that the hook of the scenario met.
+    """Return the input of the call for which the scenario's hook was called.
 
     Raises:
-        NotChecked: the event does not carry it.
+        NotChecked: the event does not contain it.
     """
     given = (recording.wished_for().data or {}).get("tool_input")
     if not isinstance(given, dict):
@@ -80,7 +80,7 @@ def _input_met(recording: Recording) -> dict[str, Any]:
     Check(
         rule="a tool that the user allows runs",
         section=_HOOKS,
-        fix="Go on where coordinator.process_hook_result() makes 'continue' of 'ask_user'.",
+        fix="Continue if coordinator.process_hook_result() turns 'ask_user' into 'continue'.",
     )
 )
 def heeds_an_approval(recordings: Recordings) -> Problems:
@@ -91,7 +91,7 @@ def heeds_an_approval(recordings: Recordings) -> Problems:
 
 @rule(
     Check(
-        rule="a modified input is what the tool gets",
+        rule="the tool gets the modified input",
         section=_HOOKS,
         fix="Where tool:pre comes back with 'modify', call the tool with result.data['tool_input'].",
     )
@@ -107,7 +107,7 @@ def uses_the_modified_input(recordings: Recordings) -> Problems:
 
 @rule(
     Check(
-        rule="a modified result is what the model reads",
+        rule="the model reads the modified result",
         section=_HOOKS,
         fix="Where tool:post comes back with 'modify', add result.data['tool_result'] to the context.",
         required=False,
@@ -133,7 +133,7 @@ def withholds_a_denied_result(recordings: Recordings) -> Problems:
         later = recording.requests_after_the_wish()
         said = result_for(str(_input_met(recording).get("path")))
         if any(said in request for request in later):
-            problems.append(f"In the run with {recording.scenario.name} the model reads it all the same.")
+            problems.append(f"In the run with {recording.scenario.name} the model reads it anyway.")
     return problems
 
 
@@ -150,7 +150,7 @@ def injects(recordings: Recordings) -> Problems:
     for scenario in (INJECT_PRE, INJECT_POST, INJECT_REQUEST):
         later = recordings.of(scenario).requests_after_the_wish()
         if scenario is INJECT_REQUEST and later and INJECTED not in later[0]:
-            later = later[1:]  # the messages of this request may have been taken already
+            later = later[1:]  # the messages of this request may have been built already
         count = later[0].count(INJECTED) if later else 0
         if count != 1:
             problems.append(f"In the run with {scenario.name} the next request has the text {count} times.")
@@ -172,7 +172,7 @@ def forgets_a_remark(recordings: Recordings) -> Problems:
     if any(INJECTED in request for request in later[1:]):
         problems.append("A later request still has the text.")
     if INJECTED in as_text(recording.rows):
-        problems.append("The text stands in the context.")
+        problems.append("The text is in the context.")
     return problems
 
 

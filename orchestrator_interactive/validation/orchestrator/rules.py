@@ -1,4 +1,4 @@
-"""The rules for orchestrators: how a run ends, and what it does with models, tools and their failures."""
+"""Rules for orchestrators: how a run ends, and how it handles models, tools and their failures."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _CHECKLIST = "Validation Checklist"
 
 
 async def examine_orchestrator(examination: Validator, theatre: SandboxSession) -> None:
-    """Play all scenarios, and look at the rules."""
+    """Run all scenarios, then check the rules."""
     recordings = await play_all(examination, theatre)
     await examination.check_all((*RULES, *EVENT_RULES, *ROW_RULES, *HOOK_RULES), recordings)
 
@@ -44,7 +44,7 @@ async def examine_orchestrator(examination: Validator, theatre: SandboxSession) 
     Check(
         rule="every run ends",
         section="Execution Flow",
-        fix="Await nothing without an end, and let a cancellation through.",
+        fix="Await nothing without a limit, and let cancellations through.",
     )
 )
 def runs_end(recordings: Recordings) -> Problems:
@@ -56,7 +56,7 @@ def runs_end(recordings: Recordings) -> Problems:
 
 
 def _how(hung: Hung) -> str:
-    told_so = "" if hung.heeded else ", and goes on though it is cancelled"
+    told_so = "" if hung.heeded else ", and continues after its cancellation"
     return f"does not end within {hung.limit_s:g} seconds{told_so}"
 
 
@@ -97,7 +97,7 @@ def _told(ended: object, recordings: Recordings) -> str:
     Check(
         rule="a tool that raises does not end the run",
         section="Hook Processing",
-        fix="Catch what tool.execute() raises, add an error as the call's result, emit tool:error, and ask on.",
+        fix="Catch errors of tool.execute(), add an error as the call's result, emit tool:error, and continue.",
     )
 )
 def survives_a_broken_tool(recordings: Recordings) -> Problems:
@@ -106,9 +106,9 @@ def survives_a_broken_tool(recordings: Recordings) -> Problems:
 
 @rule(
     Check(
-        rule="a call of a tool that is not there does not end the run",
+        rule="a call of an unknown tool does not end the run",
         section="Hook Processing",
-        fix="Add a result that names the tools that there are, and ask on.",
+        fix="Add a result that names the available tools, and continue.",
     )
 )
 def survives_an_unknown_tool(recordings: Recordings) -> Problems:
@@ -143,9 +143,9 @@ def passes_a_cancellation_on(recordings: Recordings) -> Problems:
 
 @rule(
     Check(
-        rule="an error of the provider stays what it is, or becomes a text",
+        rule="a provider error keeps its type or becomes a text",
         section=_CHECKLIST,
-        fix="Let the provider's LLMError through, or return a sentence that says what went wrong.",
+        fix="Let the provider's LLMError through, or return a sentence that describes the error.",
         required=False,
     )
 )

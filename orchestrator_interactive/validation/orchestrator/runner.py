@@ -1,4 +1,4 @@
-"""Putting an orchestrator through the scenarios, and recording what it does."""
+"""Run an orchestrator in each scenario and record the run."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
     from orchestrator_interactive.validation.runner import Ending, Validator
     from orchestrator_interactive.validation.sandbox import Emitted, SandboxSession, ValidationSandbox
 
-# For mounting, and for what a cancelled run may take to end.
+# Additional time for mounting and for the end of a cancelled run.
 _OVERHEAD_S = 5.0
-# After so many runs that did not end, the others are not tried.
+# After this many runs that did not end, the others are skipped.
 _MOST_HUNG = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """One run, and all that was seen of it.
+    """Recording of one run.
 
     Args:
-        interrupted: whether the run was cancelled from outside, as the scenario has it or since it had no end.
+        interrupted: whether the run was cancelled, by the scenario or because it did not end.
         rows: the context at the end.
-        wisher: the hook of the scenario, where it has one.
+        wisher: the hook of the scenario, if it has one.
     """
 
     scenario: Scenario
@@ -57,14 +57,14 @@ class Recording:
     wisher: Wisher | None
 
     def of(self, event: str) -> list[dict[str, Any]]:
-        """The data of every emission of an event, in order."""
+        """Return the data of every emission of an event, in order."""
         return [emitted.data for emitted in self.emitted if emitted.event == event]
 
     def wished_for(self) -> Wisher:
-        """The hook of the scenario, once it has wished.
+        """Return the hook of the scenario after it was called.
 
         Raises:
-            NotChecked: its event has not come.
+            NotChecked: its event was not emitted.
         """
         if self.wisher is None or self.wisher.data is None:
             event = self.scenario.wish.event if self.scenario.wish else "an event"
@@ -72,13 +72,13 @@ class Recording:
         return self.wisher
 
     def requests_after_the_wish(self) -> list[str]:
-        """The requests after the hook has wished, as text."""
+        """Return the requests after the hook was called, as text."""
         since = self.wished_for().events_before
         return [as_text(request.messages) for request in self.requests if request.events_before >= since]
 
 
 class Recordings:
-    """The runs of an orchestrator, by scenario. Those that did not end are told of by one rule, and left out here."""
+    """Runs of an orchestrator by scenario. Iteration skips runs that did not end; one rule reports them."""
 
     def __init__(self, location: ModuleLocation, recordings: Sequence[Recording]) -> None:
         self.location = location
@@ -89,10 +89,10 @@ class Recordings:
         return (recording for recording in self.all if not isinstance(recording.ended, Hung))
 
     def of(self, scenario: Scenario) -> Recording:
-        """The run of a scenario.
+        """Return the run of a scenario.
 
         Raises:
-            NotChecked: it did not end, or was not tried.
+            NotChecked: it did not end, or was skipped.
         """
         recording = self._by_name.get(scenario.name)
         if recording is None or isinstance(recording.ended, Hung):
@@ -101,7 +101,7 @@ class Recordings:
 
 
 async def play_all(examination: Validator, theatre: SandboxSession) -> Recordings:
-    """Play every scenario, each in a session of its own; after several that do not end, give up."""
+    """Run every scenario in its own session; stop after several that do not end."""
     recordings: list[Recording] = []
     for scenario in SCENARIOS:
         if sum(isinstance(recording.ended, Hung) for recording in recordings) >= _MOST_HUNG:
@@ -166,7 +166,7 @@ async def _ending(run: asyncio.Task[Any], script: ModelScript, limit_s: float) -
     if not done and not script.scenario.endless:
         return Hung(limit_s)
     if not done:
-        script.interrupted.set()  # it goes slowly, and would go on
+        script.interrupted.set()  # it is slow and would continue
     if run.cancelled():
         return Cancelled()
     error = run.exception()
@@ -174,5 +174,5 @@ async def _ending(run: asyncio.Task[Any], script: ModelScript, limit_s: float) -
 
 
 def as_text(messages: Sequence[dict[str, Any]]) -> str:
-    """Messages in one text, to look for something in."""
+    """Return messages as one text for searching."""
     return json.dumps(list(messages), default=str, ensure_ascii=False)

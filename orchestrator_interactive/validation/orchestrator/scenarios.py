@@ -1,4 +1,4 @@
-"""The runs that an orchestrator is put through, as data."""
+"""Scenarios for the runs of an orchestrator."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ScenarioCall:
 
 
 def result_for(path: str) -> str:
-    """What `echo` answers."""
+    """Return the result of `echo`."""
     return f"In {path} are apples."
 
 
@@ -41,19 +41,19 @@ class Say:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """An answer that thinks, with a signature, and makes these calls."""
+    """A response with signed thinking and these calls."""
 
     calls: tuple[ScenarioCall, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """A `ProviderUnavailableError` in place of an answer."""
+    """A `ProviderUnavailableError` instead of a response."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """No answer until the call is cancelled."""
+    """No response until the call is cancelled."""
 
 
 Approval = Literal["Allow", "Deny"]
@@ -62,7 +62,7 @@ Answer = Say | Ask | Fail | Hold
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a hook wants, once, the first time that the event comes. `changes` go into the event's data by `modify`."""
+    """Result of a hook for the first emission of an event. `changes` are merged into the event's data by `modify`."""
 
     event: str
     result: HookResult
@@ -74,12 +74,12 @@ class Scenario:
     """One run.
 
     Args:
-        name: the run, in words.
-        answers: what the model says, in turn; after the last of them, `ANSWER`. With `endless`, the last for ever.
-        wish: what a hook wants meanwhile.
-        approval: what the person answers who is asked.
-        providers: the names under which the model is mounted.
-        cancel_at: what is going on when the task is cancelled.
+        name: description of the run.
+        answers: responses of the model in order; then `ANSWER`, or with `endless` the last one repeatedly.
+        wish: result of a hook during the run.
+        approval: answer of the approval system.
+        providers: names under which the model is mounted.
+        cancel_at: operation during which the task is cancelled.
     """
 
     name: str
@@ -102,7 +102,7 @@ def _hooked(
     changes: Mapping[str, Any] | None = None,
     approval: Approval | None = None,
 ) -> Scenario:
-    """Two calls at once, of which the hook meets the first, then a third."""
+    """Return a scenario with two parallel calls, then a third; the first call triggers the hook."""
     answers = (_tools("echo", "echo"), Ask((ScenarioCall("echo", "later.txt"),)))
     return Scenario(name, answers, Wish(event, result, changes), approval)
 
@@ -115,7 +115,7 @@ _ASK_USER = HookResult(action="ask_user", approval_prompt=APPROVAL_PROMPT)
 
 PLAIN = Scenario("a plain answer", (Say(),))
 TOOLS = Scenario("two rounds of tools", (_tools("echo", "echo"), _tools("echo"), Say()))
-UNKNOWN_TOOL = Scenario("a tool that is not there", (_tools("nowhere", "echo"), Say()))
+UNKNOWN_TOOL = Scenario("an unknown tool", (_tools("nowhere", "echo"), Say()))
 BROKEN_TOOL = Scenario("a tool that raises", (_tools("broken", "echo"), Say()))
 PROVIDER_ERROR = Scenario("an error of the provider", (Fail(),))
 LATER_PROVIDER_ERROR = Scenario("an error of the provider after a tool", (_tools("echo"), Fail()))

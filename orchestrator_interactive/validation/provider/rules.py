@@ -1,4 +1,4 @@
-"""The rules for providers: what they say of themselves, what they answer, and what they send."""
+"""Rules for providers: their metadata, responses and requests."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 _PROTOCOL = "Protocol Definition"
 _CHECKLIST = "Validation Checklist"
 
-UNANSWERED = "It asks a service, and in its place is a server that knows the answers of others only."
-TEST_IT = "Test it against answers of the service that you have recorded."
+UNANSWERED = "It calls a service whose response format the mock server does not know."
+TEST_IT = "Test it against recorded responses of the service."
 
 _CALLS = (
     ToolCall(id="call_1", name="read_file", arguments={"path": "a.txt", "lines": [1, 2]}),
@@ -44,7 +44,7 @@ _CALLS = (
 
 
 async def examine_provider(examination: Validator, theatre: SandboxSession, server: CatchingServer) -> None:
-    """Ask each provider of the module, with the server in the place of its service, and look at the rules."""
+    """Call each provider of the module against the mock server, then check the rules."""
     prober = Prober(examination, server)
     async with theatre.stage() as stage:
         for mounted in stage.all("provider"):
@@ -53,7 +53,7 @@ async def examine_provider(examination: Validator, theatre: SandboxSession, serv
 
 @rule(
     Check(
-        rule="get_info() says who it is",
+        rule="get_info() identifies the provider",
         section=_PROTOCOL,
         fix="Return ProviderInfo(id='my-provider', display_name='My provider', …) from a plain get_info().",
     )
@@ -67,7 +67,7 @@ def introduces_itself(probed: Probed) -> Problems:
 
 @rule(
     Check(
-        rule="get_info() says how much its model takes",
+        rule="get_info() reports the limits of its model",
         section=_PROTOCOL,
         fix="Give defaults={'context_window': …, 'max_output_tokens': …}, in tokens: contexts compact by them.",
         required=False,
@@ -86,7 +86,7 @@ def tells_its_limits(probed: Probed) -> Problems:
     Check(
         rule="list_models() gives a list of ModelInfo",
         section=_PROTOCOL,
-        fix="Return a list of ModelInfo; an empty one where the models cannot be had.",
+        fix="Return a list of ModelInfo; an empty one if the models are not available.",
     )
 )
 def lists_its_models(probed: Probed) -> Problems:
@@ -140,7 +140,7 @@ def parses_without_a_trace(probed: Probed) -> Problems:
     response = native(probed.provider, response_with(*_CALLS))
     before = response.model_dump()
     probed.provider.parse_tool_calls(response)
-    return ["The response is another one afterwards."] if response.model_dump() != before else []
+    return ["The response is changed afterwards."] if response.model_dump() != before else []
 
 
 @rule(
@@ -201,7 +201,7 @@ def keeps_thinking(probed: Probed) -> Problems:
 )
 def leaves_the_request(probed: Probed) -> Problems:
     changed = [name for name, value in probed.asked.before.items() if probed.asked.after.get(name) != value]
-    return [f"After the call its '{name}' is another." for name in changed]
+    return [f"After the call its '{name}' is changed." for name in changed]
 
 
 def _own(error: BaseException) -> BaseException:
@@ -209,10 +209,10 @@ def _own(error: BaseException) -> BaseException:
 
 
 def _answer(probed: Probed) -> Any:
-    """What `complete` returned.
+    """Return the result of `complete`.
 
     Raises:
-        NotChecked: it went to its service, and there is none here.
+        NotChecked: the call failed for lack of its service.
     """
     match probed.asked.ended:
         case Returned(value=value):
@@ -222,7 +222,7 @@ def _answer(probed: Probed) -> Any:
         case Raised(error=error) if not probed.asked.caught and isinstance(_own(error), LLMError | OSError):
             raise NotChecked(
                 f"It raises {told(error, probed.location)}, and has called nothing at the option `base_url`.",
-                "Give with --config what it needs, and let the option `base_url` set its service's address.",
+                "Pass its configuration with --config, and let the option `base_url` set its service's address.",
             )
         case Raised(error=error):
             raise error
@@ -232,7 +232,7 @@ def _answer(probed: Probed) -> Any:
                 "Let the option `base_url` set its service's address, and let it answer sooner.",
             )
         case Cancelled():
-            raise NotChecked(f"It {UNASKED}.", "Find out who cancels it.")
+            raise NotChecked(f"It {UNASKED}.", "Find the code that cancels it.")
 
 
 RULES: tuple[ValidationRule[Probed], ...] = (

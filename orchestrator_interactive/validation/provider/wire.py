@@ -1,4 +1,4 @@
-"""The rules for providers that ask a service over HTTP: what goes out, and what becomes of refused and cut calls."""
+"""Rules for providers that call a service over HTTP: requests, refused calls and cancelled calls."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _CHECKLIST = "Validation Checklist"
 
 @rule(
     Check(
-        rule="what it sends contains the signature of earlier thinking",
+        rule="a request contains the signature of earlier thinking",
         section=_CHECKLIST,
         fix="Send thinking blocks back as they came, signature included; the service refuses them otherwise.",
     )
@@ -40,7 +40,7 @@ def sends_the_signature(probed: Probed) -> Problems:
 
 @rule(
     Check(
-        rule="what it sends contains the whole conversation",
+        rule="a request contains the whole conversation",
         section=_CHECKLIST,
         fix="Convert every message: system, user, assistant with its calls, and the results under the calls' ids.",
     )
@@ -91,7 +91,7 @@ def heeds_a_cancellation(probed: Probed) -> Problems:
         case None:
             raise NotChecked("A second request has not reached its service.", "Let every complete() ask the service.")
         case Hung():
-            return ["It goes on though it is cancelled."]
+            return ["It continues after its cancellation."]
         case Raised(error=error):
             return [f"Cancelled, it raises {told(error, probed.location)} instead of CancelledError."]
         case Returned():
@@ -99,13 +99,13 @@ def heeds_a_cancellation(probed: Probed) -> Problems:
 
 
 def _sent(probed: Probed) -> str:
-    """What has arrived at the server in the place of the service.
+    """Return the body of the request at the mock server.
 
     Raises:
-        NotChecked: nothing.
+        NotChecked: no request arrived.
     """
     if probed.asked.caught:
-        # The largest is the question; others may fetch a token or count.
+        # The largest is the model call; others may fetch a token or count tokens.
         return max((caught.body for caught in probed.asked.caught), key=len).decode(errors="replace")
     if isinstance(probed.asked.ended, Returned):
         raise NotChecked("It answers without asking a service over HTTP.", NONE_NEEDED)
