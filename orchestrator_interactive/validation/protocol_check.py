@@ -71,7 +71,7 @@ def implements(module_type: ModuleType) -> ValidationRule[tuple[Mounted, ...]]:
         part="structure",
     )
 
-    def look(mounted: tuple[Mounted, ...]) -> Problems:
+    def find_problems(mounted: tuple[Mounted, ...]) -> Problems:
         return [
             f"{one.name}: {problem}" if len(mounted) > 1 else problem
             for one in mounted
@@ -79,7 +79,7 @@ def implements(module_type: ModuleType) -> ValidationRule[tuple[Mounted, ...]]:
             for problem in _problems(one.instance, member)
         ]
 
-    return ValidationRule(check, look)
+    return ValidationRule(check, find_problems)
 
 
 def _problems(instance: Any, member: Member) -> Iterator[str]:

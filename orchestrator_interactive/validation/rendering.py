@@ -51,7 +51,7 @@ def _heading(subject: ValidatedModule) -> Iterator[str]:
     if subject.module_type is None:
         yield "Type: unknown."
     else:
-        yield f"Type: {subject.module_type} ({subject.recognised_by})."
+        yield f"Type: {subject.module_type} ({subject.detected_by})."
     for module_type, by in subject.others:
         yield f"Also: {module_type} ({by})."
 

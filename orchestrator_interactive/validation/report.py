@@ -70,7 +70,7 @@ class ValidationFinding:
 
 @dataclass(frozen=True, slots=True)
 class ValidatedModule:
-    """The validated module. `recognised_by` is how its type was detected; `module_type` is `None` until then.
+    """The validated module. `detected_by` is how its type was detected; `module_type` is `None` until then.
 
     `others` are the other types that it mounts, each with how it was detected.
     """
@@ -78,7 +78,7 @@ class ValidatedModule:
     path: str
     name: str
     module_type: ModuleType | None = None
-    recognised_by: str = ""
+    detected_by: str = ""
     others: tuple[tuple[ModuleType, str], ...] = ()
 
 

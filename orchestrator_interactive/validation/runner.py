@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 
 # How long to wait for cancelled code to end before it is abandoned.
-HEED_WITHIN_S = 1.0
-UNASKED = "ends with a CancelledError although it was not cancelled"
+CANCEL_GRACE_S = 1.0
+UNREQUESTED_CANCEL = "ends with a CancelledError although it was not cancelled"
 _LONGEST_SENTENCE = 400
 _MOST_PROBLEMS = 3
 
@@ -45,10 +45,10 @@ class Cancelled:
 
 @dataclass(frozen=True, slots=True)
 class Hung:
-    """The code did not end within the limit, in seconds. `heeded`: whether it ended after its cancellation."""
+    """The code did not end within the limit, in seconds. `stopped`: whether it ended after its cancellation."""
 
     limit_s: float
-    heeded: bool = True
+    stopped: bool = True
 
 
 Ending = Returned | Raised | Cancelled | Hung
@@ -66,14 +66,14 @@ class ValidationRule(Generic[S]):
     """A check and the function that finds its violations."""
 
     check: Check
-    look: Callable[[S], Problems | Awaitable[Problems]]
+    find_problems: Callable[[S], Problems | Awaitable[Problems]]
 
 
 def rule(check: Check) -> Callable[[Callable[[S], Problems | Awaitable[Problems]]], ValidationRule[S]]:
     """Decorate a function as a rule: `@rule(Check(…))`."""
 
-    def made(look: Callable[[S], Problems | Awaitable[Problems]]) -> ValidationRule[S]:
-        return ValidationRule(check, look)
+    def made(find_problems: Callable[[S], Problems | Awaitable[Problems]]) -> ValidationRule[S]:
+        return ValidationRule(check, find_problems)
 
     return made
 
@@ -109,21 +109,21 @@ class Validator:
     def __init__(
         self,
         location: ModuleLocation,
-        tell: Callable[[ValidationStep | ValidationFinding | ValidatedModule], None],
+        emit: Callable[[ValidationStep | ValidationFinding | ValidatedModule], None],
         limit_s: float,
     ) -> None:
         self.location = location
         self.limit_s = limit_s
-        self.tell = tell
+        self.emit = emit
         self.module_type: ModuleType | None = None
 
     async def check(self, rule: ValidationRule[S], subject: S, limit_s: float | None = None) -> ValidationFinding:
         """Check one rule and emit the finding."""
         limit_s = limit_s or self.limit_s
-        self.tell(ValidationStep(rule.check.rule, limit_s, rule.check))
-        judged = self._judged(rule.check, await ending(_looked(rule, subject), limit_s))
+        self.emit(ValidationStep(rule.check.rule, limit_s, rule.check))
+        judged = self._finding(rule.check, await ending(_evaluate(rule, subject), limit_s))
         finding = replace(judged, module_type=self.module_type)
-        self.tell(finding)
+        self.emit(finding)
         return finding
 
     async def check_all(self, rules: Iterable[ValidationRule[S]], subject: S) -> None:
@@ -133,23 +133,25 @@ class Validator:
     async def perform(self, doing: str, coroutine: Coroutine[Any, Any, Any], limit_s: float | None = None) -> Ending:
         """Run code whose outcome the rules check later."""
         limit_s = limit_s or self.limit_s
-        self.tell(ValidationStep(doing, limit_s))
+        self.emit(ValidationStep(doing, limit_s))
         return await ending(coroutine, limit_s)
 
-    def _judged(self, check: Check, ended: Ending) -> ValidationFinding:
+    def _finding(self, check: Check, ended: Ending) -> ValidationFinding:
         match ended:
             case Returned(value=problems):
                 return (
-                    ValidationFinding.broken(check, in_short(problems)) if problems else ValidationFinding.passed(check)
+                    ValidationFinding.broken(check, summarize(problems))
+                    if problems
+                    else ValidationFinding.passed(check)
                 )
             case Raised(error=NotChecked() as e):
                 return ValidationFinding.not_checked(check, str(e), e.fix)
             case Raised(error=Tolerated() as e):
                 return ValidationFinding(check, "warning", str(e), check.fix)
             case Raised(error=e):
-                return ValidationFinding.broken(check, f"It raises {told(e, self.location)}.")
+                return ValidationFinding.broken(check, f"It raises {error_text(e, self.location)}.")
             case Cancelled():
-                return ValidationFinding.broken(check, f"It {UNASKED}.")
+                return ValidationFinding.broken(check, f"It {UNREQUESTED_CANCEL}.")
             case Hung(limit_s=limit_s):
                 return ValidationFinding.broken(check, f"It does not end within {limit_s:g} seconds.")
 
@@ -160,13 +162,13 @@ async def ending(coroutine: Coroutine[Any, Any, Any], limit_s: float) -> Ending:
     done, _ = await asyncio.wait({task}, timeout=limit_s)
     if done:
         return Cancelled() if task.cancelled() else task.result()
-    return Hung(limit_s, heeded=await heeds_cancel(task))
+    return Hung(limit_s, stopped=await cancel_in_time(task))
 
 
-async def heeds_cancel(task: asyncio.Task[Any]) -> bool:
-    """Cancel a task and return whether it ends within `HEED_WITHIN_S` seconds."""
+async def cancel_in_time(task: asyncio.Task[Any]) -> bool:
+    """Cancel a task and return whether it ends within `CANCEL_GRACE_S` seconds."""
     task.cancel()
-    done, _ = await asyncio.wait({task}, timeout=HEED_WITHIN_S)
+    done, _ = await asyncio.wait({task}, timeout=CANCEL_GRACE_S)
     return bool(done)
 
 
@@ -177,8 +179,8 @@ async def _contained(coroutine: Coroutine[Any, Any, Any]) -> Ending:
         return Raised(e)
 
 
-async def _looked(rule: ValidationRule[S], subject: S) -> Problems:
-    found = rule.look(subject)
+async def _evaluate(rule: ValidationRule[S], subject: S) -> Problems:
+    found = rule.find_problems(subject)
     return await found if inspect.isawaitable(found) else found
 
 
@@ -188,20 +190,20 @@ def raising(calls: Iterable[ValidationCall], location: ModuleLocation) -> Proble
     for call in calls:
         match call.ended:
             case Raised(error=error):
-                problems.append(f"{call} raises {told(error, location)}.")
+                problems.append(f"{call} raises {error_text(error, location)}.")
             case Cancelled():
-                problems.append(f"{call} {UNASKED}.")
+                problems.append(f"{call} {UNREQUESTED_CANCEL}.")
     return problems
 
 
-def told(error: BaseException, location: ModuleLocation) -> str:
+def error_text(error: BaseException, location: ModuleLocation) -> str:
     """Return an error as one line, with the line of the module that raised it."""
     text = " ".join(str(error).split()).rstrip(".")
     where = line_in(error, location)
     return shortened(f"{type(error).__name__}{f': {text}' if text else ''}{f' ({where})' if where else ''}")
 
 
-def in_short(problems: Problems) -> str:
+def summarize(problems: Problems) -> str:
     """Return the first problems as one line, with the number of further ones."""
     distinct = list(dict.fromkeys(problems))
     more = len(distinct) - _MOST_PROBLEMS

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.hooks import HookRegistry
 from orchestrator_interactive.testing import TestCoordinator
-from orchestrator_interactive.validation.runner import HEED_WITHIN_S, ending
+from orchestrator_interactive.validation.runner import CANCEL_GRACE_S, ending
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
@@ -177,21 +177,21 @@ class SandboxSession:
         return SandboxSession(self._mount, None, self.config, self._home)
 
     @asynccontextmanager
-    async def stage(self) -> AsyncIterator[ValidationSandbox]:
+    async def open(self) -> AsyncIterator[ValidationSandbox]:
         """Mount the module in a new session; afterwards run its clean-ups, each with a time limit."""
         # The folder is not deleted: abandoned tasks may still use it.
         with chdir(tempfile.mkdtemp(dir=self._home)):
             coordinator = RecordingCoordinator()
             coordinator.register_capability("session.working_dir", str(Path.cwd()))
             returned = await self._mount(coordinator, copy.deepcopy(self.config))
-            stage = ValidationSandbox(coordinator, _mounted(coordinator, returned), returned)
+            sandbox = ValidationSandbox(coordinator, _mounted(coordinator, returned), returned)
             try:
                 if self._ready is not None:
-                    await ending(self._ready(coordinator), HEED_WITHIN_S)
-                yield stage
+                    await ending(self._ready(coordinator), CANCEL_GRACE_S)
+                yield sandbox
             finally:
-                for clean_up in stage.cleanups():
-                    await ending(called(clean_up), HEED_WITHIN_S)
+                for clean_up in sandbox.cleanups():
+                    await ending(called(clean_up), CANCEL_GRACE_S)
 
 
 async def called(function: Callable[[], Any]) -> Any:

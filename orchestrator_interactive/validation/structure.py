@@ -10,7 +10,7 @@ from orchestrator_interactive.kernel.contracts.errors import ModuleLoadError
 from orchestrator_interactive.kernel.loading.importing import import_module
 from orchestrator_interactive.kernel.loading.location import ENTRY_POINT_GROUP, ModuleLocation
 from orchestrator_interactive.validation.report import Check
-from orchestrator_interactive.validation.runner import UNASKED, Hung, Raised, Returned, rule
+from orchestrator_interactive.validation.runner import UNREQUESTED_CANCEL, Hung, Raised, Returned, rule
 from orchestrator_interactive.validation.sandbox import called
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def mounts(ended: Ending) -> Problems:
         case Returned():
             return []
         case _:
-            return [f"mount() {UNASKED}."]
+            return [f"mount() {UNREQUESTED_CANCEL}."]
 
 
 @rule(
@@ -157,9 +157,9 @@ def mounts(ended: Ending) -> Problems:
     )
 )
 async def ready_runs(both: tuple[Imported, SandboxSession]) -> Problems:
-    imported, theatre = both
-    async with theatre.unready().stage() as stage:
-        await imported.on_session_ready(stage.coordinator)
+    imported, sandboxes = both
+    async with sandboxes.unready().open() as sandbox:
+        await imported.on_session_ready(sandbox.coordinator)
     return []
 
 
@@ -171,8 +171,8 @@ async def ready_runs(both: tuple[Imported, SandboxSession]) -> Problems:
         part="structure",
     )
 )
-async def mounts_twice(theatre: SandboxSession) -> Problems:
-    async with theatre.stage() as one, theatre.stage() as other:
+async def mounts_twice(sandboxes: SandboxSession) -> Problems:
+    async with sandboxes.open() as one, sandboxes.open() as other:
         first = [(mounted.module_type, mounted.name) for mounted in one.mounted]
         second = [(mounted.module_type, mounted.name) for mounted in other.mounted]
         if first != second or one.types != other.types:
@@ -190,9 +190,9 @@ async def mounts_twice(theatre: SandboxSession) -> Problems:
         part="structure",
     )
 )
-async def cleans_up(theatre: SandboxSession) -> Problems:
-    async with theatre.stage() as stage:
-        for clean_up in stage.cleanups():
+async def cleans_up(sandboxes: SandboxSession) -> Problems:
+    async with sandboxes.open() as sandbox:
+        for clean_up in sandbox.cleanups():
             await called(clean_up)
     return []
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel.loading.location import locate
-from orchestrator_interactive.validation.ipc import packed_order, unpacked
+from orchestrator_interactive.validation.ipc import dump_order, parse
 from orchestrator_interactive.validation.report import Check, Report, ValidatedModule, ValidationFinding
-from orchestrator_interactive.validation.runner import HEED_WITHIN_S, ValidationStep, shortened
+from orchestrator_interactive.validation.runner import CANCEL_GRACE_S, ValidationStep, shortened
 from orchestrator_interactive.validation.validator import Order
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 TIME_LIMIT_S = 10.0
 # Added to a step's own limit: for its cancellation, and for slow machines.
-_PATIENCE_S = 3 * HEED_WITHIN_S
+_EXTRA_S = 3 * CANCEL_GRACE_S
 
 _STARTING = ValidationStep("the start of the validation", 60.0)
 _SURVIVES = Check(
@@ -72,24 +72,24 @@ class _Observer:
         with (
             tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home,
             tempfile.TemporaryFile() as output,
-            _process(self._order, home, output.fileno()) as (process, heard),
+            _process(self._order, home, output.fileno()) as (process, connection),
         ):
-            self._listen(process, heard, output.fileno())
+            self._listen(process, connection, output.fileno())
         return Report(self._subject, tuple(self._findings))
 
-    def _listen(self, process: subprocess.Popen[bytes], heard: Connection, output: int) -> None:
+    def _listen(self, process: subprocess.Popen[bytes], connection: Connection, output: int) -> None:
         while True:
-            if not heard.poll(self._doing.limit_s + _PATIENCE_S):
-                self._give_up(f"It blocks the process for more than {self._doing.limit_s:g} seconds")
+            if not connection.poll(self._doing.limit_s + _EXTRA_S):
+                self._abort(f"It blocks the process for more than {self._doing.limit_s:g} seconds")
                 return
             try:
-                data = heard.recv_bytes()
+                data = connection.recv_bytes()
             except EOFError:
-                self._give_up(_how_it_ended(process, output))
+                self._abort(_exit_reason(process, output))
                 return
             if not data:
                 return
-            self._note(unpacked(data))
+            self._note(parse(data))
 
     def _note(self, message: ValidationStep | ValidationFinding | ValidatedModule) -> None:
         match message:
@@ -100,7 +100,7 @@ class _Observer:
             case ValidatedModule():
                 self._subject = message
 
-    def _give_up(self, problem: str) -> None:
+    def _abort(self, problem: str) -> None:
         check = self._doing.check or _SURVIVES
         doing = "" if self._doing.check else f" (it was busy with {self._doing.doing})"
         self._findings.append(ValidationFinding(check, "failed", f"{problem}{doing}.", _SURVIVES.fix))
@@ -117,7 +117,7 @@ def _process(order: Order, home: str, output: int) -> Iterator[tuple[subprocess.
     command = [sys.executable, "-P", "-m", __package__, str(writes)]
     direct = ",".join(filter(None, (os.environ.get("NO_PROXY") or os.environ.get("no_proxy"), "127.0.0.1")))
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "NO_PROXY": direct, "no_proxy": direct}
-    with Connection(reads, writable=False) as heard:
+    with Connection(reads, writable=False) as connection:
         try:
             process = subprocess.Popen(  # noqa: S603 - this very program
                 command,
@@ -132,8 +132,8 @@ def _process(order: Order, home: str, output: int) -> Iterator[tuple[subprocess.
         finally:
             os.close(writes)
         try:
-            _send(process, packed_order(order))
-            yield process, heard
+            _send(process, dump_order(order))
+            yield process, connection
         finally:
             _end(process)
 
@@ -151,9 +151,9 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _how_it_ended(process: subprocess.Popen[bytes], output: int) -> str:
+def _exit_reason(process: subprocess.Popen[bytes], output: int) -> str:
     try:
-        code = process.wait(_PATIENCE_S)
+        code = process.wait(_EXTRA_S)
     except subprocess.TimeoutExpired:
         return "It closes files that are not its own"
     how = f"It ends the process by the signal {signal.Signals(-code).name}" if code < 0 else "It ends the process"

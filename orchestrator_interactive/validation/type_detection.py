@@ -41,7 +41,7 @@ _DUMMY_KEY = "sk-validation"
 class MountSignature:
     """Result of mounting a module once. `types` are the types that it mounted."""
 
-    theatre: SandboxSession
+    sandboxes: SandboxSession
     ended: Ending
     types: frozenset[ModuleType] = frozenset()
     returned: Any = None
@@ -58,13 +58,13 @@ def type_by_name(module_id: str) -> ModuleType | None:
     return next((_CALLED[word] for word in module_id.lower().replace("_", "-").split("-") if word in _CALLED), None)
 
 
-def type_it_says(module: object) -> ModuleType | None:
+def declared_type(module: object) -> ModuleType | None:
     """Return the type that a module declares in `__amplifier_module_type__`."""
     said = getattr(module, "__amplifier_module_type__", None)
     return _CALLED.get(said) if isinstance(said, str) else None
 
 
-def recognise(mounting: MountSignature, called: ModuleType | None, wanted: ModuleType | None) -> DetectedType | None:
+def detect_type(mounting: MountSignature, called: ModuleType | None, wanted: ModuleType | None) -> DetectedType | None:
     """Return the requested type, else the type in the module's name, else the first type that it mounted."""
     if wanted is not None:
         return DetectedType(wanted, "as you asked")
@@ -76,9 +76,9 @@ def recognise(mounting: MountSignature, called: ModuleType | None, wanted: Modul
     return DetectedType(called, "by its name") if called else None
 
 
-def others(mounting: MountSignature, recognised: DetectedType) -> tuple[DetectedType, ...]:
+def others(mounting: MountSignature, detected: DetectedType) -> tuple[DetectedType, ...]:
     """Return the other types that the module mounts."""
-    types = (each for each in _ORDER if each in mounting.types and each != recognised.module_type)
+    types = (each for each in _ORDER if each in mounting.types and each != detected.module_type)
     return tuple(DetectedType(each, _mounts(each)) for each in types)
 
 
@@ -93,9 +93,9 @@ def _mounts(module_type: ModuleType) -> str:
     return f"detected: it mounts at '{MOUNT_POINTS[module_type]}'"
 
 
-def mounts_its_type(recognised: DetectedType | None, *, configured: bool) -> ValidationRule[MountSignature]:
+def mounts_its_type(detected: DetectedType | None, *, configured: bool) -> ValidationRule[MountSignature]:
     """Return the rule that a module mounts an instance of its type."""
-    module_type = recognised.module_type if recognised else None
+    module_type = detected.module_type if detected else None
     rule, fix = "it mounts something", "Call coordinator.mount() in mount()."
     if module_type is not None:
         rule = f"it {_MOUNTED[module_type]}"
@@ -105,7 +105,7 @@ def mounts_its_type(recognised: DetectedType | None, *, configured: bool) -> Val
         fix = f"Call `await coordinator.mount('{MOUNT_POINTS[module_type]}', …, name=…)` in mount()."
     check = Check(rule, "Entry Point Pattern, mount() Function", fix, part="structure")
 
-    def look(mounting: MountSignature) -> Problems:
+    def find_problems(mounting: MountSignature) -> Problems:
         if module_type in mounting.types:
             return []
         if mounting.types:
@@ -118,16 +118,16 @@ def mounts_its_type(recognised: DetectedType | None, *, configured: bool) -> Val
             )
         return [f"mount() mounts nothing and registers no handler; it returns {kind(mounting.returned)}."]
 
-    return ValidationRule(check, look)
+    return ValidationRule(check, find_problems)
 
 
-async def mount_once(examination: Validator, theatre: SandboxSession, service_url: str) -> MountSignature:
+async def mount_once(validator: Validator, sandboxes: SandboxSession, service_url: str) -> MountSignature:
     """Mount a module with the given configuration; for a provider also with a dummy key and the mock server's URL."""
-    plain = await _try(examination, theatre)
+    plain = await _try(validator, sandboxes)
     if plain.types and "provider" not in plain.types:
         return plain
-    for config in _provider_configs(theatre.config, service_url):
-        mounting = await _try(examination, theatre.configured(config))
+    for config in _provider_configs(sandboxes.config, service_url):
+        mounting = await _try(validator, sandboxes.configured(config))
         if "provider" in mounting.types:
             return mounting
     return plain
@@ -141,13 +141,13 @@ def _provider_configs(given: dict[str, Any], service_url: str) -> Iterator[dict[
     yield {**given, **key}
 
 
-async def _try(examination: Validator, theatre: SandboxSession) -> MountSignature:
-    async def look() -> ValidationSandbox:
-        async with theatre.stage() as stage:
-            return stage
+async def _try(validator: Validator, sandboxes: SandboxSession) -> MountSignature:
+    async def mount() -> ValidationSandbox:
+        async with sandboxes.open() as sandbox:
+            return sandbox
 
-    ended = await examination.perform("mount()", look())
+    ended = await validator.perform("mount()", mount())
     if not isinstance(ended, Returned):
-        return MountSignature(theatre, ended)
-    stage: ValidationSandbox = ended.value
-    return MountSignature(theatre, ended, stage.types, stage.returned)
+        return MountSignature(sandboxes, ended)
+    sandbox: ValidationSandbox = ended.value
+    return MountSignature(sandboxes, ended, sandbox.types, sandbox.returned)

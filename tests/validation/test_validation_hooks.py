@@ -14,13 +14,13 @@ BROKEN = {
     "a handler with a parameter too many": Broken(
         "async def __call__(self, event, data)",
         "async def __call__(self, event, data, session=None, *, more)",
-        (rules.handlers_are_async, rules.takes_what_is_agreed, rules.does_not_raise),
+        (rules.handlers_are_async, rules.accepts_contract_data, rules.does_not_raise),
         "remark: it cannot be called with (event, data): missing a required argument: 'more'.",
     ),
     "a result that is read as a dictionary": Broken(
         _FIRST,
         _FIRST + '    result = data.get("tool_result")\n    wrong = result and "output" in result.keys()\n',
-        (rules.takes_what_is_agreed, rules.does_not_raise),
+        (rules.accepts_contract_data, rules.does_not_raise),
         "guard at tool:post, given the contract's data, raises AttributeError: 'ToolResult' object",
     ),
     "data that has to be there": Broken(

@@ -196,13 +196,13 @@ BROKEN = {
     "it does not keep the prompt": Broken(
         '            await self.context.add_message({"role": "user", "content": prompt})\n',
         "",
-        (rows.keeps_what_is_said, rows.sends_prompt_and_results),
+        (rows.keeps_prompt_and_answer, rows.sends_prompt_and_results),
         "After a run the context holds no row of the role 'user' with the prompt.",
     ),
     "it does not keep the answer": Broken(
         "                await self.keep(answer, calls)\n                if not calls:",
         "                if calls:\n                    await self.keep(answer, calls)\n                if not calls:",
-        (rows.keeps_what_is_said,),
+        (rows.keeps_prompt_and_answer,),
         "After a run the context holds no row of the role 'assistant' with the answer.",
     ),
     "it sends the whole history": Broken(
@@ -238,19 +238,19 @@ BROKEN = {
     "it does not hear a no": Broken(
         _DENY,
         "",
-        (hooks.heeds_a_denial, hooks.heeds_a_refusal, hooks.heeds_a_denied_request, hooks.withholds_a_denied_result),
+        (hooks.honours_deny, hooks.honours_refusal, hooks.honours_denied_request, hooks.withholds_a_denied_result),
         "In the run with a denied tool the tool runs anyway.",
     ),
     "it does not ask": Broken(
         "        result = await self.coordinator.process_hook_result(result, event, result.hook_name)\n        if",
         "        if",
-        (hooks.heeds_a_refusal, hooks.withholds_a_denied_result),
+        (hooks.honours_refusal, hooks.withholds_a_denied_result),
         "In the run with a tool that the user refuses the tool runs anyway.",
     ),
     "it takes a question for a no": Broken(
         "        result = await self.coordinator.process_hook_result(result, event, result.hook_name)\n        if",
         "        if result.action == 'ask_user':\n            raise DeniedError('asked')\n        if",
-        (hooks.heeds_an_approval, events.answers_tool_pre),
+        (hooks.honours_approval, events.answers_tool_pre),
         "The tool does not run.",
     ),
     "it does not modify": Broken(
@@ -275,7 +275,7 @@ BROKEN = {
     "it does not inject": Broken(
         "            self.later.append((result, event))\n",
         "",
-        (hooks.injects, hooks.forgets_a_remark),
+        (hooks.injects, hooks.drops_ephemeral_injection),
         "In the run with an injection at tool:pre the next request has the text 0 times.",
     ),
     "it injects twice": Broken(
@@ -291,20 +291,20 @@ BROKEN = {
         "Between the call call_1 and its result is a row of the role 'system'.",
     ),
     "it never forgets a remark": Broken(
-        "        self.remarks.clear()\n", "", (hooks.forgets_a_remark,), "A later request still has the text."
+        "        self.remarks.clear()\n", "", (hooks.drops_ephemeral_injection,), "A later request still has the text."
     ),
     "it keeps a remark": Broken(
         "        self.remarks.clear()\n",
         "        while self.remarks:\n"
         "            row = {'role': 'user', 'content': self.remarks.pop()}\n"
         "            await self.context.add_message(row)\n",
-        (hooks.forgets_a_remark,),
+        (hooks.drops_ephemeral_injection,),
         "A later request still has the text. The text is in the context.",
     ),
     "it does not hear a no to the prompt": Broken(
         _DENY,
         _DENY.replace(":", ' and event != "prompt:submit":', 1),
-        (hooks.heeds_a_denied_request,),
+        (hooks.honours_denied_request,),
         "The model is asked though prompt:submit was denied.",
     ),
 }

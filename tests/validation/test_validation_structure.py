@@ -192,7 +192,7 @@ async def test_a_module_of_another_type_than_asked_for_is_told_so(examiner, exam
 async def test_the_type_is_found_out_whatever_the_module_is_called(examiner, example, module_type, by):
     renamed = examiner.changed(example)
     report = await examiner.examine(renamed.rename(renamed.with_name("something.py")))
-    assert (report.subject.module_type, report.subject.recognised_by) == (module_type, by)
+    assert (report.subject.module_type, report.subject.detected_by) == (module_type, by)
     assert report.passed
 
 

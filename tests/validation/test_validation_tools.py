@@ -102,7 +102,7 @@ BROKEN = {
     "a failure without a word": Broken(
         ', error={"message": "text is required, and must be a text."}',
         "",
-        (rules.failures_speak,),
+        (rules.failures_have_message,),
         "fails, and neither its error['message'] nor its output says why.",
     ),
     "an output that is an object": Broken(

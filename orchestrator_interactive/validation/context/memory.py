@@ -22,16 +22,16 @@ _OUTPUT_TOKENS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryRules:
+class ContextProbe:
     """A context in a session. `own_rows` is its number of initial rows, such as a system prompt."""
 
     context: ContextManager
-    stage: ValidationSandbox
+    sandbox: ValidationSandbox
     own_rows: int
 
     @property
     def hooks(self) -> RecordingHooks:
-        return self.stage.hooks
+        return self.sandbox.hooks
 
     async def add(self, rows: Sequence[Row]) -> None:
         for row in rows:
@@ -42,18 +42,18 @@ class MemoryRules:
         return list(await self.context.get_messages())[self.own_rows :]
 
 
-class Memories:
+class ContextFactory:
     """Creates new contexts."""
 
-    def __init__(self, theatre: SandboxSession) -> None:
-        self._theatre = theatre
+    def __init__(self, sandboxes: SandboxSession) -> None:
+        self._sandboxes = sandboxes
 
     @asynccontextmanager
-    async def fresh(self, rows: Sequence[Row] = ()) -> AsyncIterator[MemoryRules]:
+    async def fresh(self, rows: Sequence[Row] = ()) -> AsyncIterator[ContextProbe]:
         """Open a new context with these rows."""
-        async with self._theatre.stage() as stage:
-            context: ContextManager = stage.one("context")
-            memory = MemoryRules(context, stage, own_rows=len(await context.get_messages()))
+        async with self._sandboxes.open() as sandbox:
+            context: ContextManager = sandbox.one("context")
+            memory = ContextProbe(context, sandbox, own_rows=len(await context.get_messages()))
             await memory.add(rows)
             yield memory
 

@@ -13,7 +13,7 @@ from orchestrator_interactive.kernel.interop import to_local
 from orchestrator_interactive.testing import MockContextManager
 from orchestrator_interactive.validation.hook.payloads import contract_payload, odd_payloads
 from orchestrator_interactive.validation.report import Check
-from orchestrator_interactive.validation.runner import Hung, Returned, Tolerated, in_short, kind, raising, rule
+from orchestrator_interactive.validation.runner import Hung, Returned, Tolerated, kind, raising, rule, summarize
 from orchestrator_interactive.validation.sandbox import called
 
 if TYPE_CHECKING:
@@ -28,12 +28,12 @@ _EVENTS_OF_THE_LOOP = ("injection:applied",)
 
 @dataclass(frozen=True, slots=True)
 class HookReply:
-    """Outcome of one handler call. `as_agreed`: whether the data was the contract's."""
+    """Outcome of one handler call. `is_contract_data`: whether the data was the contract's."""
 
     handler: str
     event: str
     words: str
-    as_agreed: bool
+    is_contract_data: bool
     ended: Ending
 
     def __str__(self) -> str:
@@ -41,36 +41,36 @@ class HookReply:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class HookReplies:
     """Handlers of a module, their replies, and the events that the module contributes."""
 
     location: ModuleLocation
-    theatre: SandboxSession
+    sandboxes: SandboxSession
     registrations: tuple[Registration, ...]
     answers: tuple[HookReply, ...]
     contributed: frozenset[str]
 
 
-async def examine_hook(examination: Validator, theatre: SandboxSession) -> None:
+async def check_hook(validator: Validator, sandboxes: SandboxSession) -> None:
     """Call every handler with valid and invalid data of its event, then check the rules."""
-    async with theatre.stage() as stage:
-        if stage.coordinator.get("context") is None:
-            stage.coordinator.mount("context", MockContextManager())
-        registrations = tuple(stage.hooks.registrations)
+    async with sandboxes.open() as sandbox:
+        if sandbox.coordinator.get("context") is None:
+            sandbox.coordinator.mount("context", MockContextManager())
+        registrations = tuple(sandbox.hooks.registrations)
         answers = []
         for registration in registrations:
-            answers += await _answers(examination, registration)
-        contributed = frozenset(await stage.contributed_events())
-        heard = Heard(examination.location, theatre, registrations, tuple(answers), contributed)
-        await examination.check_all(RULES, heard)
+            answers += await _answers(validator, registration)
+        contributed = frozenset(await sandbox.contributed_events())
+        replies = HookReplies(validator.location, sandboxes, registrations, tuple(answers), contributed)
+        await validator.check_all(RULES, replies)
 
 
-async def _answers(examination: Validator, registration: Registration) -> list[HookReply]:
+async def _answers(validator: Validator, registration: Registration) -> list[HookReply]:
     event, answers = registration.event, []
     payloads = [("the contract's data", contract_payload(event)), *odd_payloads(event)]
     for number, (words, data) in enumerate(payloads):
         doing = f"{registration.name} at {event}, given {words}"
-        ended = await examination.perform(doing, called(partial(registration.handler, event, data)))
+        ended = await validator.perform(doing, called(partial(registration.handler, event, data)))
         answers.append(HookReply(registration.name, event, words, number == 0, ended))
         if isinstance(ended, Hung):
             break  # further calls would probably hang too
@@ -85,10 +85,10 @@ async def _answers(examination: Validator, registration: Registration) -> list[H
         part="structure",
     )
 )
-def handlers_are_async(heard: Heard) -> Problems:
+def handlers_are_async(replies: HookReplies) -> Problems:
     return [
         f"{registration.name}: {problem}"
-        for registration in heard.registrations
+        for registration in replies.registrations
         if (problem := _problem_of_form(registration.handler))
     ]
 
@@ -110,8 +110,8 @@ def _problem_of_form(handler: Any) -> str:
         fix="Read the data as the contract lists it; the tool's result and the model's response are objects.",
     )
 )
-def takes_what_is_agreed(heard: Heard) -> Problems:
-    return _raised(heard, as_agreed=True)
+def accepts_contract_data(replies: HookReplies) -> Problems:
+    return _raised(replies, is_contract_data=True)
 
 
 @rule(
@@ -121,12 +121,14 @@ def takes_what_is_agreed(heard: Heard) -> Problems:
         fix="Read optional data with data.get(…), check its type, and return HookResult() where you do not know it.",
     )
 )
-def does_not_raise(heard: Heard) -> Problems:
-    return _raised(heard, as_agreed=False)
+def does_not_raise(replies: HookReplies) -> Problems:
+    return _raised(replies, is_contract_data=False)
 
 
-def _raised(heard: Heard, *, as_agreed: bool) -> Problems:
-    return raising((answer for answer in heard.answers if answer.as_agreed == as_agreed), heard.location)
+def _raised(replies: HookReplies, *, is_contract_data: bool) -> Problems:
+    return raising(
+        (answer for answer in replies.answers if answer.is_contract_data == is_contract_data), replies.location
+    )
 
 
 @rule(
@@ -136,10 +138,10 @@ def _raised(heard: Heard, *, as_agreed: bool) -> Problems:
         fix="Return a HookResult on every path; HookResult() means continue.",
     )
 )
-def returns_a_result(heard: Heard) -> Problems:
+def returns_a_result(replies: HookReplies) -> Problems:
     return [
         f"{answer} returns {kind(answer.ended.value)}."
-        for answer in heard.answers
+        for answer in replies.answers
         if isinstance(answer.ended, Returned) and not isinstance(to_local(answer.ended.value), HookResult)
     ]
 
@@ -152,8 +154,8 @@ def returns_a_result(heard: Heard) -> Problems:
         "with one of `approval_options` beginning with 'Allow'; a `reason` to deny.",
     )
 )
-def results_are_complete(heard: Heard) -> Problems:
-    ended = [(answer, answer.ended.value) for answer in heard.answers if isinstance(answer.ended, Returned)]
+def results_are_complete(replies: HookReplies) -> Problems:
+    ended = [(answer, answer.ended.value) for answer in replies.answers if isinstance(answer.ended, Returned)]
     results = [(answer, result) for answer, value in ended if isinstance(result := to_local(value), HookResult)]
     problems = [
         f"{answer} wants to {result.action} and gives no {missing}."
@@ -162,7 +164,7 @@ def results_are_complete(heard: Heard) -> Problems:
     ]
     doubts = [f"{answer} {doubt}." for answer, result in results if (doubt := _doubt(result))]
     if doubts and not problems:
-        raise Tolerated(in_short(doubts))
+        raise Tolerated(summarize(doubts))
     return problems
 
 
@@ -194,10 +196,10 @@ def _doubt(result: HookResult) -> str:
         fix="Limit and await long operations: the agent waits for its handlers.",
     )
 )
-def answers_in_time(heard: Heard) -> Problems:
+def answers_in_time(replies: HookReplies) -> Problems:
     return [
         f"{answer} does not answer within {answer.ended.limit_s:g} seconds."
-        for answer in heard.answers
+        for answer in replies.answers
         if isinstance(answer.ended, Hung)
     ]
 
@@ -210,14 +212,14 @@ def answers_in_time(heard: Heard) -> Problems:
         required=False,
     )
 )
-async def cleans_up(heard: Heard) -> Problems:
-    async with heard.theatre.stage() as stage:
-        clean_ups = stage.cleanups()
+async def cleans_up(replies: HookReplies) -> Problems:
+    async with replies.sandboxes.open() as sandbox:
+        clean_ups = sandbox.cleanups()
         if not clean_ups:
             return ["mount() returns no clean-up, and registers none."]
         for clean_up in clean_ups:
             await called(clean_up)
-        left = stage.hooks.list_handlers()
+        left = sandbox.hooks.list_handlers()
     return [
         f"After the clean-up {', '.join(names)} still listens to {event}." for event, names in left.items() if names
     ]
@@ -231,10 +233,10 @@ async def cleans_up(heard: Heard) -> Problems:
         required=False,
     )
 )
-def has_a_usual_priority(heard: Heard) -> Problems:
+def has_a_usual_priority(replies: HookReplies) -> Problems:
     return [
         f"{registration.name} listens to {registration.event} with priority {registration.priority}."
-        for registration in heard.registrations
+        for registration in replies.registrations
         if not _EARLIEST <= registration.priority <= _LATEST
     ]
 
@@ -247,18 +249,18 @@ def has_a_usual_priority(heard: Heard) -> Problems:
         required=False,
     )
 )
-def knows_its_events(heard: Heard) -> Problems:
-    known = {*events.ALL_EVENTS, *_EVENTS_OF_THE_LOOP, *heard.contributed}
+def knows_its_events(replies: HookReplies) -> Problems:
+    known = {*events.ALL_EVENTS, *_EVENTS_OF_THE_LOOP, *replies.contributed}
     return [
         f"{registration.name} listens to {registration.event}, which is no event of the kernel and not contributed."
-        for registration in heard.registrations
+        for registration in replies.registrations
         if registration.event not in known
     ]
 
 
-RULES: tuple[ValidationRule[Heard], ...] = (
+RULES: tuple[ValidationRule[HookReplies], ...] = (
     handlers_are_async,
-    takes_what_is_agreed,
+    accepts_contract_data,
     does_not_raise,
     returns_a_result,
     results_are_complete,

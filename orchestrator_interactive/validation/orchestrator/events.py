@@ -240,8 +240,8 @@ def _unanswered(recording: Recording) -> Iterable[str]:
     for event in (events.TOOL_POST, events.TOOL_ERROR):
         answers.update(map(_key, recording.of(event)))
     denied = Counter[str]()
-    if recording.scenario.name in (DENY_PRE.name, REFUSED_PRE.name) and recording.wisher and recording.wisher.data:
-        denied[_key(recording.wisher.data)] += 1  # it may be answered, or not
+    if recording.scenario.name in (DENY_PRE.name, REFUSED_PRE.name) and recording.hook and recording.hook.data:
+        denied[_key(recording.hook.data)] += 1  # it may be answered, or not
     for key in pre | answers:
         if not pre[key] - denied[key] <= answers[key] <= pre[key]:
             yield f"tool:pre comes {_times(pre[key])}, and tool:post or tool:error {_times(answers[key])}, for {key}"
@@ -255,7 +255,7 @@ def _key(data: Mapping[str, Any]) -> str:
     Check(
         rule="its events contain the fields of the contract",
         section=_EMISSION,
-        fix="Fill in the fields by these names: hooks look for them.",
+        fix="Use these field names: hooks read them.",
     )
 )
 def carries_the_payloads(recordings: Recordings) -> Problems:

@@ -35,7 +35,7 @@ _CANCELLED = (CANCELLED_MODEL.name, CANCELLED_TOOL.name)
         fix="Call context.add_message() with the user's row before the model is asked, and with each answer after it.",
     )
 )
-def keeps_what_is_said(recordings: Recordings) -> Problems:
+def keeps_prompt_and_answer(recordings: Recordings) -> Problems:
     rows = recordings.of(PLAIN).rows
     wanted = (("user", PROMPT, "the prompt"), ("assistant", ANSWER, "the answer"))
     return [
@@ -57,7 +57,7 @@ def sends_the_view(recordings: Recordings) -> Problems:
     strange = {
         f"The provider is asked with a {name} instead of a ChatRequest."
         for r in recordings
-        for name in r.strange_requests
+        for name in r.invalid_requests
     }
     unseen = {
         f"In the run with {recording.scenario.name} a request lacks the view of get_messages_for_request()."
@@ -150,7 +150,7 @@ def keeps_the_signature(recordings: Recordings) -> Problems:
 
 
 ROW_RULES: tuple[ValidationRule[Recordings], ...] = (
-    keeps_what_is_said,
+    keeps_prompt_and_answer,
     sends_the_view,
     sends_prompt_and_results,
     sends_whole_pairs,

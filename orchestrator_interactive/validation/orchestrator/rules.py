@@ -9,7 +9,7 @@ from orchestrator_interactive.kernel.contracts.errors import LLMError
 from orchestrator_interactive.validation.orchestrator.events import EVENT_RULES
 from orchestrator_interactive.validation.orchestrator.hooks import HOOK_RULES
 from orchestrator_interactive.validation.orchestrator.rows import ROW_RULES
-from orchestrator_interactive.validation.orchestrator.runner import play_all
+from orchestrator_interactive.validation.orchestrator.runner import run_all
 from orchestrator_interactive.validation.orchestrator.scenarios import (
     ANSWER,
     BROKEN_TOOL,
@@ -24,7 +24,16 @@ from orchestrator_interactive.validation.orchestrator.scenarios import (
     UNKNOWN_TOOL,
 )
 from orchestrator_interactive.validation.report import Check
-from orchestrator_interactive.validation.runner import Cancelled, Hung, NotChecked, Raised, Returned, kind, rule, told
+from orchestrator_interactive.validation.runner import (
+    Cancelled,
+    Hung,
+    NotChecked,
+    Raised,
+    Returned,
+    error_text,
+    kind,
+    rule,
+)
 
 if TYPE_CHECKING:
     from orchestrator_interactive.validation.orchestrator.runner import Recording, Recordings
@@ -34,10 +43,10 @@ if TYPE_CHECKING:
 _CHECKLIST = "Validation Checklist"
 
 
-async def examine_orchestrator(examination: Validator, theatre: SandboxSession) -> None:
+async def check_orchestrator(validator: Validator, sandboxes: SandboxSession) -> None:
     """Run all scenarios, then check the rules."""
-    recordings = await play_all(examination, theatre)
-    await examination.check_all((*RULES, *EVENT_RULES, *ROW_RULES, *HOOK_RULES), recordings)
+    recordings = await run_all(validator, sandboxes)
+    await validator.check_all((*RULES, *EVENT_RULES, *ROW_RULES, *HOOK_RULES), recordings)
 
 
 @rule(
@@ -56,8 +65,8 @@ def runs_end(recordings: Recordings) -> Problems:
 
 
 def _how(hung: Hung) -> str:
-    told_so = "" if hung.heeded else ", and continues after its cancellation"
-    return f"does not end within {hung.limit_s:g} seconds{told_so}"
+    suffix = "" if hung.stopped else ", and continues after its cancellation"
+    return f"does not end within {hung.limit_s:g} seconds{suffix}"
 
 
 @rule(
@@ -72,7 +81,7 @@ def returns_the_text(recordings: Recordings) -> Problems:
     for scenario in (PLAIN, TOOLS):
         ended = recordings.of(scenario).ended
         if ended != Returned(ANSWER):
-            problems.append(f"In the run with {scenario.name} it {_told(ended, recordings)}, not {ANSWER!r}.")
+            problems.append(f"In the run with {scenario.name} it {_ending_text(ended, recordings)}, not {ANSWER!r}.")
     others = (recording for recording in recordings if recording.scenario not in (PLAIN, TOOLS))
     return problems + [
         f"In the run with {recording.scenario.name} it returns {kind(recording.ended.value)}."
@@ -81,14 +90,14 @@ def returns_the_text(recordings: Recordings) -> Problems:
     ]
 
 
-def _told(ended: object, recordings: Recordings) -> str:
+def _ending_text(ended: object, recordings: Recordings) -> str:
     match ended:
         case Returned(value=str() as text):
             return f"returns {text!r}"
         case Returned(value=value):
             return f"returns {kind(value)}"
         case Raised(error=error):
-            return f"raises {told(error, recordings.location)}"
+            return f"raises {error_text(error, recordings.location)}"
         case _:
             return "is cancelled"
 
@@ -101,7 +110,7 @@ def _told(ended: object, recordings: Recordings) -> str:
     )
 )
 def survives_a_broken_tool(recordings: Recordings) -> Problems:
-    return _goes_on(recordings.of(BROKEN_TOOL), recordings)
+    return _completes(recordings.of(BROKEN_TOOL), recordings)
 
 
 @rule(
@@ -112,13 +121,13 @@ def survives_a_broken_tool(recordings: Recordings) -> Problems:
     )
 )
 def survives_an_unknown_tool(recordings: Recordings) -> Problems:
-    return _goes_on(recordings.of(UNKNOWN_TOOL), recordings)
+    return _completes(recordings.of(UNKNOWN_TOOL), recordings)
 
 
-def _goes_on(recording: Recording, recordings: Recordings) -> Problems:
+def _completes(recording: Recording, recordings: Recordings) -> Problems:
     if recording.ended == Returned(ANSWER):
         return []
-    return [f"In the run with {recording.scenario.name} it {_told(recording.ended, recordings)}."]
+    return [f"In the run with {recording.scenario.name} it {_ending_text(recording.ended, recordings)}."]
 
 
 @rule(
@@ -137,7 +146,9 @@ def passes_a_cancellation_on(recordings: Recordings) -> Problems:
                 "Let it ask the model and run the tools first, see above.",
             )
         if recording.ended != Cancelled():
-            problems.append(f"In the run with {recording.scenario.name} it {_told(recording.ended, recordings)}.")
+            problems.append(
+                f"In the run with {recording.scenario.name} it {_ending_text(recording.ended, recordings)}."
+            )
     return problems
 
 
@@ -158,7 +169,7 @@ def handles_provider_errors(recordings: Recordings) -> Problems:
             case Returned(value=str() as text) if text:
                 continue
             case ended:
-                how = "returns nothing" if isinstance(ended, Returned) else _told(ended, recordings)
+                how = "returns nothing" if isinstance(ended, Returned) else _ending_text(ended, recordings)
                 problems.append(f"In the run with {recording.scenario.name} it {how}.")
     return problems
 
@@ -172,7 +183,7 @@ def handles_provider_errors(recordings: Recordings) -> Problems:
     )
 )
 def knows_several_providers(recordings: Recordings) -> Problems:
-    return _goes_on(recordings.of(SEVERAL_PROVIDERS), recordings)
+    return _completes(recordings.of(SEVERAL_PROVIDERS), recordings)
 
 
 @rule(

@@ -61,7 +61,7 @@ Answer = Say | Ask | Fail | Hold
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class HookScript:
     """Result of a hook for the first emission of an event. `changes` are merged into the event's data by `modify`."""
 
     event: str
@@ -76,7 +76,7 @@ class Scenario:
     Args:
         name: description of the run.
         answers: responses of the model in order; then `ANSWER`, or with `endless` the last one repeatedly.
-        wish: result of a hook during the run.
+        hook_script: result of a hook during the run.
         approval: answer of the approval system.
         providers: names under which the model is mounted.
         cancel_at: operation during which the task is cancelled.
@@ -84,7 +84,7 @@ class Scenario:
 
     name: str
     answers: tuple[Answer, ...] = ()
-    wish: Wish | None = None
+    hook_script: HookScript | None = None
     approval: Approval | None = None
     providers: tuple[str, ...] = ("mock",)
     cancel_at: Literal["model", "tool"] | None = None
@@ -104,7 +104,7 @@ def _hooked(
 ) -> Scenario:
     """Return a scenario with two parallel calls, then a third; the first call triggers the hook."""
     answers = (_tools("echo", "echo"), Ask((ScenarioCall("echo", "later.txt"),)))
-    return Scenario(name, answers, Wish(event, result, changes), approval)
+    return Scenario(name, answers, HookScript(event, result, changes), approval)
 
 
 _DENIED = HookResult(action="deny", reason="The hook says no.")
@@ -122,9 +122,11 @@ LATER_PROVIDER_ERROR = Scenario("an error of the provider after a tool", (_tools
 CANCELLED_MODEL = Scenario("a cancelled model call", (_tools("echo"), Hold()), cancel_at="model")
 CANCELLED_TOOL = Scenario("a cancelled tool call", (_tools("held", "echo"),), cancel_at="tool")
 
-DENY_PROMPT = Scenario("a denied prompt", wish=Wish(events.PROMPT_SUBMIT, _DENIED))
-DENY_REQUEST = Scenario("a denied request", wish=Wish(events.PROVIDER_REQUEST, _DENIED))
-INJECT_REQUEST = Scenario("an injection at provider:request", (_tools("echo"),), Wish(events.PROVIDER_REQUEST, _INJECT))
+DENY_PROMPT = Scenario("a denied prompt", hook_script=HookScript(events.PROMPT_SUBMIT, _DENIED))
+DENY_REQUEST = Scenario("a denied request", hook_script=HookScript(events.PROVIDER_REQUEST, _DENIED))
+INJECT_REQUEST = Scenario(
+    "an injection at provider:request", (_tools("echo"),), HookScript(events.PROVIDER_REQUEST, _INJECT)
+)
 
 DENY_PRE = _hooked("a denied tool", events.TOOL_PRE, _DENIED)
 MODIFY_PRE = _hooked("a modified input", events.TOOL_PRE, _MODIFY, changes={"tool_input": REPLACED_INPUT})

@@ -31,7 +31,7 @@ from orchestrator_interactive.validation.orchestrator.scenarios import (
 )
 
 if TYPE_CHECKING:
-    from orchestrator_interactive.validation.orchestrator.scenarios import Answer, Wish
+    from orchestrator_interactive.validation.orchestrator.scenarios import Answer, HookScript
     from orchestrator_interactive.validation.sandbox import RecordingHooks
 
 VIEW = "This row is in the view of the context only."
@@ -58,7 +58,7 @@ class ModelScript:
     hooks: RecordingHooks
     requests: list[Request] = field(default_factory=list)
     executions: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
-    strange_requests: list[str] = field(default_factory=list)
+    invalid_requests: list[str] = field(default_factory=list)
     interrupted: asyncio.Event = field(default_factory=asyncio.Event)
     asked: int = 0
     _calls: int = 0
@@ -110,7 +110,7 @@ class ScriptedModel:
     @accepts_both
     async def complete(self, request: ChatRequest, **_: Any) -> ChatResponse:
         if not isinstance(request, ChatRequest):
-            self._script.strange_requests.append(type(request).__name__)
+            self._script.invalid_requests.append(type(request).__name__)
             raise TypeError(f"complete() takes a ChatRequest, not {type(request).__name__}.")
         answer = self._script.next_answer(request)
         self._script.note_request(request)
@@ -178,19 +178,19 @@ class WatchedContext(MockContextManager):
         return [{"role": "system", "content": VIEW}, *await super().get_messages_for_request(token_budget, provider)]
 
 
-class Wisher:
+class ScriptedHook:
     """A hook that returns its result once. `data` is the data of that event; `events_before` the events before it."""
 
-    def __init__(self, wish: Wish, hooks: RecordingHooks) -> None:
+    def __init__(self, hook_script: HookScript, hooks: RecordingHooks) -> None:
         self.data: dict[str, Any] | None = None
         self.events_before = 0
-        self._wish = wish
+        self._script = hook_script
         self._hooks = hooks
 
     async def __call__(self, event: str, data: dict[str, Any]) -> HookResult:  # noqa: ARG002 - registered for one event
         if self.data is not None:
             return HookResult()
         self.data, self.events_before = dict(data), len(self._hooks.emitted)
-        if self._wish.changes is None:
-            return self._wish.result
-        return self._wish.result.model_copy(update={"data": {**data, **self._wish.changes}})
+        if self._script.changes is None:
+            return self._script.result
+        return self._script.result.model_copy(update={"data": {**data, **self._script.changes}})

@@ -19,7 +19,7 @@ from orchestrator_interactive.kernel.contracts.messages import (
     ToolCallBlock,
     ToolSpec,
 )
-from orchestrator_interactive.validation.runner import HEED_WITHIN_S, Cancelled, Hung, Raised, Returned, heeds_cancel
+from orchestrator_interactive.validation.runner import CANCEL_GRACE_S, Cancelled, Hung, Raised, Returned, cancel_in_time
 from orchestrator_interactive.validation.sandbox import called
 
 if TYPE_CHECKING:
@@ -115,16 +115,16 @@ class Probed:
 class Prober:
     """Call providers against a mock server."""
 
-    def __init__(self, examination: Validator, server: CatchingServer) -> None:
-        self._examination = examination
+    def __init__(self, validator: Validator, server: CatchingServer) -> None:
+        self._validator = validator
         self._server = server
 
     async def probe(self, mounted: Mounted) -> Probed:
         """Call `list_models` and `complete`; if the latter reaches the server, also a refused and a cancelled call."""
-        provider, location = mounted.instance, self._examination.location
-        self._server.become("answers")
+        provider, location = mounted.instance, self._validator.location
+        self._server.set_mode("answers")
         before = len(self._server.caught)
-        models = await self._examination.perform("list_models()", called(provider.list_models))
+        models = await self._validator.perform("list_models()", called(provider.list_models))
         unanswered = any(caught.answer is None for caught in self._server.caught[before:])
         asked = await self._ask(provider)
         if not asked.caught:
@@ -135,32 +135,32 @@ class Prober:
     async def _ask(self, provider: Any) -> ProviderReply:
         request = native(provider, conversation())
         before, arrived = request.model_dump(), len(self._server.caught)
-        ended = await self._examination.perform("complete()", called(partial(provider.complete, request)))
+        ended = await self._validator.perform("complete()", called(partial(provider.complete, request)))
         if isinstance(ended, Returned):
             ended = Returned(to_local(ended.value))
         return ProviderReply(ended, before, request.model_dump(), self._server.caught[arrived:])
 
     async def _refuse(self, provider: Any) -> Ending:
-        self._server.become("refuses")
+        self._server.set_mode("refuses")
         call = partial(provider.complete, native(provider, conversation()))
-        return await self._examination.perform("complete(), refused by the service", called(call))
+        return await self._validator.perform("complete(), refused by the service", called(call))
 
     async def _cancel_while_held(self, provider: Any) -> Ending | None:
-        self._server.become("waits")
+        self._server.set_mode("waits")
         try:
-            done = await self._examination.perform("complete(), cancelled", self._cancel(provider))
+            done = await self._validator.perform("complete(), cancelled", self._cancel(provider))
         finally:
-            self._server.become("refuses")
+            self._server.set_mode("refuses")
         return done.value if isinstance(done, Returned) else done
 
     async def _cancel(self, provider: Any) -> Ending | None:
         call = asyncio.create_task(called(partial(provider.complete, native(provider, conversation()))))
-        arrived = await self._server.arrival(self._examination.limit_s / 2)
-        heeded = await heeds_cancel(call)
+        arrived = await self._server.wait_for_request(self._validator.limit_s / 2)
+        stopped = await cancel_in_time(call)
         if not arrived:
             return None
-        if not heeded:
-            return Hung(HEED_WITHIN_S, heeded=False)
+        if not stopped:
+            return Hung(CANCEL_GRACE_S, stopped=False)
         if call.cancelled():
             return Cancelled()
         error = call.exception()

@@ -13,16 +13,16 @@ from orchestrator_interactive.validation.provider.service_answers import SIGNATU
 from orchestrator_interactive.validation.provider.wire import NONE_NEEDED, WIRE_RULES
 from orchestrator_interactive.validation.report import Check
 from orchestrator_interactive.validation.runner import (
-    UNASKED,
+    UNREQUESTED_CANCEL,
     Cancelled,
     Hung,
     NotChecked,
     Raised,
     Returned,
     Tolerated,
+    error_text,
     kind,
     rule,
-    told,
 )
 
 if TYPE_CHECKING:
@@ -43,12 +43,12 @@ _CALLS = (
 )
 
 
-async def examine_provider(examination: Validator, theatre: SandboxSession, server: CatchingServer) -> None:
+async def check_provider(validator: Validator, sandboxes: SandboxSession, server: CatchingServer) -> None:
     """Call each provider of the module against the mock server, then check the rules."""
-    prober = Prober(examination, server)
-    async with theatre.stage() as stage:
-        for mounted in stage.all("provider"):
-            await examination.check_all((*RULES, *WIRE_RULES), await prober.probe(mounted))
+    prober = Prober(validator, server)
+    async with sandboxes.open() as sandbox:
+        for mounted in sandbox.all("provider"):
+            await validator.check_all((*RULES, *WIRE_RULES), await prober.probe(mounted))
 
 
 @rule(
@@ -58,7 +58,7 @@ async def examine_provider(examination: Validator, theatre: SandboxSession, serv
         fix="Return ProviderInfo(id='my-provider', display_name='My provider', …) from a plain get_info().",
     )
 )
-def introduces_itself(probed: Probed) -> Problems:
+def identifies_itself(probed: Probed) -> Problems:
     info = to_local(probed.provider.get_info())
     if not isinstance(info, ProviderInfo):
         return [f"It returns {kind(info)}, not a ProviderInfo."]
@@ -73,7 +73,7 @@ def introduces_itself(probed: Probed) -> Problems:
         required=False,
     )
 )
-def tells_its_limits(probed: Probed) -> Problems:
+def reports_limits(probed: Probed) -> Problems:
     defaults = getattr(probed.provider.get_info(), "defaults", None) or {}
     return [
         f"Its defaults have no number of tokens for '{name}'."
@@ -99,11 +99,11 @@ def lists_its_models(probed: Probed) -> Problems:
         case Raised() if probed.models_unanswered:
             raise NotChecked(UNANSWERED, TEST_IT)
         case Raised(error=error):
-            raise Tolerated(f"It raises {told(error, probed.location)}.")
+            raise Tolerated(f"It raises {error_text(error, probed.location)}.")
         case Hung(limit_s=limit_s):
             raise Tolerated(f"It does not end within {limit_s:g} seconds.")
         case _:
-            return [f"It {UNASKED}."]
+            return [f"It {UNREQUESTED_CANCEL}."]
 
 
 @rule(
@@ -120,12 +120,12 @@ def parses_calls(probed: Probed) -> Problems:
         got = probed.provider.parse_tool_calls(response)
         if not isinstance(got, list):
             problems.append(f"Of a response with {count} calls it makes {kind(got)}, not a list.")
-        elif [_told_call(call) for call in got] != [_told_call(call) for call in _CALLS[:count]]:
-            problems.append(f"Of a response with {count} calls it makes {[_told_call(call) for call in got]}.")
+        elif [_call_fields(call) for call in got] != [_call_fields(call) for call in _CALLS[:count]]:
+            problems.append(f"Of a response with {count} calls it makes {[_call_fields(call) for call in got]}.")
     return problems
 
 
-def _told_call(call: Any) -> dict[str, Any]:
+def _call_fields(call: Any) -> dict[str, Any]:
     return {name: getattr(call, name, None) for name in ("id", "name", "arguments")}
 
 
@@ -136,7 +136,7 @@ def _told_call(call: Any) -> dict[str, Any]:
         fix="Make new ToolCall objects of what you read; change neither the response nor its blocks.",
     )
 )
-def parses_without_a_trace(probed: Probed) -> Problems:
+def parsing_changes_nothing(probed: Probed) -> Problems:
     response = native(probed.provider, response_with(*_CALLS))
     before = response.model_dump()
     probed.provider.parse_tool_calls(response)
@@ -221,7 +221,7 @@ def _answer(probed: Probed) -> Any:
             raise NotChecked(UNANSWERED, TEST_IT)
         case Raised(error=error) if not probed.asked.caught and isinstance(_own(error), LLMError | OSError):
             raise NotChecked(
-                f"It raises {told(error, probed.location)}, and has called nothing at the option `base_url`.",
+                f"It raises {error_text(error, probed.location)}, and has called nothing at the option `base_url`.",
                 "Pass its configuration with --config, and let the option `base_url` set its service's address.",
             )
         case Raised(error=error):
@@ -232,15 +232,15 @@ def _answer(probed: Probed) -> Any:
                 "Let the option `base_url` set its service's address, and let it answer sooner.",
             )
         case Cancelled():
-            raise NotChecked(f"It {UNASKED}.", "Find the code that cancels it.")
+            raise NotChecked(f"It {UNREQUESTED_CANCEL}.", "Find the code that cancels it.")
 
 
 RULES: tuple[ValidationRule[Probed], ...] = (
-    introduces_itself,
-    tells_its_limits,
+    identifies_itself,
+    reports_limits,
     lists_its_models,
     parses_calls,
-    parses_without_a_trace,
+    parsing_changes_nothing,
     answers,
     reports_usage,
     keeps_thinking,

@@ -102,7 +102,7 @@ def _messages_events() -> list[dict[str, Any]]:
     start = {**_message(), "content": [], "stop_reason": None, "usage": usage}
     events: list[dict[str, Any]] = [{"type": "message_start", "message": start}]
     for index, block in enumerate(_BLOCKS):
-        empty, deltas = _grown(block)
+        empty, deltas = _deltas(block)
         events.append({"type": "content_block_start", "index": index, "content_block": empty})
         events += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
         events.append({"type": "content_block_stop", "index": index})
@@ -111,7 +111,7 @@ def _messages_events() -> list[dict[str, Any]]:
     return [*events, {"type": "message_stop"}]
 
 
-def _grown(block: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def _deltas(block: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the empty block that starts a stream, and its deltas."""
     match block["type"]:
         case "thinking":

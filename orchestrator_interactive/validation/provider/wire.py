@@ -9,14 +9,14 @@ from orchestrator_interactive.kernel.contracts.errors import LLMError
 from orchestrator_interactive.validation.provider.calls import CALLS, SENT, SIGNATURE
 from orchestrator_interactive.validation.report import Check
 from orchestrator_interactive.validation.runner import (
-    UNASKED,
+    UNREQUESTED_CANCEL,
     Cancelled,
     Hung,
     NotChecked,
     Raised,
     Returned,
+    error_text,
     rule,
-    told,
 )
 
 if TYPE_CHECKING:
@@ -61,19 +61,19 @@ def sends_the_conversation(probed: Probed) -> Problems:
         required=False,
     )
 )
-def raises_the_familys_errors(probed: Probed) -> Problems:
+def raises_llm_errors(probed: Probed) -> Problems:
     _sent(probed)
     match probed.refused:
         case Raised(error=Exception() as error) if isinstance(to_local_error(error), LLMError):
             return []
         case Raised(error=error):
-            return [f"After HTTP status 400 it raises {told(error, probed.location)}."]
+            return [f"After HTTP status 400 it raises {error_text(error, probed.location)}."]
         case Returned():
             return ["After HTTP status 400 it returns an answer."]
         case Hung(limit_s=limit_s):
             return [f"After HTTP status 400 it does not end within {limit_s:g} seconds."]
         case _:
-            return [f"After HTTP status 400 it {UNASKED}."]
+            return [f"After HTTP status 400 it {UNREQUESTED_CANCEL}."]
 
 
 @rule(
@@ -83,7 +83,7 @@ def raises_the_familys_errors(probed: Probed) -> Problems:
         fix="Await the service with an async client, and let CancelledError pass.",
     )
 )
-def heeds_a_cancellation(probed: Probed) -> Problems:
+def honours_cancellation(probed: Probed) -> Problems:
     _sent(probed)
     match probed.held:
         case Cancelled():
@@ -93,7 +93,7 @@ def heeds_a_cancellation(probed: Probed) -> Problems:
         case Hung():
             return ["It continues after its cancellation."]
         case Raised(error=error):
-            return [f"Cancelled, it raises {told(error, probed.location)} instead of CancelledError."]
+            return [f"Cancelled, it raises {error_text(error, probed.location)} instead of CancelledError."]
         case Returned():
             return ["Cancelled, it returns an answer instead of raising CancelledError."]
 
@@ -118,6 +118,6 @@ def _sent(probed: Probed) -> str:
 WIRE_RULES: tuple[ValidationRule[Probed], ...] = (
     sends_the_signature,
     sends_the_conversation,
-    raises_the_familys_errors,
-    heeds_a_cancellation,
+    raises_llm_errors,
+    honours_cancellation,
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel.contracts.models import ToolResult
 from orchestrator_interactive.kernel.interop import to_local
-from orchestrator_interactive.validation.runner import Returned, told
+from orchestrator_interactive.validation.runner import Returned, error_text
 from orchestrator_interactive.validation.tool.input_generation import Unfit, fitting
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def inputs(tool: Any, schema: Any, given: Mapping[str, Any] | None, location: Mo
     except Unfit as e:
         return Inputs(unfit, str(e))
     except Exception as e:  # noqa: BLE001 - a schema may contain anything
-        return Inputs(unfit, f"Its schema is invalid: {told(e, location)}.")
+        return Inputs(unfit, f"Its schema is invalid: {error_text(e, location)}.")
     return Inputs((*unfit, *made))
 
 

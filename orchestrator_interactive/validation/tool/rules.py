@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.validation.report import Check
-from orchestrator_interactive.validation.runner import Hung, NotChecked, Returned, in_short, kind, raising, rule
+from orchestrator_interactive.validation.runner import Hung, NotChecked, Returned, kind, raising, rule, summarize
 from orchestrator_interactive.validation.sandbox import called
 from orchestrator_interactive.validation.tool.inputs import ToolTrial, Tried, inputs
 from orchestrator_interactive.validation.tool.schemas import SCHEMA_RULES, required_by, schema_of
@@ -23,25 +23,25 @@ if TYPE_CHECKING:
 _SNAKE_CASE = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 
 
-async def examine_tool(examination: Validator, theatre: SandboxSession, given: Mapping[str, Any] | None) -> None:
+async def check_tool(validator: Validator, sandboxes: SandboxSession, given: Mapping[str, Any] | None) -> None:
     """Call every tool with an empty input, wrong types and, if allowed, valid inputs; then check the rules.
 
     `given` is a valid input; for several tools, a dict by tool name.
     """
-    async with theatre.stage() as stage:
-        tools = {mounted.name: mounted.instance for mounted in stage.all("tool")}
+    async with sandboxes.open() as sandbox:
+        tools = {mounted.name: mounted.instance for mounted in sandbox.all("tool")}
         schemas = {name: schema_of(tool) for name, tool in tools.items()}
         executions, lacking = [], {}
         for name, tool in tools.items():
-            wanted = inputs(tool, schemas[name], _given_to(name, tools, given), examination.location)
+            wanted = inputs(tool, schemas[name], _given_to(name, tools, given), validator.location)
             if wanted.lacking:
                 lacking[name] = wanted.lacking
             for each in wanted.all:
                 call = called(partial(tool.execute, copy.deepcopy(dict(each.given))))
-                ended = await examination.perform(f"{name}: execute() with {each.words}", call)
+                ended = await validator.perform(f"{name}: execute() with {each.words}", call)
                 executions.append(ToolTrial(name, each, ended))
-        tried = Tried(examination.location, tools, schemas, tuple(executions), lacking)
-        await examination.check_all((takes_a_fitting_input, *RULES), tried)
+        tried = Tried(validator.location, tools, schemas, tuple(executions), lacking)
+        await validator.check_all((takes_a_fitting_input, *RULES), tried)
 
 
 def _given_to(name: str, tools: Mapping[str, Any], given: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
@@ -69,7 +69,9 @@ def takes_a_fitting_input(tried: Tried) -> Problems:
             reasons.append(refusals[-1])
     if reasons:
         by_name = "by name, {name: {…}}" if len(tried.tools) > 1 else "as YAML"
-        raise NotChecked(in_short(reasons), f"Give one with --input, {by_name}; side_effect_free = True allows to try.")
+        raise NotChecked(
+            summarize(reasons), f"Give one with --input, {by_name}; side_effect_free = True allows to try."
+        )
     return []
 
 
@@ -160,7 +162,7 @@ def missing_input_fails(tried: Tried) -> Problems:
         required=False,
     )
 )
-def failures_speak(tried: Tried) -> Problems:
+def failures_have_message(tried: Tried) -> Problems:
     return [
         f"{execution} fails, and neither its error['message'] nor its output says why."
         for execution in tried.executions
@@ -205,6 +207,6 @@ RULES: tuple[ValidationRule[Tried], ...] = (
     ends_in_time,
     returns_a_result,
     missing_input_fails,
-    failures_speak,
+    failures_have_message,
     output_is_plain,
 )

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.validation.report import Check
-from orchestrator_interactive.validation.runner import NotChecked, kind, rule, told
+from orchestrator_interactive.validation.runner import NotChecked, error_text, kind, rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,7 +65,7 @@ def schema_is_an_object(tried: Tried) -> Problems:
 
 def _problems_of_schema(schema: Any, location: ModuleLocation) -> Iterator[str]:
     if isinstance(schema, Exception):
-        yield f"reading it raises {told(schema, location)}."
+        yield f"reading it raises {error_text(schema, location)}."
         return
     if not isinstance(schema, dict):
         yield f"it is {kind(schema)}, not a dictionary."
