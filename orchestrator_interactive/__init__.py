@@ -1,13 +1,13 @@
-"""The agent: its kernel, the `loop-interactive` orchestrator, and the modules that ship with it.
+"""The agent: kernel, `loop-interactive` orchestrator, and bundled modules.
 
-It knows nothing of Slack, of the process it runs in, or of any store but its own log.
+It does not depend on Slack, on the service process, or on any store except its own log.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.kernel.interop import at_home
+from orchestrator_interactive.kernel.interop import to_local_coordinator
 from orchestrator_interactive.loop.injection_queue import Injection, InjectionError, InjectionQueueFull, RunFinished
 from orchestrator_interactive.loop.loop import INJECTION_APPLIED
 from orchestrator_interactive.loop.orchestrator import NAME, InteractiveOrchestrator
@@ -37,7 +37,7 @@ _CAPABILITIES = {f"orchestrator.{door}": door for door in _DOORS}
 
 async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> Callable[[], Awaitable[None]]:
     """Mount `loop-interactive`; its options are those of `LoopOptions`."""
-    coordinator = at_home(coordinator)
+    coordinator = to_local_coordinator(coordinator)
     orchestrator = InteractiveOrchestrator(config)
     await coordinator.mount("orchestrator", orchestrator)
     for name, door in _CAPABILITIES.items():

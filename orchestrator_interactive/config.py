@@ -1,4 +1,4 @@
-"""What comes in from outside, checked once: a module's configuration, a tool's input."""
+"""Validate external input: a module's configuration, a tool's input."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Options(BaseModel):
-    """Named values, checked: unknown names are refused, and nothing changes afterwards."""
+    """Validated, immutable values; unknown names are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -22,10 +22,10 @@ Read = TypeVar("Read", bound=BaseModel)
 
 
 def read(kind: type[Read], given: Mapping[str, Any], subject: str) -> Read:
-    """Check what was given against its kind; `subject` names it in the error.
+    """Validate a mapping against a model; `subject` names it in the error.
 
     Raises:
-        ValueError: one sentence per problem, which says what to do.
+        ValueError: one sentence per problem, with the remedy.
     """
     try:
         return kind.model_validate(given)
@@ -35,7 +35,7 @@ def read(kind: type[Read], given: Mapping[str, Any], subject: str) -> Read:
 
 
 def schema(kind: type[BaseModel]) -> dict[str, Any]:
-    """The JSON schema of a tool's input, without the titles that no model needs."""
+    """Return the JSON schema of a tool's input without its titles, which language models do not need."""
     untitled: dict[str, Any] = _untitled(kind.model_json_schema())
     return untitled
 
@@ -60,7 +60,7 @@ def _known(kind: type[BaseModel], error: ErrorDetails) -> str:
 def _untitled(node: Any) -> Any:
     match node:
         case dict():
-            # A property may itself be called "title"; its value is a schema, and the title of a schema is a text.
+            # Keep a property named "title": its value is a schema, whereas the title of a schema is a string.
             return {k: _untitled(v) for k, v in node.items() if k != "title" or not isinstance(v, str)}
         case list():
             return [_untitled(item) for item in node]

@@ -1,4 +1,4 @@
-"""JSON from outside: how deep it may be nested, and how it is parsed without exhausting the stack.
+"""Parse and measure external JSON without exhausting the stack.
 
 Python's `json` takes about 990 levels, `deepcopy` 500, pydantic's JSON serializer 255 and amplifier-core's 128, all
 minus the frames of the caller. Values that stay below the limits here can be handled everywhere.
@@ -16,16 +16,16 @@ from pydantic import BaseModel
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Levels of lists and objects in one value from outside: a call's arguments, a result, a tool's schema.
+# Maximum levels of lists and objects in one external value: a call's arguments, a result, a tool's schema.
 MAX_NESTING = 100
-# Levels in a row of a conversation, which wraps such values.
+# Maximum levels in a row of a conversation, which wraps such values.
 MAX_ROW_NESTING = MAX_NESTING + 20
 # Counting stops here: only a value that contains itself is deeper.
 _MAX_COUNTED = 100_000
 
 _CONTAINERS = (dict, list, tuple)
 _SHARED_FROM = 100
-# Lists and objects that a copy has at most: parts that are shared could double from level to level.
+# Maximum lists and objects in a copy: shared parts could double from level to level.
 _MOST_COPIED = 200_000
 _PLAIN_VALUE_CHARS = 8
 _SMALL_PART_CHARS = 1_000
@@ -42,10 +42,11 @@ class NestedTooDeeply(ValueError):  # noqa: N818 - a fact about the JSON
 
 
 def parse_json(text: str | bytes, most: int = MAX_NESTING) -> Any:
-    """Parse JSON from outside.
+    """Parse external JSON.
 
     Raises:
-        ValueError: the text is no JSON. It is NestedTooDeeply if it has more than `most` levels.
+        NestedTooDeeply: more than `most` levels.
+        ValueError: the text is not JSON.
     """
     try:
         value = json.loads(text)
@@ -57,13 +58,13 @@ def parse_json(text: str | bytes, most: int = MAX_NESTING) -> Any:
 
 
 def may_be_deeper(text: str | bytes, most: int) -> bool:
-    """Return False if JSON is too short of brackets for more than `most` levels. Quicker than `nesting`."""
+    """Return False if JSON has too few brackets for more than `most` levels. Faster than `nesting`."""
     brackets = (b"[", b"{") if isinstance(text, bytes) else ("[", "{")
     return sum(map(text.count, brackets)) > most  # type: ignore[arg-type] # both are of the text's type
 
 
 def nesting(value: Any, most: int = _MAX_COUNTED) -> int:
-    """Return how many levels of lists and objects a value has; counting stops above `most`."""
+    """Return the number of levels of lists and objects in a value; counting stops above `most`."""
     depth, level = 0, [value] if isinstance(value, _CONTAINERS) else []
     while level and depth <= most:
         depth += 1
@@ -80,7 +81,7 @@ def expanded_size(value: Any, most: int) -> int:
     Parts that are shared count each time, as in JSON. Parts that `bounded` cuts off do not count.
     """
     size = 0
-    # Of large parts, so that one that is shared is counted through only once.
+    # Sizes of large parts, so that a shared part is traversed only once.
     counted: dict[int, int] = {}
     around, before = [0], [0]
     stack: list[Iterator[Any]] = [iter((value,))]
@@ -120,15 +121,15 @@ def _inside(value: Any) -> Iterator[Any] | None:
 
 
 def bounded(value: Any, most: int = MAX_NESTING) -> Any:
-    """Return the value; if it has more than `most` levels, a copy with a mark in the place of deeper parts.
+    """Return the value; if it has more than `most` levels, a copy in which a mark replaces deeper parts.
 
-    The copy has a bounded number of parts, and marks in the place of the rest.
+    The number of parts in the copy is bounded; marks replace the rest.
     """
     return value if nesting(value, most) <= most else _Copy().of(value, most)
 
 
 class _Copy:
-    """A copy of a value. The recursion ends after some levels, and where a value contains itself."""
+    """Copies a value; stops at the maximum depth and at values that contain themselves."""
 
     def __init__(self) -> None:
         self._left = _MOST_COPIED
@@ -146,7 +147,7 @@ class _Copy:
 
 
 def _nesting_of_text(text: str | bytes) -> int:
-    """Return how many levels JSON has that cannot be parsed."""
+    """Return the number of levels of JSON that cannot be parsed."""
     depth = deepest = 0
     for token in _TOKENS.finditer(text if isinstance(text, str) else text.decode(errors="replace")):
         match token[0]:

@@ -4,7 +4,7 @@ from typing import Any
 
 from orchestrator_interactive.kernel import ModelInfo, ModuleCoordinator, ProviderInfo, ResponseStream
 from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse, TextBlock, ToolCall, Usage
-from orchestrator_interactive.kernel.interop import at_home, bilingual
+from orchestrator_interactive.kernel.interop import accepts_both, to_local_coordinator
 
 WINDOW, OUTPUT = 100_000, 4_000
 
@@ -19,7 +19,7 @@ class ParrotProvider:
     async def list_models(self) -> list[ModelInfo]:
         return [ModelInfo(id="parrot-1", display_name="Parrot", context_window=WINDOW, max_output_tokens=OUTPUT)]
 
-    @bilingual
+    @accepts_both
     async def complete(self, request: ChatRequest, **kwargs: Any) -> ChatResponse:
         stream: ResponseStream = kwargs.get("stream") or ResponseStream()
         text = next(str(message.content) for message in reversed(request.messages) if message.role == "user")
@@ -36,5 +36,5 @@ class ParrotProvider:
 
 async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> ParrotProvider:
     provider = ParrotProvider()
-    await at_home(coordinator).mount("providers", provider)
+    await to_local_coordinator(coordinator).mount("providers", provider)
     return provider

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from orchestrator_interactive.config import Options, read, schema
 from orchestrator_interactive.kernel import ModuleCoordinator, ToolResult, report_progress, run_blocking
-from orchestrator_interactive.kernel.interop import at_home
+from orchestrator_interactive.kernel.interop import to_local_coordinator
 
 
 class ChecksOptions(Options):
@@ -66,5 +66,5 @@ def read_output(process: subprocess.Popen[str]) -> str:
 
 async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> ChecksTool:
     tool = ChecksTool(read(ChecksOptions, config, "tool-checks"))
-    await at_home(coordinator).mount("tools", tool)
+    await to_local_coordinator(coordinator).mount("tools", tool)
     return tool

@@ -1,4 +1,4 @@
-"""Questions of hooks that a person decides."""
+"""Approval requests of hooks, decided by a person."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import structlog
 from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.contracts.errors import ApprovalTimeoutError
 from orchestrator_interactive.kernel.error_boundary import contained, told
-from orchestrator_interactive.kernel.interop import own_errors
+from orchestrator_interactive.kernel.interop import local_errors
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.contracts.models import HookResult
@@ -19,34 +19,34 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-# How long a system may take to heed that nobody waits for it any more.
-_HEED_WITHIN_S = 0.3
+# How long to wait for the approval system after its request was cancelled.
+_CANCEL_GRACE_S = 0.3
 
 _ALWAYS = "allow always"
 
 
 class Approvals:
-    """Puts a session's questions to its approval system, and remembers what is always allowed."""
+    """Send a session's approval requests to its approval system, and remember answers of "allow always"."""
 
     def __init__(self, hooks: HookRegistry) -> None:
         self._hooks = hooks
         self._always: set[tuple[str, str]] = set()
-        self._left_behind: set[asyncio.Task[Any]] = set()
+        self._abandoned: set[asyncio.Task[Any]] = set()
 
     async def decide(self, system: ApprovalSystem | None, result: HookResult, event: str, hook_name: str) -> HookResult:
-        """Turn a question into `continue` or `deny`; nobody to ask, and nobody answering, is no.
+        """Resolve `ask_user` to `continue` or `deny`. Without an approval system the result is `deny`.
 
-        A time-out and a failure of the system take the default that the hook gives. "Allow always" holds for the rest
-        of the session: for this hook's same question, as long as it offers that option. `approval:required`, and
-        `approval:granted` or `approval:denied`, tell whoever listens.
+        After a timeout or a failure of the system, the hook's `approval_default` applies. "Allow always" applies to
+        later identical requests of this hook in this session that offer the option. Emits `approval:required`, then
+        `approval:granted` or `approval:denied`.
         """
         payload = {"prompt": result.approval_prompt, "hook_name": hook_name, "event": event}
         await self._hooks.emit(events.APPROVAL_REQUIRED, {**payload, "options": result.approval_options})
         decided = await self._decided(system, result, hook_name)
         granted = decided.action == "continue"
         log.info("approval.granted" if granted else "approval.denied", hook=hook_name, hook_event=event)
-        told_as = events.APPROVAL_GRANTED if granted else events.APPROVAL_DENIED
-        await self._hooks.emit(told_as, {**payload, "reason": decided.reason})
+        outcome = events.APPROVAL_GRANTED if granted else events.APPROVAL_DENIED
+        await self._hooks.emit(outcome, {**payload, "reason": decided.reason})
         return decided
 
     async def _decided(self, system: ApprovalSystem | None, result: HookResult, hook_name: str) -> HookResult:
@@ -57,13 +57,13 @@ class Approvals:
             return _allowed(result)
         if system is None:
             log.warning("approval.nobody_to_ask", hook=hook_name)
-            return _denied(result, f"Nobody can be asked here: {prompt}")
+            return _denied(result, f"No approval system is available: {prompt}")
         try:
             answer = await self._answer(system, prompt, options, result)
         except (TimeoutError, ApprovalTimeoutError):
             log.info("approval.timeout", hook=hook_name, default=result.approval_default)
             return _by_default(result, f"Approval timeout - denied by default: {prompt}")
-        except Exception as e:  # whoever asks people may fail
+        except Exception as e:  # approval systems may fail
             log.exception("approval.failed", hook=hook_name, default=result.approval_default)
             return _by_default(result, f"Approval failed ({told(e)}) - denied by default: {prompt}")
         chosen = answer.strip().lower() if isinstance(answer, str) else ""
@@ -74,9 +74,9 @@ class Approvals:
         return _allowed(result) if chosen.startswith("allow") else _denied(result, f"User denied: {prompt}")
 
     async def _answer(self, system: ApprovalSystem, prompt: str, options: list[str], result: HookResult) -> Any:
-        """What the system answers in time. One that does not heed the time-out is left behind, and unheard."""
+        """Return the system's answer, or raise after the timeout. One that ignores its cancellation is abandoned."""
         asking = asyncio.get_running_loop().create_task(self._asked(system, prompt, options, result))
-        self._left_behind.add(asking)
+        self._abandoned.add(asking)
         asking.add_done_callback(self._on_end)
         try:
             await asyncio.wait({asking}, timeout=result.approval_timeout)
@@ -85,18 +85,18 @@ class Approvals:
         finally:
             if not asking.done():
                 asking.cancel()
-                await asyncio.wait({asking}, timeout=_HEED_WITHIN_S)
+                await asyncio.wait({asking}, timeout=_CANCEL_GRACE_S)
         return asking.result()
 
     async def _asked(self, system: ApprovalSystem, prompt: str, options: list[str], result: HookResult) -> Any:
-        with own_errors(), contained():
+        with local_errors(), contained():
             timeout_s, default = result.approval_timeout, result.approval_default
             return await system.request_approval(prompt, options, timeout_s, default)
 
     def _on_end(self, asking: asyncio.Task[Any]) -> None:
-        self._left_behind.discard(asking)
+        self._abandoned.discard(asking)
         if not asking.cancelled():
-            asking.exception()  # seen: it was told where it was awaited, or came too late
+            asking.exception()  # mark as retrieved: it was raised to the caller, or came too late
 
 
 def _by_default(result: HookResult, reason: str) -> HookResult:

@@ -1,4 +1,4 @@
-"""Blocking work of tools: threads that are bounded in number and shared fairly between conversations."""
+"""Threads for blocking work of tools, bounded in number and shared fairly between conversations."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _Job:
     gave_up: bool = False
 
     def give_up(self) -> None:
-        """Take it out of the queue unless it has begun."""
+        """Remove the job from the queue unless it has started."""
         self.gave_up = self.outcome.cancel()
 
 
@@ -58,10 +58,10 @@ class FairPool:
     async def run(self, key: Hashable, function: Callable[..., T], *arguments: Any, wait_s: float | None = None) -> T:
         """Return the result of the function. Context variables are those of the caller.
 
-        Cancelling the caller takes the call out of the queue; a function that has begun runs to its end.
+        Cancelling the caller removes the call from the queue; a function that has started runs to its end.
 
         Raises:
-            TimeoutError: it did not get its turn within `wait_s`, and was not called.
+            TimeoutError: the call did not start within `wait_s` seconds and was removed.
         """
         job = _Job(key, partial(copy_context().run, function, *arguments))
         self._add(job)
@@ -81,7 +81,7 @@ class FairPool:
     def _add(self, job: _Job) -> None:
         with self._changed:
             if self._threads < self._most_threads and self._queued >= self._idle:
-                # First, so that the job is not in the queue if it fails.
+                # Start the thread first, so that the job is not in the queue if this fails.
                 Thread(target=self._work, name=self._name).start()
                 self._threads += 1
             self._waiting.setdefault(job.key, deque()).append(job)
@@ -102,7 +102,7 @@ class FairPool:
             report()
 
     def _next(self, *, is_leaving: bool) -> _Job | None:
-        """Take the next job; None: there is none, and if the calling thread is leaving, it is no longer counted."""
+        """Take the next job, or None if there is none; a leaving thread is then no longer counted."""
         with self._changed:
             if not is_leaving:
                 self._idle += 1
@@ -121,12 +121,12 @@ class FairPool:
             return None
 
     def _next_jobs(self) -> deque[_Job] | None:
-        """The jobs of the key whose turn it is."""
+        """Return the jobs of the key whose turn it is."""
         return next((jobs for key, jobs in self._waiting.items() if self._running[key] < self._most_each), None)
 
 
 def _called(job: _Job) -> Callable[[], None]:
-    """Call the function of a job; return a function that passes on its outcome."""
+    """Call the function of a job; return a function that sets its outcome."""
     try:
         return partial(job.outcome.set_result, job.function())
     except BaseException as e:  # noqa: BLE001 - the caller gets it
@@ -137,9 +137,9 @@ _POOL = FairPool("blocking", _THREADS, _MOST_EACH)
 
 
 async def run_blocking(key: Hashable, function: Callable[..., T], *arguments: Any) -> T:
-    """Run a function that blocks in one of four threads that all tools share.
+    """Run a blocking function in one of four threads that all tools share.
 
-    `key` names whom the call serves, such as the workspace folder: the keys take turns. Cancelling the caller takes the
-    call out of the queue; a function that has begun runs to its end.
+    Calls are scheduled round-robin by `key`, such as the workspace folder. Cancelling the caller removes the call from
+    the queue; a function that has started runs to its end.
     """
     return await _POOL.run(key, function, *arguments)

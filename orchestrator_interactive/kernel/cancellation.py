@@ -1,4 +1,4 @@
-"""Stopping a run, in two stages."""
+"""Cancellation of a run in two stages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class CancellationState(Enum):
 
 
 class _Watch:
-    # A class, since a generator costs several times as much, and the loop enters two with every turn.
+    # A class is several times cheaper than a generator, and the loop enters two per turn.
     __slots__ = ("_callback", "_token", "_watchers")
 
     def __init__(
@@ -46,10 +46,10 @@ class _Watch:
 
 
 class CancellationToken:
-    """Whether a run is to stop, and how hard. Belongs to one event loop.
+    """Cancellation state of a run. Belongs to one event loop.
 
-    It only ever goes forward, none → graceful → immediate, until `reset`. A request made before a run has begun holds
-    for that run: whoever owns the run resets the token when it has *ended*.
+    The state only advances, none → graceful → immediate, until `reset`. A request made before a run starts applies to
+    that run: the owner of the run resets the token when the run has *ended*.
     """
 
     def __init__(self) -> None:
@@ -102,16 +102,16 @@ class CancellationToken:
         self._tools.pop(tool_call_id, None)
 
     def on_cancel(self, callback: Callable[[], Awaitable[None]]) -> None:
-        """Have `callback` awaited when the session is asked to cancel (`ModuleCoordinator.request_cancel`)."""
+        """Register a callback that `ModuleCoordinator.request_cancel` awaits."""
         self._callbacks.append(callback)
 
     async def trigger_callbacks(self) -> None:
-        """Await every callback of `on_cancel`; one that fails is logged."""
+        """Await every `on_cancel` callback; failures are logged."""
         for callback in list(self._callbacks):
             try:
                 with contained():
                     await callback()
-            except Exception:  # one listener may not keep the others from being told
+            except Exception:  # one failing callback must not prevent the others
                 log.exception("cancellation.callback_failed")
 
     def register_child(self, child: CancellationToken) -> None:
@@ -123,18 +123,18 @@ class CancellationToken:
         self._children.discard(child)
 
     def watch(self, callback: Callable[[], object]) -> AbstractContextManager[None]:
-        """Call `callback`, synchronously, at every step this token takes; once at entry if it has been requested."""
+        """Call `callback` synchronously at every state change, and at entry if cancellation was already requested."""
         return _Watch(self, self._watchers, callback)
 
     async def wait(self, *, immediate: bool = False) -> None:
-        """Return once the token is cancelled, or immediately cancelled."""
+        """Wait until the token is cancelled; with `immediate`, until its state is immediate."""
         reached = asyncio.Event()
 
-        def look() -> None:
+        def check() -> None:
             if self.is_immediate or (self.is_graceful and not immediate):
                 reached.set()
 
-        with self.watch(look):
+        with self.watch(check):
             await reached.wait()
 
     def _advance(self, state: CancellationState) -> bool:
@@ -142,7 +142,7 @@ class CancellationToken:
         for callback in list(self._watchers.values()):
             try:
                 callback()
-            except Exception:  # one watcher may not keep the others, and child sessions, from stopping
+            except Exception:  # one failing watcher must not keep others and child sessions running
                 log.exception("cancellation.watcher_failed")
         for child in list(self._children):
             self._advance_child(child)

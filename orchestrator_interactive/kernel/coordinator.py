@@ -1,4 +1,4 @@
-"""The meeting point of a session's modules."""
+"""Coordinator: connects the modules of a session."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MULTI = ("providers", "tools", "agents")
 
 
 class _Done:
-    """An awaitable that has already happened: `mount` works awaited and un-awaited."""
+    """A completed awaitable, so that `mount` works with and without `await`."""
 
     def __await__(self) -> Generator[None, None, None]:
         return
@@ -52,7 +52,7 @@ class ModuleCoordinator:
         self.display_system = display_system
         self.hooks = HookRegistry()
         self.cancellation = CancellationToken()
-        # Under this name amplifier_core's modules look things up directly.
+        # amplifier_core's modules access this attribute directly.
         self.mount_points: dict[str, Any] = {
             **dict.fromkeys(_SINGLE),
             **{point: {} for point in _MULTI},
@@ -85,31 +85,31 @@ class ModuleCoordinator:
 
     @property
     def injection_budget_per_turn(self) -> int | None:
-        """Tokens that hooks may inject in one turn; `None` is unlimited. Past it a warning is logged."""
+        """Tokens that hooks may inject in one turn; `None` is unlimited. Exceeding it logs a warning."""
         budget: int | None = (self.config.get("session") or {}).get("injection_budget_per_turn")
         return budget
 
     @property
     def injection_size_limit(self) -> int | None:
-        """Bytes (UTF-8) of one injection; `None` is unlimited.
+        """Maximum size of one injection in bytes (UTF-8); `None` is unlimited.
 
-        The document's example compares it with `len(content)`, which counts characters; the limit is in bytes.
+        The specification's example compares it with `len(content)`, which counts characters; the limit is in bytes.
         """
         limit: int | None = (self.config.get("session") or {}).get("injection_size_limit")
         return limit
 
     def mount(self, mount_point: str, module: Any, name: str | None = None) -> Awaitable[None]:
-        """Mount a module; it has happened when this returns, awaited or not.
+        """Mount a module. It is mounted when this returns, awaited or not.
 
-        `mount("session", x, name="orchestrator")` is the contracts' other way to write `mount("orchestrator", x)`.
+        `mount("session", x, name="orchestrator")` is the contracts' alternative form of `mount("orchestrator", x)`.
 
         Raises:
-            ValueError: unknown mount point, hooks, no module, or a name that is neither given nor known to the module.
+            ValueError: unknown mount point, mount point "hooks", `module` is None, or neither `name` nor `module.name`.
         """
         point, name = self._resolve(mount_point, name)
         holder, key = self.mount_points, point
         if module is None:
-            raise ValueError(f"module is None; to empty '{point}', unmount what is there.")
+            raise ValueError(f"module is None; to empty '{point}', unmount its module.")
         if point in _MULTI:
             holder, key = self.mount_points[point], name or getattr(module, "name", None) or ""
             if not isinstance(key, str) or not key.strip():
@@ -121,10 +121,10 @@ class ModuleCoordinator:
         return _DONE
 
     def unmount(self, mount_point: str, name: str | None = None) -> Awaitable[None]:
-        """Take a module off its mount point.
+        """Remove a module from its mount point.
 
         Raises:
-            ValueError: unknown mount point, missing name, or nothing of that name mounted.
+            ValueError: unknown mount point, missing name, or no module of that name.
         """
         point, name = self._resolve(mount_point, name)
         if point in _SINGLE:
@@ -139,7 +139,7 @@ class ModuleCoordinator:
         return _DONE
 
     def get(self, mount_point: str, name: str | None = None) -> Any:
-        """The module of a single mount point; of a multi one, the named module or the whole dictionary."""
+        """Return the module of a single mount point; of a multi one, the named module or the whole dictionary."""
         if mount_point == "hooks":
             return self.hooks
         point, name = self._resolve(mount_point, name)
@@ -147,10 +147,10 @@ class ModuleCoordinator:
         return mounted if point in _SINGLE or name is None else mounted.get(name)
 
     def register_capability(self, name: str, value: Any) -> None:
-        """Offer something to the other modules; a later value of the same name replaces it.
+        """Register a value for other modules; a later value of the same name replaces it.
 
         Raises:
-            ValueError: `name` is no text, or blank.
+            ValueError: `name` is not a string, or blank.
         """
         _check_text(name, "name")
         self._capabilities[name] = value
@@ -160,10 +160,10 @@ class ModuleCoordinator:
         return self._capabilities.get(name)
 
     def register_contributor(self, channel: str, name: str, callback: Callable[[], Any]) -> None:
-        """Take part in a channel; the callback may be async, and may return `None` to say nothing.
+        """Register a contributor to a channel. The callback may be async; `None` means no contribution.
 
         Raises:
-            ValueError: `channel` is no text, or blank.
+            ValueError: `channel` is not a string, or blank.
             TypeError: `callback` cannot be called.
         """
         _check_text(channel, "channel")
@@ -172,12 +172,12 @@ class ModuleCoordinator:
         self._contributors[channel].append((name, callback))
 
     async def collect_contributions(self, channel: str) -> list[Any]:
-        """What the contributors of a channel say, in order of registration; one that fails is logged and left out."""
+        """Return the contributions to a channel in order of registration; log and skip failing contributors."""
         collected = []
         for name, callback in tuple(self._contributors.get(channel, ())):
             try:
                 value = await _called(callback)
-            except Exception:  # one contributor may not take the others down
+            except Exception:  # one failing contributor must not prevent the others
                 log.exception("contributor.failed", channel=channel, contributor=name)
                 continue
             if value is not None:
@@ -185,7 +185,7 @@ class ModuleCoordinator:
         return collected
 
     def checkpoint(self) -> Callable[[], Awaitable[None]]:
-        """Remember the present; what is returned takes back all that has come since, running its clean-ups."""
+        """Return a function that undoes all later registrations and mounts and runs their clean-ups."""
         mounted = {point: dict(held) if point in _MULTI else held for point, held in self.mount_points.items()}
         capabilities, contributors = dict(self._capabilities), {c: list(n) for c, n in self._contributors.items()}
         cleanups, handlers = len(self._cleanups), self.hooks.mark()
@@ -208,7 +208,7 @@ class ModuleCoordinator:
         self._cleanups.append(cleanup_fn)
 
     async def cleanup(self) -> None:
-        """Run the clean-ups, last registered first; one that fails is logged and the others still run."""
+        """Run the clean-ups, last registered first; failures are logged."""
         await self._clean_up_to(0)
 
     async def _clean_up_to(self, count: int) -> None:
@@ -217,32 +217,33 @@ class ModuleCoordinator:
             cleanup_fn = self._cleanups.pop()
             try:
                 await _called(cleanup_fn)
-            except Exception:  # a failed clean-up may not keep the others from running
+            except Exception:  # one failing clean-up must not prevent the others
                 log.exception("cleanup.failed", cleanup=getattr(cleanup_fn, "__qualname__", type(cleanup_fn).__name__))
-            except BaseException as e:  # noqa: BLE001 - we are being cancelled, or the process ends: after the others
+            except BaseException as e:  # noqa: BLE001 - cancellation or process exit: re-raised after the others
                 leaving = e
         if leaving is not None:
             raise leaving
 
     def reset_turn(self) -> None:
-        """Begin a new turn of the injection budget."""
+        """Reset the injection budget for a new turn."""
         self._hook_results.reset_turn()
 
     @property
     def _current_turn_injections(self) -> int:
-        """Tokens that hooks have injected in this turn, about: the document's name for it."""
+        """Estimated tokens that hooks have injected in this turn; the specification's name."""
         return self._hook_results.injected_tokens
 
     async def process_hook_result(self, result: HookResult, event: str, hook_name: str = "unknown") -> HookResult:
-        """Route what a hook wants to context, approvals and display. See `HookResultProcessor.process`.
+        """Route a hook result to context, approvals and display. See `HookResultProcessor.process`.
 
-        The document's orchestrator example loops over what `emit` returns and looks for an action `modify_input`; by
-        its text `emit` gives one result (`emit_and_collect` one per handler), and input changes by `modify`.
+        The specification's orchestrator example iterates over the result of `emit` and checks for an action
+        `modify_input`; by its text `emit` returns one result (`emit_and_collect` one per handler), and `modify`
+        changes the input.
         """
         return await self._hook_results.process(result, event, hook_name)
 
     async def request_cancel(self, immediate: bool = False) -> None:
-        """Stop what runs in this session, as the cancellation token does, and call those who asked to be told."""
+        """Cancel the run of this session, and await the `on_cancel` callbacks of its token."""
         if immediate:
             self.cancellation.request_immediate()
         else:

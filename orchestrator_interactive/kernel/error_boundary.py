@@ -1,4 +1,4 @@
-"""At the borders to other people's code: hooks, tools, modules, clean-ups, whoever asks people."""
+"""Contain errors of third-party code: hooks, tools, modules, clean-ups, approval systems."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ if TYPE_CHECKING:
 
 
 class EscapedError(Exception):
-    """Code that was called raised what would have reached further than its own failure."""
+    """Called code raised a CancelledError or SystemExit that would have affected its caller."""
 
 
 @contextmanager
 def contained() -> Iterator[None]:
-    """Make ordinary errors of what reaches too far: a cancellation that nobody asked for, the end of the process.
+    """Convert a CancelledError without a cancellation of the current task, and SystemExit, to an ordinary error.
 
-    The commonest clean-up, `task.cancel(); await task`, raises the first; a tool that calls `sys.exit` the second.
-    Being cancelled oneself passes through.
+    The usual clean-up `task.cancel(); await task` raises the first; a tool that calls `sys.exit` the second. A
+    cancellation of the current task passes through.
 
     Raises:
-        Escaped: one of the two was raised.
+        EscapedError: one of the two was raised.
     """
     try:
         yield
@@ -30,15 +30,15 @@ def contained() -> Iterator[None]:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
-        raise EscapedError("It was cancelled, though nobody had cancelled it from here.") from e
+        raise EscapedError("It raised CancelledError, although its task was not cancelled.") from e
     except SystemExit as e:
-        raise EscapedError(f"It tried to end the process, with {e.code!r}.") from e
+        raise EscapedError(f"It tried to exit the process with code {e.code!r}.") from e
 
 
 def told(error: BaseException) -> str:
-    """The text of an error, or its kind where it has none or cannot tell it."""
+    """Return the text of an error, or its class name if it has no text or `__str__` fails."""
     try:
         text = str(error)
-    except Exception:  # noqa: BLE001 - an error of other people's may have a faulty `__str__`
+    except Exception:  # noqa: BLE001 - third-party errors may have a faulty `__str__`
         text = ""
     return text or type(error).__name__

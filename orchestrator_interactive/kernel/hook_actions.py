@@ -1,4 +1,4 @@
-"""Where the wishes of a hook go: context, approvals, display."""
+"""Apply hook results: to context, approvals and display."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orchestrator_interactive.kernel.approvals import Approvals
 from orchestrator_interactive.kernel.contracts.errors import InjectionTooLargeError
 from orchestrator_interactive.kernel.contracts.models import HookResult
 from orchestrator_interactive.kernel.error_boundary import contained
-from orchestrator_interactive.kernel.interop import own
+from orchestrator_interactive.kernel.interop import to_local
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.contracts.models import ContextInjection
@@ -23,7 +23,7 @@ _CHARS_PER_TOKEN = 4
 
 
 class HookResultProcessor:
-    """Routes hook results of one session, and keeps its injection budget."""
+    """Apply the hook results of one session and count its injection budget."""
 
     def __init__(self, coordinator: ModuleCoordinator) -> None:
         self._coordinator = coordinator
@@ -34,17 +34,17 @@ class HookResultProcessor:
         self.injected_tokens = 0
 
     async def process(self, result: HookResult, event: str, hook_name: str) -> HookResult:
-        """Do what the result asks for and return what is left for the orchestrator to honour.
+        """Apply a result and return the part that the orchestrator must honour.
 
-        `ask_user` comes back as `continue` or `deny`, an injection that was lost is gone, the rest is unchanged.
-        Ephemeral injections are left to the orchestrator, which alone knows the next request. What fails is logged,
-        and the rest is done all the same.
+        `ask_user` becomes `continue` or `deny`; injections that failed are removed; the rest is unchanged. The
+        orchestrator handles ephemeral injections, because it builds the next request. A failure of one part is
+        logged, and the other parts are applied.
 
         Raises:
-            InjectionTooLargeError: an injection is larger than `injection_size_limit`; the rest has been done.
-            TypeError: `result` is no HookResult.
+            InjectionTooLargeError: an injection is larger than `injection_size_limit`; the other parts were applied.
+            TypeError: `result` is not a HookResult.
         """
-        result = own(result)
+        result = to_local(result)
         if not isinstance(result, HookResult):
             raise TypeError(f"result must be a HookResult, not {type(result).__name__}.")
         fitting, too_large = self._measured(result.injections(), hook_name)
@@ -62,7 +62,7 @@ class HookResultProcessor:
         return result
 
     def _measured(self, injections: list[ContextInjection], hook_name: str) -> tuple[list[ContextInjection], list[str]]:
-        """The injections that fit, and a sentence for each that does not."""
+        """Return the injections within the size limit, and an error sentence for each larger one."""
         limit = self._coordinator.injection_size_limit
         fitting, too_large = [], []
         for injection in injections:
@@ -75,7 +75,7 @@ class HookResultProcessor:
         return fitting, too_large
 
     async def _inject(self, injection: ContextInjection, event: str, source: str) -> bool:
-        """Whether it is, or will be, in the conversation."""
+        """Add an injection to the context. Returns False if that failed; an ephemeral one is only counted."""
         if not injection.ephemeral and not await self._added(injection, event, source):
             return False
         log.info(
@@ -93,7 +93,7 @@ class HookResultProcessor:
         return True
 
     async def _added(self, injection: ContextInjection, event: str, source: str) -> bool:
-        """Whether the context took it."""
+        """Return whether the context accepted the injection."""
         context = self._coordinator.get("context")
         if context is None:
             log.error("hook.injection_lost", hook=source, hook_event=event, reason="no context is mounted")
@@ -103,7 +103,7 @@ class HookResultProcessor:
         try:
             with contained():
                 await context.add_message(row)
-        except Exception:  # one part of a hook's result may not keep the others from being done
+        except Exception:  # one failing part must not prevent the others
             log.exception("hook.injection_lost", hook=source, hook_event=event)
             return False
         return True
@@ -118,7 +118,7 @@ class HookResultProcessor:
                 shown: Any = display.show_message(result.user_message or "", result.user_message_level, source)
                 if inspect.isawaitable(shown):
                     await shown
-        except Exception:  # an event sink may not break the run
+        except Exception:  # an event sink must not break the run
             log.exception("display.failed", source=source)
 
 

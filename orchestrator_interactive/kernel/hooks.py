@@ -1,4 +1,4 @@
-"""The hook registry: who listens to which event, and what comes of it."""
+"""Hook registry: register handlers for events, call them and merge their results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import structlog
 
 from orchestrator_interactive.kernel.contracts.models import HookAction, HookResult
 from orchestrator_interactive.kernel.error_boundary import told
-from orchestrator_interactive.kernel.interop import own
+from orchestrator_interactive.kernel.interop import to_local
 from orchestrator_interactive.kernel.timeout import within
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ CONTINUE = HookResult()
 _WEIGHT: dict[HookAction, int] = {"continue": 0, "modify": 1, "inject_context": 2, "ask_user": 3, "deny": 4}
 _SEVERITY: tuple[Level, ...] = ("info", "warning", "error")
 
-# A hook may itself wait for a person, for as long as an approval does by default.
+# A hook may wait for a person, for as long as the default timeout of an approval.
 _TIMEOUT_S = 300.0
 
 
@@ -46,8 +46,8 @@ class _Registration:
 class HookRegistry:
     """Handlers per event, lowest priority number first, then in order of registration.
 
-    A handler that raises, takes longer than `timeout_s` seconds or returns something else than a `HookResult` is
-    logged and counts as "continue".
+    If a handler raises, exceeds `timeout_s` seconds or returns anything but a `HookResult`, this is logged and its
+    result is "continue".
     """
 
     def __init__(self, timeout_s: float = _TIMEOUT_S) -> None:
@@ -57,11 +57,11 @@ class HookRegistry:
         self._count = 0
 
     def register(self, event: str, handler: Handler, priority: int = 0, name: str | None = None) -> Callable[[], None]:
-        """Listen to an event. Returns the function that ends it.
+        """Register a handler for an event. Returns a function that unregisters it.
 
         Raises:
             ValueError: `event` is blank.
-            TypeError: `event` is no text, `handler` cannot be called, or `priority` is no whole number.
+            TypeError: `event` is not a string, `handler` not callable, or `priority` not an integer.
         """
         _check(event, handler, priority)
         self._count += 1
@@ -74,17 +74,17 @@ class HookRegistry:
     on = register
 
     def unregister(self, name: str) -> None:
-        """End every registration of this name."""
+        """Unregister every handler of this name."""
         for event, registrations in self._handlers.items():
             for registration in [r for r in registrations if r.name == name]:
                 self._end(event, registration)
 
     def mark(self) -> int:
-        """The present, for `end_since`."""
+        """Return a mark for `end_since`."""
         return self._count
 
     def end_since(self, mark: int) -> None:
-        """End every registration that was made after the mark."""
+        """Unregister every handler that was registered after the mark."""
         for event, registrations in self._handlers.items():
             for registration in [r for r in registrations if r.number > mark]:
                 self._end(event, registration)
@@ -95,7 +95,7 @@ class HookRegistry:
             self._handlers[event].remove(registration)
 
     def set_default_fields(self, **fields: Any) -> None:
-        """Fields that every event carries unless the emitter gives its own."""
+        """Set fields that every event contains unless the emitter overrides them."""
         self._defaults = fields
 
     def list_handlers(self, event: str | None = None) -> dict[str, list[str]]:
@@ -103,15 +103,15 @@ class HookRegistry:
         return {e: [r.name for r in self._handlers.get(e, ())] for e in events}
 
     def listens(self, event: str) -> bool:
-        """Whether anyone would hear of this event."""
+        """Return whether the event has a handler."""
         return bool(self._handlers.get(event))
 
     async def emit(self, event: str, data: dict[str, Any] | None = None) -> HookResult:
-        """Ask every handler in turn; a deny ends the round. There is one result, whatever the number of handlers.
+        """Call the handlers in order and merge their results into one; a deny ends the iteration.
 
-        Of several wishes the strongest wins: deny > ask_user > inject_context > modify > continue. Texts to inject
-        are all kept, beside a question too, and two questions become one; of a deny nothing else is left. `data` of
-        the result holds the event data after all modifications, whatever the action.
+        Precedence of actions: deny > ask_user > inject_context > modify > continue. All injections are kept, also
+        those next to `ask_user`; two `ask_user` results are merged; a deny drops the others. `data` of the result is
+        the event data after all modifications, for every action.
         """
         registrations = self._handlers.get(event)
         if not registrations:
@@ -119,7 +119,7 @@ class HookRegistry:
         current = self._whole(data)
         strongest, modified = CONTINUE, False
         for registration in tuple(registrations):
-            if registration.ended:  # by a handler before it
+            if registration.ended:  # unregistered by an earlier handler
                 continue
             result = await self._ask(registration, event, current, self.timeout_s)
             if result is None or _asks_nothing(result):
@@ -138,9 +138,9 @@ class HookRegistry:
         data: dict[str, Any] | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - the contract's name
     ) -> list[HookResult]:
-        """Every handler's own answer, in order, with its `hook_name`; `timeout` is in seconds and per handler.
+        """Return the result of each handler in order, with its `hook_name`; `timeout` is in seconds per handler.
 
-        One that takes longer is left out.
+        Handlers that exceed it are left out.
         """
         limit_s = self.timeout_s if timeout is None else timeout
         given = self._whole(data)
@@ -161,7 +161,7 @@ class HookRegistry:
     async def _ask(
         self, registration: _Registration, event: str, data: dict[str, Any], timeout_s: float
     ) -> HookResult | None:
-        """The handler's answer; `None` where it took too long."""
+        """Return the handler's result; `None` after a timeout."""
         name = registration.name
         task = asyncio.current_task()
         cancelled_before = task.cancelling() if task else 0
@@ -171,7 +171,7 @@ class HookRegistry:
                 answer = await within(timeout_s, answer)
             result: HookResult | None = _understood(answer, name, event)
         except TimeoutError:
-            # A handler may raise one of its own.
+            # The handler itself may have raised it.
             log.warning("hook.timeout", hook=name, hook_event=event, timeout_s=timeout_s)
             result = None
         except asyncio.CancelledError:
@@ -179,16 +179,16 @@ class HookRegistry:
                 raise
             log.exception("hook.failed", hook=name, hook_event=event)
             result = CONTINUE
-        except (SystemExit, Exception):  # an event sink may not break the run
+        except (SystemExit, Exception):  # an event sink must not break the run
             log.exception("hook.failed", hook=name, hook_event=event)
             result = CONTINUE
         if task is not None and task.cancelling() > cancelled_before:
-            raise asyncio.CancelledError  # also where the handler swallowed it
+            raise asyncio.CancelledError  # even if the handler swallowed it
         return result
 
 
 def too_late_for_a_no(wish: HookResult, event: str) -> HookResult:
-    """What is left of a wish about something that has happened."""
+    """Remove `deny` and `ask_user` from the result of an event that reports a past fact; keep its injections."""
     if wish.action not in {"deny", "ask_user"}:
         return wish
     log.info("hook.denied_too_late", hook=wish.hook_name, hook_event=event)
@@ -210,7 +210,7 @@ def _understood(answer: Any, name: str, event: str) -> HookResult:
     if answer is None or answer is CONTINUE:
         return CONTINUE
     try:
-        result = own(answer)
+        result = to_local(answer)
         if not isinstance(result, HookResult):
             raise TypeError(f"{type(answer).__name__} is no HookResult")  # noqa: TRY301 - one place logs nonsense
         if result.action != "continue" or result.user_message:
@@ -232,7 +232,7 @@ def _named(result: HookResult, registration: _Registration) -> HookResult:
 
 
 def _combined(one: HookResult, other: HookResult, event: str) -> HookResult:
-    """The stronger wish, with the texts and the messages to the user of both."""
+    """Return the result of higher precedence, with the injections and user messages of both."""
     if one is CONTINUE:
         return other
     stronger, weaker = (other, one) if _WEIGHT[other.action] > _WEIGHT[one.action] else (one, other)
@@ -256,7 +256,7 @@ def _combined(one: HookResult, other: HookResult, event: str) -> HookResult:
 
 
 def _both_asked(one: HookResult, other: HookResult) -> dict[str, Any]:
-    """Two questions at once: a yes is a yes to both, and what is the more careful holds."""
+    """Merge two `ask_user` results into one request, with the shorter timeout and the stricter default."""
     same = one.approval_options == other.approval_options
     return {
         "approval_prompt": "\n".join(prompt for prompt in (one.approval_prompt, other.approval_prompt) if prompt),

@@ -1,4 +1,4 @@
-"""Mounting the modules of a plan: what they mount, what they return, and what becomes of those that fail."""
+"""Mount the modules of a plan, handle their return values, and skip optional modules that fail."""
 
 from __future__ import annotations
 
@@ -34,40 +34,40 @@ class Mounting:
         self._coordinator = coordinator
         self._loader = loader
         self._mounted_nothing: list[ModuleSpec] = []
-        self._left_out: list[tuple[ModuleSpec, Exception]] = []
+        self._skipped: list[tuple[ModuleSpec, Exception]] = []
         self._ready: list[tuple[ModuleSpec, Ready]] = []
 
     async def mount(self, plan: MountPlan) -> None:
-        """Mount every module; a provider, tool or hook that fails is left out, and told of when all are mounted.
+        """Mount every module. Skip a provider, tool or hook that fails, and emit `module:load_failed` at the end.
 
         Raises:
-            ModuleNotFoundError, ModuleLoadError: the orchestrator or the context cannot be had.
+            ModuleNotFoundError, ModuleLoadError: the orchestrator or the context cannot be mounted.
         """
         for spec in plan.required:
             await self._mount(spec)
             self._check_contract(spec)
         for spec in plan.optional:
-            await self._mount_or_leave_out(spec)
-        for spec, error in self._left_out:
-            await self._tell_left_out(spec, error)
+            await self._mount_or_skip(spec)
+        for spec, error in self._skipped:
+            await self._report_skipped(spec, error)
         for spec, ready in self._ready:
-            await self._tell_ready(spec, ready)
+            await self._call_ready(spec, ready)
 
     def why_nothing_at(self, point: str) -> str:
-        """A sentence for somebody who misses a module there."""
-        reasons = [f"{spec.module}: {told(error)}" for spec, error in self._left_out if spec.point == point]
+        """Return a sentence that explains why no module is mounted at this point."""
+        reasons = [f"{spec.module}: {told(error)}" for spec, error in self._skipped if spec.point == point]
         reasons += [f"{spec.module} mounted nothing." for spec in self._mounted_nothing if spec.point == point]
         return " ".join(reasons) or "The mount plan names none."
 
-    async def _mount_or_leave_out(self, spec: ModuleSpec) -> None:
+    async def _mount_or_skip(self, spec: ModuleSpec) -> None:
         undo = self._coordinator.checkpoint()
         try:
             await self._mount(spec)
-        except Exception as e:  # one module may not take the session down
+        except Exception as e:  # one module must not break the session
             log.warning("module.load_failed", kind=spec.point, module=spec.module, error=told(e))
             log.debug("module.load_failed_where", module=spec.module, exc_info=True)
-            self._left_out.append((spec, e))
-            await undo()  # half a module is none
+            self._skipped.append((spec, e))
+            await undo()  # remove what it has already mounted
 
     async def _mount(self, spec: ModuleSpec) -> None:
         with contained():
@@ -83,13 +83,13 @@ class Mounting:
             self._ready.append((spec, ready))
 
     def _mounted_at(self, point: str) -> list[int]:
-        """The identities of what is mounted there."""
+        """Return the identities of the modules at a mount point."""
         mounted = self._coordinator.get(point)
         return [id(module) for module in mounted.values()] if isinstance(mounted, dict) else [id(mounted)]
 
     def _keep(self, spec: ModuleSpec, returned: Any, *, mounted_itself: bool) -> None:
-        """What `mount` returned is its clean-up, or the module, to be mounted if it has not done so."""
-        if inspect.isroutine(returned):  # asking a function whether it is a module takes longer than all the rest
+        """Handle the return value of `mount`: a clean-up, or the module, which is mounted unless it did so itself."""
+        if inspect.isroutine(returned):  # a protocol check of a function is slow
             self._coordinator.register_cleanup(returned)
             return
         contract = _CONTRACTS.get(spec.point)
@@ -109,15 +109,15 @@ class Mounting:
                 f"contract (see `{contract.__name__}` in kernel/interfaces.py)."
             )
 
-    async def _tell_left_out(self, spec: ModuleSpec, error: Exception) -> None:
+    async def _report_skipped(self, spec: ModuleSpec, error: Exception) -> None:
         payload = {"module_type": spec.point.removesuffix("s"), "module_id": spec.module, "error": told(error)}
         await self._coordinator.hooks.emit(events.MODULE_LOAD_FAILED, payload)
 
-    async def _tell_ready(self, spec: ModuleSpec, ready: Ready) -> None:
+    async def _call_ready(self, spec: ModuleSpec, ready: Ready) -> None:
         try:
             with contained():
                 await ready(self._coordinator)
-        except Exception as e:  # one module may not take the session down
+        except Exception as e:  # one module must not break the session
             log.warning("module.on_session_ready_failed", module=spec.module, exc_info=True)
             payload = {"module_id": spec.module, "error": told(e)}
             await self._coordinator.hooks.emit(events.MODULE_ON_SESSION_READY_FAILED, payload)

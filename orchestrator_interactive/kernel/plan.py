@@ -1,4 +1,4 @@
-"""The mount plan: which modules a session is made of, read from its configuration."""
+"""Mount plan: the modules of a session, parsed from its configuration."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LISTS = ("providers", "tools", "hooks")
 
 @dataclass(frozen=True, slots=True)
 class ModuleSpec:
-    """One module of a plan; `point` is where it belongs: a mount point, or `hooks`."""
+    """One module of a plan; `point` is its mount point, or `hooks`."""
 
     point: str
     module: str
@@ -23,7 +23,7 @@ class ModuleSpec:
 
 @dataclass(frozen=True, slots=True)
 class MountPlan:
-    """The modules of a session, in the order in which they are mounted."""
+    """Modules of a session, in mount order."""
 
     required: tuple[ModuleSpec, ...]
     optional: tuple[ModuleSpec, ...]
@@ -31,10 +31,10 @@ class MountPlan:
 
     @classmethod
     def read(cls, config: Any) -> MountPlan:
-        """Read a configuration.
+        """Parse a configuration.
 
         Raises:
-            ValueError: it names no orchestrator or no context, or a part has the wrong form; the message says which.
+            ValueError: no orchestrator or no context is configured, or a part has the wrong type; the message names it.
         """
         whole = _mapping(config, "config")
         session = _mapping(whole.get("session") or {}, "session")
@@ -49,11 +49,10 @@ class MountPlan:
 
 
 def merged(base: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay one configuration over another; neither is touched or shared.
+    """Return `base` with `overlay` merged into a deep copy.
 
-    Dictionaries are merged key by key, save that another module does not inherit the options of the one it takes the
-    place of. The lists of modules are merged by module: one that both name gets both configs, others are added.
-    Everything else is replaced.
+    Dictionaries are merged by key, but a module that replaces another does not inherit its options. Lists of modules
+    are merged by module: configs of the same module are merged, other modules are appended. Other values are replaced.
     """
     base, overlay = _gathered(base), _gathered(overlay)
     result: dict[str, Any] = dict(base)
@@ -66,19 +65,19 @@ def merged(base: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any
 
 
 def _gathered(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy in which what is said of the orchestrator and of the context in several places stands in one."""
+    """Return a copy with all settings of the orchestrator and of the context under `session`."""
     result: dict[str, Any] = deepcopy(dict(config))
     session = result.get("session")
     for point in _REQUIRED:
-        beside = result.pop(point, None)
-        if beside is None and not isinstance(session, dict):
+        at_top = result.pop(point, None)
+        if at_top is None and not isinstance(session, dict):
             continue
         session = result.setdefault("session", {})
         named = {"module": entry} if isinstance(entry := session.get(point), str) else entry or {}
         source = session.pop(f"{point}_source", None)
-        said = {**({"source": source} if source is not None else {}), **(beside or {}), **named}
-        if said:
-            session[point] = said
+        settings = {**({"source": source} if source is not None else {}), **(at_top or {}), **named}
+        if settings:
+            session[point] = settings
     return result
 
 
@@ -91,18 +90,18 @@ def _merged_value(base: Any, overlay: Any) -> Any:
 
 
 def _merged_modules(base: list[Any], overlay: list[Any]) -> list[Any]:
-    """Entry for entry: the second entry of a module is laid over the second one of the same. None removes all."""
+    """Merge entries of the same module in order, the second with the second. An empty overlay removes all."""
     result = [_whole(entry) for entry in base] if overlay else []
-    taken: set[int] = set()
+    matched: set[int] = set()
     for entry in map(_whole, overlay):
-        same = (i for i, there in enumerate(result) if i not in taken and _module_of(there) == _module_of(entry))
+        same = (i for i, there in enumerate(result) if i not in matched and _module_of(there) == _module_of(entry))
         place = next(same, None)
         if place is None:
             place = len(result)
             result.append(deepcopy(entry))
         else:
             result[place] = _merged_value(result[place], entry)
-        taken.add(place)
+        matched.add(place)
     return result
 
 
@@ -118,10 +117,10 @@ def _required(config: Mapping[str, Any], session: Mapping[str, Any], point: str)
     entry = session.get(point)
     if not entry:
         raise ValueError(f"The configuration must specify session.{point}.")
-    beside = _mapping(config.get(point) or {}, point)
+    at_top = _mapping(config.get(point) or {}, point)
     if isinstance(entry, str):
         entry = {"module": entry, "source": session.get(f"{point}_source")}
-    return _spec({"config": beside.get("config"), **_mapping(entry, f"session.{point}")}, point, f"session.{point}")
+    return _spec({"config": at_top.get("config"), **_mapping(entry, f"session.{point}")}, point, f"session.{point}")
 
 
 def _listed(entries: Any, point: str) -> list[ModuleSpec]:

@@ -1,4 +1,4 @@
-"""A session: one mount plan, its modules, and the prompts it runs."""
+"""Session: mounts the modules of a plan and runs prompts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from orchestrator_interactive.kernel.contracts.models import SessionStatus
 from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
 from orchestrator_interactive.kernel.error_boundary import told
 from orchestrator_interactive.kernel.hooks import too_late_for_a_no
-from orchestrator_interactive.kernel.interop import own_errors
+from orchestrator_interactive.kernel.interop import local_errors
 from orchestrator_interactive.kernel.loading.loader import ModuleLoader
 from orchestrator_interactive.kernel.mounting import Mounting
 from orchestrator_interactive.kernel.plan import MountPlan, merged
@@ -31,21 +31,21 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 
-# A stop is over when it is over: who is told of it last cannot hold it up.
-_LAST_WORD_S = 0.3
+# Time limit of the handlers of `cancel:completed`.
+_CANCEL_COMPLETED_TIMEOUT_S = 0.3
 
 
 class AmplifierSession:
-    """Everything an agent needs for one conversation.
+    """Modules and state of an agent for one conversation.
 
     Args:
-        config: the mount plan: `session.orchestrator`, `session.context`, `providers`, `tools`, `hooks`; besides, in
-            `session`, `injection_budget_per_turn` (tokens), `injection_size_limit` (bytes), `hook_timeout_s`.
-        parent_id: the session this one was forked from.
-        is_resumed: whether it continues an earlier one; decides between `session:start` and `session:resume`.
+        config: mount plan: `session.orchestrator`, `session.context`, `providers`, `tools`, `hooks`; optional in
+            `session`: `injection_budget_per_turn` (tokens), `injection_size_limit` (bytes), `hook_timeout_s`.
+        parent_id: id of the session that this one was forked from.
+        is_resumed: whether it resumes an earlier session; emits `session:resume` instead of `session:start`.
 
     Raises:
-        ValueError: the mount plan names no orchestrator or no context, or has a part of the wrong form.
+        ValueError: the mount plan has no orchestrator or no context, or a part of the wrong type.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - the signature is the contract's
@@ -81,13 +81,13 @@ class AmplifierSession:
             self.loader.coordinator = self.coordinator
 
     async def initialize(self) -> None:
-        """Mount the plan's modules. A session whose modules cannot be had has ended.
+        """Mount the plan's modules. If this fails, the session has ended.
 
-        A provider, tool or hook that fails is left out; `module:load_failed` tells of it.
+        A provider, tool or hook that fails is skipped and reported by `module:load_failed`.
 
         Raises:
-            ModuleNotFoundError, ModuleLoadError: the orchestrator or the context cannot be had.
-            RuntimeError: the session has ended, or is being initialized by whoever calls this.
+            ModuleNotFoundError, ModuleLoadError: the orchestrator or the context cannot be mounted.
+            RuntimeError: the session has ended, or the current task is already initializing it.
         """
         if self._life == "ready":
             return
@@ -110,9 +110,9 @@ class AmplifierSession:
 
     @asynccontextmanager
     async def _change(self, becoming: str) -> AsyncIterator[None]:
-        """One beginning or end at a time; a module that asks for one in the middle of one would wait for itself."""
+        """Serialize initialization and cleanup; raise if a module calls one from within, which would deadlock."""
         if self._changed_by is not None and self._changed_by is asyncio.current_task():
-            raise RuntimeError(f"This session is just being {becoming}: a module cannot ask for it in the middle.")
+            raise RuntimeError(f"This session is being {becoming}: a module cannot request that during the operation.")
         async with self._changing:
             self._changed_by = asyncio.current_task()
             try:
@@ -126,18 +126,18 @@ class AmplifierSession:
         Cancelling the task that awaits this cancels the loop and everything it started.
 
         Raises:
-            TypeError: the prompt is no text.
-            RuntimeError: no orchestrator, context or provider is mounted, or a prompt is running already.
+            TypeError: the prompt is not a string.
+            RuntimeError: no orchestrator, context or provider is mounted, or a prompt is already running.
         """
         if not isinstance(prompt, str):
             raise TypeError(f"prompt must be text, not {type(prompt).__name__}.")
         return await self._run_alone(partial(self._executed, prompt, kwargs))
 
     async def resume(self, **kwargs: Any) -> str:
-        """Go on with the last run of the conversation, as `execute` would have gone on, and return its answer.
+        """Resume the last run of the conversation and return its answer.
 
         Raises:
-            RuntimeError: as in `execute`; the orchestrator cannot resume a run, or there is none.
+            RuntimeError: as in `execute`; or the orchestrator cannot resume runs, or there is none to resume.
         """
         return await self._run_alone(partial(self._resumed, kwargs))
 
@@ -148,7 +148,7 @@ class AmplifierSession:
         try:
             await self.initialize()
             self.status.status = "running"
-            with own_errors():
+            with local_errors():
                 answer = await orchestrate()
             self.status.status = "completed"
         except BaseException as e:
@@ -172,15 +172,15 @@ class AmplifierSession:
     async def _resumed(self, kwargs: dict[str, Any]) -> str:
         orchestrator, *mounted = self._mounted()
         if not hasattr(orchestrator, "resume"):
-            raise RuntimeError("The orchestrator of this session cannot go on with a run: ask again instead.")
+            raise RuntimeError("The orchestrator of this session cannot resume a run; call execute() instead.")
         answer: str = await orchestrator.resume(*mounted, coordinator=self.coordinator, **kwargs)
         return answer
 
     def _mounted(self) -> list[Any]:
-        """The orchestrator, and what it works with.
+        """Return the orchestrator and its arguments: context, providers, tools, hooks.
 
         Raises:
-            RuntimeError: there is no orchestrator, context or provider.
+            RuntimeError: no orchestrator, context or provider is mounted.
         """
         mounted = {point: self.coordinator.get(point) for point in ("orchestrator", "context", "providers")}
         for point, module in mounted.items():
@@ -189,10 +189,10 @@ class AmplifierSession:
         return [*mounted.values(), self.coordinator.get("tools"), self.coordinator.hooks]
 
     async def cleanup(self) -> None:
-        """End the session: `session:end`, then the modules' clean-ups, last mounted first. Once is enough.
+        """End the session: emit `session:end`, then run the modules' clean-ups, last mounted first. Idempotent.
 
         Raises:
-            RuntimeError: a prompt is running, or the session is being ended by whoever calls this.
+            RuntimeError: a prompt is running, or the current task is already cleaning up.
         """
         if self._run is not None:
             raise RuntimeError("A prompt is running in this session; cancel it before the clean-up.")
@@ -233,7 +233,7 @@ class AmplifierSession:
         await self._announce(events.SESSION_RESUME if self._is_resumed else events.SESSION_START, payload)
 
     async def _announce(self, event: str, payload: dict[str, Any]) -> None:
-        """Tell the hooks of it, and do what they wish; it has happened, so a no comes too late."""
+        """Emit an event and apply its result. A deny has no effect, because the event reports a past fact."""
         wish = too_late_for_a_no(await self.coordinator.hooks.emit(event, payload), event)
         try:
             await self.coordinator.process_hook_result(wish, event, wish.hook_name)
@@ -249,12 +249,12 @@ class AmplifierSession:
         token.reset()
         payload = {"was_immediate": was_immediate}
         try:
-            await within(_LAST_WORD_S, self.coordinator.hooks.emit(events.CANCEL_COMPLETED, payload))
+            await within(_CANCEL_COMPLETED_TIMEOUT_S, self.coordinator.hooks.emit(events.CANCEL_COMPLETED, payload))
         except TimeoutError:
             log.warning("session.cancel_completed_unheard")
         finally:
-            token.reset()  # a stop that came meanwhile was meant for this run
+            token.reset()  # a stop requested during the emit was for this run
 
     def _merge_configs(self, base: dict[str, Any], overlay: dict[str, Any]) -> dict[str, Any]:
-        """Lay an agent's configuration over another, for a child session. See `plan.merged`."""
+        """Merge an agent's configuration into another, for a child session. See `plan.merged`."""
         return merged(base, overlay)

@@ -1,4 +1,4 @@
-"""A time limit that costs nothing until something waits."""
+"""Time limit that creates a timer only if the awaited code suspends."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-# What a stop leaves to those who are only told of things.
-_A_MOMENT_S = 0.3
+# Time limit after a stop request.
+_STOP_GRACE_S = 0.3
 
 
 async def within(timeout_s: float, awaitable: Awaitable[T], stop: CancellationToken | None = None) -> T:
-    """Await something for at most `timeout_s` seconds, and for a moment only once `stop` has been requested.
+    """Await something for at most `timeout_s` seconds, or 0.3 s after `stop` is requested.
 
-    A timer costs several times what a short handler does, and most handlers never wait: a coroutine gets its timer
-    when it waits for the first time.
+    A timer costs several times as much as a short handler, and most handlers never suspend: the timer is created when
+    a coroutine suspends for the first time.
 
     Raises:
-        TimeoutError: it took longer; it was cancelled.
+        TimeoutError: the limit was exceeded and the awaitable cancelled.
     """
     if asyncio.iscoroutine(awaitable):
         try:
@@ -39,18 +39,18 @@ async def within(timeout_s: float, awaitable: Awaitable[T], stop: CancellationTo
         with nullcontext() if stop is None else stop.watch(partial(_shorten, limit)):
             result = await awaitable
     if limit.expired():
-        raise TimeoutError  # it answered its cancellation: too late
+        raise TimeoutError  # it returned after its cancellation
     return result
 
 
 def _shorten(limit: asyncio.Timeout) -> None:
-    soon = asyncio.get_running_loop().time() + _A_MOMENT_S
+    soon = asyncio.get_running_loop().time() + _STOP_GRACE_S
     if not limit.expired() and (limit.when() or soon) >= soon:
         limit.reschedule(soon)
 
 
 class _Begun(Generic[T]):
-    """The rest of a coroutine that has begun and waits for something: what `await` does (PEP 380), from there on."""
+    """The rest of a coroutine that is suspended for the first time; delegates as `await` does (PEP 380)."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, T], waits_for: Any) -> None:
         self._coroutine = coroutine
@@ -66,7 +66,7 @@ class _Begun(Generic[T]):
             except GeneratorExit:
                 self._coroutine.close()
                 raise
-            except BaseException as e:  # noqa: BLE001 - whatever it is, it is the coroutine's to handle
+            except BaseException as e:  # noqa: BLE001 - thrown into the coroutine
                 thrown = e
             try:
                 waits_for = self._coroutine.send(sent) if thrown is None else self._coroutine.throw(thrown)

@@ -1,4 +1,4 @@
-"""How a tool says how far it is."""
+"""Progress reports of tools."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _LONGEST = 200
 
 
 def report_progress(text: str) -> None:
-    """Say how far the tool is: people read it in the status, the model does not.
+    """Report the progress of a tool call. Users see it in the status message; the model does not.
 
-    One line of at most 200 characters; blank text is nothing. It works from the tool's own tasks and from
-    `run_blocking`. Outside of a call that somebody watches, in a test or under another kernel, it does nothing.
+    The text becomes one line of at most 200 characters; blank text is ignored. Works in the tool's own tasks and in
+    `run_blocking`. Does nothing without an enclosing `reporting`, such as in a test or under another kernel.
     """
     if (reporter := _reporter.get()) is not None and (line := " ".join(text.split())):
-        reporter.tell(line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…")
+        reporter.emit(line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…")
 
 
 def reporting(callback: Callable[[str], object]) -> AbstractContextManager[None]:
-    """Let `callback` have each line that the code within reports, on the event loop that this is entered on.
+    """Pass each progress line of the enclosed code to `callback`, on the event loop of the caller.
 
-    What a task or a thread reports that outlives the block goes nowhere.
+    Reports of tasks and threads that outlive the block are dropped.
     """
     return _Reporter(callback)
 
@@ -46,14 +46,14 @@ class _Reporter:
 
     def __exit__(self, *_: object) -> None:
         self._callback = None
-        if _reporter.get() is self:  # not so where a task that was never finished is cleared away
+        if _reporter.get() is self:  # false if an unfinished task is garbage-collected
             _reporter.set(self._outer)
 
-    def tell(self, line: str) -> None:
+    def emit(self, line: str) -> None:
         if threading.get_ident() == self._thread:
             self._hand_over(line)
         elif self._callback is not None:
-            with contextlib.suppress(RuntimeError):  # the event loop has closed: nobody is left to be told
+            with contextlib.suppress(RuntimeError):  # the event loop is closed
                 self._loop.call_soon_threadsafe(self._hand_over, line)
 
     def _hand_over(self, line: str) -> None:

@@ -11,7 +11,7 @@ from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.contracts.messages import ChatResponse, ToolCall, ToolCallBlock
 from orchestrator_interactive.kernel.contracts.stream import ResponseStream
 from orchestrator_interactive.kernel.hooks import CONTINUE
-from orchestrator_interactive.kernel.interop import ForeignProvider, own_provider
+from orchestrator_interactive.kernel.interop import ForeignProvider, to_local_provider
 from orchestrator_interactive.kernel.timeout import within
 from orchestrator_interactive.loop.retry import RetryPolicy
 from orchestrator_interactive.loop.run import RunStopped, RunSuspended, changed, injected_row, lasting_rows
@@ -67,7 +67,7 @@ class ModelCaller:
         """The model to call now."""
         name = self._retry_policy.provider
         if name not in self._models:
-            provider = own_provider(self._providers[name])
+            provider = to_local_provider(self._providers[name])
             stall_timeout_s = None if isinstance(provider, ForeignProvider) else self._options.stall_timeout_s
             model = provider.get_info().defaults.get("model")
             requests = RequestBuilder(provider, self._run.tools, self._run.message_cache.transcript)

@@ -11,7 +11,7 @@ import structlog
 from orchestrator_interactive.config import read
 from orchestrator_interactive.kernel.cancellation import CancellationToken
 from orchestrator_interactive.kernel.contracts import events
-from orchestrator_interactive.kernel.interop import at_home, own_hooks, own_tool
+from orchestrator_interactive.kernel.interop import to_local_coordinator, to_local_hooks, to_local_tool
 from orchestrator_interactive.loop.compaction import observe_compaction
 from orchestrator_interactive.loop.injection_queue import Injection, InjectionQueue
 from orchestrator_interactive.loop.loop import Loop
@@ -188,11 +188,11 @@ class InteractiveOrchestrator:
     ) -> Run:
         if self._running is not None:
             raise RuntimeError("This orchestrator is running; inject the message instead.")
-        home = at_home(coordinator) if coordinator else None
+        home = to_local_coordinator(coordinator) if coordinator else None
         return Run(
             context,
-            {name: own_tool(tool) for name, tool in tools.items()},
-            own_hooks(hooks),
+            {name: to_local_tool(tool) for name, tool in tools.items()},
+            to_local_hooks(hooks),
             home,
             home.cancellation if home else CancellationToken(),
             on_progress,

@@ -13,7 +13,7 @@ from orchestrator_interactive.kernel.cancellation import CancellationToken
 from orchestrator_interactive.kernel.contracts.errors import InjectionTooLargeError
 from orchestrator_interactive.kernel.error_boundary import contained
 from orchestrator_interactive.kernel.hooks import CONTINUE, HookRegistry, too_late_for_a_no
-from orchestrator_interactive.kernel.interop import own
+from orchestrator_interactive.kernel.interop import to_local
 from orchestrator_interactive.kernel.timeout import within
 from orchestrator_interactive.loop.conversation_cache import MessageCache
 from orchestrator_interactive.loop.tasks import CancellableTask
@@ -295,7 +295,7 @@ def changed(hook_result: HookResult, key: str, given: T) -> T:
     value = (hook_result.data or {}).get(key, given)
     if value is given:
         return given
-    kind, value = type(given), own(value)
+    kind, value = type(given), to_local(value)
     try:
         if issubclass(kind, BaseModel) and isinstance(value, dict):
             value = kind.model_validate(value)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import structlog
 
 from orchestrator_interactive.kernel.contracts.models import ToolResult, sendable
-from orchestrator_interactive.kernel.interop import own
+from orchestrator_interactive.kernel.interop import to_local
 from orchestrator_interactive.loop.large_results import MOST_KEPT_CHARS, bounded_result, is_large
 from orchestrator_interactive.loop.run import changed
 from orchestrator_interactive.transcript.framing import LATE_PREFIX, indented, listed, without_frames
@@ -81,7 +81,7 @@ def failure(message: str) -> ToolResult:
 
 def as_result(returned: Any) -> ToolResult:
     """Return a `ToolResult`; any other value becomes its output. A large result is not bounded yet."""
-    result = own(returned)
+    result = to_local(returned)
     return _bounded(result if isinstance(result, ToolResult) else ToolResult(output=result))
 
 

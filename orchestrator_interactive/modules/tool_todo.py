@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from orchestrator_interactive.config import Options, read, schema
 from orchestrator_interactive.kernel.contracts.models import ToolResult
-from orchestrator_interactive.kernel.interop import at_home
+from orchestrator_interactive.kernel.interop import to_local_coordinator
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
@@ -99,7 +99,7 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> TodoT
         ValueError: the configuration is not empty.
     """
     read(TodoOptions, config, "tool-todo")
-    coordinator = at_home(coordinator)
+    coordinator = to_local_coordinator(coordinator)
     tool = TodoTool()
     await coordinator.mount("tools", tool, name=tool.name)
     coordinator.register_capability("todo.items", tool.items)

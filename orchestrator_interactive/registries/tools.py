@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from orchestrator_interactive.kernel.contracts.protocols import Tool
-from orchestrator_interactive.kernel.interop import at_home
+from orchestrator_interactive.kernel.interop import to_local_coordinator
 from orchestrator_interactive.registries.effects import check_effects
 from orchestrator_interactive.registries.errors import AlreadyRegistered, unknown
 from orchestrator_interactive.registries.function_tool import FunctionTool, ToolFunction
@@ -79,6 +79,6 @@ async def mount_tools(coordinator: ModuleCoordinator, names: Iterable[str], regi
     Raises:
         NotRegistered: a name is unknown; no tool is mounted.
     """
-    coordinator = at_home(coordinator)
+    coordinator = to_local_coordinator(coordinator)
     for each in [registry.get_tool_by_name(name) for name in names]:
         await coordinator.mount("tools", each.mounted(coordinator) if isinstance(each, FunctionTool) else each)

@@ -1,7 +1,7 @@
-"""Doubles for the tests of modules: a coordinator, one of each kind of module, and a recorder of events.
+"""Test doubles for module authors: a coordinator, one module of each kind, and an event recorder.
 
-They are real parts with a script instead of a mind, and they keep what they were given. Names and behaviour are those
-of `amplifier_core.testing`; a docstring says where the contracts want something else. No test framework is needed.
+They are scripted and record their inputs. Names and behaviour are those of `amplifier_core.testing`; docstrings name
+the differences that the contracts require. No test framework is needed.
 """
 
 from orchestrator_interactive.testing.coordinator import MockCoordinator, TestCoordinator, create_test_coordinator

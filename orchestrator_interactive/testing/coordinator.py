@@ -1,4 +1,4 @@
-"""A coordinator without a session around it."""
+"""Coordinator without a session."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _config() -> dict[str, Any]:
 
 @dataclass(slots=True)
 class _SessionStandIn:
-    """What a coordinator and its modules read of their session."""
+    """Session attributes that a coordinator and its modules read."""
 
     coordinator: ModuleCoordinator
     loader: ModuleLoader
@@ -36,10 +36,10 @@ class _SessionStandIn:
 
 
 class TestCoordinator(ModuleCoordinator):
-    """A real coordinator of the session "test-session", which keeps what was mounted and unmounted.
+    """A real coordinator of the session "test-session" that records mounts and unmounts.
 
-    The histories hold one dictionary per call, refused calls included. `config` may be changed in place
-    (`config["session"]["injection_size_limit"] = 100`); `approval_system` approves whatever is asked, and both it and
+    The histories contain one dictionary per call, including refused calls. `config` may be changed in place
+    (`config["session"]["injection_size_limit"] = 100`); `approval_system` approves every request; it and
     `display_system` may be replaced.
     """
 
@@ -61,7 +61,7 @@ class TestCoordinator(ModuleCoordinator):
         return super().unmount(mount_point, name)
 
     def get_mounted(self, mount_point: str, name: str | None = None) -> Any:
-        """The same as `get`: the contracts' examples ask by this name."""
+        """Alias of `get`, used in the contracts' examples."""
         return self.get(mount_point, name)
 
 
@@ -69,9 +69,9 @@ MockCoordinator = TestCoordinator
 
 
 def create_test_coordinator() -> TestCoordinator:
-    """A coordinator with a context, and with the tools `echo` and `fail`; its histories are empty.
+    """Return a coordinator with a context and the tools `echo` and `fail`; its histories are empty.
 
-    `fail` fails: `success=False` and an error. (In amplifier_core it succeeds without output.)
+    `fail` returns `success=False` and an error. (In amplifier_core it succeeds without output.)
     """
     coordinator = TestCoordinator()
     failure = ToolResult(success=False, error={"message": "This tool always fails."})

@@ -1,4 +1,4 @@
-"""A tool, a context and an orchestrator whose behaviour is given."""
+"""Scripted tool, context and orchestrator."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.contracts.models import ToolResult
-from orchestrator_interactive.kernel.interop import own
+from orchestrator_interactive.kernel.interop import to_local
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.contracts.protocols import ContextManager, Provider, Tool
@@ -18,13 +18,13 @@ _NOT_GIVEN = object()
 
 
 class MockTool:
-    """A tool that answers always the same, and keeps what it was asked in `inputs`.
+    """A tool with a fixed result that records its inputs in `inputs`.
 
     Args:
-        output: what it gives back, by amplifier_core's name.
-        description: what the model reads; made up from the name where it is not given.
-        return_value: what it gives back, by the contracts' name; it counts where both are given. A `ToolResult` is
-            returned as it is, an exception is raised, and anything else is the output of a success.
+        output: the result, by amplifier_core's name.
+        description: description for the model; derived from the name by default.
+        return_value: the result, by the contracts' name; takes precedence over `output`. A `ToolResult` is returned
+            as is, an exception is raised, any other value is the output of a successful result.
     """
 
     def __init__(
@@ -55,22 +55,21 @@ class MockTool:
 
     @property
     def last_input(self) -> dict[str, Any] | None:
-        """What it was asked last; `None` before the first call."""
+        """Input of the last call; `None` before the first call."""
         return self.inputs[-1] if self.inputs else None
 
     async def execute(self, input: dict[str, Any]) -> ToolResult:  # noqa: A002 - the name is the contract's
         self.inputs.append(dict(input))
         if isinstance(self.output, BaseException):
             raise self.output
-        result = own(self.output)
+        result = to_local(self.output)
         return result if isinstance(result, ToolResult) else ToolResult(output=result)
 
 
 class MockContextManager:
-    """A context that keeps every message in `messages`, and never compacts.
+    """A context that keeps every message in `messages` and never compacts.
 
-    As the contract asks of every context, a message without a role is refused, and the lists it returns are the
-    caller's.
+    As the contract requires, it refuses a message without a role and returns copies of its list.
     """
 
     def __init__(self, messages: Sequence[dict[str, Any]] | None = None) -> None:
@@ -80,7 +79,7 @@ class MockContextManager:
         """Append a message.
 
         Raises:
-            ValueError: it has no role.
+            ValueError: the message has no role.
         """
         if not message.get("role"):
             raise ValueError(f"message needs a 'role' (user, assistant, tool, system); this one has none: {message}.")
@@ -104,18 +103,17 @@ class MockContextManager:
 
 
 class ScriptedOrchestrator:
-    """An orchestrator that answers from a list, in turn; after the last answer it says "DONE".
+    """An orchestrator that returns the answers of a list in order, then "DONE".
 
-    Every run adds the prompt and the answer to the context, and emits what the contract asks of every orchestrator on
-    every way out: `execution:start`, `execution:end` and `orchestrator:complete`. (amplifier_core's emits
-    `session:start` and `session:end`, which are the session's.) `prompts` keeps what was asked.
+    Every run adds the prompt and the answer to the context, and on every exit path emits the events that the contract
+    requires: `execution:start`, `execution:end` and `orchestrator:complete`. (amplifier_core's emits `session:start`
+    and `session:end`, which belong to the session.) `prompts` records the prompts.
 
     Args:
-        responses: answers; an exception among them is raised, so that a run ends with an error or, with
-            `asyncio.CancelledError`, cancelled.
+        responses: answers. An exception is raised and ends the run with an error; `asyncio.CancelledError` cancels it.
 
     Raises:
-        TypeError: `responses` is no list (or other sequence) of texts and exceptions.
+        TypeError: `responses` is not a sequence of texts and exceptions.
     """
 
     name = "scripted"
@@ -152,7 +150,7 @@ class ScriptedOrchestrator:
             complete = {"orchestrator": self.name, "turn_count": 1, "status": status}
             try:
                 await hooks.emit(events.EXECUTION_END, {"response": response, "status": ended})
-            finally:  # a run may be cancelled while it tells of its end
+            finally:  # the run may be cancelled during the emit
                 await hooks.emit(events.ORCHESTRATOR_COMPLETE, complete)
         return response
 

@@ -1,4 +1,4 @@
-"""The people at the other end of a session: who is asked for approval, and who reads what hooks say."""
+"""Approval and display systems for tests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class ApprovalRequest(NamedTuple):
-    """One question; `timeout` is in seconds."""
+    """One approval request; `timeout` is in seconds."""
 
     prompt: str
     options: list[str]
@@ -18,7 +18,7 @@ class ApprovalRequest(NamedTuple):
 
 
 class MockApprovalSystem:
-    """Approves, or gives always the same `answer`. `requests` keeps what was asked."""
+    """Approves every request, or always returns `answer`. `requests` records the requests."""
 
     def __init__(self, answer: str | None = None) -> None:
         self.answer = answer
@@ -31,7 +31,7 @@ class MockApprovalSystem:
         timeout: float,  # noqa: ASYNC109 - the contract's name
         default: Literal["allow", "deny"],
     ) -> str:
-        """Return the answer; where none is set, the first option that allows, or "Allow" where none does."""
+        """Return `answer` if it is set, else the first option that begins with "allow", else "Allow"."""
         self.requests.append(ApprovalRequest(prompt, list(options), timeout, default))
         if self.answer is not None:
             return self.answer
@@ -39,7 +39,7 @@ class MockApprovalSystem:
 
 
 class MockDisplaySystem:
-    """Keeps what was shown in `messages`, as (message, level, source) tuples."""
+    """Records shown messages in `messages` as (message, level, source) tuples."""
 
     def __init__(self) -> None:
         self.messages: list[tuple[str, Level, str]] = []

@@ -1,4 +1,4 @@
-"""A model that answers from a list."""
+"""Provider with scripted answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from orchestrator_interactive.kernel.contracts.messages import (
 )
 from orchestrator_interactive.kernel.contracts.models import ModelInfo, ProviderInfo
 from orchestrator_interactive.kernel.contracts.request_validation import check
-from orchestrator_interactive.kernel.interop import own
+from orchestrator_interactive.kernel.interop import to_local
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,18 +33,18 @@ _MAX_OUTPUT_TOKENS = 8_000
 
 
 class MockProvider:
-    """A provider that answers from a list, in turn, and with its default text once the list is used up.
+    """A provider that returns the answers of a list in order, then its default text.
 
-    `requests` keeps each request as it was when it came; what a real provider would refuse is refused here, too, with
-    an `InvalidRequestError`. A `stream=` is fed before the answer is returned.
+    `requests` records a copy of each request. A request that real providers would refuse raises an
+    `InvalidRequestError`. A `stream=` receives the answer before it is returned.
 
     Args:
-        answers: each is a text, a `ToolCall`, a content block, a sequence of these, a whole `ChatResponse`, or an
+        answers: each is a text, a `ToolCall`, a content block, a sequence of such values, a `ChatResponse`, or an
             exception, which is raised.
-        default: the text after the last of them.
+        default: the text after the last answer.
 
     Raises:
-        TypeError: `answers` is no list (or other sequence), or holds something that is no answer.
+        TypeError: `answers` is not a sequence, or contains a value of another type.
     """
 
     def __init__(self, answers: Sequence[Answer] = (), *, default: str = "Mock response", name: str = "mock") -> None:
@@ -61,7 +61,7 @@ class MockProvider:
 
     @property
     def last_request(self) -> ChatRequest | None:
-        """What it was asked last; `None` before the first call."""
+        """Last request; `None` before the first call."""
         return self.requests[-1] if self.requests else None
 
     def get_info(self) -> ProviderInfo:
@@ -87,7 +87,7 @@ class MockProvider:
 
     async def complete(self, request: ChatRequest, *, stream: ResponseStream | None = None, **_: Any) -> ChatResponse:
         self.requests.append(copy.deepcopy(request))
-        check(own(request))
+        check(to_local(request))
         step = self._script.popleft() if self._script else _step(self.default)
         if isinstance(step, BaseException):
             raise step
@@ -100,11 +100,11 @@ class MockProvider:
 
 
 def _step(answer: Any) -> ChatResponse | BaseException:
-    answer = own(answer)
+    answer = to_local(answer)
     if isinstance(answer, ChatResponse | BaseException):
         return answer
     parts = answer if isinstance(answer, list | tuple) else [answer]
-    content = [_block(own(part)) for part in parts]
+    content = [_block(to_local(part)) for part in parts]
     calls = _calls(content)
     return ChatResponse(
         content=content,

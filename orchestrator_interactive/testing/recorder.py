@@ -1,4 +1,4 @@
-"""Keeping the events of a test."""
+"""Event recorder for tests."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from orchestrator_interactive.kernel.hooks import HookRegistry
 
 
 class EventRecorder(HookRegistry):
-    """Keeps events in order, as (event, data) tuples in `events`; the data is a shallow copy.
+    """Records events in order, as (event, data) tuples in `events`; the data is a shallow copy.
 
-    Takes the place of a hook registry (`hooks=recorder`): it listens to every event, and handlers that are registered
-    with it are asked as always. It is also a handler itself: `registry.register("tool:pre", recorder)`.
+    Usable as a hook registry (`hooks=recorder`): it listens to every event and calls the handlers registered with it.
+    Also usable as a handler: `registry.register("tool:pre", recorder)`.
     """
 
     def __init__(self) -> None:
@@ -23,12 +23,12 @@ class EventRecorder(HookRegistry):
         return await self.record(event, data)
 
     async def record(self, event: str, data: dict[str, Any]) -> HookResult:
-        """Keep one event, and let things go on."""
+        """Record one event and return "continue"."""
         self._keep(event, data)
         return HookResult()
 
     async def emit(self, event: str, data: dict[str, Any] | None = None) -> HookResult:
-        """Keep the event as it was emitted, then ask the handlers that were registered here."""
+        """Record the event as emitted, then call the registered handlers."""
         self._keep(event, data)
         return await super().emit(event, data or {})
 
@@ -41,15 +41,15 @@ class EventRecorder(HookRegistry):
         self._keep(event, data)
         return await super().emit_and_collect(event, data or {}, timeout)
 
-    def listens(self, event: str) -> bool:  # noqa: ARG002 - whatever it is, it is kept
+    def listens(self, event: str) -> bool:  # noqa: ARG002 - every event is recorded
         return True
 
     def get_events(self, event_type: str | None = None) -> list[tuple[str, dict[str, Any]]]:
-        """The events so far, or those of one name."""
+        """Return the recorded events, optionally of one name."""
         return [(event, data) for event, data in self.events if event_type is None or event == event_type]
 
     def clear(self) -> None:
-        """Forget the events; handlers stay."""
+        """Delete the recorded events; handlers stay registered."""
         self.events.clear()
 
     def _keep(self, event: str, data: dict[str, Any] | None) -> None:

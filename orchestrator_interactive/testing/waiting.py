@@ -1,4 +1,4 @@
-"""Waiting for what has no event of its own."""
+"""Poll a condition."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_LOOK_EVERY_S = 0.01
+_POLL_INTERVAL_S = 0.01
 
 
 async def wait_for(condition: Callable[[], bool], timeout: float = 1.0) -> bool:  # noqa: ASYNC109 - amplifier_core's name
-    """Wait until a condition holds, for at most `timeout` seconds; returns whether it came to hold.
+    """Wait until a condition is true, for at most `timeout` seconds; return whether it became true.
 
-    It is looked at every 10 ms, at least once, and a last time when the time is up.
+    It is evaluated every 10 ms, at least once, and once more at the end.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout
@@ -22,5 +22,5 @@ async def wait_for(condition: Callable[[], bool], timeout: float = 1.0) -> bool:
         left_s = deadline - loop.time()
         if left_s <= 0:
             return False
-        await asyncio.sleep(min(_LOOK_EVERY_S, left_s))
+        await asyncio.sleep(min(_POLL_INTERVAL_S, left_s))
     return True

@@ -1,4 +1,4 @@
-"""The process that a module is examined in: its order comes on stdin, and what it finds goes into a pipe."""
+"""Main function of the validation process: reads its order from stdin and writes findings to a pipe."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from pathlib import Path
 
 import structlog
 
-from orchestrator_interactive.validation.ipc import packed, unpacked_order
-from orchestrator_interactive.validation.validator import examine
+from orchestrator_interactive.validation.ipc import dump, parse_order
+from orchestrator_interactive.validation.validator import run_checks
 
 
 async def main() -> None:
     out = Connection(int(sys.argv[1]), readable=False)
-    order = unpacked_order(sys.stdin.buffer.read())
-    # What a module keeps for its sessions, logs for instance, does not belong among the user's own.
+    order = parse_order(sys.stdin.buffer.read())
+    # Files that a module keeps for its sessions, such as logs, must not go into the user's home.
     os.environ["HOME"] = str(Path.cwd())
-    # The last line of this process is told as the last words of the module: they should not be ours.
+    # The last output line of this process is reported as the module's; it must not be ours.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     logging.basicConfig(level=logging.WARNING)
-    await examine(order, lambda message: out.send_bytes(packed(message)), Path.cwd())
+    await run_checks(order, lambda message: out.send_bytes(dump(message)), Path.cwd())
     out.send_bytes(b"")
-    # Tasks, threads and exit handlers of a module (those of amplifier-core may crash) do not decide how this ends.
+    # Exit without waiting for the module's tasks, threads and exit handlers (those of amplifier-core may crash).
     os._exit(0)
 
 

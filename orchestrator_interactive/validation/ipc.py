@@ -1,4 +1,4 @@
-"""What is told between the process that validates and the one that reports: JSON, one message at a time."""
+"""Serialize messages between the validation process and its parent as JSON, one message at a time."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _KINDS: dict[str, type[Message]] = {
 }
 
 
-def packed(message: Message) -> bytes:
+def dump(message: Message) -> bytes:
     return json.dumps({"kind": type(message).__name__, **asdict(message)}).encode(errors="replace")
 
 
-def unpacked(data: bytes) -> Message:
+def parse(data: bytes) -> Message:
     fields: dict[str, Any] = json.loads(data)
     kind = _KINDS[fields.pop("kind")]
     if "others" in fields:
@@ -33,11 +33,11 @@ def unpacked(data: bytes) -> Message:
     return kind(**fields)
 
 
-def packed_order(order: Order) -> bytes:
+def dump_order(order: Order) -> bytes:
     return json.dumps(asdict(order), default=str).encode()
 
 
-def unpacked_order(data: bytes) -> Order:
+def parse_order(data: bytes) -> Order:
     fields = json.loads(data)
     location = fields["location"]
     for name in ("path", "root", "file", "project"):

@@ -1,4 +1,4 @@
-"""What a mounted instance must have for the kernel to use it: the protocols, member by member."""
+"""Check that mounted instances have the members of their protocol."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member of a protocol, and for a method the arguments that the kernel calls it with."""
+    """A member of a protocol; for a method with the arguments that the kernel passes."""
 
     name: str
     form: Literal["text", "method", "async method"] = "async method"
@@ -63,7 +63,7 @@ _FIX: Mapping[ModuleType, str] = {
 
 
 def implements(module_type: ModuleType) -> ValidationRule[tuple[Mounted, ...]]:
-    """The rule that everything of this type has the members of its protocol."""
+    """Return the rule that all instances of this type have the members of its protocol."""
     check = Check(
         rule=f"it implements the {_PROTOCOLS.get(module_type, module_type.title())} protocol",
         section="Protocol Definition",
@@ -71,7 +71,7 @@ def implements(module_type: ModuleType) -> ValidationRule[tuple[Mounted, ...]]:
         part="structure",
     )
 
-    def look(mounted: tuple[Mounted, ...]) -> Problems:
+    def find_problems(mounted: tuple[Mounted, ...]) -> Problems:
         return [
             f"{one.name}: {problem}" if len(mounted) > 1 else problem
             for one in mounted
@@ -79,7 +79,7 @@ def implements(module_type: ModuleType) -> ValidationRule[tuple[Mounted, ...]]:
             for problem in _problems(one.instance, member)
         ]
 
-    return ValidationRule(check, look)
+    return ValidationRule(check, find_problems)
 
 
 def _problems(instance: Any, member: Member) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""A report as a person reads it."""
+"""Render a report as text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PARTS: tuple[tuple[Part, str], ...] = (("structure", "Structure"), ("behaviour"
 
 
 def rendered(report: Report, paint: Paint = lambda _outcome, text: text) -> str:
-    """The report, line by line; `paint` may colour the word that says what became of a check."""
+    """Return the report as text; `paint` may colour the outcome of a check."""
     return "\n".join(_lines(report, paint))
 
 
@@ -36,7 +36,7 @@ def _lines(report: Report, paint: Paint) -> Iterator[str]:
 
 
 def _groups(report: Report) -> Iterator[tuple[str, list[ValidationFinding]]]:
-    """The findings under their titles: the behaviour by type, where several are examined."""
+    """Yield titles with their findings: behaviour is grouped by type if the module has several."""
     groups: dict[str, list[ValidationFinding]] = {}
     several = len({finding.module_type for finding in report.findings if finding.module_type}) > 1
     for part, title in _PARTS:
@@ -51,7 +51,7 @@ def _heading(subject: ValidatedModule) -> Iterator[str]:
     if subject.module_type is None:
         yield "Type: unknown."
     else:
-        yield f"Type: {subject.module_type} ({subject.recognised_by})."
+        yield f"Type: {subject.module_type} ({subject.detected_by})."
     for module_type, by in subject.others:
         yield f"Also: {module_type} ({by})."
 
@@ -66,6 +66,6 @@ def _entry(finding: ValidationFinding, subject: ValidatedModule, paint: Paint) -
 
 
 def _contract(finding: ValidationFinding, subject: ValidatedModule) -> str:
-    """The name of the document that says so."""
+    """Return the name of the contract document."""
     module_type = finding.module_type or subject.module_type
     return f"{module_type.title()} Contract" if module_type else "Module Contracts"

@@ -1,4 +1,4 @@
-"""What a validation says: which rule of a contract was looked at, and what was found."""
+"""Report of a validation: the checked rules of a contract and their outcomes."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Check:
     """One rule of a contract.
 
     Args:
-        rule: what holds in a module that keeps it, as a sentence without its full stop.
-        section: where the contract of the module's type says so.
-        fix: what to do where it is broken.
-        required: whether breaking it fails the module; otherwise it is a warning. (Required and Recommended in the
+        rule: the rule as a sentence without its full stop.
+        section: section of the contract that states it.
+        fix: remedy for a violation.
+        required: whether a violation fails the module; otherwise it is a warning. (Required and Recommended in the
             contracts' checklists.)
     """
 
@@ -44,9 +44,9 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class ValidationFinding:
-    """What became of a check. `problem` and `fix` are sentences, and blank where it passed.
+    """Outcome of a check. `problem` and `fix` are sentences, blank if it passed.
 
-    `module_type` says which contract was looked at, where the check is about what is of that type.
+    `module_type` is the contract that was checked, if the check belongs to one type.
     """
 
     check: Check
@@ -70,15 +70,15 @@ class ValidationFinding:
 
 @dataclass(frozen=True, slots=True)
 class ValidatedModule:
-    """What was validated. `recognised_by` says how its type was found; `module_type` is `None` as long as it is not.
+    """The validated module. `detected_by` is how its type was detected; `module_type` is `None` until then.
 
-    `others` are the types of what it also puts into a session, each with how that was found.
+    `others` are the other types that it mounts, each with how it was detected.
     """
 
     path: str
     name: str
     module_type: ModuleType | None = None
-    recognised_by: str = ""
+    detected_by: str = ""
     others: tuple[tuple[ModuleType, str], ...] = ()
 
 
@@ -91,12 +91,12 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """Whether no required rule is broken; warnings are allowed."""
+        """Whether no required rule is violated; warnings are allowed."""
         return not self.of("failed")
 
     @property
     def complete(self) -> bool:
-        """Whether the module showed itself: one that mounts nothing, for lack of configuration, has not."""
+        """Whether all structure checks ran; they do not if the module mounts nothing for lack of configuration."""
         return not any(finding.outcome == "not checked" for finding in self.part("structure"))
 
     def of(self, outcome: Outcome) -> tuple[ValidationFinding, ...]:
@@ -106,14 +106,14 @@ class Report:
         return tuple(finding for finding in self.findings if finding.check.part == part)
 
     def summary(self) -> str:
-        """One line that sums up."""
+        """Return the verdict and the counts in one line."""
         counts = Counter(finding.outcome for finding in self.findings)
         verdict = "Failed" if not self.passed else "Passed" if self.complete else "Not validated"
-        told = [f"{counts['passed']} of {_number(len(self.findings), 'check')} passed"]
-        told += [f"{counts['failed']} failed"] if counts["failed"] else []
-        told += [_number(counts["warning"], "warning")] if counts["warning"] else []
-        told += [f"{counts['not checked']} not checked"] if counts["not checked"] else []
-        return f"{verdict}: {', '.join(told)}."
+        parts = [f"{counts['passed']} of {_number(len(self.findings), 'check')} passed"]
+        parts += [f"{counts['failed']} failed"] if counts["failed"] else []
+        parts += [_number(counts["warning"], "warning")] if counts["warning"] else []
+        parts += [f"{counts['not checked']} not checked"] if counts["not checked"] else []
+        return f"{verdict}: {', '.join(parts)}."
 
 
 def _number(count: int, noun: str) -> str:

@@ -1,4 +1,4 @@
-"""Running other people's code: within a time limit, and so that whatever it does is one finding."""
+"""Run third-party code within a time limit, and turn every outcome into a finding."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 S = TypeVar("S")
 
-# How long code that was cancelled may take to heed it before it is left behind.
-HEED_WITHIN_S = 1.0
-UNASKED = "ends with a CancelledError though nobody cancelled it"
+# How long to wait for cancelled code to end before it is abandoned.
+CANCEL_GRACE_S = 1.0
+UNREQUESTED_CANCEL = "ends with a CancelledError although it was not cancelled"
 _LONGEST_SENTENCE = 400
 _MOST_PROBLEMS = 3
 
 Problems = list[str]
-"""What is wrong, as sentences; empty where nothing is."""
+"""Problems as sentences; empty if there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,22 +40,22 @@ class Raised:
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """It ended with a CancelledError, as what is cancelled should."""
+    """The code ended with a CancelledError."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hung:
-    """It did not end within the limit, in seconds. `heeded` says whether it ended once it was cancelled."""
+    """The code did not end within the limit, in seconds. `stopped`: whether it ended after its cancellation."""
 
     limit_s: float
-    heeded: bool = True
+    stopped: bool = True
 
 
 Ending = Returned | Raised | Cancelled | Hung
 
 
 class ValidationCall(Protocol):
-    """A call of the module's code; as text, what was called."""
+    """A call of the module's code; `str()` describes it."""
 
     @property
     def ended(self) -> Ending: ...
@@ -63,23 +63,23 @@ class ValidationCall(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ValidationRule(Generic[S]):
-    """A check, and the function that looks whether it holds of something."""
+    """A check and the function that finds its violations."""
 
     check: Check
-    look: Callable[[S], Problems | Awaitable[Problems]]
+    find_problems: Callable[[S], Problems | Awaitable[Problems]]
 
 
 def rule(check: Check) -> Callable[[Callable[[S], Problems | Awaitable[Problems]]], ValidationRule[S]]:
-    """Make a rule of a function: `@rule(Check(…))`."""
+    """Decorate a function as a rule: `@rule(Check(…))`."""
 
-    def made(look: Callable[[S], Problems | Awaitable[Problems]]) -> ValidationRule[S]:
-        return ValidationRule(check, look)
+    def made(find_problems: Callable[[S], Problems | Awaitable[Problems]]) -> ValidationRule[S]:
+        return ValidationRule(check, find_problems)
 
     return made
 
 
-class NotChecked(Exception):  # noqa: N818 - no error: there is nothing to look at
-    """A rule cannot be looked at here; the message says why, `fix` what would allow it."""
+class NotChecked(Exception):  # noqa: N818 - not an error: the rule does not apply
+    """A rule cannot be checked. The message is the reason, `fix` the remedy."""
 
     def __init__(self, reason: str, fix: str) -> None:
         super().__init__(reason)
@@ -87,12 +87,12 @@ class NotChecked(Exception):  # noqa: N818 - no error: there is nothing to look 
 
 
 class Tolerated(Exception):  # noqa: N818 - a remark
-    """Something that a required rule forbids, and that may have a good reason here: a warning."""
+    """A violation of a required rule that may be justified: reported as a warning."""
 
 
 @dataclass(frozen=True, slots=True)
 class ValidationStep:
-    """Something that begins now and ends within `limit_s` seconds, or else blocks the process."""
+    """Start of a step. It ends within `limit_s` seconds unless it blocks the process."""
 
     doing: str
     limit_s: float
@@ -100,30 +100,30 @@ class ValidationStep:
 
 
 class Validator:
-    """One validation as it proceeds: what is begun and what is found is told at once.
+    """Run the checks of one module; emit each step when it starts and each finding immediately.
 
-    A module may hang the whole process; whoever listens then knows what it did last. `module_type` is what is being
-    examined; each finding says so.
+    If the module hangs the process, the listener knows the last step. `module_type` is the type being checked; each
+    finding contains it.
     """
 
     def __init__(
         self,
         location: ModuleLocation,
-        tell: Callable[[ValidationStep | ValidationFinding | ValidatedModule], None],
+        emit: Callable[[ValidationStep | ValidationFinding | ValidatedModule], None],
         limit_s: float,
     ) -> None:
         self.location = location
         self.limit_s = limit_s
-        self.tell = tell
+        self.emit = emit
         self.module_type: ModuleType | None = None
 
     async def check(self, rule: ValidationRule[S], subject: S, limit_s: float | None = None) -> ValidationFinding:
-        """Look at one rule, and tell what was found."""
+        """Check one rule and emit the finding."""
         limit_s = limit_s or self.limit_s
-        self.tell(ValidationStep(rule.check.rule, limit_s, rule.check))
-        judged = self._judged(rule.check, await ending(_looked(rule, subject), limit_s))
+        self.emit(ValidationStep(rule.check.rule, limit_s, rule.check))
+        judged = self._finding(rule.check, await ending(_evaluate(rule, subject), limit_s))
         finding = replace(judged, module_type=self.module_type)
-        self.tell(finding)
+        self.emit(finding)
         return finding
 
     async def check_all(self, rules: Iterable[ValidationRule[S]], subject: S) -> None:
@@ -131,78 +131,80 @@ class Validator:
             await self.check(each, subject)
 
     async def perform(self, doing: str, coroutine: Coroutine[Any, Any, Any], limit_s: float | None = None) -> Ending:
-        """Do something to see what becomes of it; the rules look at that later."""
+        """Run code whose outcome the rules check later."""
         limit_s = limit_s or self.limit_s
-        self.tell(ValidationStep(doing, limit_s))
+        self.emit(ValidationStep(doing, limit_s))
         return await ending(coroutine, limit_s)
 
-    def _judged(self, check: Check, ended: Ending) -> ValidationFinding:
+    def _finding(self, check: Check, ended: Ending) -> ValidationFinding:
         match ended:
             case Returned(value=problems):
                 return (
-                    ValidationFinding.broken(check, in_short(problems)) if problems else ValidationFinding.passed(check)
+                    ValidationFinding.broken(check, summarize(problems))
+                    if problems
+                    else ValidationFinding.passed(check)
                 )
             case Raised(error=NotChecked() as e):
                 return ValidationFinding.not_checked(check, str(e), e.fix)
             case Raised(error=Tolerated() as e):
                 return ValidationFinding(check, "warning", str(e), check.fix)
             case Raised(error=e):
-                return ValidationFinding.broken(check, f"It raises {told(e, self.location)}.")
+                return ValidationFinding.broken(check, f"It raises {error_text(e, self.location)}.")
             case Cancelled():
-                return ValidationFinding.broken(check, f"It {UNASKED}.")
+                return ValidationFinding.broken(check, f"It {UNREQUESTED_CANCEL}.")
             case Hung(limit_s=limit_s):
                 return ValidationFinding.broken(check, f"It does not end within {limit_s:g} seconds.")
 
 
 async def ending(coroutine: Coroutine[Any, Any, Any], limit_s: float) -> Ending:
-    """How something ends. What does not end within the limit is cancelled, and left behind if it does not heed that."""
+    """Run a coroutine and return how it ends. After the limit it is cancelled, and abandoned if it continues."""
     task = asyncio.get_running_loop().create_task(_contained(coroutine))
     done, _ = await asyncio.wait({task}, timeout=limit_s)
     if done:
         return Cancelled() if task.cancelled() else task.result()
-    return Hung(limit_s, heeded=await heeds_cancel(task))
+    return Hung(limit_s, stopped=await cancel_in_time(task))
 
 
-async def heeds_cancel(task: asyncio.Task[Any]) -> bool:
-    """Cancel a task, and say whether it ends soon."""
+async def cancel_in_time(task: asyncio.Task[Any]) -> bool:
+    """Cancel a task and return whether it ends within `CANCEL_GRACE_S` seconds."""
     task.cancel()
-    done, _ = await asyncio.wait({task}, timeout=HEED_WITHIN_S)
+    done, _ = await asyncio.wait({task}, timeout=CANCEL_GRACE_S)
     return bool(done)
 
 
 async def _contained(coroutine: Coroutine[Any, Any, Any]) -> Ending:
     try:
         return Returned(await coroutine)
-    except (Exception, SystemExit, KeyboardInterrupt) as e:  # noqa: BLE001 - foreign code: it is told, not handled
+    except (Exception, SystemExit, KeyboardInterrupt) as e:  # noqa: BLE001 - third-party code: reported, not handled
         return Raised(e)
 
 
-async def _looked(rule: ValidationRule[S], subject: S) -> Problems:
-    found = rule.look(subject)
+async def _evaluate(rule: ValidationRule[S], subject: S) -> Problems:
+    found = rule.find_problems(subject)
     return await found if inspect.isawaitable(found) else found
 
 
 def raising(calls: Iterable[ValidationCall], location: ModuleLocation) -> Problems:
-    """A sentence for each call that raised, or was cancelled by itself."""
+    """Return a sentence for each call that raised or ended with a CancelledError."""
     problems = []
     for call in calls:
         match call.ended:
             case Raised(error=error):
-                problems.append(f"{call} raises {told(error, location)}.")
+                problems.append(f"{call} raises {error_text(error, location)}.")
             case Cancelled():
-                problems.append(f"{call} {UNASKED}.")
+                problems.append(f"{call} {UNREQUESTED_CANCEL}.")
     return problems
 
 
-def told(error: BaseException, location: ModuleLocation) -> str:
-    """An error in one line, with the place in the module that it came from."""
-    said = " ".join(str(error).split()).rstrip(".")
+def error_text(error: BaseException, location: ModuleLocation) -> str:
+    """Return an error as one line, with the line of the module that raised it."""
+    text = " ".join(str(error).split()).rstrip(".")
     where = line_in(error, location)
-    return shortened(f"{type(error).__name__}{f': {said}' if said else ''}{f' ({where})' if where else ''}")
+    return shortened(f"{type(error).__name__}{f': {text}' if text else ''}{f' ({where})' if where else ''}")
 
 
-def in_short(problems: Problems) -> str:
-    """Problems as one line: the first of them, and how many more there are."""
+def summarize(problems: Problems) -> str:
+    """Return the first problems as one line, with the number of further ones."""
     distinct = list(dict.fromkeys(problems))
     more = len(distinct) - _MOST_PROBLEMS
     return " ".join([*map(shortened, distinct[:_MOST_PROBLEMS]), *([f"({more} more like this.)"] if more > 0 else [])])
@@ -213,6 +215,6 @@ def shortened(text: str) -> str:
 
 
 def kind(value: Any) -> str:
-    """What a value is, for a sentence: `None`, or its class."""
+    """Return the class of a value with its article, or `None`."""
     name = type(value).__name__
     return "None" if value is None else f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"

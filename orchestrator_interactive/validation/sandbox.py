@@ -1,4 +1,4 @@
-"""A session of its own for a module: a real coordinator, an empty folder, and every event recorded."""
+"""Sandbox for a module: a session with a real coordinator, an empty folder, and a recording of all events."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.hooks import HookRegistry
 from orchestrator_interactive.testing import TestCoordinator
-from orchestrator_interactive.validation.runner import HEED_WITHIN_S, ending
+from orchestrator_interactive.validation.runner import CANCEL_GRACE_S, ending
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
@@ -34,7 +34,7 @@ MOUNT_POINTS: Mapping[ModuleType, str] = {
 
 _OF_THE_KERNEL = list(events.ALL_EVENTS)
 
-# The methods by which an instance that nobody has mounted is known; the first type that fits is it.
+# Methods that identify the type of an unmounted instance; the first match wins.
 _METHODS: Mapping[ModuleType, tuple[str, ...]] = {
     "provider": ("complete", "parse_tool_calls"),
     "context": ("add_message", "get_messages"),
@@ -60,7 +60,7 @@ class Emitted:
 
 
 class RecordingHooks(HookRegistry):
-    """A registry that keeps what is registered and what is emitted, and that listens to everything."""
+    """A registry that records registrations and emitted events, and listens to every event."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class RecordingHooks(HookRegistry):
 
     on = register
 
-    def listens(self, event: str) -> bool:  # noqa: ARG002 - whatever the event
+    def listens(self, event: str) -> bool:  # noqa: ARG002 - for every event
         return True
 
     async def emit(self, event: str, data: dict[str, Any] | None = None) -> HookResult:
@@ -92,12 +92,12 @@ class RecordingHooks(HookRegistry):
         return await super().emit_and_collect(event, data, timeout)
 
     def of(self, event: str) -> list[dict[str, Any]]:
-        """The data of every emission of an event, in order."""
+        """Return the data of every emission of an event, in order."""
         return [emitted.data for emitted in self.emitted if emitted.event == event]
 
 
 class RecordingCoordinator(TestCoordinator):
-    """A test coordinator that listens to every event, and keeps the clean-ups that are registered with it."""
+    """A test coordinator that listens to every event and records registered clean-ups."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -115,7 +115,7 @@ class RecordingCoordinator(TestCoordinator):
 
 @dataclass(frozen=True, slots=True)
 class Mounted:
-    """What a module put at a mount point, or what its `mount` returned to be put there."""
+    """An instance that a module mounted, or that its `mount` returned to be mounted."""
 
     module_type: ModuleType
     name: str
@@ -124,7 +124,7 @@ class Mounted:
 
 @dataclass(frozen=True, slots=True)
 class ValidationSandbox:
-    """A session with the module in it. `returned` is what its `mount` returned."""
+    """A session with the module mounted. `returned` is the return value of its `mount`."""
 
     coordinator: RecordingCoordinator
     mounted: tuple[Mounted, ...]
@@ -136,7 +136,7 @@ class ValidationSandbox:
 
     @property
     def types(self) -> frozenset[ModuleType]:
-        """The types of what the module put into the session."""
+        """Types of the mounted instances; "hook" if handlers are registered."""
         handlers: frozenset[ModuleType] = frozenset({"hook"} if self.hooks.registrations else ())
         return handlers | {mounted.module_type for mounted in self.mounted}
 
@@ -144,24 +144,24 @@ class ValidationSandbox:
         return tuple(mounted for mounted in self.mounted if mounted.module_type == module_type)
 
     def one(self, module_type: ModuleType) -> Any:
-        """The instance that was mounted, for the types of which there is one."""
+        """Return the mounted instance of a type that has only one."""
         return self.all(module_type)[0].instance
 
     def cleanups(self) -> list[Callable[[], Any]]:
-        """What is to be called when the session ends: what `mount` returned, and what was registered, latest first."""
+        """Return the clean-ups: the one that `mount` returned, then the registered ones, latest first."""
         is_instance = any(self.returned is mounted.instance for mounted in self.mounted)
         returned = [] if is_instance or not callable(self.returned) else [self.returned]
         return [*returned, *reversed(self.coordinator.cleanups)]
 
     async def contributed_events(self) -> set[str]:
-        """The event names that the module announces on `observability.events`."""
+        """Return the event names that the module contributes to `observability.events`."""
         collected = await self.coordinator.collect_contributions("observability.events")
         collected.remove(_OF_THE_KERNEL)
         return {name for names in collected for name in ([names] if isinstance(names, str) else names)}
 
 
 class SandboxSession:
-    """Puts a module on stages, each a new session in a new empty folder under `home`."""
+    """Mounts a module in sandboxes, each a new session in a new empty folder under `home`."""
 
     def __init__(self, mount: MountFunction, ready: Ready | None, config: dict[str, Any], home: Path) -> None:
         self._mount = mount
@@ -173,29 +173,29 @@ class SandboxSession:
         return SandboxSession(self._mount, self._ready, config, self._home)
 
     def unready(self) -> SandboxSession:
-        """The same, whose sessions do not call `on_session_ready`."""
+        """Return a copy whose sessions do not call `on_session_ready`."""
         return SandboxSession(self._mount, None, self.config, self._home)
 
     @asynccontextmanager
-    async def stage(self) -> AsyncIterator[ValidationSandbox]:
-        """Mount the module in a session; clean up after it, for as long as it lets us."""
-        # The folder stays: what was left behind may still be at work in it.
+    async def open(self) -> AsyncIterator[ValidationSandbox]:
+        """Mount the module in a new session; afterwards run its clean-ups, each with a time limit."""
+        # The folder is not deleted: abandoned tasks may still use it.
         with chdir(tempfile.mkdtemp(dir=self._home)):
             coordinator = RecordingCoordinator()
             coordinator.register_capability("session.working_dir", str(Path.cwd()))
             returned = await self._mount(coordinator, copy.deepcopy(self.config))
-            stage = ValidationSandbox(coordinator, _mounted(coordinator, returned), returned)
+            sandbox = ValidationSandbox(coordinator, _mounted(coordinator, returned), returned)
             try:
                 if self._ready is not None:
-                    await ending(self._ready(coordinator), HEED_WITHIN_S)
-                yield stage
+                    await ending(self._ready(coordinator), CANCEL_GRACE_S)
+                yield sandbox
             finally:
-                for clean_up in stage.cleanups():
-                    await ending(called(clean_up), HEED_WITHIN_S)
+                for clean_up in sandbox.cleanups():
+                    await ending(called(clean_up), CANCEL_GRACE_S)
 
 
 async def called(function: Callable[[], Any]) -> Any:
-    """What a function returns, which may be async."""
+    """Call a function that may be async, and return its result."""
     value = function()
     return await value if inspect.isawaitable(value) else value
 
@@ -214,7 +214,7 @@ def _mounted(coordinator: TestCoordinator, returned: Any) -> tuple[Mounted, ...]
 
 
 def type_of_instance(instance: Any) -> ModuleType | None:
-    """What something is by its methods; `None` for a function, and for what is none of the types."""
+    """Detect the type of an instance by its methods; `None` for a function, a class and other objects."""
     if inspect.isroutine(instance) or inspect.isclass(instance):
         return None
     fitting = (kind for kind, names in _METHODS.items() if all(hasattr(instance, name) for name in names))

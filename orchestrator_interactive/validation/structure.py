@@ -1,4 +1,4 @@
-"""The rules for every module, whatever its type: it can be imported, mounted, mounted again, and unmounted."""
+"""Rules for modules of every type: import, mount, second mount, clean-up."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from orchestrator_interactive.kernel.contracts.errors import ModuleLoadError
 from orchestrator_interactive.kernel.loading.importing import import_module
 from orchestrator_interactive.kernel.loading.location import ENTRY_POINT_GROUP, ModuleLocation
 from orchestrator_interactive.validation.report import Check
-from orchestrator_interactive.validation.runner import UNASKED, Hung, Raised, Returned, rule
+from orchestrator_interactive.validation.runner import UNREQUESTED_CANCEL, Hung, Raised, Returned, rule
 from orchestrator_interactive.validation.sandbox import called
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _SIGNATURE = "async def mount(coordinator, config)"
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """A module that could be imported."""
+    """An imported module."""
 
     location: ModuleLocation
     module: PythonModule
@@ -41,7 +41,7 @@ class Imported:
 
     @property
     def ready(self) -> Ready | None:
-        """`on_session_ready`, where it is such that a session can call it."""
+        """`on_session_ready`, if a session can call it."""
         ready: Ready | None = self.on_session_ready
         return ready if inspect.iscoroutinefunction(ready) and not _unless_it_takes(ready, "coordinator") else None
 
@@ -50,7 +50,7 @@ class Imported:
     Check(
         rule="it can be imported",
         section=_MOUNT,
-        fix="Correct the module; install what it needs beside amplifier-slack.",
+        fix="Correct the module; install its dependencies next to amplifier-slack.",
         part="structure",
     )
 )
@@ -132,7 +132,7 @@ def ready_is_async(imported: Imported) -> Problems:
     Check(
         rule="mount() works with this configuration",
         section=_MOUNT,
-        fix="Correct mount(), or give with --config what the module needs.",
+        fix="Correct mount(), or pass the module's configuration with --config.",
         part="structure",
     )
 )
@@ -145,21 +145,21 @@ def mounts(ended: Ending) -> Problems:
         case Returned():
             return []
         case _:
-            return [f"mount() {UNASKED}."]
+            return [f"mount() {UNREQUESTED_CANCEL}."]
 
 
 @rule(
     Check(
         rule="on_session_ready() runs",
         section=_MOUNT,
-        fix="Catch there what can go wrong; what it needs of other modules may be missing.",
+        fix="Catch errors there; other modules that it needs may be missing.",
         part="structure",
     )
 )
 async def ready_runs(both: tuple[Imported, SandboxSession]) -> Problems:
-    imported, theatre = both
-    async with theatre.unready().stage() as stage:
-        await imported.on_session_ready(stage.coordinator)
+    imported, sandboxes = both
+    async with sandboxes.unready().open() as sandbox:
+        await imported.on_session_ready(sandbox.coordinator)
     return []
 
 
@@ -167,12 +167,12 @@ async def ready_runs(both: tuple[Imported, SandboxSession]) -> Problems:
     Check(
         rule="two sessions can mount it at the same time",
         section=_MOUNT,
-        fix="Make what is mounted inside mount(), and keep nothing of a session in variables of the module.",
+        fix="Create mounted objects inside mount(), and keep no session state in module variables.",
         part="structure",
     )
 )
-async def mounts_twice(theatre: SandboxSession) -> Problems:
-    async with theatre.stage() as one, theatre.stage() as other:
+async def mounts_twice(sandboxes: SandboxSession) -> Problems:
+    async with sandboxes.open() as one, sandboxes.open() as other:
         first = [(mounted.module_type, mounted.name) for mounted in one.mounted]
         second = [(mounted.module_type, mounted.name) for mounted in other.mounted]
         if first != second or one.types != other.types:
@@ -184,15 +184,15 @@ async def mounts_twice(theatre: SandboxSession) -> Problems:
 
 @rule(
     Check(
-        rule="what it registers or returns to clean up runs",
+        rule="its clean-up runs",
         section=_MOUNT,
         fix="Let the clean-up take no arguments, and let it work even if the module has done nothing yet.",
         part="structure",
     )
 )
-async def cleans_up(theatre: SandboxSession) -> Problems:
-    async with theatre.stage() as stage:
-        for clean_up in stage.cleanups():
+async def cleans_up(sandboxes: SandboxSession) -> Problems:
+    async with sandboxes.open() as sandbox:
+        for clean_up in sandbox.cleanups():
             await called(clean_up)
     return []
 
@@ -210,7 +210,7 @@ def _unless_it_takes(function: Any, *names: str) -> Problems:
 
 
 def _has_a_session(mounted: Mounted) -> bool:
-    """Whether an instance of this type always keeps something of its session."""
+    """Return whether instances of this type always hold session state."""
     return mounted.module_type in {"orchestrator", "context"}
 
 

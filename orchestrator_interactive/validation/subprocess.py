@@ -1,4 +1,4 @@
-"""Validating a module in a process of its own, which it may hang, end or crash without harm."""
+"""Validate a module in a subprocess, which it may hang, exit or crash without harm."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel.loading.location import locate
-from orchestrator_interactive.validation.ipc import packed_order, unpacked
+from orchestrator_interactive.validation.ipc import dump_order, parse
 from orchestrator_interactive.validation.report import Check, Report, ValidatedModule, ValidationFinding
-from orchestrator_interactive.validation.runner import HEED_WITHIN_S, ValidationStep, shortened
+from orchestrator_interactive.validation.runner import CANCEL_GRACE_S, ValidationStep, shortened
 from orchestrator_interactive.validation.validator import Order
 
 if TYPE_CHECKING:
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from orchestrator_interactive.validation.report import ModuleType
 
 TIME_LIMIT_S = 10.0
-# Over a step's own limit: for what it may take to heed a cancellation, and for a slow machine.
-_PATIENCE_S = 3 * HEED_WITHIN_S
+# Added to a step's own limit: for its cancellation, and for slow machines.
+_EXTRA_S = 3 * CANCEL_GRACE_S
 
 _STARTING = ValidationStep("the start of the validation", 60.0)
 _SURVIVES = Check(
-    rule="the process goes on",
+    rule="the process continues",
     section="Validation Checklist",
-    fix="Await what takes long, or use run_blocking(); leave the end of the process to the application.",
+    fix="Await long operations or use run_blocking(); do not exit the process.",
 )
 
 
@@ -42,14 +42,14 @@ def validate(
     time_limit_s: float = TIME_LIMIT_S,
     tool_input: Mapping[str, Any] | None = None,
 ) -> Report:
-    """Check a module against the contract of its type: its structure, and how it behaves.
+    """Check the structure and behaviour of a module against the contract of its type.
 
     Args:
         path: a project, a package, or a Python file.
-        module_type: what it is to be; found out where it is not given.
-        config: the module's configuration, as in a mount plan; what JSON can hold.
-        time_limit_s: how long one check may take, in seconds.
-        tool_input: an input to call its tool with, side effects or not; for several tools, by the name of each.
+        module_type: the expected type; detected by default.
+        config: the module's configuration, as in a mount plan; JSON values.
+        time_limit_s: time limit of one check, in seconds.
+        tool_input: input for a call of its tool, which may have side effects; for several tools, a dict by tool name.
 
     Raises:
         ModuleNotFoundError: there is no module at the path, or more than one.
@@ -60,7 +60,7 @@ def validate(
 
 
 class _Observer:
-    """Listens to the process that examines, and gives it up when it is silent for too long."""
+    """Receive the messages of the validation process, and abandon it after a timeout."""
 
     def __init__(self, order: Order) -> None:
         self._order = order
@@ -72,24 +72,24 @@ class _Observer:
         with (
             tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home,
             tempfile.TemporaryFile() as output,
-            _process(self._order, home, output.fileno()) as (process, heard),
+            _process(self._order, home, output.fileno()) as (process, connection),
         ):
-            self._listen(process, heard, output.fileno())
+            self._listen(process, connection, output.fileno())
         return Report(self._subject, tuple(self._findings))
 
-    def _listen(self, process: subprocess.Popen[bytes], heard: Connection, output: int) -> None:
+    def _listen(self, process: subprocess.Popen[bytes], connection: Connection, output: int) -> None:
         while True:
-            if not heard.poll(self._doing.limit_s + _PATIENCE_S):
-                self._give_up(f"It blocks the process for more than {self._doing.limit_s:g} seconds")
+            if not connection.poll(self._doing.limit_s + _EXTRA_S):
+                self._abort(f"It blocks the process for more than {self._doing.limit_s:g} seconds")
                 return
             try:
-                data = heard.recv_bytes()
+                data = connection.recv_bytes()
             except EOFError:
-                self._give_up(_how_it_ended(process, output))
+                self._abort(_exit_reason(process, output))
                 return
             if not data:
                 return
-            self._note(unpacked(data))
+            self._note(parse(data))
 
     def _note(self, message: ValidationStep | ValidationFinding | ValidatedModule) -> None:
         match message:
@@ -100,14 +100,14 @@ class _Observer:
             case ValidatedModule():
                 self._subject = message
 
-    def _give_up(self, problem: str) -> None:
+    def _abort(self, problem: str) -> None:
         check = self._doing.check or _SURVIVES
         doing = "" if self._doing.check else f" (it was busy with {self._doing.doing})"
         self._findings.append(ValidationFinding(check, "failed", f"{problem}{doing}.", _SURVIVES.fix))
-        rest = Check("what comes after that", _SURVIVES.section, _SURVIVES.fix)
-        reason = "The validation has ended there."
+        rest = Check("the remaining checks", _SURVIVES.section, _SURVIVES.fix)
+        reason = "The validation ended there."
         self._findings.append(
-            ValidationFinding.not_checked(rest, reason, "Do first what is said above, then validate again.")
+            ValidationFinding.not_checked(rest, reason, "Fix the problems above, then validate again.")
         )
 
 
@@ -117,7 +117,7 @@ def _process(order: Order, home: str, output: int) -> Iterator[tuple[subprocess.
     command = [sys.executable, "-P", "-m", __package__, str(writes)]
     direct = ",".join(filter(None, (os.environ.get("NO_PROXY") or os.environ.get("no_proxy"), "127.0.0.1")))
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "NO_PROXY": direct, "no_proxy": direct}
-    with Connection(reads, writable=False) as heard:
+    with Connection(reads, writable=False) as connection:
         try:
             process = subprocess.Popen(  # noqa: S603 - this very program
                 command,
@@ -132,8 +132,8 @@ def _process(order: Order, home: str, output: int) -> Iterator[tuple[subprocess.
         finally:
             os.close(writes)
         try:
-            _send(process, packed_order(order))
-            yield process, heard
+            _send(process, dump_order(order))
+            yield process, connection
         finally:
             _end(process)
 
@@ -145,19 +145,19 @@ def _send(process: subprocess.Popen[bytes], order: bytes) -> None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the process, and with it what its tools have started."""
+    """Kill the process and the processes that it started."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 
-def _how_it_ended(process: subprocess.Popen[bytes], output: int) -> str:
+def _exit_reason(process: subprocess.Popen[bytes], output: int) -> str:
     try:
-        code = process.wait(_PATIENCE_S)
+        code = process.wait(_EXTRA_S)
     except subprocess.TimeoutExpired:
         return "It closes files that are not its own"
     how = f"It ends the process by the signal {signal.Signals(-code).name}" if code < 0 else "It ends the process"
     os.lseek(output, 0, os.SEEK_SET)
     lines = os.read(output, 1_000_000).decode(errors="replace").split("\n")
     last = next((line.strip() for line in reversed(lines) if line.strip()), "")
-    return f"{how}; its last words: {shortened(last)}" if last else how
+    return f"{how}; its last output: {shortened(last)}" if last else how

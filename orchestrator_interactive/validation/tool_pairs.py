@@ -1,4 +1,4 @@
-"""Tool calls and their results in a conversation: after each answer the results of its calls, none missing."""
+"""Check that each assistant row is followed by the results of all its tool calls."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _CALL_BLOCKS = ("tool_call", "tool_use")
 
 
 def pair_problems(rows: Sequence[Row]) -> Iterator[str]:
-    """What is wrong with the pairs in these rows, a sentence each."""
+    """Yield a sentence for each call without a result and each misplaced result."""
     waiting: list[str] = []
     for row in rows:
         results = result_ids(row)
         if not results and waiting:
-            yield f"Between the call {waiting[0]} and its result stands a row of the role '{row.get('role')}'."
+            yield f"Between the call {waiting[0]} and its result is a row of the role '{row.get('role')}'."
             waiting = []
         for result in results:
             if result in waiting:
@@ -30,14 +30,14 @@ def pair_problems(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def call_ids(row: Row) -> list[str]:
-    """The ids of the calls in an assistant row, among its blocks or beside them."""
+    """Return the ids of the calls in an assistant row, from its blocks and its field `tool_calls`."""
     beside = [_field(call, "id") for call in row.get("tool_calls") or ()]
     inside = [block.get("id") for block in _blocks(row) if block.get("type") in _CALL_BLOCKS]
     return [call for call in dict.fromkeys([*inside, *beside]) if call is not None]
 
 
 def result_ids(row: Row) -> list[str]:
-    """The ids of the calls whose results a row holds."""
+    """Return the call ids of the results in a row."""
     if row.get("role") == "tool" and row.get("tool_call_id"):
         return [row["tool_call_id"]]
     results = [block for block in _blocks(row) if block.get("type") == "tool_result"]

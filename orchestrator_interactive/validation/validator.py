@@ -1,4 +1,4 @@
-"""The examination of one module, from its import to its behaviour, in the process that the module may hang."""
+"""Validate one module, from its import to its behaviour, in the validation process."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel.loading.importing import import_module
 from orchestrator_interactive.validation import structure
-from orchestrator_interactive.validation.context.rules import examine_context
-from orchestrator_interactive.validation.hook.rules import examine_hook
-from orchestrator_interactive.validation.orchestrator.rules import examine_orchestrator
+from orchestrator_interactive.validation.context.rules import check_context
+from orchestrator_interactive.validation.hook.rules import check_hook
+from orchestrator_interactive.validation.orchestrator.rules import check_orchestrator
 from orchestrator_interactive.validation.protocol_check import implements
 from orchestrator_interactive.validation.provider.catching_server import CatchingServer
-from orchestrator_interactive.validation.provider.rules import examine_provider
+from orchestrator_interactive.validation.provider.rules import check_provider
 from orchestrator_interactive.validation.report import WITH_ARTICLE, Check, ValidatedModule, ValidationFinding
-from orchestrator_interactive.validation.runner import Validator, told
+from orchestrator_interactive.validation.runner import Validator, error_text
 from orchestrator_interactive.validation.sandbox import SandboxSession
 from orchestrator_interactive.validation.structure import Imported
-from orchestrator_interactive.validation.tool.rules import examine_tool
+from orchestrator_interactive.validation.tool.rules import check_tool
 from orchestrator_interactive.validation.type_detection import (
     also,
+    declared_type,
+    detect_type,
     mount_once,
     mounts_its_type,
     others,
-    recognise,
     type_by_name,
-    type_it_says,
 )
 
 if TYPE_CHECKING:
@@ -37,30 +37,30 @@ if TYPE_CHECKING:
     from orchestrator_interactive.validation.report import ModuleType
     from orchestrator_interactive.validation.runner import ValidationStep
 
-    Tell = Callable[[ValidationStep | ValidationFinding | ValidatedModule], None]
+    Emit = Callable[[ValidationStep | ValidationFinding | ValidatedModule], None]
 
 # Some modules import a lot.
 _IMPORT_S = 60.0
 
-_BEHAVIOUR = Check(rule="its behaviour", section="Validation Checklist", fix="Correct what is raised here.")
+_BEHAVIOUR = Check(rule="its behaviour", section="Validation Checklist", fix="Correct the error.")
 
 
-_FIRST = "Do first what is said above, then validate again."
+_FIX_FIRST = "Fix the problems above, then validate again."
 
 
-class _Enough(Exception):  # noqa: N818 - a stop is no error
-    """Nothing further can be looked at; the message says why."""
+class _Aborted(Exception):  # noqa: N818 - a stop is no error
+    """No further checks are possible. The message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is to be validated.
+    """Arguments of a validation.
 
     Args:
-        module_type: what it is to be; found out where it is not given.
+        module_type: the expected type; detected by default.
         config: the module's configuration.
-        limit_s: how long one check may take, in seconds.
-        given: an input that fits its tool; where it has several, by the name of each.
+        limit_s: time limit of one check, in seconds.
+        given: a valid input of its tool; for several tools, a dict by tool name.
     """
 
     location: ModuleLocation
@@ -70,99 +70,97 @@ class Order:
     given: dict[str, Any] | None = None
 
 
-async def examine(order: Order, tell: Tell, home: Path) -> None:
-    """Look at every rule, and tell what is found as it is found; the module's folders are made in `home`."""
-    examination = Validator(order.location, tell, order.limit_s)
-    tell(_named(order))
+async def run_checks(order: Order, emit: Emit, home: Path) -> None:
+    """Check every rule and emit each finding immediately; the sandbox folders are created in `home`."""
+    validator = Validator(order.location, emit, order.limit_s)
+    emit(_named(order))
     try:
-        imported = await _imported(examination)
+        imported = await _imported(validator)
         with CatchingServer() as server:
-            await _examined(order, examination, imported, server, home)
-    except _Enough as e:
-        tell(ValidationFinding.not_checked(_BEHAVIOUR, str(e), _FIRST))
-    except Exception as e:  # noqa: BLE001 - foreign code: it is told, not handled
-        tell(ValidationFinding.broken(_BEHAVIOUR, f"Looking at it raises {told(e, order.location)}."))
+            await _run_checks(order, validator, imported, server, home)
+    except _Aborted as e:
+        emit(ValidationFinding.not_checked(_BEHAVIOUR, str(e), _FIX_FIRST))
+    except Exception as e:  # noqa: BLE001 - third-party code: reported, not handled
+        emit(ValidationFinding.broken(_BEHAVIOUR, f"Checking it raises {error_text(e, order.location)}."))
 
 
-async def _imported(examination: Validator) -> Imported:
-    location = examination.location
-    _require(await examination.check(structure.importable, location, _IMPORT_S), "It cannot be imported.")
+async def _imported(validator: Validator) -> Imported:
+    location = validator.location
+    _require(await validator.check(structure.importable, location, _IMPORT_S), "It cannot be imported.")
     imported = Imported(location, import_module(location))
     for rule in structure.BEFORE_MOUNTING:
-        _require(await examination.check(rule, imported), "It cannot be mounted.")
+        _require(await validator.check(rule, imported), "It cannot be mounted.")
     if location.project is not None:
-        await examination.check(structure.is_declared, location)
+        await validator.check(structure.is_declared, location)
     if imported.on_session_ready is not None:
-        await examination.check(structure.ready_is_async, imported)
+        await validator.check(structure.ready_is_async, imported)
     return imported
 
 
-async def _examined(
-    order: Order, examination: Validator, imported: Imported, server: CatchingServer, home: Path
+async def _run_checks(
+    order: Order, validator: Validator, imported: Imported, server: CatchingServer, home: Path
 ) -> None:
-    theatre = SandboxSession(imported.mount, imported.ready, order.config, home)
-    mounting = await mount_once(examination, theatre, server.url)
-    _require(await examination.check(structure.mounts, mounting.ended), "It cannot be mounted.")
+    sandboxes = SandboxSession(imported.mount, imported.ready, order.config, home)
+    mounting = await mount_once(validator, sandboxes, server.url)
+    _require(await validator.check(structure.mounts, mounting.ended), "It cannot be mounted.")
 
-    called = type_it_says(imported.module) or type_by_name(order.location.module_id)
-    recognised = recognise(mounting, called, order.module_type)
-    besides = others(mounting, recognised) if recognised else ()
-    if recognised is not None:
-        told_others = tuple((each.module_type, each.by) for each in besides)
-        known = replace(_named(order), module_type=recognised.module_type, recognised_by=recognised.by)
-        examination.tell(replace(known, others=told_others))
+    called = declared_type(imported.module) or type_by_name(order.location.module_id)
+    detected = detect_type(mounting, called, order.module_type)
+    additional = others(mounting, detected) if detected else ()
+    if detected is not None:
+        other_types = tuple((each.module_type, each.by) for each in additional)
+        known = replace(_named(order), module_type=detected.module_type, detected_by=detected.by)
+        validator.emit(replace(known, others=other_types))
     _require(
-        await examination.check(mounts_its_type(recognised, configured=bool(order.config)), mounting),
-        "It has mounted nothing that could be looked at.",
+        await validator.check(mounts_its_type(detected, configured=bool(order.config)), mounting),
+        "It has mounted nothing that can be checked.",
     )
-    if recognised is None:
+    if detected is None:
         return
-    theatre = await _ready_theatre(examination, imported, mounting.theatre)
+    sandboxes = await _ready_sandboxes(validator, imported, mounting.sandboxes)
     for rule in structure.AFTER_MOUNTING:
-        _require(await examination.check(rule, theatre), "It cannot be mounted anew for every check.")
-    examine_as = partial(_examine_type, order, examination, theatre, server)
-    await examine_as(recognised.module_type)
-    for each in besides:
+        _require(await validator.check(rule, sandboxes), "It cannot be mounted again for every check.")
+    check_as = partial(_check_type, order, validator, sandboxes, server)
+    await check_as(detected.module_type)
+    for each in additional:
         if order.module_type is None:
-            await examine_as(each.module_type)
+            await check_as(each.module_type)
         else:
             fix = "Validate without --type."
-            examination.tell(
-                ValidationFinding.not_checked(_behaviour_as(each.module_type), also(each.module_type), fix)
-            )
+            validator.emit(ValidationFinding.not_checked(_behaviour_as(each.module_type), also(each.module_type), fix))
 
 
-async def _ready_theatre(examination: Validator, imported: Imported, theatre: SandboxSession) -> SandboxSession:
+async def _ready_sandboxes(validator: Validator, imported: Imported, sandboxes: SandboxSession) -> SandboxSession:
     if imported.ready is None:
-        return theatre
-    finding = await examination.check(structure.ready_runs, (imported, theatre))
-    return theatre if finding.outcome == "passed" else theatre.unready()
+        return sandboxes
+    finding = await validator.check(structure.ready_runs, (imported, sandboxes))
+    return sandboxes if finding.outcome == "passed" else sandboxes.unready()
 
 
-async def _examine_type(
-    order: Order, examination: Validator, theatre: SandboxSession, server: CatchingServer, module_type: ModuleType
+async def _check_type(
+    order: Order, validator: Validator, sandboxes: SandboxSession, server: CatchingServer, module_type: ModuleType
 ) -> None:
-    examination.module_type = module_type
+    validator.module_type = module_type
     try:
         if module_type != "hook":
-            async with theatre.stage() as stage:
-                finding = await examination.check(implements(module_type), stage.all(module_type))
-            _require(finding, "It lacks what the protocol asks for.")
+            async with sandboxes.open() as sandbox:
+                finding = await validator.check(implements(module_type), sandbox.all(module_type))
+            _require(finding, "It lacks members of the protocol.")
         match module_type:
             case "orchestrator":
-                await examine_orchestrator(examination, theatre)
+                await check_orchestrator(validator, sandboxes)
             case "context":
-                await examine_context(examination, theatre)
+                await check_context(validator, sandboxes)
             case "provider":
-                await examine_provider(examination, theatre, server)
+                await check_provider(validator, sandboxes, server)
             case "tool":
-                await examine_tool(examination, theatre, order.given)
+                await check_tool(validator, sandboxes, order.given)
             case "hook":
-                await examine_hook(examination, theatre)
-    except _Enough as e:
-        examination.tell(ValidationFinding.not_checked(_behaviour_as(module_type), str(e), _FIRST))
+                await check_hook(validator, sandboxes)
+    except _Aborted as e:
+        validator.emit(ValidationFinding.not_checked(_behaviour_as(module_type), str(e), _FIX_FIRST))
     finally:
-        examination.module_type = None
+        validator.module_type = None
 
 
 def _behaviour_as(module_type: ModuleType) -> Check:
@@ -170,7 +168,7 @@ def _behaviour_as(module_type: ModuleType) -> Check:
 
 
 def _named(order: Order) -> ValidatedModule:
-    """The module, and what it is going to be as far as that is known before it is imported."""
+    """Return the module with the type known before its import: the requested one, or the one in its name."""
     path, name = str(order.location.path), order.location.module_id
     if order.module_type is not None:
         return ValidatedModule(path, name, order.module_type, "as you asked")
@@ -179,4 +177,4 @@ def _named(order: Order) -> ValidatedModule:
 
 def _require(finding: ValidationFinding, otherwise: str) -> None:
     if finding.outcome in {"failed", "not checked"}:
-        raise _Enough(otherwise)
+        raise _Aborted(otherwise)

@@ -58,7 +58,10 @@ def _read(text: str | bytes | None) -> Any:
 
 
 def raw_entry_of(raw: bytes) -> tuple[int, str, Any, bytes]:
-    """Split a Redis inbox entry into sequence number, id, kind and data. Its lines: number, kind, id length, id + data."""
+    """Split a Redis inbox entry into sequence number, id, kind and data.
+
+    Its lines: sequence number, kind, length of the id, id and data.
+    """
     seq, kind, length, rest = raw.split(b"\n", 3)
     at = int(length)
     return int(seq), rest[:at].decode(), kind.decode(), rest[at:]

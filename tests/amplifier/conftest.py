@@ -20,7 +20,7 @@ from agents import Recorder, ScriptedProvider, soon
 from amplifier_core.events import ALL_EVENTS
 
 from orchestrator_interactive.kernel import AmplifierSession, ModuleLoader
-from orchestrator_interactive.kernel.interop import at_home
+from orchestrator_interactive.kernel.interop import to_local_coordinator
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -81,7 +81,7 @@ class Abroad:
 
     @property
     def home(self) -> ModuleCoordinator:
-        return at_home(self.coordinator)
+        return to_local_coordinator(self.coordinator)
 
     async def run(self, prompt: str = "go") -> str:
         return await soon(self.session.execute(prompt))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from orchestrator_interactive.kernel.contracts import errors, messages, models
 from orchestrator_interactive.kernel.contracts.conversion import foreign, foreign_error
-from orchestrator_interactive.kernel.interop import own, own_error
+from orchestrator_interactive.kernel.interop import to_local, to_local_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -140,13 +140,13 @@ def there_and_back(value: Any) -> Any:
     abroad = foreign(value)
     assert type(abroad) is getattr(amplifier_core, type(value).__name__)
     assert foreign(abroad) is abroad
-    return own(abroad)
+    return to_local(abroad)
 
 
 def here_and_back(value: Any) -> Any:
-    home = own(value)
+    home = to_local(value)
     assert type(home).__module__.startswith("orchestrator_interactive.")
-    assert own(home) is home
+    assert to_local(home) is home
     return foreign(home)
 
 
@@ -171,12 +171,12 @@ def test_what_comes_here_goes_back_as_it_was(value: Any) -> None:
 @settings(deadline=None)
 @given(st.lists(blocks(messages), max_size=3))
 def test_a_list_is_turned_item_by_item(content: list[Any]) -> None:
-    assert [own(block) for block in foreign(content)] == content
+    assert [to_local(block) for block in foreign(content)] == content
 
 
 @pytest.mark.parametrize("value", [None, "text", 7, {"role": "user"}, object(), amplifier_core.TextBlock])
 def test_what_belongs_to_neither_stays_what_it_is(value: Any) -> None:
-    assert own(value) is value
+    assert to_local(value) is value
     assert foreign(value) is value
 
 
@@ -184,7 +184,7 @@ def test_a_class_that_a_module_derives_is_turned_as_the_one_it_derives_from() ->
     ours = type("MyResult", (models.ToolResult,), {})(output=1)
     theirs = type("MyResult", (amplifier_core.ToolResult,), {})(output=1)
     assert type(foreign(ours)) is amplifier_core.ToolResult
-    assert type(own(theirs)) is models.ToolResult
+    assert type(to_local(theirs)) is models.ToolResult
 
 
 FAMILY = [
@@ -205,7 +205,7 @@ def test_errors_keep_their_kind_and_what_they_know(kind: type[errors.LLMError], 
     error = kind("No.", provider="p", model="m", status_code=418, retryable=retryable, retry_after=2.5)
     abroad = foreign_error(error)
     assert type(abroad) is getattr(amplifier_core, kind.__name__)
-    back = own_error(abroad)
+    back = to_local_error(abroad)
     assert type(back) is kind
     assert str(abroad) == str(back) == "No."
     assert vars(back) == vars(error)
@@ -213,4 +213,4 @@ def test_errors_keep_their_kind_and_what_they_know(kind: type[errors.LLMError], 
 
 @pytest.mark.parametrize("error", [ValueError("no"), errors.RateLimitError("no"), TimeoutError()])
 def test_other_errors_are_left_alone(error: Exception) -> None:
-    assert own_error(error) is error
+    assert to_local_error(error) is error

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from orchestrator_interactive.kernel import ToolResult
 from orchestrator_interactive.kernel.contracts.errors import RateLimitError
-from orchestrator_interactive.kernel.interop import own_hooks
+from orchestrator_interactive.kernel.interop import to_local_hooks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,5 +98,5 @@ async def test_whatever_an_event_carries_its_registry_takes_it_and_nothing_seems
         return HookResult()
 
     registry.register("tool:post", listener)
-    wish = await own_hooks(registry).emit("tool:post", {"tool_result": ToolResult(output=value), "value": value})
+    wish = await to_local_hooks(registry).emit("tool:post", {"tool_result": ToolResult(output=value), "value": value})
     assert (wish.action, wish.data) == ("continue", None)

@@ -20,7 +20,7 @@ from amplifier_core.validation import (
 
 from orchestrator_interactive.kernel import AmplifierSession
 from orchestrator_interactive.kernel.contracts.errors import AuthenticationError, LLMError, RateLimitError
-from orchestrator_interactive.kernel.interop import own_error
+from orchestrator_interactive.kernel.interop import to_local_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -110,7 +110,7 @@ class TestAProvider:
         ],
     )
     def test_errors_that_only_it_knows_become_the_nearest_of_ours(self, theirs: Any, ours: type[LLMError]) -> None:
-        error = own_error(theirs)
+        error = to_local_error(theirs)
         assert type(error) is ours
         assert (str(error), error.retryable) == (str(theirs), theirs.retryable)  # type: ignore[attr-defined]
 

@@ -11,7 +11,7 @@ from anthropic_server import AnthropicServer, text, thinking, tool_call
 
 from orchestrator_interactive.kernel import HookResult, ToolResult
 from orchestrator_interactive.kernel.contracts.messages import ImageBlock
-from orchestrator_interactive.kernel.interop import at_home
+from orchestrator_interactive.kernel.interop import to_local_coordinator
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -204,7 +204,7 @@ async def test_a_module_finds_its_own_kernel_there(abroad: Make) -> None:
     steps: list[str] = []
     with home.cancellation.watch(lambda: steps.append(home.cancellation.state)):
         assert steps == ["immediate"]
-    assert at_home(home) is home
+    assert to_local_coordinator(home) is home
 
 
 async def test_they_fail_in_its_types(abroad: Make, plan: dict[str, Any]) -> None:

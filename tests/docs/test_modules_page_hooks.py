@@ -293,7 +293,7 @@ async def test_where_nobody_can_be_asked_asking_denies(plan: dict[str, Any], mak
 
     session.coordinator.hooks.register("prompt:submit", ask)
     async with session:
-        assert await session.execute("Begin.") == "Operation denied: Nobody can be asked here: May it begin?"
+        assert await session.execute("Begin.") == "Operation denied: No approval system is available: May it begin?"
 
 
 @pytest.mark.parametrize("action", [*HookAction.__args__])

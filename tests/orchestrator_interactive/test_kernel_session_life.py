@@ -188,7 +188,7 @@ async def test_a_module_that_asks_for_its_own_sessions_beginning_or_end_is_left_
     session = books.session("asks", mounts={"asks": mount})
     told = Recorder().listen(session.coordinator.hooks, "module:load_failed")
     await soon(session.initialize())
-    assert "in the middle" in told.of("module:load_failed")[0]["error"]
+    assert "during the operation" in told.of("module:load_failed")[0]["error"]
     assert await session.execute("hello") == "ok"
 
 

@@ -329,7 +329,7 @@ class TestTheSession:
                 return ""
 
         await agent.coordinator.mount("orchestrator", Other())
-        with pytest.raises(RuntimeError, match="cannot go on with a run"):
+        with pytest.raises(RuntimeError, match="cannot resume a run"):
             await agent.session.resume()
 
     async def test_the_next_prompt_begins_a_run_of_its_own(self) -> None:

@@ -155,8 +155,8 @@ async def test_a_function_can_neither_end_the_process_nor_cancel_its_caller() ->
     async def cancel() -> None:
         raise asyncio.CancelledError
 
-    assert "tried to end the process" in (await registered(leave).execute({})).output
-    assert "was cancelled" in (await registered(cancel).execute({})).output
+    assert "tried to exit the process" in (await registered(leave).execute({})).output
+    assert "raised CancelledError" in (await registered(cancel).execute({})).output
 
 
 async def test_a_tool_that_needs_a_session_says_so_outside_of_one() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orchestrator_interactive.kernel.loading.location import locate
 from orchestrator_interactive.validation import Report, ValidatedModule, ValidationFinding
-from orchestrator_interactive.validation.validator import Order, examine
+from orchestrator_interactive.validation.validator import Order, run_checks
 
 if TYPE_CHECKING:
     from orchestrator_interactive.validation import ModuleType
@@ -53,7 +53,7 @@ class Examiner(NamedTuple):
 
         home = self.folder / "home"
         home.mkdir()
-        await examine(Order(locate(path), module_type, config or {}, limit_s, given), tell, home)
+        await run_checks(Order(locate(path), module_type, config or {}, limit_s, given), tell, home)
         return Report(subjects[-1], tuple(findings))
 
     def changed(self, example: str, *changes: tuple[str, str], folder: Path = EXAMPLES) -> Path:

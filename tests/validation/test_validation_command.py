@@ -16,7 +16,7 @@ async def test_a_module_that_passes_ends_with_0():
     ended = await run_command("module", "validate", TOOL)
     assert ended.code == 0
     lines = ended.output.splitlines()
-    assert lines[:2] == [f"Module tool-words in {TOOL}", "Type: tool (found out: it mounts at 'tools')."]
+    assert lines[:2] == [f"Module tool-words in {TOOL}", "Type: tool (detected: it mounts at 'tools')."]
     assert lines[-1] == "Passed: 21 of 21 checks passed."
     assert "\x1b" not in ended.output
 
@@ -36,7 +36,7 @@ async def test_a_module_that_shows_nothing_ends_with_2(examiner):
     path = examiner.changed("provider_web", ('if not config.get("api_key"):', 'if not config.get("account"):'))
     ended = await run_command("module", "validate", str(path))
     assert ended.code == 2
-    assert "fix: Give with --config what it needs." in ended.output
+    assert "fix: Pass its configuration with --config." in ended.output
     assert ended.output.splitlines()[-1].startswith("Not validated: ")
     assert (await run_command("module", "validate", str(path), "--config", "{account: mine}")).code == 0
     config = path.with_name("config.yaml")
@@ -58,7 +58,7 @@ async def test_a_tool_with_side_effects_is_called_with_the_input_that_is_given(e
 async def test_a_path_that_is_the_name_of_an_installed_module_is_told_so():
     ended = await run_command("module", "validate", "tool-todo")
     assert ended.code == 2
-    assert "That is the name of an installed module, and no path." in ended.output
+    assert "That is the name of an installed module, not a path." in ended.output
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ BROKEN = {
         "        self.messages = list(messages)\n",
         "        self.messages = messages\n",
         (rules.can_be_set,),
-        "After set_messages() with 7 messages, 0 of them are there as given.",
+        "After set_messages() with 7 messages, 0 are unchanged.",
     ),
     "a clear that does nothing": Broken(
         "    async def clear(self):\n        self.messages = []\n",
@@ -80,7 +80,7 @@ BROKEN = {
     "a mark in the caller's row": Broken(
         _ADD,
         '        message["seen"] = True\n        self.messages.append(message)\n',
-        (rules.leaves_the_callers_rows, rules.keeps_rows),
+        (rules.keeps_callers_rows, rules.keeps_rows),
         "A message that was added is changed afterwards.",
     ),
     "anybody's word": Broken(
@@ -88,7 +88,7 @@ BROKEN = {
             raise ValueError("Message must have 'role' field")
 """,
         "",
-        (rules.refuses_what_has_no_role,),
+        (rules.refuses_missing_role,),
         "add_message() takes a message without 'role'.",
     ),
     "no compaction": Broken(
@@ -132,7 +132,7 @@ BROKEN = {
         _VIEW,
         "        return [*system, *rows[:3]]\n",
         (compaction.keeps_the_latest,),
-        "What the user said last is left out.",
+        "The user's last message is left out.",
     ),
     "for ever": Broken(
         "        view = self.compacted(budget)\n",
@@ -143,7 +143,7 @@ BROKEN = {
     "in place": Broken(
         _VIEW,
         '        rows[0]["content"] = "[shortened]"\n        return [*system, *rows[start:]]\n',
-        (compaction.is_not_destructive, rules.leaves_the_callers_rows),
+        (compaction.is_not_destructive, rules.keeps_callers_rows),
         "get_messages() gives other messages after a compaction than before it.",
     ),
     "by chance": Broken(
@@ -151,22 +151,22 @@ BROKEN = {
         '        import itertools\n        self.n = getattr(self, "n", 0) + 1\n'
         '        return [*system, {"role": "user", "content": f"[view {self.n}]"}, *rows[start:]]\n',
         (compaction.is_reproducible,),
-        "Asked twice, it gives two views.",
+        "Two calls return different views.",
     ),
     "by the session": Broken(
         _VIEW,
         '        return [*system, {"role": "user", "content": f"[{id(self)}]"}, *rows[start:]]\n',
         (compaction.is_reproducible,),
-        "Two sessions with the same conversation get two views.",
+        "Two sessions with the same conversation get different views.",
     ),
     "silent": Broken(
         '        await self.hooks.emit("context:post_compact", self.size(view))\n',
         "",
-        (compaction.tells_of_compaction,),
+        (compaction.emits_compaction_events,),
         "It compacts and does not emit context:post_compact.",
     ),
     "without numbers": Broken(
-        '"token_count"', '"tokens"', (compaction.tells_of_compaction,), "context:pre_compact lacks token_count."
+        '"token_count"', '"tokens"', (compaction.emits_compaction_events,), "context:pre_compact lacks token_count."
     ),
     "unannounced": Broken(
         '["context:pre_compact", "context:post_compact"]',
@@ -207,7 +207,7 @@ async def test_a_context_may_note_when_a_message_came(examiner):
 
 async def test_without_any_compaction_its_events_are_not_checked(examiner):
     path = examiner.changed("context_short", (" <= budget:", " <= budget * 100:"))
-    rule = compaction.tells_of_compaction.check
+    rule = compaction.emits_compaction_events.check
     [finding] = [f for f in (await examiner.examine(path)).findings if f.check == rule]
     assert finding.outcome == "not checked"
     assert finding.problem == "It has compacted nothing."

@@ -66,7 +66,7 @@ def test_there_is_one_with_what_is_required_and_one_with_everything():
         ({"type": "string", "pattern": "^[0-9]+$"}, "It asks for a text of the pattern ^[0-9]+$."),
         ({"type": "date"}, "Its schema has the type 'date'."),
         ({"$ref": "#/$defs/Nothing"}, "Its schema refers to #/$defs/Nothing, which is not in it."),
-        ({"$ref": "#"}, "Its schema has no end."),
+        ({"$ref": "#"}, "Its schema is recursive without an end."),
     ],
 )
 def test_what_cannot_be_made_up_is_told(about, said):

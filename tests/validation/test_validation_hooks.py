@@ -14,14 +14,14 @@ BROKEN = {
     "a handler with a parameter too many": Broken(
         "async def __call__(self, event, data)",
         "async def __call__(self, event, data, session=None, *, more)",
-        (rules.handlers_are_async, rules.takes_what_is_agreed, rules.does_not_raise),
+        (rules.handlers_are_async, rules.accepts_contract_data, rules.does_not_raise),
         "remark: it cannot be called with (event, data): missing a required argument: 'more'.",
     ),
     "a result that is read as a dictionary": Broken(
         _FIRST,
         _FIRST + '    result = data.get("tool_result")\n    wrong = result and "output" in result.keys()\n',
-        (rules.takes_what_is_agreed, rules.does_not_raise),
-        "guard at tool:post, given what the contract says, raises AttributeError: 'ToolResult' object",
+        (rules.accepts_contract_data, rules.does_not_raise),
+        "guard at tool:post, given the contract's data, raises AttributeError: 'ToolResult' object",
     ),
     "data that has to be there": Broken(
         _FIRST,
@@ -39,7 +39,7 @@ BROKEN = {
         "    return HookResult()\n",
         "    return None\n",
         (rules.returns_a_result,),
-        "guard at tool:pre, given what the contract says, returns None.",
+        "guard at tool:pre, given the contract's data, returns None.",
     ),
     "a result of another kind": Broken(
         "    return HookResult()\n", '    return {"action": "continue"}\n', (rules.returns_a_result,), "returns a dict."
@@ -54,7 +54,7 @@ BROKEN = {
         ", context_injection=self.text",
         "",
         (rules.results_are_complete,),
-        "remark at tool:error, given what the contract says, wants to inject_context and gives no context_injection.",
+        "remark at tool:error, given the contract's data, wants to inject_context and gives no context_injection.",
     ),
     "a question without words": Broken(
         "    return HookResult()\n",
@@ -66,7 +66,7 @@ BROKEN = {
         _FIRST,
         _FIRST + "    import asyncio\n    await asyncio.Event().wait()\n",
         (rules.answers_in_time,),
-        "guard at tool:pre, given what the contract says, does not answer within 0.3 seconds.",
+        "guard at tool:pre, given the contract's data, does not answer within 0.3 seconds.",
         limit_s=0.3,
     ),
     "no clean-up": Broken(
@@ -85,7 +85,7 @@ BROKEN = {
         '"tool:pre", guard',
         '"tool:before", guard',
         (rules.knows_its_events,),
-        "guard listens to tool:before, which is no event of the kernel, and which nobody contributes here.",
+        "guard listens to tool:before, which is no event of the kernel and not contributed.",
     ),
     "an early priority": Broken(
         "priority=20", "priority=0", (rules.has_a_usual_priority,), "guard listens to tool:pre with priority 0."
@@ -105,7 +105,7 @@ def test_every_rule_for_hooks_has_been_seen_broken():
 @pytest.mark.parametrize(
     ("result", "said"),
     [
-        ('action="deny"', "guard at tool:pre, given what the contract says, denies and gives no reason"),
+        ('action="deny"', "guard at tool:pre, given the contract's data, denies and gives no reason"),
         ('action="ask_user", approval_prompt="May I?", approval_options=["Yes", "No"]', "begins with 'Allow'"),
     ],
 )

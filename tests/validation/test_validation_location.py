@@ -94,7 +94,7 @@ def test_the_name_of_an_installed_module_is_no_path():
     with pytest.raises(ModuleNotFoundError) as told:
         locate(Path("tool-todo"))
     assert str(told.value) == (
-        "There is nothing at tool-todo. That is the name of an installed module, and no path. "
+        "There is nothing at tool-todo. That is the name of an installed module, not a path. "
         "Give the path of 'orchestrator_interactive.modules.tool_todo'."
     )
 
@@ -108,7 +108,7 @@ def test_the_path_is_kept_as_it_was_given(project, monkeypatch):
     ("files", "at", "said"),
     [
         ({}, "nothing", "There is nothing at"),
-        ({"notes.txt": "Hello"}, "notes.txt", "is no Python file. Give the folder of a module's project"),
+        ({"notes.txt": "Hello"}, "notes.txt", "is not a Python file. Give the folder of a module's project"),
         ({"docs/notes.txt": "Hello"}, "docs", "There is no module in"),
         ({"pyproject.toml": "[project"}, ".", "pyproject.toml cannot be read"),
         ({"pyproject.toml": declares(words="my_words:mount")}, ".", "there is no 'my_words' in"),
@@ -140,8 +140,8 @@ def test_where_there_is_no_module_it_is_told_what_to_do(project, files, at, said
             "words.py",
             "No module named 'nowhere_to_be_found' (words.py, line 1)",
         ),
-        ({"json.py": _MOUNT}, "json.py", "A module called 'json' is there already"),
-        ({"sys.py": _MOUNT}, "sys.py", "A module called 'sys' is there already (part of Python)"),
+        ({"json.py": _MOUNT}, "json.py", "A module called 'json' is already loaded"),
+        ({"sys.py": _MOUNT}, "sys.py", "A module called 'sys' is already loaded (part of Python)"),
         ({"pytest/__init__.py": _MOUNT}, "pytest", "Give it another name."),
     ],
 )

@@ -60,7 +60,7 @@ def test_a_module_written_for_amplifier_core_keeps_to_its_contract(name, module_
                 'return ToolResult(success=False, error={"message": "text is required"})',
                 "return ToolResult(success=True)",
             ),
-            "an input without what the schema requires fails",
+            "an input without required properties fails",
             "succeeds, though its schema requires text.",
         ),
         (
@@ -69,7 +69,7 @@ def test_a_module_written_for_amplifier_core_keeps_to_its_contract(name, module_
                 'return HookResult(action="continue")',
                 'return HookResult(action="modify")',
             ),
-            "what its results ask for is complete",
+            "its results have the fields that their action needs",
             "wants to modify and gives no data.",
         ),
         (
@@ -87,7 +87,7 @@ def test_a_module_written_for_amplifier_core_keeps_to_its_contract(name, module_
                 '"signature": block.signature',
                 '"signed": True',
             ),
-            "what it sends contains the signature of earlier thinking",
+            "a request contains the signature of earlier thinking",
             "is not in the request's body.",
         ),
         (

@@ -54,7 +54,7 @@ BROKEN = {
         "        if call.name not in self.tools:\n            return f\"There is no tool '{call.name}'.\"\n",
         "",
         (rules.survives_an_unknown_tool, events.answers_tool_pre),
-        "In the run with a tool that is not there it raises KeyError: 'nowhere' (loop_plain.py, line",
+        "In the run with an unknown tool it raises KeyError: 'nowhere' (loop_plain.py, line",
     ),
     "it swallows a cancellation": Broken(
         _CANCELLED,
@@ -191,25 +191,25 @@ BROKEN = {
         '["loop-plain:turn"]',
         "[]",
         (events.contributes_its_events,),
-        "It emits loop-plain:turn, which nobody contributes.",
+        "It emits loop-plain:turn, which is not contributed.",
     ),
     "it does not keep the prompt": Broken(
         '            await self.context.add_message({"role": "user", "content": prompt})\n',
         "",
-        (rows.keeps_what_is_said, rows.sends_prompt_and_results),
+        (rows.keeps_prompt_and_answer, rows.sends_prompt_and_results),
         "After a run the context holds no row of the role 'user' with the prompt.",
     ),
     "it does not keep the answer": Broken(
         "                await self.keep(answer, calls)\n                if not calls:",
         "                if calls:\n                    await self.keep(answer, calls)\n                if not calls:",
-        (rows.keeps_what_is_said,),
+        (rows.keeps_prompt_and_answer,),
         "After a run the context holds no row of the role 'assistant' with the answer.",
     ),
     "it sends the whole history": Broken(
         "self.context.get_messages_for_request(provider=self.provider)",
         "self.context.get_messages()",
         (rows.sends_the_view,),
-        "a request lacks what get_messages_for_request() gave.",
+        "a request lacks the view of get_messages_for_request().",
     ),
     "it sends the first result only": Broken(
         '"content": results[call.id]}',
@@ -221,7 +221,7 @@ BROKEN = {
         _RESULTS,
         _RESULTS.replace("for call in calls:", "for call in [call for call in calls if call.name in self.tools]:"),
         (rows.keeps_whole_pairs, rows.sends_whole_pairs),
-        "After the run with a tool that is not there: Between the call call_1 and its result stands",
+        "After the run with an unknown tool: Between the call call_1 and its result is",
     ),
     "it leaves calls open when it is cancelled": Broken(
         _RESULTS,
@@ -238,19 +238,19 @@ BROKEN = {
     "it does not hear a no": Broken(
         _DENY,
         "",
-        (hooks.heeds_a_denial, hooks.heeds_a_refusal, hooks.heeds_a_denied_request, hooks.withholds_a_denied_result),
-        "In the run with a denied tool the tool runs all the same.",
+        (hooks.honours_deny, hooks.honours_refusal, hooks.honours_denied_request, hooks.withholds_a_denied_result),
+        "In the run with a denied tool the tool runs anyway.",
     ),
     "it does not ask": Broken(
         "        result = await self.coordinator.process_hook_result(result, event, result.hook_name)\n        if",
         "        if",
-        (hooks.heeds_a_refusal, hooks.withholds_a_denied_result),
-        "In the run with a tool that the user refuses the tool runs all the same.",
+        (hooks.honours_refusal, hooks.withholds_a_denied_result),
+        "In the run with a tool that the user refuses the tool runs anyway.",
     ),
     "it takes a question for a no": Broken(
         "        result = await self.coordinator.process_hook_result(result, event, result.hook_name)\n        if",
         "        if result.action == 'ask_user':\n            raise DeniedError('asked')\n        if",
-        (hooks.heeds_an_approval, events.answers_tool_pre),
+        (hooks.honours_approval, events.answers_tool_pre),
         "The tool does not run.",
     ),
     "it does not modify": Broken(
@@ -269,13 +269,13 @@ BROKEN = {
         '            return f"Withheld: {e}"\n',
         "            return result.get_serialized_output()\n",
         (hooks.withholds_a_denied_result,),
-        "In the run with a denied result the model reads it all the same. "
-        "In the run with a result that the user refuses the model reads it all the same.",
+        "In the run with a denied result the model reads it anyway. "
+        "In the run with a result that the user refuses the model reads it anyway.",
     ),
     "it does not inject": Broken(
         "            self.later.append((result, event))\n",
         "",
-        (hooks.injects, hooks.forgets_a_remark),
+        (hooks.injects, hooks.drops_ephemeral_injection),
         "In the run with an injection at tool:pre the next request has the text 0 times.",
     ),
     "it injects twice": Broken(
@@ -288,23 +288,23 @@ BROKEN = {
         'if event not in ("tool:pre", "tool:post"):',
         "if event:",
         (rows.sends_whole_pairs, rows.keeps_whole_pairs),
-        "Between the call call_1 and its result stands a row of the role 'system'.",
+        "Between the call call_1 and its result is a row of the role 'system'.",
     ),
     "it never forgets a remark": Broken(
-        "        self.remarks.clear()\n", "", (hooks.forgets_a_remark,), "A later request still has the text."
+        "        self.remarks.clear()\n", "", (hooks.drops_ephemeral_injection,), "A later request still has the text."
     ),
     "it keeps a remark": Broken(
         "        self.remarks.clear()\n",
         "        while self.remarks:\n"
         "            row = {'role': 'user', 'content': self.remarks.pop()}\n"
         "            await self.context.add_message(row)\n",
-        (hooks.forgets_a_remark,),
-        "A later request still has the text. The text stands in the context.",
+        (hooks.drops_ephemeral_injection,),
+        "A later request still has the text. The text is in the context.",
     ),
     "it does not hear a no to the prompt": Broken(
         _DENY,
         _DENY.replace(":", ' and event != "prompt:submit":', 1),
-        (hooks.heeds_a_denied_request,),
+        (hooks.honours_denied_request,),
         "The model is asked though prompt:submit was denied.",
     ),
 }

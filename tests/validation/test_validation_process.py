@@ -12,7 +12,7 @@ import pytest
 from orchestrator_interactive.validation import rendered, validate
 
 _EXECUTE = "    async def execute(self, input):  # noqa: A002 - the name is the contract's\n"
-_ENDED = "The validation has ended there."
+_ENDED = "The validation ended there."
 
 
 def broken(examiner, line: str) -> Path:
@@ -54,7 +54,7 @@ def test_a_tool_that_heeds_no_cancellation_is_left_behind(examiner):
 def test_the_last_words_of_a_process_that_ends_are_told(examiner):
     path = broken(examiner, "import os, sys; print('Out of memory', file=sys.stderr, flush=True); os._exit(3)")
     [finding] = validate(path).of("failed")
-    assert "It ends the process; its last words: Out of memory" in finding.problem
+    assert "It ends the process; its last output: Out of memory" in finding.problem
 
 
 def test_a_process_that_ends_without_a_word_has_no_last_words(examiner):
@@ -113,10 +113,10 @@ def test_a_report_names_what_is_wrong_and_what_to_do(examiner):
         "  <failed>failed       execute() returns a ToolResult, with any input that was tried\n"
         "               wrong: count_words: execute() with {} returns None. "
         "count_words: execute() with values of the wrong types returns None. "
-        "count_words: execute() with what its schema requires returns None. (1 more like this.)\n"
+        "count_words: execute() with the required properties only returns None. (1 more like this.)\n"
         "               fix: Return ToolResult(success=True, output=…), or success=False with an error. "
         "(Tool Contract: execute() Method)\n"
     )
     assert expected in text
-    assert text.startswith(f"Module tool-words in {path}\nType: tool (found out: it mounts at 'tools').\n\nStructure\n")
+    assert text.startswith(f"Module tool-words in {path}\nType: tool (detected: it mounts at 'tools').\n\nStructure\n")
     assert text.endswith("\n\n<failed>Failed: 18 of 21 checks passed, 1 failed, 2 not checked.")

@@ -21,18 +21,18 @@ BROKEN = {
     "an info that is a dictionary": Broken(
         _INFO,
         'return {"id": "web", "defaults": defaults}',
-        (rules.introduces_itself, rules.tells_its_limits),
+        (rules.identifies_itself, rules.reports_limits),
         "It returns a dict, not a ProviderInfo.",
     ),
     "an info that raises": Broken(
         _INFO,
         'return config["info"]',
-        (rules.introduces_itself, rules.tells_its_limits),
+        (rules.identifies_itself, rules.reports_limits),
         "It raises NameError: name 'config' is not defined (provider_web.py, line",
     ),
-    "nobody": Broken('id="web"', 'id=" "', (rules.introduces_itself,), "Its id is blank."),
+    "nobody": Broken('id="web"', 'id=" "', (rules.identifies_itself,), "Its id is blank."),
     "no window": Broken(
-        '"context_window": 8000, "max', '"max', (rules.tells_its_limits,), "no number of tokens for 'context_window'."
+        '"context_window": 8000, "max', '"max', (rules.reports_limits,), "no number of tokens for 'context_window'."
     ),
     "models in a dictionary": Broken(
         "        found = await",
@@ -58,8 +58,8 @@ BROKEN = {
     "calls that are taken out": Broken(
         "    def parse_tool_calls(self, response):\n",
         "    def parse_tool_calls(self, response):\n        response.tool_calls = None\n",
-        (rules.parses_without_a_trace,),
-        "The response is another one afterwards.",
+        (rules.parsing_changes_nothing,),
+        "The response is changed afterwards.",
     ),
     "an answer that is a text": Broken(
         _ANSWER,
@@ -87,7 +87,7 @@ BROKEN = {
         '        body = {"model"',
         '        request.messages.pop(0)\n        body = {"model"',
         (rules.leaves_the_request, wire.sends_the_conversation),
-        "After the call its 'messages' is another.",
+        "After the call its 'messages' is changed.",
     ),
     "thinking without its signature in the request": Broken(
         '"signature": block.signature',
@@ -110,41 +110,41 @@ BROKEN = {
     "an error of its own": Broken(
         _RAISED,
         "            raise RuntimeError('refused')\n",
-        (wire.raises_the_familys_errors,),
+        (wire.raises_llm_errors,),
         "After HTTP status 400 it raises RuntimeError: refused (provider_web.py, line",
     ),
     "an error that is an answer": Broken(
         _RAISED,
         "            return {'usage': {'input_tokens': 0, 'output_tokens': 0}, 'content': []}\n",
-        (wire.raises_the_familys_errors,),
+        (wire.raises_llm_errors,),
         "After HTTP status 400 it returns an answer.",
     ),
     "an error that is tried for ever": Broken(
         _RAISED,
         "    " + _EVER,
-        (wire.raises_the_familys_errors,),
+        (wire.raises_llm_errors,),
         "After HTTP status 400 it does not end within 1 seconds.",
         limit_s=1.0,
     ),
     "a cancellation that becomes an error": Broken(
         "        except aiohttp.ClientError as e:\n",
         "        except (aiohttp.ClientError, asyncio.CancelledError) as e:\n",
-        (wire.heeds_a_cancellation,),
+        (wire.honours_cancellation,),
         "Cancelled, it raises ProviderUnavailableError: The service cannot be reached",
     ),
     "a cancellation that is not heeded": Broken(
         "        except aiohttp.ClientError as e:\n",
         "        except asyncio.CancelledError:\n            await asyncio.sleep(2)\n            raise\n"
         "        except aiohttp.ClientError as e:\n",
-        (wire.heeds_a_cancellation,),
-        "It goes on though it is cancelled.",
+        (wire.honours_cancellation,),
+        "It continues after its cancellation.",
     ),
     "a cancellation that becomes an answer": Broken(
         "        except aiohttp.ClientError as e:\n",
         "        except asyncio.CancelledError:\n"
         "            return {'usage': {'input_tokens': 0, 'output_tokens': 0}, 'content': []}\n"
         "        except aiohttp.ClientError as e:\n",
-        (wire.heeds_a_cancellation,),
+        (wire.honours_cancellation,),
         "Cancelled, it returns an answer instead of raising CancelledError.",
     ),
 }

@@ -31,7 +31,7 @@ def path(examiner) -> Path:
 def test_every_type_is_examined(path):
     report = validate(path)
     assert report.subject.module_type == "tool"
-    assert report.subject.others == (("hook", "found out: it registers handlers"),)
+    assert report.subject.others == (("hook", "detected: it registers handlers"),)
     [failed] = report.of("failed")
     assert (failed.check.rule, failed.module_type) == ("its handlers return a HookResult", "hook")
     assert "(Hook Contract: HookResult Actions)" in rendered(report)
@@ -40,8 +40,8 @@ def test_every_type_is_examined(path):
 def test_the_report_says_what_was_examined_as_what(path):
     lines = rendered(validate(path)).splitlines()
     assert lines[1:3] == [
-        "Type: tool (found out: it mounts at 'tools').",
-        "Also: hook (found out: it registers handlers).",
+        "Type: tool (detected: it mounts at 'tools').",
+        "Also: hook (detected: it registers handlers).",
     ]
     titles = [line for line in lines if line.startswith(("Structure", "Behaviour"))]
     assert titles == ["Structure", "Behaviour as a tool", "Behaviour as a hook"]

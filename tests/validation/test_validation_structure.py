@@ -71,7 +71,7 @@ BROKEN = {
         _MOUNT,
         _MOUNT + "    import asyncio\n    raise asyncio.CancelledError\n",
         (structure.mounts,),
-        "mount() ends with a CancelledError though nobody cancelled it.",
+        "mount() ends with a CancelledError although it was not cancelled.",
     ),
     "a mount that waits for ever": Broken(
         _MOUNT,
@@ -144,10 +144,10 @@ async def test_a_module_that_mounts_nothing_is_not_checked_any_further(examiner)
     report = await examiner.examine(path)
     assert not report.complete
     assert [finding.problem for finding in report.of("not checked")] == [
-        "mount() returned None and mounted nothing, as modules do that lack something.",
-        "It has mounted nothing that could be looked at.",
+        "mount() returned None and mounted nothing, as modules do that lack configuration.",
+        "It has mounted nothing that can be checked.",
     ]
-    assert report.of("not checked")[0].fix == "Give with --config what it needs."
+    assert report.of("not checked")[0].fix == "Pass its configuration with --config."
 
 
 async def test_a_configuration_reaches_mount(examiner):
@@ -160,7 +160,7 @@ async def test_a_configuration_reaches_mount(examiner):
 async def test_a_configuration_that_is_not_enough_is_told(examiner):
     path = examiner.changed("tool_words", (_MOUNT, _MOUNT + "    if not config.get('folder'):\n        return None\n"))
     report = await examiner.examine(path, config={"other": 1})
-    assert report.of("not checked")[0].fix == "Give with --config what else it needs."
+    assert report.of("not checked")[0].fix == "Pass the missing options with --config."
 
 
 @pytest.mark.parametrize(
@@ -176,23 +176,23 @@ async def test_a_configuration_that_is_not_enough_is_told(examiner):
 async def test_a_module_of_another_type_than_asked_for_is_told_so(examiner, example, asked, mounts):
     report = await examiner.examine(examiner.changed(example), asked)
     [finding] = report.of("failed")
-    assert finding.problem == f"It {mounts}. If that is what it is for, validate it without --type."
+    assert finding.problem == f"It {mounts}. If that is intended, validate it without --type."
 
 
 @pytest.mark.parametrize(
     ("example", "module_type", "by"),
     [
-        ("tool_words", "tool", "found out: it mounts at 'tools'"),
-        ("hooks_guard", "hook", "found out: it registers handlers"),
-        ("provider_web", "provider", "found out: it mounts at 'providers'"),
-        ("loop_plain", "orchestrator", "found out: it mounts at 'orchestrator'"),
-        ("context_short", "context", "found out: it mounts at 'context'"),
+        ("tool_words", "tool", "detected: it mounts at 'tools'"),
+        ("hooks_guard", "hook", "detected: it registers handlers"),
+        ("provider_web", "provider", "detected: it mounts at 'providers'"),
+        ("loop_plain", "orchestrator", "detected: it mounts at 'orchestrator'"),
+        ("context_short", "context", "detected: it mounts at 'context'"),
     ],
 )
 async def test_the_type_is_found_out_whatever_the_module_is_called(examiner, example, module_type, by):
     renamed = examiner.changed(example)
     report = await examiner.examine(renamed.rename(renamed.with_name("something.py")))
-    assert (report.subject.module_type, report.subject.recognised_by) == (module_type, by)
+    assert (report.subject.module_type, report.subject.detected_by) == (module_type, by)
     assert report.passed
 
 

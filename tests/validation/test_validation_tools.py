@@ -28,7 +28,7 @@ BROKEN = {
         "    def get_schema(self):\n",
         "    def get_schema(self):\n        raise KeyError('text')\n",
         (schemas.schema_is_an_object,),
-        "asking for it raises KeyError: 'text' (tool_words.py, line 12).",
+        "reading it raises KeyError: 'text' (tool_words.py, line 12).",
     ),
     "properties that are a list": Broken(
         _SCHEMA, '"properties": ["text"],', (schemas.schema_is_an_object,), "its 'properties' are a list"
@@ -61,25 +61,25 @@ BROKEN = {
         _EXECUTE,
         "        import asyncio\n        raise asyncio.CancelledError\n",
         (rules.does_not_raise,),
-        "with {} ends with a CancelledError though nobody cancelled it.",
+        "with {} ends with a CancelledError although it was not cancelled.",
     ),
     "it divides by zero as soon as the input is right": Broken(
         '        return ToolResult(output={"words": len(text.split())})\n',
         "        return 1 / 0\n",
         (rules.does_not_raise,),
-        "count_words: execute() with what its schema requires raises ZeroDivisionError: division by zero",
+        "count_words: execute() with the required properties only raises ZeroDivisionError: division by zero",
     ),
     "it fails on what is optional": Broken(
         '        return ToolResult(output={"words": len(text.split())})\n',
         '        return ToolResult(output={"words": 1 / (0 if "lines" in input else 1)})\n',
         (rules.does_not_raise,),
-        "count_words: execute() with something for every property raises ZeroDivisionError: division by zero",
+        "count_words: execute() with a value for every property raises ZeroDivisionError: division by zero",
     ),
     "it answers with an object as soon as the input is right": Broken(
         '{"words": len(text.split())}',
         '{"plain": object()}',
         (rules.output_is_plain,),
-        "count_words: execute() with what its schema requires gives an output that cannot be written as JSON",
+        "count_words: execute() with the required properties only gives an output that cannot be written as JSON",
     ),
     "it exits": Broken(_EXECUTE, "        raise SystemExit(3)\n", (rules.does_not_raise,), "raises SystemExit: 3"),
     "it waits for ever": Broken(
@@ -102,7 +102,7 @@ BROKEN = {
     "a failure without a word": Broken(
         ', error={"message": "text is required, and must be a text."}',
         "",
-        (rules.failures_speak,),
+        (rules.failures_have_message,),
         "fails, and neither its error['message'] nor its output says why.",
     ),
     "an output that is an object": Broken(
@@ -148,7 +148,7 @@ async def test_a_tool_that_refuses_what_fits_is_told_so(examiner):
     path = examiner.changed("tool_words", ("if not isinstance(text, str):", "if text != 'something':"))
     outcome, reason = outcome_of(await examiner.examine(path), rules.takes_a_fitting_input)
     assert outcome == "not checked"
-    assert reason.startswith("count_words: execute() with something for every property fails: text is required")
+    assert reason.startswith("count_words: execute() with a value for every property fails: text is required")
 
 
 async def test_of_several_tools_each_has_its_own_input(examiner):

@@ -1,7 +1,7 @@
-"""The arguments of a tool call as they come from a model: an object that can be used, or a text that says it is none.
+"""Parse the arguments of a tool call that a model sent.
 
-Arguments that cannot be used become `{"INVALID_JSON": text}`, the form in which Anthropic's API takes them back. Being
-plain data, it passes through every provider, context and log, and means the same after a restart.
+Arguments that cannot be used become `{"INVALID_JSON": text}`, the form in which Anthropic's API accepts them in the
+history. It is plain data, so providers, contexts and logs keep it, and it has the same meaning after a restart.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from orchestrator_interactive.outside_json import (
 )
 
 INVALID_JSON = "INVALID_JSON"
-# Of a text that is no JSON, so many characters are kept: the model reads them when it is asked again.
+# Characters kept of a text that is not JSON; the model reads them in its next call.
 MAX_INVALID_CHARS = 50_000
-# Of an object; parts that are shared count each time.
+# Maximum size of an object; shared parts count each time.
 _MOST_CHARS = 50_000_000
 
 _AGAIN = "The tool was not started. Call it again with one complete JSON object that fits its schema."
@@ -29,9 +29,9 @@ _FLATTER = "The tool was not started. Call it again with fewer levels, for examp
 
 
 def arguments_of(given: Any) -> dict[str, Any]:
-    """Return the arguments of a call, which a provider gives as an object or as its text.
+    """Return the arguments of a call, given as an object or as JSON text.
 
-    A blank text, null and `None` are no arguments: for tools without parameters, models and gateways send these.
+    A blank text, null and `None` mean no arguments: models and gateways send these for tools without parameters.
     """
     if given is None or (isinstance(given, str) and given.strip() in ("", "null")):
         return {}
@@ -46,7 +46,7 @@ def arguments_of(given: Any) -> dict[str, Any]:
 
 
 def writable(given: Any) -> dict[str, Any]:
-    """Return the arguments of a call as `arguments_of` does; values that JSON does not know make them invalid."""
+    """Return the arguments as `arguments_of` does; values that JSON cannot encode make them invalid."""
     arguments = arguments_of(given)
     try:
         json.dumps(arguments)
@@ -61,7 +61,7 @@ def invalid(text: str) -> dict[str, Any]:
 
 
 def problem_of(arguments: dict[str, Any]) -> str | None:
-    """Return why a tool cannot be called with these arguments, with the remedy; `None`: it can."""
+    """Return why a tool cannot be called with these arguments, and the remedy; `None` if it can."""
     text = arguments.get(INVALID_JSON)
     if len(arguments) != 1 or not isinstance(text, str):
         return None
@@ -73,7 +73,7 @@ def problem_of(arguments: dict[str, Any]) -> str | None:
         why = str(e) if len(text) < MAX_INVALID_CHARS else f"an error after more than {MAX_INVALID_CHARS} characters"
         return f"The arguments of this call are not valid JSON: {why}. {_AGAIN}"
     if isinstance(parsed, dict):
-        return f"The arguments of this call cannot be used: they hold what JSON does not know. {_AGAIN}"
+        return f"The arguments of this call cannot be used: they contain values that JSON cannot encode. {_AGAIN}"
     return f"The arguments of this call are {_kind(parsed)}, not a JSON object. {_AGAIN}"
 
 
@@ -97,10 +97,10 @@ def _is_huge(given: Any) -> bool:
 
 def _text_of(given: Any) -> str:
     if _is_huge(given):
-        return "(what is too large to be written as JSON)"
+        return "(too large for JSON)"
     for value in (given, bounded(given, MAX_NESTING + 1)):
         try:
             return json.dumps(value, default=str, skipkeys=True)
         except (TypeError, ValueError, RecursionError):
             continue
-    return "(what cannot be written as JSON)"
+    return "(cannot be encoded as JSON)"

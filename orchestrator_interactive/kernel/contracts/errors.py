@@ -1,4 +1,4 @@
-"""The errors of the kernel, and the family that providers raise."""
+"""Errors of the kernel, and the `LLMError` family that providers raise."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ if TYPE_CHECKING:
 
 
 class ModuleNotFoundError(Exception):  # noqa: A001 - the name is the contract's
-    """No module of this name can be found; the message says where it was looked for and what to do."""
+    """No module of this name was found. The message lists the places searched and the remedy."""
 
 
 class ModuleLoadError(Exception):
-    """A module was found, and cannot be used; the message says why."""
+    """A module was found but cannot be used. The message gives the reason."""
 
 
 class InjectionTooLargeError(ValueError):
@@ -25,23 +25,23 @@ class InjectionTooLargeError(ValueError):
 
 
 class ApprovalTimeoutError(Exception):
-    """Nobody answered an approval in time."""
+    """An approval request got no answer in time."""
 
 
 class LLMError(Exception):
-    """A call to a model failed. The subclass says what kind of failure it is.
+    """A call to a model failed. The subclass is the kind of failure.
 
     Attributes:
         provider: name of the provider.
-        model: the model that was asked.
-        status_code: HTTP status, where there was one.
-        retryable: whether the same request may succeed later.
-        retry_after: seconds to wait first, where the provider says so.
+        model: name of the requested model.
+        status_code: HTTP status, if there was a response.
+        retryable: whether a retry of the same request may succeed.
+        retry_after: seconds to wait before a retry, if the provider gives them.
     """
 
     retryable_by_default = False
 
-    def __init__(  # noqa: PLR0913 - keyword-only data for whoever handles the error
+    def __init__(  # noqa: PLR0913 - keyword-only data for error handlers
         self,
         message: str,
         *,
@@ -78,16 +78,16 @@ class ContentFilterError(LLMError):
 
 
 class InvalidRequestError(LLMError):
-    """The provider calls the request malformed (HTTP 400, 404, 422)."""
+    """The provider rejected the request as malformed (HTTP 400, 404, 422)."""
 
 
 class ProviderUnavailableError(LLMError):
-    """The provider is down, overloaded or out of reach (HTTP 5xx, 529, network)."""
+    """The provider is down, overloaded or unreachable (HTTP 5xx, 529, network)."""
 
     retryable_by_default = True
 
 
 class LLMTimeoutError(LLMError):
-    """The provider did not answer, or stalled in mid-answer, for too long."""
+    """The provider did not respond in time, or its response stalled."""
 
     retryable_by_default = True

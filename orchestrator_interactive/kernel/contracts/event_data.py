@@ -1,4 +1,4 @@
-"""The data of an event on its way through amplifier_core's registry, which sends it through JSON and back."""
+"""Event data for amplifier_core's registry, which converts it to JSON and back."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pydantic import BaseModel
 
 
 def as_json(data: dict[str, Any]) -> dict[str, Any]:
-    """Event data as the registry takes it: models as dictionaries, everything else that JSON does not know as text.
+    """Convert event data to JSON values: models become dictionaries, other values that JSON cannot encode become text.
 
-    The registry refuses an event over a NaN, a number of more than 64 bits or half a surrogate pair; these become text.
+    NaN, integers of more than 64 bits and lone surrogates become text too: the registry refuses events with them.
     """
     text = json.dumps(data, default=_plain, skipkeys=True, ensure_ascii=False)
     plain: dict[str, Any] = json.loads(text.encode(errors="replace"), parse_constant=str, parse_int=_whole_number)
@@ -20,16 +20,16 @@ def as_json(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def changes(sent: dict[str, Any], returned: dict[str, Any] | None) -> dict[str, Any]:
-    """What hooks changed of the data that was sent to them: it comes back from the registry whether they did or not.
+    """Return the values that hooks changed; the registry returns unchanged data too.
 
-    What they left alone can so stay the object that it was, rather than what JSON made of it.
+    The caller can keep its original objects for unchanged values instead of their JSON form.
     """
     back = returned or {}
     return {key: back[key] for key in sent if key in back and not _same(back[key], sent[key])}
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether these are the same, but for the last digit of a fraction, which the registry does not keep."""
+    """Compare values; floats may differ in the last digit, which the registry does not preserve."""
     if one == other:
         return True
     match one, other:

@@ -1,6 +1,6 @@
 """The canonical event names, those of `amplifier_core.events`. Use these instead of literals.
 
-Modules of others emit some that nothing here does; a listener finds every name here all the same.
+The list includes names that only third-party modules emit.
 """
 
 SESSION_START = "session:start"

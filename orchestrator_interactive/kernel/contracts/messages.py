@@ -1,7 +1,7 @@
-"""What goes to a provider and comes back: typed blocks, messages, requests, responses.
+"""Requests to and responses from a provider, with their messages and typed blocks.
 
-Field names are those of `amplifier_core.message_models`, so that either side's objects convert by
-`model_dump` and `model_validate`. Unknown fields are kept: a provider's own data survives the round trip.
+Field names are those of `amplifier_core.message_models`, so that objects convert in both directions with
+`model_dump` and `model_validate`. Unknown fields are kept: provider-specific data survives the round trip.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class TextBlock(_Wire):
 
 
 class ThinkingBlock(_Wire):
-    """Thinking of the model. Without its `signature`, or a state in `content`, it must not be sent back."""
+    """Thinking of the model. It must not be sent back without a `signature` or provider state in `content`."""
 
     type: Literal["thinking"] = "thinking"
     thinking: str
@@ -102,7 +102,7 @@ class ToolCall(_Wire):
 
 
 class Usage(_Wire):
-    """Tokens of one call. `None` means: the provider does not say."""
+    """Tokens of one call. `None`: the provider does not report it."""
 
     input_tokens: int
     output_tokens: int
@@ -136,7 +136,7 @@ class ChatRequest(_Wire):
 
 
 class ChatResponse(_Wire):
-    """What a model answered. `finish_reason` is the provider's own word (`end_turn`, `tool_use`, `max_tokens`, …)."""
+    """A model's response. `finish_reason` is the provider's value (`end_turn`, `tool_use`, `max_tokens`, …)."""
 
     content: list[ContentBlockUnion]
     tool_calls: list[ToolCall] | None = None
@@ -147,5 +147,5 @@ class ChatResponse(_Wire):
 
     @property
     def text(self) -> str:
-        """The text blocks, joined; empty when the model only called tools."""
+        """Text blocks, joined; empty if there are none."""
         return "".join(block.text for block in self.content if isinstance(block, TextBlock))

@@ -1,4 +1,4 @@
-"""What modules hand to the kernel: tool results, hook results, provider metadata, session status.
+"""Values that modules return to the kernel: tool results, hook results, provider metadata; and the session status.
 
 Field names are those of `amplifier_core.models`.
 """
@@ -19,14 +19,14 @@ _UNSENDABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def sendable(text: str) -> str:
-    """Drop the characters that a provider's API refuses or chokes on."""
+    """Drop the characters that provider APIs refuse or fail on."""
     return _UNSENDABLE.sub("", text)
 
 
 class ToolResult(BaseModel):
-    """What a tool did. With `success=False` the model reads `output`, or `error["message"]` where that is empty.
+    """Result of a tool call. With `success=False` the model reads `output`, or `error["message"]` if that is empty.
 
-    `content` is for results that are more than text: what stands there is read in the place of `output`.
+    `content` holds results with images; the model reads it instead of `output`.
     """
 
     success: bool = True
@@ -42,7 +42,7 @@ class ToolResult(BaseModel):
         return self.get_serialized_output()
 
     def get_serialized_output(self) -> str:
-        """The output as the model reads it: JSON for structures, plain text otherwise; never empty."""
+        """Return the output as text for the model: JSON for structures, plain text otherwise; never empty."""
         if isinstance(self.output, dict | list):
             return sendable(json.dumps(self.output, default=str, ensure_ascii=False))
         if self.output is not None and (text := sendable(str(self.output))):
@@ -58,7 +58,7 @@ Level = Literal["info", "warning", "error"]
 
 
 class ContextInjection(BaseModel):
-    """One text that a hook wants the model to read, with the role and the place it is to have."""
+    """A text that a hook adds for the model, with its role and position."""
 
     content: str
     role: InjectionRole = "system"
@@ -69,12 +69,12 @@ class ContextInjection(BaseModel):
 
 
 class HookResult(BaseModel):
-    """What a hook wants done. `approval_timeout` is in seconds.
+    """Result of a hook. `approval_timeout` is in seconds.
 
-    `context_injection` counts with the action `inject_context` only. `modify` carries the changed event data in
-    `data`; the next handlers see it. `ephemeral` injections are part of the next request only and never of the
-    history; `append_to_last_tool_result` puts one at the end of the tool result that this request ends with, if it
-    does. The registry fills in `hook_name`, and `context_injections` where several hooks inject.
+    `context_injection` applies only with the action `inject_context`. `modify` carries the changed event data in
+    `data`; later handlers get it. `ephemeral` injections are in the next request only, not in the history;
+    `append_to_last_tool_result` appends one to the tool result at the end of that request, if there is one. The
+    registry sets `hook_name`, and `context_injections` if several hooks inject.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -98,7 +98,7 @@ class HookResult(BaseModel):
     hook_name: str = "unknown"
 
     def injections(self) -> list[ContextInjection]:
-        """What is to be injected, in order: where that is the action, or other hooks wish it beside a question."""
+        """Return the injections in order: those of `inject_context`, or those that other hooks add to `ask_user`."""
         if self.action == "ask_user":
             return self.context_injections
         if self.action != "inject_context":
@@ -125,9 +125,10 @@ class ModelInfo(BaseModel):
 
 
 class ProviderInfo(BaseModel):
-    """`defaults` may carry `context_window` and `max_output_tokens`, both in tokens: contexts budget by them.
+    """Metadata of a provider.
 
-    The capability `"tool_choice"` says that the provider honours `ChatRequest.tool_choice`.
+    `defaults` may contain `context_window` and `max_output_tokens` (tokens); contexts compute their budget from them.
+    With the capability `"tool_choice"` the provider honours `ChatRequest.tool_choice`.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""What a module must look like to be mounted. Structural: nothing of these is inherited."""
+"""Protocols of mountable modules. They are structural: modules need not inherit from them."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ class Provider(Protocol):
     async def list_models(self) -> list[ModelInfo]: ...
 
     async def complete(self, request: ChatRequest, **kwargs: Any) -> ChatResponse:
-        """Ask the model. The interactive loop passes `stream=`, a `ResponseStream` to feed as the answer arrives.
+        """Call the model. The interactive loop passes `stream=`, a `ResponseStream` that receives partial responses.
 
-        With a stream, a failed call raises at once, and the loop repeats it where the error says that this may help.
-        Without one, the provider is free to repeat it.
+        With a stream, a failed call raises at once, and the loop retries if the error is retryable. Without a stream,
+        the provider may retry.
 
         Raises:
-            LLMError: no answer, or only a part of it.
+            LLMError: no response, or an incomplete one.
         """
         ...
 
@@ -57,10 +57,10 @@ class Provider(Protocol):
 class Tool(Protocol):
     """A capability of the agent.
 
-    Optional besides: `input_schema` (property) or `get_schema()`, the JSON schema of the input; `label(input)`, what a
-    person reads while it runs (`"Reading notes.md"`); `side_effect_free`, that a call changes nothing, so that it may
-    begin early, come to nothing, and be repeated; `timeout_s`, how long a call may take, in seconds. Within a call,
-    `report(text)` tells people how far it is.
+    Optional members: `input_schema` (property) or `get_schema()`, the JSON schema of the input; `label(input)`, the
+    status text while it runs (`"Reading notes.md"`); `side_effect_free`, true if a call changes nothing and may
+    start early, be discarded and be repeated; `timeout_s`, the time limit of a call in seconds. During a call,
+    `report_progress(text)` shows its progress to users.
     """
 
     @property
@@ -74,7 +74,7 @@ class Tool(Protocol):
 
 @runtime_checkable
 class ContextManager(Protocol):
-    """The memory of a conversation. It decides what fits into a request; compaction never destroys history."""
+    """Messages of a conversation. It selects those that fit into a request; compaction never deletes history."""
 
     async def add_message(self, message: dict[str, Any]) -> None: ...
 
@@ -105,7 +105,7 @@ class ApprovalSystem(Protocol):
         """Ask a person and return the chosen option; `timeout` is in seconds.
 
         Raises:
-            ApprovalTimeoutError: nobody answered in time.
+            ApprovalTimeoutError: no answer in time.
         """
         ...
 
@@ -116,15 +116,15 @@ class DisplaySystem(Protocol):
 
 class ModuleSource(Protocol):
     def resolve(self) -> Path:
-        """The directory that holds the importable module."""
+        """Return the directory that contains the importable module."""
         ...
 
 
 class ModuleSourceResolver(Protocol):
     def resolve(self, module_id: str, profile_hint: Any = None) -> ModuleSource:
-        """Where a module comes from.
+        """Return the source of a module.
 
         Raises:
-            ModuleNotFoundError: this resolver does not know it.
+            ModuleNotFoundError: the resolver does not know the module.
         """
         ...

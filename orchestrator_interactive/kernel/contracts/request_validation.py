@@ -1,7 +1,6 @@
-"""What providers refuse: one check for every request.
+"""Validate requests against the rules of the public APIs of Anthropic, OpenAI, Gemini and Bedrock.
 
-Each rule is one that a public API has: Anthropic's, OpenAI's, Gemini's or Bedrock's. What breaks one is refused, and so
-is every later request of the conversation, for it is part of them.
+A provider refuses a request that breaks a rule, and every later request of the conversation, which repeats the message.
 """
 
 from __future__ import annotations
@@ -47,11 +46,11 @@ _NO_NUMBER = re.compile(b"NaN|Infinity")
 
 
 class RequestRule(StrEnum):
-    """What must not be, in the order in which it can be mended."""
+    """Violations, in the order in which they can be repaired."""
 
     ROLE = "unknown role"
     NO_CALL = "result without a call"
-    MISPLACED = "content that has no place in a message of this role"
+    MISPLACED = "content that is not allowed in a message of this role"
     UNREADABLE_CALL = "a call without id and name"
     NAMELESS = "a blank name"
     UNSENDABLE = "characters that cannot be sent"
@@ -69,7 +68,7 @@ class RequestRule(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RequestProblem:
-    """A rule that is broken. `where` is a call's id, a tool's name, or the role of the message."""
+    """A violated rule. `where` is a call id, a tool name or the role of the message."""
 
     rule: RequestRule
     where: str
@@ -79,27 +78,27 @@ class RequestProblem:
 
 
 class RequestCheck:
-    """Looks at the messages of a conversation in order, at each once, however long it is.
+    """Incremental check of a conversation: each message is checked once, in order.
 
-    `look` says what is wrong with the next message, so that it can be mended; `add` takes it in. Results stand right
-    after their call, whose id no other call has: Anthropic asks for both, OpenAI and Gemini for the first.
+    `look` returns the problems of the next message, so that it can be repaired; `add` appends it. Results must
+    directly follow their call (Anthropic, OpenAI, Gemini), and call ids must be unique (Anthropic).
     """
 
     def __init__(self, used_before: Callable[[str], bool] | None = None) -> None:
-        self.open: dict[str, None] = {}  # the calls without a result so far
+        self.open: dict[str, None] = {}  # calls without a result so far
         self._used_before = used_before
         self._used: set[str] = set()
         self._last_speaker: str | None = None
         self._looked_at: tuple[Message | None, list[str]] = (None, [])
 
     def fork(self) -> RequestCheck:
-        """Go on from here with a check of its own."""
+        """Return an independent check with the current state."""
         fork = RequestCheck(self.is_used)
         fork.open, fork._last_speaker = dict(self.open), self._last_speaker
         return fork
 
     def is_used(self, call_id: str) -> bool:
-        """Whether a call of the conversation has this id."""
+        """Return whether a call of the conversation has this id."""
         return call_id in self._used or (self._used_before is not None and self._used_before(call_id))
 
     def look(self, message: Message) -> list[RequestProblem]:
@@ -133,7 +132,7 @@ class RequestCheck:
 
     @property
     def may_end(self) -> bool:
-        """Whether a request may end here: no call waits for its result, and the last word is not the model's."""
+        """Whether a request may end here: no call lacks its result, and the last message is not the model's."""
         return not self.open and self._last_speaker is not None and self._last_speaker != "assistant"
 
     def unanswered(self) -> list[RequestProblem]:
@@ -141,7 +140,7 @@ class RequestCheck:
 
 
 def problems_of(request: ChatRequest) -> list[str]:
-    """Why a provider would refuse this request; empty: for nothing that can be told from here."""
+    """Return the reasons why a provider would refuse this request; empty if none is known."""
     checking = RequestCheck()
     found: list[str] = []
     for place, message in enumerate(request.messages):
@@ -154,17 +153,17 @@ def problems_of(request: ChatRequest) -> list[str]:
 
 
 def check(request: ChatRequest) -> None:
-    """Refuse what a provider would refuse.
+    """Raise if a provider would refuse this request.
 
     Raises:
-        InvalidRequestError: with everything that is wrong.
+        InvalidRequestError: lists all problems.
     """
     if found := problems_of(request):
         raise InvalidRequestError(f"A provider would refuse this request: {'; '.join(found)}.")
 
 
 def block_problem(message: Message, block: ContentBlock) -> RequestProblem | None:
-    """What is wrong with a block that stands in this message."""
+    """Return the problem of a block in this message, if any."""
     role = message.role
     rule_of = _rule_for(role, type(block))
     if rule_of is None:
@@ -174,11 +173,11 @@ def block_problem(message: Message, block: ContentBlock) -> RequestProblem | Non
 
 
 def can_be_sent(value: Any) -> bool:
-    """Whether JSON can carry it to a provider: half a surrogate pair has no UTF-8, and not every parser takes a NaN."""
+    """Return whether a value can be sent as JSON: lone surrogates have no UTF-8, and some parsers refuse NaN."""
     try:
         if isinstance(value, str):
             value.encode()
-        elif _NO_NUMBER.search(to_json(value)):  # or it is a word of some text
+        elif _NO_NUMBER.search(to_json(value)):  # may also match inside a string
             json.dumps(value, allow_nan=False)
     except (ValueError, TypeError, RecursionError):
         return False
@@ -186,7 +185,7 @@ def can_be_sent(value: Any) -> bool:
 
 
 def is_plain(name: str) -> bool:
-    """Whether it can name something: it is not blank, and can be sent."""
+    """Return whether a name is not blank and can be sent."""
     return bool(name.strip()) and _is_sendable(name)
 
 
@@ -224,7 +223,7 @@ def _problems_beside(role: str, beside: list[Any]) -> list[RequestProblem]:
 
 
 def _ends_in_thinking(message: Message, content: list[ContentBlock]) -> bool:
-    """Whether nothing follows the thinking. Anthropic calls that invalid, and OpenAI does so of reasoning."""
+    """Return whether thinking is the last block. Anthropic refuses that, and OpenAI refuses it for reasoning."""
     if not content or not isinstance(content[-1], _THINKING):
         return False
     return len(calls_in(message)) == sum(isinstance(block, ToolCallBlock) for block in content)
@@ -237,7 +236,7 @@ def _text_rule(text: str) -> RequestRule | None:
 
 
 def _is_sendable(text: str) -> bool:
-    return text.isprintable() or sendable(text) == text  # what is printable is quicker to tell
+    return text.isprintable() or sendable(text) == text  # isprintable() is faster
 
 
 def _call_rule(name: str, arguments: Any) -> RequestRule | None:
@@ -247,7 +246,7 @@ def _call_rule(name: str, arguments: Any) -> RequestRule | None:
 
 
 def _thinking_rule(block: ThinkingBlock) -> RequestRule | None:
-    # Other providers keep the state of their reasoning in `content` rather than in a signature.
+    # Other providers keep their reasoning state in `content` instead of a signature.
     if not block.signature and not block.content:
         return RequestRule.UNSIGNED
     return None if can_be_sent(block.thinking) else RequestRule.UNSENDABLE
@@ -259,7 +258,7 @@ def _result_rule(block: ToolResultBlock, message: Message) -> RequestRule | None
     return None if can_be_sent(block.output) else RequestRule.UNSENDABLE
 
 
-# What else each kind of block must not be.
+# Rules per kind of block.
 _BLOCK_RULES: dict[type[ContentBlock], Callable[[Any, Message], RequestRule | None]] = {
     TextBlock: lambda block, _: _text_rule(block.text),
     ToolCallBlock: lambda block, _: _call_rule(block.name, block.input),
@@ -270,7 +269,7 @@ _BLOCK_RULES: dict[type[ContentBlock], Callable[[Any, Message], RequestRule | No
 
 @cache
 def _rule_for(role: str, kind: type[ContentBlock]) -> Callable[[Any, Message], RequestRule | None] | None:
-    """What looks at a block of this kind in a message of this role; `None` where it has no place."""
+    """Return the rule for blocks of this kind in a message of this role; `None` if they are not allowed."""
     if not issubclass(kind, _PLACES[role]):
         return None
     return next((rule for base, rule in _BLOCK_RULES.items() if issubclass(kind, base)), lambda _block, _of: None)

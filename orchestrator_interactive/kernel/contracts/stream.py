@@ -1,4 +1,4 @@
-"""What a provider says while its answer is still on the way."""
+"""Partial response of a provider."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 class ResponseStream:
-    """Collects an answer as it arrives, so that a call which is cut keeps what was said.
+    """Collect a response as it arrives, so that an interrupted call keeps its partial content.
 
-    The provider calls `text` for each piece of text and `block` for each finished block, in order, a text block's
-    pieces before the block itself. Both are synchronous: token deltas cross no hook. `pieces` counts them, so that
-    silence can be told. `usage` is what the call has used up so far, where the provider says it before the end: a call
-    that is cut has cost that much, too. `on_block` gets each block, after it has been added.
+    The provider calls `text` for each text delta and `block` for each finished block, in order; the deltas of a text
+    block come before the block. Both are synchronous: token deltas do not cross the hook bus. `pieces` counts them,
+    so that stalls can be detected. `usage` is the usage so far, if the provider reports it before the end; it is also
+    the cost of an interrupted call. `on_block` is called with each block after it was added.
     """
 
     def __init__(self, on_block: Callable[[ContentBlock], None] | None = None) -> None:
@@ -29,7 +29,7 @@ class ResponseStream:
         self._open_text: list[str] = []
 
     def alive(self) -> None:
-        """Say that the answer is on its way though none of it can be shown: thinking, a tool's input, a retry."""
+        """Report progress without visible content: thinking, a tool's input, a retry."""
         self.pieces += 1
 
     def text(self, delta: str) -> None:
@@ -45,16 +45,17 @@ class ResponseStream:
             self._on_block(block)
 
     def close(self) -> None:
-        """Tell of no more blocks: what a provider says after its call is over is nobody's."""
+        """Stop calling `on_block`: blocks that arrive after the call ended are ignored."""
         self._on_block = None
 
     def kept(
         self, complete: list[ContentBlock] | None = None, calls: Collection[str] = frozenset()
     ) -> list[ContentBlock]:
-        """The part of a cut answer that may stay in the history; `complete` is the answer if it came whole after all.
+        """Return the blocks of an interrupted response that may stay in the history.
 
-        Complete blocks stay; text stays as far as it came; thinking that lacks its signature goes, and so do tool
-        calls, but for those with an id in `calls`. Thinking alone is nothing that was said, so it goes too.
+        Complete blocks and partial text are kept. Thinking without a signature and tool calls whose id is not in
+        `calls` are dropped. If only thinking is left, the result is empty. `complete` is the whole response, if it
+        arrived after all.
         """
         blocks = self._blocks if complete is None else complete
         kept = [block for block in blocks if _may_stay(block) or _is_one_of(calls, block)]

@@ -1,4 +1,4 @@
-"""Where the calls of a message stand: among its blocks, or beside them, as other loops keep them."""
+"""Tool calls of a message: in its content blocks, or in the field `tool_calls`, as other loops store them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def calls_in(message: Message) -> list[str]:
-    """The ids of a message's calls; what stands among the blocks and beside them, in `tool_calls`, is one call."""
+    """Return the ids of a message's calls. A call that is in both the blocks and `tool_calls` counts once."""
     content = message.content
     inside = [] if isinstance(content, str) else [block.id for block in content if isinstance(block, ToolCallBlock)]
     beside = [call["id"] for call in calls_beside(message) if is_call(call)]
@@ -27,7 +27,7 @@ def calls_in(message: Message) -> list[str]:
 
 
 def calls_beside(message: Message) -> list[Any]:
-    """What stands in the field `tool_calls`, where other loops keep calls; `[None]` for something else than a list."""
+    """Return the field `tool_calls`, in which other loops store calls; `[None]` if it is not a list."""
     beside = (message.model_extra or {}).get("tool_calls")
     if beside is None:
         return []
@@ -35,11 +35,11 @@ def calls_beside(message: Message) -> list[Any]:
 
 
 def is_call(call: Any) -> bool:
-    """Whether a call beside the content is one, in OpenAI's form or with its name beside its id."""
+    """Return whether an entry of `tool_calls` is a call, in OpenAI's form or with id and name on one level."""
     return isinstance(call, dict) and isinstance(call.get("id"), str) and isinstance(named(call).get("name"), str)
 
 
 def named(call: dict[str, Any]) -> dict[str, Any]:
-    """The part of such a call that has the tool's name and the arguments."""
+    """Return the part of such a call that contains the tool's name and the arguments."""
     function = call.get("function")
     return function if isinstance(function, dict) else call

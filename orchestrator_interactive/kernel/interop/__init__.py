@@ -1,22 +1,27 @@
-"""Living beside `amplifier_core`, the public Amplifier kernel: its objects become ours, and ours its, here only.
+"""Interoperate with `amplifier_core`, the public Amplifier kernel, in both directions.
 
-`conversion` turns values. `guests` are its things in our sessions, and `abroad` are ours in its sessions; `at_home` is
-all that a module of ours needs to work in either. Nothing here imports amplifier_core: as long as it is not loaded,
-nothing of it can have come our way.
+`contracts.conversion` converts values. `foreign` wraps amplifier_core's objects for our sessions; `adapters` wraps our
+modules for its sessions. A module of ours that mounts through `to_local_coordinator` works in both. Nothing here
+imports amplifier_core: if it is not in `sys.modules`, none of its objects can exist.
 """
 
-from orchestrator_interactive.kernel.contracts.conversion import own, own_error, own_errors
-from orchestrator_interactive.kernel.interop.adapters import at_home, bilingual, own_provider, own_tool
-from orchestrator_interactive.kernel.interop.foreign import ForeignProvider, own_hooks
+from orchestrator_interactive.kernel.contracts.conversion import local_errors, to_local, to_local_error
+from orchestrator_interactive.kernel.interop.adapters import (
+    accepts_both,
+    to_local_coordinator,
+    to_local_provider,
+    to_local_tool,
+)
+from orchestrator_interactive.kernel.interop.foreign import ForeignProvider, to_local_hooks
 
 __all__ = [
     "ForeignProvider",
-    "at_home",
-    "bilingual",
-    "own",
-    "own_error",
-    "own_errors",
-    "own_hooks",
-    "own_provider",
-    "own_tool",
+    "accepts_both",
+    "local_errors",
+    "to_local",
+    "to_local_coordinator",
+    "to_local_error",
+    "to_local_hooks",
+    "to_local_provider",
+    "to_local_tool",
 ]

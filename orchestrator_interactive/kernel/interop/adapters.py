@@ -1,11 +1,17 @@
-"""Our modules in a session of amplifier_core: what they mount there speaks its types."""
+"""Adapters that let our modules run in a session of amplifier_core: mounted objects use its types."""
 
 from __future__ import annotations
 
 from functools import wraps
 from typing import TYPE_CHECKING, Any, cast
 
-from orchestrator_interactive.kernel.contracts.conversion import amplifier_core, foreign, foreign_error, is_foreign, own
+from orchestrator_interactive.kernel.contracts.conversion import (
+    amplifier_core,
+    foreign,
+    foreign_error,
+    is_foreign,
+    to_local,
+)
 from orchestrator_interactive.kernel.contracts.errors import InjectionTooLargeError, LLMError
 from orchestrator_interactive.kernel.interop.foreign import ForeignHooks, ForeignProvider, ForeignToken
 
@@ -19,43 +25,47 @@ if TYPE_CHECKING:
     Complete = Callable[..., Awaitable[ChatResponse]]
 
 
-def at_home(coordinator: Any) -> ModuleCoordinator:
-    """The coordinator as our modules know it, whichever kernel it belongs to."""
+def to_local_coordinator(coordinator: Any) -> ModuleCoordinator:
+    """Wrap amplifier_core's coordinator so that it has our coordinator's interface; return any other unchanged."""
     core = amplifier_core()
     if core is not None and isinstance(coordinator, core.ModuleCoordinator):
         return cast("ModuleCoordinator", CoordinatorAdapter(coordinator))
     return cast("ModuleCoordinator", coordinator)
 
 
-def own_provider(provider: Any) -> Any:
-    """A provider that takes our requests: one that introduces itself in amplifier_core's types is a guest."""
+def to_local_provider(provider: Any) -> Any:
+    """Return a provider that takes our requests.
+
+    Unwrap a `ProviderAdapter`; wrap a provider whose `get_info()` returns amplifier_core's type; return others as is.
+    """
     if isinstance(provider, ProviderAdapter):
-        return provider.at_home
+        return provider.wrapped
     return ForeignProvider(provider) if is_foreign(provider.get_info()) else provider
 
 
-def own_tool(tool: Any) -> Any:
-    return tool.at_home if isinstance(tool, ToolAdapter) else tool
+def to_local_tool(tool: Any) -> Any:
+    """Unwrap a `ToolAdapter`; return any other tool as is."""
+    return tool.wrapped if isinstance(tool, ToolAdapter) else tool
 
 
-def bilingual(complete: Complete) -> Complete:
-    """For a provider's `complete`: asked in amplifier_core's types, it answers and fails in them."""
+def accepts_both(complete: Complete) -> Complete:
+    """Decorate a provider's `complete`: a request in amplifier_core's types gets responses and errors in its types."""
 
     @wraps(complete)
-    async def answered(provider: Any, request: ChatRequest, **kwargs: Any) -> ChatResponse:
+    async def converted(provider: Any, request: ChatRequest, **kwargs: Any) -> ChatResponse:
         if not is_foreign(request):
             return await complete(provider, request, **kwargs)
         try:
-            answer: ChatResponse = foreign(await complete(provider, own(request), **kwargs))
+            response: ChatResponse = foreign(await complete(provider, to_local(request), **kwargs))
         except LLMError as e:
             raise foreign_error(e) from e
-        return answer
+        return response
 
-    return answered
+    return converted
 
 
 class CoordinatorAdapter:
-    """A coordinator of amplifier_core, as ours is used."""
+    """Our coordinator's interface on top of amplifier_core's coordinator."""
 
     def __init__(self, coordinator: Any) -> None:
         self._coordinator = coordinator
@@ -66,55 +76,55 @@ class CoordinatorAdapter:
         return getattr(self._coordinator, name)
 
     async def mount(self, mount_point: str, module: Any, name: str | None = None) -> None:
-        speaks = {"providers": ProviderAdapter, "tools": ToolAdapter}.get(mount_point)
-        await self._coordinator.mount(mount_point, speaks(module) if speaks else module, name=name)
+        adapter = {"providers": ProviderAdapter, "tools": ToolAdapter}.get(mount_point)
+        await self._coordinator.mount(mount_point, adapter(module) if adapter else module, name=name)
 
     async def process_hook_result(self, result: HookResult, event: str, hook_name: str = "unknown") -> HookResult:
-        """As ours does it: only an answered question comes back as something else.
+        """Return the given result, except for `ask_user`, which returns the answer.
 
-        amplifier_core gives a lasting injection back as "continue"; whoever asked then misses it in the next request.
+        amplifier_core returns "continue" for a persistent injection; the caller would omit it from its next request.
         """
         try:
             processed = await self._coordinator.process_hook_result(foreign(result), event, hook_name)
-        except ValueError as e:  # one is too large, and none is injected
+        except ValueError as e:  # an injection is too large; amplifier_core then injects none
             update: dict[str, Any] = {"action": "continue", "context_injection": None, "context_injections": []}
             raise InjectionTooLargeError(str(e), result.model_copy(update=update)) from e
-        answered: HookResult = own(processed) if result.action == "ask_user" else result
+        answered: HookResult = to_local(processed) if result.action == "ask_user" else result
         return answered
 
 
 class ProviderAdapter:
-    """A provider of ours that introduces itself in amplifier_core's types. It is asked in them: see `bilingual`."""
+    """One of our providers with metadata in amplifier_core's types. Its `complete` needs `@accepts_both`."""
 
     def __init__(self, provider: Any) -> None:
-        self.at_home = provider
+        self.wrapped = provider
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.at_home, name)
+        return getattr(self.wrapped, name)
 
     def get_info(self) -> Any:
-        return foreign(self.at_home.get_info())
+        return foreign(self.wrapped.get_info())
 
     async def list_models(self) -> list[Any]:
-        models: list[Any] = foreign(await self.at_home.list_models())
+        models: list[Any] = foreign(await self.wrapped.list_models())
         return models
 
     async def complete(self, request: Any, **kwargs: Any) -> Any:
-        return await self.at_home.complete(request, **kwargs)
+        return await self.wrapped.complete(request, **kwargs)
 
     def parse_tool_calls(self, response: Any) -> list[Any]:
-        calls: list[Any] = foreign(self.at_home.parse_tool_calls(own(response)))
+        calls: list[Any] = foreign(self.wrapped.parse_tool_calls(to_local(response)))
         return calls
 
 
 class ToolAdapter:
-    """A tool of ours whose results are amplifier_core's."""
+    """One of our tools that returns amplifier_core's results."""
 
     def __init__(self, tool: Any) -> None:
-        self.at_home = tool
+        self.wrapped = tool
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.at_home, name)
+        return getattr(self.wrapped, name)
 
     async def execute(self, input: dict[str, Any]) -> Any:  # noqa: A002 - the name is the contract's
-        return foreign(await self.at_home.execute(input))
+        return foreign(await self.wrapped.execute(input))

@@ -1,4 +1,4 @@
-"""amplifier_core's things where we use them: its providers, and the hook registry and the token of its sessions."""
+"""Wrappers around amplifier_core's providers, hook registry and cancellation token."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.kernel.contracts.conversion import foreign, own, own_errors
+from orchestrator_interactive.kernel.contracts.conversion import foreign, local_errors, to_local
 from orchestrator_interactive.kernel.contracts.event_data import as_json, changes
 
 if TYPE_CHECKING:
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse, ToolCall
     from orchestrator_interactive.kernel.contracts.models import HookResult
 
-# amplifier_core's token tells nobody when it is requested directly, so it is looked at.
-_LOOK_EVERY_S = 0.05
+# amplifier_core's token runs no callback when cancellation is requested on it directly, so its state is polled.
+_POLL_INTERVAL_S = 0.05
 
 
-def own_hooks(registry: Any) -> Any:
-    """A registry that answers in our types and can say whether anybody listens."""
+def to_local_hooks(registry: Any) -> Any:
+    """Wrap amplifier_core's registry so that it returns our types and has `listens`; return ours as is."""
     return registry if hasattr(registry, "listens") else ForeignHooks(registry)
 
 
 class ForeignProvider:
-    """A provider that knows amplifier_core's requests and answers only, and nothing of a `ResponseStream`."""
+    """A provider that accepts amplifier_core's requests only and does not support `ResponseStream`."""
 
     def __init__(self, provider: Any) -> None:
         self._provider = provider
@@ -35,18 +35,18 @@ class ForeignProvider:
 
     async def complete(self, request: ChatRequest, **kwargs: Any) -> ChatResponse:
         kwargs.pop("stream", None)
-        with own_errors():
-            answer: ChatResponse = own(await self._provider.complete(foreign(request), **kwargs))
-        return answer
+        with local_errors():
+            response: ChatResponse = to_local(await self._provider.complete(foreign(request), **kwargs))
+        return response
 
     def parse_tool_calls(self, response: ChatResponse) -> list[ToolCall]:
-        return [own(call) for call in self._provider.parse_tool_calls(foreign(response))]
+        return [to_local(call) for call in self._provider.parse_tool_calls(foreign(response))]
 
 
 class ForeignHooks:
-    """amplifier_core's registry, which sends every event through JSON and gives the data back even unchanged.
+    """amplifier_core's registry, which converts event data to JSON and back and returns it even if no hook changed it.
 
-    Its recorder for tests can only be told: then everybody listens.
+    Its test recorder cannot list handlers; `listens` is then always true.
     """
 
     def __init__(self, registry: Any) -> None:
@@ -60,16 +60,16 @@ class ForeignHooks:
         return list_handlers is None or bool(list_handlers(event).get(event))
 
     async def emit(self, event: str, data: dict[str, Any] | None = None) -> HookResult:
-        """As ours does it; amplifier_core's word for a modification is "continue"."""
+        """Emit and return a result of our type. amplifier_core returns changed data with the action "continue"."""
         sent = as_json(data or {})
-        result: HookResult = own(await self._registry.emit(event, sent))
+        result: HookResult = to_local(await self._registry.emit(event, sent))
         changed = changes(sent, result.data)
         action = "modify" if changed and result.action == "continue" else result.action
         return result.model_copy(update={"action": action, "data": changed or None})
 
 
 class ForeignToken:
-    """amplifier_core's cancellation token, with the one thing that the loop needs besides: to be watched."""
+    """amplifier_core's cancellation token with the `watch` method that the loop needs."""
 
     def __init__(self, token: Any) -> None:
         self._token = token
@@ -79,16 +79,16 @@ class ForeignToken:
 
     @contextmanager
     def watch(self, callback: Callable[[], object]) -> Iterator[None]:
-        """Call `callback` at every step the token takes, up to 50 ms later; once at entry if it is requested."""
-        look = _Look(self._token, callback)
+        """Call `callback` within 50 ms of each new stage of cancellation, and at entry if already requested."""
+        poll = _Poll(self._token, callback)
         try:
-            look.now()
+            poll.now()
             yield
         finally:
-            look.end()
+            poll.end()
 
 
-class _Look:
+class _Poll:
     def __init__(self, token: Any, callback: Callable[[], object]) -> None:
         self._token, self._callback = token, callback
         self._loop = asyncio.get_running_loop()
@@ -100,7 +100,7 @@ class _Look:
             self._seen = self._token.state
             if self._token.is_cancelled:
                 self._callback()
-        self._timer = self._loop.call_later(_LOOK_EVERY_S, self.now)
+        self._timer = self._loop.call_later(_POLL_INTERVAL_S, self.now)
 
     def end(self) -> None:
         if self._timer is not None:

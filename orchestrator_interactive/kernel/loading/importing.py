@@ -1,4 +1,4 @@
-"""Importing a module from where it lies, rather than from where one of its name is installed."""
+"""Import a module from its location, not from an installed package of the same name."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 def import_mount(location: ModuleLocation) -> MountFunction:
-    """The mount function of the module at a location.
+    """Return the mount function of the module at a location.
 
     Raises:
-        ModuleLoadError: it cannot be imported, or has no such function; the message says why.
+        ModuleLoadError: the module cannot be imported or has no such function; the message gives the reason.
     """
     mount: MountFunction | None = getattr(import_module(location), location.attribute, None)
     if not callable(mount):
@@ -33,19 +33,19 @@ def import_mount(location: ModuleLocation) -> MountFunction:
 
 
 def import_module(location: ModuleLocation) -> ModuleType:
-    """The Python module at a location.
+    """Import the Python module at a location.
 
-    Its folder leads `sys.path` while it is imported, and stays at the end of it if that worked.
+    Its folder is first in `sys.path` during the import, and last after a successful import.
 
     Raises:
-        ModuleLoadError: it raises while it is imported, or a module of its name from elsewhere is in the way.
+        ModuleLoadError: the import raises, or another module of this name is already loaded.
     """
     top = location.name.partition(".")[0]
     _refuse_another(top, location)
     try:
         with _leading(str(location.root)):
             module = importlib.import_module(location.name)
-    except (Exception, SystemExit) as e:  # foreign code: whatever it raises, it cannot be imported
+    except (Exception, SystemExit) as e:  # third-party code may raise anything
         raise ModuleLoadError(f"{_named(e)}{_where(e, location)}") from e
     _refuse_another(location.name, location)
     return module
@@ -59,7 +59,7 @@ def _leading(folder: str) -> Iterator[None]:
     finally:
         sys.path.remove(folder)
     if folder not in sys.path:
-        sys.path.append(folder)  # what is imported later, inside functions, is found as well
+        sys.path.append(folder)  # for later imports inside functions
 
 
 def _refuse_another(name: str, location: ModuleLocation) -> None:
@@ -72,14 +72,14 @@ def _refuse_another(name: str, location: ModuleLocation) -> None:
     of_this_name = {here, here / "__init__.py", here.with_suffix(".py")}
     if of_this_name.isdisjoint(Path(place).resolve() for place in places):
         raise ModuleLoadError(
-            f"A module called '{name}' is there already ({file or 'part of Python'}), so the one in {location.root} "
+            f"A module called '{name}' is already loaded ({file or 'part of Python'}), so the one in {location.root} "
             "cannot be imported. Give it another name."
         )
 
 
 def _named(error: BaseException) -> str:
-    said, kind = " ".join(told(error).split()), type(error).__name__
-    return kind if said == kind else f"{kind}: {said}"
+    text, kind = " ".join(told(error).split()), type(error).__name__
+    return kind if text == kind else f"{kind}: {text}"
 
 
 def _where(error: BaseException, location: ModuleLocation) -> str:
@@ -88,7 +88,7 @@ def _where(error: BaseException, location: ModuleLocation) -> str:
 
 
 def line_in(error: BaseException, location: ModuleLocation) -> str:
-    """The last line of the module's own code that an error came by; blank where it came by none."""
+    """Return the last line of the module's own code in an error's traceback; blank if there is none."""
     own = ""
     trace = error.__traceback__
     while trace is not None:

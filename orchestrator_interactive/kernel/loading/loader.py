@@ -1,4 +1,4 @@
-"""Finding a module by name and getting it ready to mount."""
+"""Find a module by name and prepare it for mounting."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import structlog
 
 from orchestrator_interactive.kernel.contracts.errors import ModuleLoadError, ModuleNotFoundError  # noqa: A004 - the contract's name
 from orchestrator_interactive.kernel.error_boundary import contained, told
-from orchestrator_interactive.kernel.interop import own_error
+from orchestrator_interactive.kernel.interop import to_local_error
 from orchestrator_interactive.kernel.loading.importing import import_mount
 from orchestrator_interactive.kernel.loading.location import ENTRY_POINT_GROUP, locate, package_of
 
@@ -33,9 +33,9 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A module that was found, with its configuration: call it with a coordinator.
+    """A loaded module with its configuration: call it with a coordinator.
 
-    `on_session_ready` is the module's function of that name, for when all modules are mounted.
+    `on_session_ready` is the module's function of that name, called after all modules are mounted.
     """
 
     function: MountFunction
@@ -47,7 +47,7 @@ class Mount:
         return cls(function, config or {}, _ready_of(function))
 
     async def __call__(self, coordinator: ModuleCoordinator) -> Any:
-        """Mount it.
+        """Mount the module.
 
         Raises:
             ModuleLoadError: its `mount` is not async.
@@ -60,7 +60,7 @@ class Mount:
 
 
 def _ready_of(mount: MountFunction) -> Ready | None:
-    """The `on_session_ready` beside a mount function, or in the package that it is imported into."""
+    """Return `on_session_ready` of the mount function's module or of its top-level package."""
     name = str(getattr(mount, "__module__", ""))
     homes = (sys.modules.get(name), sys.modules.get(name.partition(".")[0]))
     found = next((ready for home in homes if (ready := getattr(home, "on_session_ready", None))), None)
@@ -71,9 +71,9 @@ def _ready_of(mount: MountFunction) -> Ready | None:
 
 
 class ModuleLoader:
-    """Loads modules: from the mounted `module-source-resolver`, else from entry points, else from `search_paths`.
+    """Load modules from the mounted `module-source-resolver`, else from entry points, else from `search_paths`.
 
-    A resolver that does not know a module leaves it to the others, unless the plan says where the module comes from.
+    If the resolver does not know a module, the others are tried, unless the plan specifies the module's source.
     """
 
     def __init__(
@@ -89,8 +89,8 @@ class ModuleLoader:
         """Return the module, ready to mount with this configuration; `profile_source` is the plan's `source`.
 
         Raises:
-            ModuleNotFoundError: no such module; the message says where it was looked for.
-            ModuleLoadError: found, but it cannot be imported or has no `mount`.
+            ModuleNotFoundError: no such module; the message lists the places searched.
+            ModuleLoadError: the module cannot be imported or has no `mount`.
         """
         if config is not None and not isinstance(config, Mapping):
             raise ModuleLoadError(f"Module '{module_id}': config must be a mapping, not {config!r}.")
@@ -113,12 +113,12 @@ class ModuleLoader:
     def _resolver(self) -> Any:
         try:
             return self.coordinator.get("module-source-resolver") if self.coordinator else None
-        except ValueError:  # a coordinator of others, which knows no such mount point
+        except ValueError:  # another kernel's coordinator without this mount point
             return None
 
     def _direct(self, module_id: str, tried: str = "") -> MountFunction:
         found = _installed(tuple(sys.path))
-        if module_id not in found:  # it may have been installed a moment ago
+        if module_id not in found:  # it may have just been installed
             _installed.cache_clear()
             found = _installed(tuple(sys.path))
         if module_id in found:
@@ -136,9 +136,9 @@ class ModuleLoader:
 
 
 async def _path_from(resolver: Any, module_id: str, profile_source: Any) -> Path:
-    """Where a resolver says that a module lies; its errors are ours, whichever kernel's it raises.
+    """Return the path that a resolver returns for a module; convert errors of either kernel to ours.
 
-    Resolvers of the ecosystem that fetch a module have an `async_resolve`.
+    Resolvers of the ecosystem that download modules have an `async_resolve`.
     """
     name = type(resolver).__name__
     try:
@@ -147,25 +147,25 @@ async def _path_from(resolver: Any, module_id: str, profile_source: Any) -> Path
             source = await source if inspect.isawaitable(source) else source
             if hasattr(source, "resolve"):
                 return Path(source.resolve())
-    except Exception as e:  # a resolver is foreign code
-        error = own_error(e)
+    except Exception as e:  # a resolver is third-party code
+        error = to_local_error(e)
         if isinstance(error, ModuleNotFoundError | builtins.ModuleNotFoundError):
             raise ModuleNotFoundError(told(error)) from e
-        raise ModuleLoadError(f"Module '{module_id}': {name} cannot tell where it lies: {told(error)}") from e
-    raise ModuleLoadError(f"Module '{module_id}': {name} returned {type(source).__name__}, no ModuleSource.")
+        raise ModuleLoadError(f"Module '{module_id}': {name} cannot resolve its location: {told(error)}") from e
+    raise ModuleLoadError(f"Module '{module_id}': {name} returned {type(source).__name__}, not a ModuleSource.")
 
 
 @lru_cache(maxsize=1)
 def _installed(_path: tuple[str, ...]) -> dict[str, EntryPoint]:
-    """The declared modules by id. It reads a file of every installed package, so it is kept for as long as the path."""
+    """Return the declared modules by id. Cached per `sys.path`: it reads a file of every installed package."""
     return {entry.name: entry for entry in entry_points(group=ENTRY_POINT_GROUP)}
 
 
 def import_from(path: Path, module_id: str) -> MountFunction:
-    """The `mount` of the module that lies at a path: a project, a package, or a Python file.
+    """Return the `mount` function of the module at a path: a project, a package, or a Python file.
 
     Raises:
-        ModuleLoadError: there is none, it cannot be imported, or something else of its name is loaded already.
+        ModuleLoadError: there is no module, it cannot be imported, or another module of its name is already loaded.
     """
     try:
         return import_mount(locate(path, module_id))
@@ -176,10 +176,10 @@ def import_from(path: Path, module_id: str) -> MountFunction:
 def _loaded(entry: Any, module_id: str) -> MountFunction:
     try:
         mount: MountFunction = entry.load()
-    except (SystemExit, Exception) as e:  # a module is foreign code: whatever it raises, it cannot be imported
+    except (SystemExit, Exception) as e:  # third-party code may raise anything
         raise ModuleLoadError(f"Module '{module_id}' ({entry.value}) cannot be imported: {told(e)}") from e
     if not callable(mount):
         raise ModuleLoadError(
-            f"Module '{module_id}': its entry point '{entry.value}' leads to no function; write 'package:mount'."
+            f"Module '{module_id}': its entry point '{entry.value}' is not a function; write 'package:mount'."
         )
     return mount

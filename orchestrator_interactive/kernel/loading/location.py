@@ -1,4 +1,4 @@
-"""Where a module lies: a project, a package or a single file, and what in it is to be imported."""
+"""Locate a module in a project, a package or a single file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PROJECT_FILE = "pyproject.toml"
 
 @dataclass(frozen=True, slots=True)
 class EntryPoint:
-    """A line of the group `amplifier.modules`: `module_id = "module:attribute"`."""
+    """An entry of the group `amplifier.modules`: `module_id = "module:attribute"`."""
 
     module_id: str
     module: str
@@ -34,16 +34,16 @@ class EntryPoint:
 
 @dataclass(frozen=True, slots=True)
 class ModuleLocation:
-    """A module that can be imported.
+    """Location of an importable module.
 
     Args:
-        path: the path that it was looked for at.
-        root: the folder from which Python imports it.
-        name: its dotted name from there.
-        file: the file that this name stands for.
-        attribute: the name of its mount function.
-        project: the project file beside it, where there is one.
-        entry_point: the line by which the project declares it, where it does.
+        path: the path that was searched.
+        root: the folder from which Python imports the module.
+        name: dotted name relative to `root`.
+        file: the file of that name.
+        attribute: name of the mount function.
+        project: the project file, if there is one.
+        entry_point: the entry point by which the project declares the module, if it does.
     """
 
     path: Path
@@ -56,24 +56,24 @@ class ModuleLocation:
 
     @property
     def module_id(self) -> str:
-        """The name by which a mount plan asks for it: the declared one, or the one that its package suggests."""
+        """Name of the module in a mount plan: the declared name, or one derived from its package."""
         if self.entry_point is not None:
             return self.entry_point.module_id
         return self.name.rpartition(".")[2].removeprefix(PACKAGE_PREFIX).replace("_", "-")
 
 
 def package_of(module_id: str) -> str:
-    """The package that holds a module, by the ecosystem's convention."""
+    """Return the package name of a module by the ecosystem's convention."""
     return PACKAGE_PREFIX + module_id.replace("-", "_")
 
 
 def locate(path: Path, module_id: str | None = None) -> ModuleLocation:
     """Find the module at a path: a project folder, a package folder, or a Python file.
 
-    Of several modules in a project it is the one called `module_id`, if one of them is.
+    If a project contains several modules, `module_id` selects one.
 
     Raises:
-        ModuleNotFoundError: nothing is there, there is no module in it, or more than one; the message says what to do.
+        ModuleNotFoundError: the path does not exist, or contains no module or several; the message gives the remedy.
     """
     found = path.expanduser().resolve()
     if found.is_dir():
@@ -82,7 +82,7 @@ def locate(path: Path, module_id: str | None = None) -> ModuleLocation:
         raise ModuleNotFoundError(f"There is nothing at {path}. {_unless_installed(path)}")
     if found.suffix != ".py":
         raise ModuleNotFoundError(
-            f"{path} is no Python file. Give the folder of a module's project, its package, or its file."
+            f"{path} is not a Python file. Give the folder of a module's project, its package, or its file."
         )
     return _of_file(found, path)
 
@@ -91,7 +91,7 @@ def _unless_installed(path: Path) -> str:
     installed = next(iter(entry_points(group=ENTRY_POINT_GROUP, name=str(path))), None)
     if installed is None:
         return "Check the path."
-    return f"That is the name of an installed module, and no path. Give the path of '{installed.module}'."
+    return f"That is the name of an installed module, not a path. Give the path of '{installed.module}'."
 
 
 def _in_folder(folder: Path, asked: Path, module_id: str | None) -> ModuleLocation:
@@ -140,7 +140,7 @@ def _declared(folder: Path, entry: EntryPoint, asked: Path) -> ModuleLocation:
 
 
 def _import_roots(folder: Path) -> tuple[Path, ...]:
-    """The folders of a project that Python may import from: the flat layout, and `src`."""
+    """Return the import roots of a project: its folder (flat layout) and `src`."""
     return tuple(root for root in (folder, folder / "src") if root.is_dir())
 
 
@@ -165,17 +165,17 @@ def _project_of(root: Path) -> Path | None:
 
 
 def _entry_of(name: str, declared: tuple[EntryPoint, ...]) -> EntryPoint | None:
-    """The entry point of a module; of a package, also the only one that leads into it."""
+    """Return the entry point of a module; for a package, also the only entry point inside it."""
     exact = [entry for entry in declared if entry.module == name]
     inside = [entry for entry in declared if entry.module.startswith(f"{name}.")]
     return exact[0] if exact else inside[0] if len(inside) == 1 else None
 
 
 def declared_in(project: Path) -> tuple[EntryPoint, ...]:
-    """The modules that a project file declares.
+    """Return the modules that a project file declares.
 
     Raises:
-        ModuleNotFoundError: it cannot be read.
+        ModuleNotFoundError: the file cannot be read.
     """
     try:
         content = tomllib.loads(project.read_text(encoding="utf-8"))

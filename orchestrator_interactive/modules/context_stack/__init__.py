@@ -12,7 +12,7 @@ from orchestrator_interactive.config import read
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.kernel.contracts import events
-from orchestrator_interactive.kernel.interop import at_home
+from orchestrator_interactive.kernel.interop import to_local_coordinator
 from orchestrator_interactive.modules.context_stack.context import StackContext, StackOptions
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> Calla
         ValueError: the configuration has an unknown option or a value out of range.
         StoreError: the store cannot be opened.
     """
-    coordinator = at_home(coordinator)
+    coordinator = to_local_coordinator(coordinator)
     options = read(StackOptions, config, "context-stack")
     shared = coordinator.get_capability("interactions.store")
     store = shared or await open_store(options.store)

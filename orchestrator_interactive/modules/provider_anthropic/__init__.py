@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from orchestrator_interactive.kernel.contracts.events import PROVIDER_RETRY
-from orchestrator_interactive.kernel.interop import at_home
+from orchestrator_interactive.kernel.interop import to_local_coordinator
 from orchestrator_interactive.modules.provider_anthropic.clients import CLIENTS
 from orchestrator_interactive.modules.provider_anthropic.config import AnthropicConfig
 from orchestrator_interactive.modules.provider_anthropic.provider import AnthropicProvider
@@ -47,7 +47,7 @@ async def mount(
             what_to_do="set ANTHROPIC_API_KEY, or `api_key` in the configuration of provider-anthropic",
         )
         return None
-    coordinator = at_home(coordinator)
+    coordinator = to_local_coordinator(coordinator)
     lease = CLIENTS.lease(settings.api_key, settings.base_url)
     provider = AnthropicProvider(lease.client, settings, coordinator.hooks)
     await coordinator.mount("providers", provider, name=provider.name)

@@ -16,7 +16,7 @@ from orchestrator_interactive.kernel.contracts.errors import LLMError, LLMTimeou
 from orchestrator_interactive.kernel.contracts.events import PROVIDER_RETRY
 from orchestrator_interactive.kernel.contracts.messages import ToolCall, ToolCallBlock
 from orchestrator_interactive.kernel.contracts.models import ModelInfo, ProviderInfo
-from orchestrator_interactive.kernel.interop import bilingual
+from orchestrator_interactive.kernel.interop import accepts_both
 from orchestrator_interactive.modules.provider_anthropic.convert import wire_request
 from orchestrator_interactive.modules.provider_anthropic.errors import FAILURES, incomplete_stream, kernel_error
 from orchestrator_interactive.modules.provider_anthropic.streaming import StreamedAnswer
@@ -79,7 +79,7 @@ class AnthropicProvider:
         except FAILURES as e:
             raise self._kernel_error(e, self._config.model) from e
 
-    @bilingual
+    @accepts_both
     async def complete(self, request: ChatRequest, **kwargs: Any) -> ChatResponse:
         """Call Claude; `stream=` takes a `ResponseStream` that receives the answer as it arrives.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.config import read
-from orchestrator_interactive.kernel.interop import at_home
+from orchestrator_interactive.kernel.interop import to_local_coordinator
 from orchestrator_interactive.modules.provider_demo.plan import plan
 from orchestrator_interactive.modules.provider_demo.provider import DemoOptions, DemoProvider
 
@@ -25,5 +25,5 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> DemoP
         ValueError: the configuration has an unknown option or a value out of range.
     """
     provider = DemoProvider(read(DemoOptions, config, "provider-demo"))
-    await at_home(coordinator).mount("providers", provider, name=provider.name)
+    await to_local_coordinator(coordinator).mount("providers", provider, name=provider.name)
     return provider

@@ -17,7 +17,7 @@ from orchestrator_interactive.kernel.contracts.errors import (
 )
 from orchestrator_interactive.kernel.contracts.messages import ChatResponse, TextBlock, ToolCall, ToolCallBlock, Usage
 from orchestrator_interactive.kernel.contracts.models import ModelInfo, ProviderInfo
-from orchestrator_interactive.kernel.interop import bilingual
+from orchestrator_interactive.kernel.interop import accepts_both
 from orchestrator_interactive.modules.provider_demo.conversation import task_of
 from orchestrator_interactive.modules.provider_demo.plan import next_step
 
@@ -70,7 +70,7 @@ class DemoProvider:
             )
         ]
 
-    @bilingual
+    @accepts_both
     async def complete(self, request: ChatRequest, **kwargs: Any) -> ChatResponse:
         """Answer; with `stream=` (a `ResponseStream`), word by word. The only supported `tool_choice` is `"none"`.
 

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from orchestrator_interactive.config import Options, read
 from orchestrator_interactive.kernel.blocking import run_blocking
-from orchestrator_interactive.kernel.interop import at_home
+from orchestrator_interactive.kernel.interop import to_local_coordinator
 from orchestrator_interactive.loop.large_results import MOST_CHARS
 from orchestrator_interactive.modules.tool_filesystem.quota import MB, Limits
 from orchestrator_interactive.modules.tool_filesystem.tools import ALL_TOOLS
@@ -62,7 +62,7 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> None:
     Raises:
         ValueError: an unknown option, or a value out of range.
     """
-    coordinator = at_home(coordinator)
+    coordinator = to_local_coordinator(coordinator)
     options = read(FilesystemOptions, config, "tool-filesystem")
     root = options.root or Path(coordinator.get_capability("session.working_dir") or ".")
     workspace = WorkspaceFolder(root, options.limits())

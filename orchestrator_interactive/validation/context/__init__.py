@@ -1,1 +1,1 @@
-"""Contexts: `rules` about keeping conversations, `compaction` about showing less, `conversations` to try both with."""
+"""Validate contexts: `rules` for storing messages, `compaction` for compaction, `conversations` as test data."""

@@ -1,4 +1,4 @@
-"""The rules for compaction: a smaller view that a provider accepts, of a history that stays as it is."""
+"""Rules for compaction: a smaller view that a provider accepts, and an unchanged history."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from orchestrator_interactive.validation.runner import NotChecked, rule
 from orchestrator_interactive.validation.tool_pairs import pair_problems
 
 if TYPE_CHECKING:
-    from orchestrator_interactive.validation.context.memory import Memories, MemoryRules, Row
+    from orchestrator_interactive.validation.context.memory import ContextFactory, ContextProbe, Row
     from orchestrator_interactive.validation.runner import Problems, ValidationRule
 
 _CHECKLIST = "Validation Checklist"
@@ -24,12 +24,12 @@ _LASTING = "Non-Destructive Compaction"
 _BUDGET = 3000
 _BUDGETS = (800, 1200, 1700, 2300, _BUDGET, 4000, 5500, 7500)
 _CHARS_PER_TOKEN = 4
-# Tokens are estimated, by each context in its own way.
+# Tolerance: each context estimates tokens differently.
 _ROUGHLY = 1.5
 _COUNTS = ("message_count", "token_count")
 
 
-async def _view(memory: MemoryRules, budget: int = _BUDGET) -> list[Row]:
+async def _view(memory: ContextProbe, budget: int = _BUDGET) -> list[Row]:
     return list(await memory.context.get_messages_for_request(token_budget=budget))
 
 
@@ -44,42 +44,42 @@ def _is_smaller(view: list[Row]) -> bool:
         fix="Leave out or summarise older messages in get_messages_for_request() until the rest fits the budget.",
     )
 )
-async def fits_a_budget(memories: Memories) -> Problems:
-    async with memories.fresh(long_rows()) as memory:
+async def fits_a_budget(contexts: ContextFactory) -> Problems:
+    async with contexts.fresh(long_rows()) as memory:
         view = await _view(memory)
-    return [] if _is_smaller(view) else [_told_size(view, "token_budget")]
+    return [] if _is_smaller(view) else [_size_problem(view, "token_budget")]
 
 
 @rule(
     Check(
         rule="a conversation that outgrows the provider's window is compacted",
         section=_VIEW,
-        fix="Take context_window and max_output_tokens from provider.get_info().defaults, as the contract does.",
+        fix="Read context_window and max_output_tokens from provider.get_info().defaults, as the contract does.",
     )
 )
-async def fits_a_provider(memories: Memories) -> Problems:
-    async with memories.fresh(long_rows()) as memory:
+async def fits_a_provider(contexts: ContextFactory) -> Problems:
+    async with contexts.fresh(long_rows()) as memory:
         view = list(await memory.context.get_messages_for_request(provider=Window(_BUDGET)))
-    return [] if _is_smaller(view) else [_told_size(view, "the window of the provider")]
+    return [] if _is_smaller(view) else [_size_problem(view, "the window of the provider")]
 
 
-def _told_size(view: list[Row], limit: str) -> str:
+def _size_problem(view: list[Row], limit: str) -> str:
     tokens = size(view) // _CHARS_PER_TOKEN
     return f"{len(view)} messages, about {tokens} tokens, come back where {limit} leaves room for {_BUDGET}."
 
 
 @rule(
     Check(
-        rule="what comes back fits the budget, about",
+        rule="the view roughly fits the budget",
         section=_CHECKLIST,
         fix="Count tokens, a quarter of the characters where you have nothing better, and compact until it fits.",
         required=False,
     )
 )
-async def fits_about(memories: Memories) -> Problems:
-    async with memories.fresh(long_rows()) as memory:
+async def fits_about(contexts: ContextFactory) -> Problems:
+    async with contexts.fresh(long_rows()) as memory:
         view = await _view(memory)
-    return [_told_size(view, "token_budget")] if size(view) / _CHARS_PER_TOKEN > _BUDGET * _ROUGHLY else []
+    return [_size_problem(view, "token_budget")] if size(view) / _CHARS_PER_TOKEN > _BUDGET * _ROUGHLY else []
 
 
 @rule(
@@ -89,13 +89,13 @@ async def fits_about(memories: Memories) -> Problems:
         fix="Cut only where no result is waiting for its call: keep an assistant row and all its results, or neither.",
     )
 )
-async def keeps_pairs(memories: Memories) -> Problems:
+async def keeps_pairs(contexts: ContextFactory) -> Problems:
     problems = []
     for budget in _BUDGETS:
-        async with memories.fresh(long_rows()) as memory:
+        async with contexts.fresh(long_rows()) as memory:
             view = await _view(memory, budget)
             problems += [f"With a budget of {budget} tokens: {problem}" for problem in pair_problems(view)]
-    async with memories.fresh() as memory:
+    async with contexts.fresh() as memory:
         for row, may_ask in call_free_ends(long_rows()):
             await memory.context.add_message(row)
             if may_ask:
@@ -110,10 +110,10 @@ async def keeps_pairs(memories: Memories) -> Problems:
         fix="Leave messages out; do not move them.",
     )
 )
-async def keeps_order(memories: Memories) -> Problems:
+async def keeps_order(contexts: ContextFactory) -> Problems:
     order = {mark: number for number, mark in enumerate(marks(long_rows()))}
     for budget in _BUDGETS:
-        async with memories.fresh(long_rows()) as memory:
+        async with contexts.fresh(long_rows()) as memory:
             places = [order[mark] for mark in marks(await _view(memory, budget)) if mark in order]
         if places != sorted(set(places)):
             return [f"With a budget of {budget} tokens messages are moved or doubled."]
@@ -128,8 +128,8 @@ async def keeps_order(memories: Memories) -> Problems:
         required=False,
     )
 )
-async def keeps_system_rows(memories: Memories) -> Problems:
-    async with memories.fresh(long_rows()) as memory:
+async def keeps_system_rows(contexts: ContextFactory) -> Problems:
+    async with contexts.fresh(long_rows()) as memory:
         view = await _view(memory)
     return [] if any(row.get("content") == SYSTEM for row in view) else ["The system message is left out."]
 
@@ -142,10 +142,10 @@ async def keeps_system_rows(memories: Memories) -> Problems:
         required=False,
     )
 )
-async def keeps_the_latest(memories: Memories) -> Problems:
+async def keeps_the_latest(contexts: ContextFactory) -> Problems:
     latest: Row = {"role": "user", "content": "And this? [row-latest]"}
-    async with memories.fresh([*long_rows(), latest]) as memory:
-        return [] if "latest" in marks(await _view(memory)) else ["What the user said last is left out."]
+    async with contexts.fresh([*long_rows(), latest]) as memory:
+        return [] if "latest" in marks(await _view(memory)) else ["The user's last message is left out."]
 
 
 @rule(
@@ -155,8 +155,8 @@ async def keeps_the_latest(memories: Memories) -> Problems:
         fix="Make the view from a copy; get_messages() returns everything, always.",
     )
 )
-async def is_not_destructive(memories: Memories) -> Problems:
-    async with memories.fresh(long_rows()) as memory:
+async def is_not_destructive(contexts: ContextFactory) -> Problems:
+    async with contexts.fresh(long_rows()) as memory:
         before = copy.deepcopy(await memory.history())
         await _view(memory)
         after = await memory.history()
@@ -169,21 +169,21 @@ async def is_not_destructive(memories: Memories) -> Problems:
     Check(
         rule="the same conversation gives the same view",
         section=_LASTING,
-        fix="Decide by nothing but the messages and the budget: neither by chance nor by the time.",
+        fix="Depend only on the messages and the budget, not on chance or time.",
     )
 )
-async def is_reproducible(memories: Memories) -> Problems:
-    async with memories.fresh(long_rows()) as memory:
+async def is_reproducible(contexts: ContextFactory) -> Problems:
+    async with contexts.fresh(long_rows()) as memory:
         one = _shown(await _view(memory))
         two = _shown(await _view(memory))
-    async with memories.fresh(long_rows()) as memory:
+    async with contexts.fresh(long_rows()) as memory:
         three = _shown(await _view(memory))
-    problems = ["Asked twice, it gives two views."] if one != two else []
-    return [*problems, *(["Two sessions with the same conversation get two views."] if one != three else [])]
+    problems = ["Two calls return different views."] if one != two else []
+    return [*problems, *(["Two sessions with the same conversation get different views."] if one != three else [])]
 
 
 def _shown(view: list[Row]) -> list[Row]:
-    """What a model reads of a view: contexts may note in the metadata when a row came."""
+    """Return the rows without metadata, in which contexts may store timestamps."""
     return [{name: copy.deepcopy(value) for name, value in row.items() if name != "metadata"} for row in view]
 
 
@@ -195,15 +195,15 @@ def _shown(view: list[Row]) -> list[Row]:
         required=False,
     )
 )
-async def tells_of_compaction(memories: Memories) -> Problems:
-    async with memories.fresh(long_rows()) as memory:
+async def emits_compaction_events(contexts: ContextFactory) -> Problems:
+    async with contexts.fresh(long_rows()) as memory:
         if not _is_smaller(await _view(memory)):
             raise NotChecked("It has compacted nothing.", "Let it compact first, see above.")
         problems = []
         for event in (events.CONTEXT_PRE_COMPACT, events.CONTEXT_POST_COMPACT):
-            told = memory.hooks.of(event)
-            missing = [name for name in _COUNTS if told and not isinstance(told[0].get(name), int)]
-            problems += [] if told else [f"It compacts and does not emit {event}."]
+            emitted = memory.hooks.of(event)
+            missing = [name for name in _COUNTS if emitted and not isinstance(emitted[0].get(name), int)]
+            problems += [] if emitted else [f"It compacts and does not emit {event}."]
             problems += [f"{event} lacks {' and '.join(missing)}."] if missing else []
     return problems
 
@@ -216,14 +216,14 @@ async def tells_of_compaction(memories: Memories) -> Problems:
         required=False,
     )
 )
-async def contributes_its_events(memories: Memories) -> Problems:
-    async with memories.fresh() as memory:
-        contributed = await memory.stage.contributed_events()
+async def contributes_its_events(contexts: ContextFactory) -> Problems:
+    async with contexts.fresh() as memory:
+        contributed = await memory.sandbox.contributed_events()
     wanted = (events.CONTEXT_PRE_COMPACT, events.CONTEXT_POST_COMPACT)
     return [f"It does not contribute {event}." for event in wanted if event not in contributed]
 
 
-COMPACTION_RULES: tuple[ValidationRule[Memories], ...] = (
+COMPACTION_RULES: tuple[ValidationRule[ContextFactory], ...] = (
     fits_a_budget,
     fits_a_provider,
     fits_about,
@@ -233,6 +233,6 @@ COMPACTION_RULES: tuple[ValidationRule[Memories], ...] = (
     keeps_the_latest,
     is_not_destructive,
     is_reproducible,
-    tells_of_compaction,
+    emits_compaction_events,
     contributes_its_events,
 )

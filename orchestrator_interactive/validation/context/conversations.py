@@ -1,4 +1,4 @@
-"""Conversations for contexts: one with everything that a row may hold, and one that outgrows any small budget."""
+"""Conversations for contexts: one with all forms of rows, and one that exceeds any small budget."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FILLER = "The quick brown fox jumps over the lazy dog, and then it does so agai
 
 
 def calls(*named: tuple[str, str, dict[str, Any]]) -> list[dict[str, Any]]:
-    """The `tool_calls` of an assistant row, of (id, tool, input) each."""
+    """Return the `tool_calls` of an assistant row for (id, tool, input) tuples."""
     return [
         {"id": call_id, "type": "function", "function": {"name": tool, "arguments": json.dumps(given)}}
         for call_id, tool, given in named
@@ -30,7 +30,7 @@ def calls(*named: tuple[str, str, dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def rich_rows() -> list[Row]:
-    """A conversation with calls, thinking and its signature, metadata, and contents of every form."""
+    """Return a conversation with calls, signed thinking, metadata, and content of every form."""
     return copy.deepcopy(
         [
             {"role": "user", "content": "Read both files.", "metadata": {"injections": ["m-1"], "nested": {"a": [1]}}},
@@ -61,9 +61,9 @@ def rich_rows() -> list[Row]:
 
 
 def long_rows() -> list[Row]:
-    """A system row, then turns of a prompt, one to three calls at once, their results, and an answer.
+    """Return a system row, then turns of a prompt, one to three parallel calls, their results, and an answer.
 
-    About 100 rows and 12,000 tokens. Each row is marked, so that it is known again whatever a view makes of it.
+    About 100 rows and 12,000 tokens. Each row contains a mark that identifies it in a view.
     """
     rows: list[Row] = [{"role": "system", "content": SYSTEM}]
     for turn in range(_TURNS):
@@ -83,23 +83,23 @@ def _marked(row: Row, number: int) -> Row:
 
 
 def marks(rows: Sequence[Row]) -> list[str]:
-    """The marks of the rows that are marked, in the order of the rows; a row that quotes several counts as none."""
+    """Return the marks of the rows, in order; rows with several marks are skipped."""
     found = [_MARK.findall(json.dumps(row.get("content"), default=str)) for row in rows]
     return [each[0] for each in found if len(each) == 1]
 
 
 def size(rows: Sequence[Row]) -> int:
-    """The size of rows in characters of JSON."""
+    """Return the size of rows in characters of JSON."""
     return sum(len(json.dumps(row, default=str, ensure_ascii=False)) for row in rows)
 
 
 def is_as_added(row: Row, back: Row) -> bool:
-    """Whether all of a row came back; a context may have added to it."""
+    """Return whether all fields of a row came back unchanged; additional fields are allowed."""
     return not any(changes(row, back))
 
 
 def changes(row: Row, back: Row) -> Iterator[str]:
-    """What of a row came back otherwise, in words."""
+    """Yield descriptions of the changed fields of a row."""
     for name, value in row.items():
         got = back.get(name)
         if name == "metadata" and isinstance(got, dict):
@@ -109,13 +109,13 @@ def changes(row: Row, back: Row) -> Iterator[str]:
 
 
 def additions(row: Row, back: Row) -> Iterator[str]:
-    """The names of what a row came back with besides."""
+    """Yield the names of added fields."""
     yield from (name for name in back if name not in row and name != "metadata")
     yield from (f"metadata.{name}" for name in back.get("metadata") or () if name not in (row.get("metadata") or ()))
 
 
 def call_free_ends(rows: Sequence[Row]) -> Iterator[tuple[Row, bool]]:
-    """Each row, with whether a model may be asked after it: when no call waits for its result."""
+    """Yield each row and whether a model call may follow it: no call lacks its result."""
     waiting: set[str] = set()
     for row in rows:
         waiting.update(call_ids(row))

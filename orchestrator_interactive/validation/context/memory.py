@@ -1,4 +1,4 @@
-"""Contexts to look at: each rule gets a fresh one."""
+"""Create a new context for each rule."""
 
 from __future__ import annotations
 
@@ -16,50 +16,50 @@ if TYPE_CHECKING:
 
     Row = dict[str, Any]
 
-# What the contract subtracts from a model's window besides its output.
+# The contract subtracts this and the output limit from a model's window.
 SAFETY_MARGIN_TOKENS = 1000
 _OUTPUT_TOKENS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryRules:
-    """A context in a session. `own_rows` is how many rows it had of its own at the start, such as a system prompt."""
+class ContextProbe:
+    """A context in a session. `own_rows` is its number of initial rows, such as a system prompt."""
 
     context: ContextManager
-    stage: ValidationSandbox
+    sandbox: ValidationSandbox
     own_rows: int
 
     @property
     def hooks(self) -> RecordingHooks:
-        return self.stage.hooks
+        return self.sandbox.hooks
 
     async def add(self, rows: Sequence[Row]) -> None:
         for row in rows:
             await self.context.add_message(row)
 
     async def history(self) -> list[Row]:
-        """All rows but its own."""
+        """Return all rows except the initial ones."""
         return list(await self.context.get_messages())[self.own_rows :]
 
 
-class Memories:
-    """Makes fresh contexts."""
+class ContextFactory:
+    """Creates new contexts."""
 
-    def __init__(self, theatre: SandboxSession) -> None:
-        self._theatre = theatre
+    def __init__(self, sandboxes: SandboxSession) -> None:
+        self._sandboxes = sandboxes
 
     @asynccontextmanager
-    async def fresh(self, rows: Sequence[Row] = ()) -> AsyncIterator[MemoryRules]:
-        """A new context, with these rows added."""
-        async with self._theatre.stage() as stage:
-            context: ContextManager = stage.one("context")
-            memory = MemoryRules(context, stage, own_rows=len(await context.get_messages()))
+    async def fresh(self, rows: Sequence[Row] = ()) -> AsyncIterator[ContextProbe]:
+        """Open a new context with these rows."""
+        async with self._sandboxes.open() as sandbox:
+            context: ContextManager = sandbox.one("context")
+            memory = ContextProbe(context, sandbox, own_rows=len(await context.get_messages()))
             await memory.add(rows)
             yield memory
 
 
 class Window:
-    """A provider whose model leaves room for a budget of tokens. A context asks it for nothing but its info."""
+    """A provider whose model has a budget of this many tokens. A context only calls its `get_info`."""
 
     name = "window"
 

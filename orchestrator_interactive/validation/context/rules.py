@@ -1,4 +1,4 @@
-"""The rules for contexts: what goes in comes out, in order and unchanged. `compaction` is apart."""
+"""Rules for contexts: they return messages in order and unchanged. `compaction` has the rules for compaction."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.validation.context.compaction import COMPACTION_RULES
 from orchestrator_interactive.validation.context.conversations import additions, changes, is_as_added, rich_rows
-from orchestrator_interactive.validation.context.memory import Memories
+from orchestrator_interactive.validation.context.memory import ContextFactory
 from orchestrator_interactive.validation.report import Check
 from orchestrator_interactive.validation.runner import Tolerated, kind, rule
 
 if TYPE_CHECKING:
-    from orchestrator_interactive.validation.context.memory import MemoryRules, Row
+    from orchestrator_interactive.validation.context.memory import ContextProbe, Row
     from orchestrator_interactive.validation.runner import Problems, ValidationRule, Validator
     from orchestrator_interactive.validation.sandbox import SandboxSession
 
 
-async def examine_context(examination: Validator, theatre: SandboxSession) -> None:
-    await examination.check_all((*RULES, *COMPACTION_RULES), Memories(theatre))
+async def check_context(validator: Validator, sandboxes: SandboxSession) -> None:
+    await validator.check_all((*RULES, *COMPACTION_RULES), ContextFactory(sandboxes))
 
 
 @rule(
@@ -28,10 +28,10 @@ async def examine_context(examination: Validator, theatre: SandboxSession) -> No
         fix="Append each message, and return them in that order.",
     )
 )
-async def keeps_order(memories: Memories) -> Problems:
+async def keeps_order(contexts: ContextFactory) -> Problems:
     rows: list[Row] = [{"role": ("user", "assistant")[n % 2], "content": f"Message {n}"} for n in range(12)]
     said = [row["content"] for row in rows]
-    async with memories.fresh(rows) as memory:
+    async with contexts.fresh(rows) as memory:
         return [
             f"{name}() gives another order, or other messages."
             for name, got in (
@@ -42,7 +42,7 @@ async def keeps_order(memories: Memories) -> Problems:
         ]
 
 
-async def _view(memory: MemoryRules) -> list[Row]:
+async def _view(memory: ContextProbe) -> list[Row]:
     return list(await memory.context.get_messages_for_request())
 
 
@@ -53,8 +53,8 @@ async def _view(memory: MemoryRules) -> list[Row]:
         fix="Keep the dictionaries as they are: tool calls, thinking with its signature, metadata, a content of None.",
     )
 )
-async def keeps_rows(memories: Memories) -> Problems:
-    async with memories.fresh(rich_rows()) as memory:
+async def keeps_rows(contexts: ContextFactory) -> Problems:
+    async with contexts.fresh(rich_rows()) as memory:
         got = await memory.history()
     if len(got) != len(rich_rows()):
         return [f"{len(rich_rows())} messages were added, and {len(got)} come back."]
@@ -70,11 +70,11 @@ async def keeps_rows(memories: Memories) -> Problems:
     Check(
         rule="a request shows the messages as they were added, while they fit",
         section="get_messages_for_request()",
-        fix="Return the rows themselves where nothing has to be left out; a provider needs the signatures and the ids.",
+        fix="Return the rows themselves if all of them fit; a provider needs the signatures and the ids.",
     )
 )
-async def shows_rows(memories: Memories) -> Problems:
-    async with memories.fresh(rich_rows()) as memory:
+async def shows_rows(contexts: ContextFactory) -> Problems:
+    async with contexts.fresh(rich_rows()) as memory:
         view = await _view(memory)
     return [
         f"{_named(row)} is missing, or is not as it was added."
@@ -91,18 +91,18 @@ def _named(row: Row) -> str:
     Check(
         rule="set_messages() replaces the conversation",
         section="set_messages()",
-        fix="Keep a copy of the given list in place of what was there.",
+        fix="Replace the list with a copy of the given one.",
     )
 )
-async def can_be_set(memories: Memories) -> Problems:
-    async with memories.fresh([{"role": "user", "content": "Of an earlier session"}]) as memory:
+async def can_be_set(contexts: ContextFactory) -> Problems:
+    async with contexts.fresh([{"role": "user", "content": "Of an earlier session"}]) as memory:
         given = rich_rows()
         await memory.context.set_messages(given)
         given.clear()
         got = list(await memory.context.get_messages())
         kept = [row for row in rich_rows() if any(is_as_added(row, back) for back in got)]
         if len(kept) != len(rich_rows()):
-            return [f"After set_messages() with {len(rich_rows())} messages, {len(kept)} of them are there as given."]
+            return [f"After set_messages() with {len(rich_rows())} messages, {len(kept)} are unchanged."]
         old = [row for row in got if row.get("content") == "Of an earlier session"]
         return ["After set_messages() a message from before is still there."] if old else []
 
@@ -111,11 +111,11 @@ async def can_be_set(memories: Memories) -> Problems:
     Check(
         rule="clear() forgets the conversation",
         section="clear()",
-        fix="Empty the list, and whatever counts its tokens.",
+        fix="Empty the list and reset the token count.",
     )
 )
-async def can_be_cleared(memories: Memories) -> Problems:
-    async with memories.fresh(rich_rows()) as memory:
+async def can_be_cleared(contexts: ContextFactory) -> Problems:
+    async with contexts.fresh(rich_rows()) as memory:
         await memory.context.clear()
         got = [*await memory.context.get_messages(), *await _view(memory)]
     left = any(is_as_added(row, back) for row in rich_rows() for back in got)
@@ -129,9 +129,9 @@ async def can_be_cleared(memories: Memories) -> Problems:
         fix="Return list(self._messages), not the list itself.",
     )
 )
-async def returns_copies(memories: Memories) -> Problems:
+async def returns_copies(contexts: ContextFactory) -> Problems:
     problems = []
-    async with memories.fresh(rich_rows()) as memory:
+    async with contexts.fresh(rich_rows()) as memory:
         for name, got in (
             ("get_messages", await memory.context.get_messages()),
             ("get_messages_for_request", await memory.context.get_messages_for_request()),
@@ -155,10 +155,10 @@ async def returns_copies(memories: Memories) -> Problems:
         required=False,
     )
 )
-async def leaves_the_callers_rows(memories: Memories) -> Problems:
+async def keeps_callers_rows(contexts: ContextFactory) -> Problems:
     rows: list[Any] = rich_rows()
     before = copy.deepcopy(rows)
-    async with memories.fresh(rows) as memory:
+    async with contexts.fresh(rows) as memory:
         await memory.context.get_messages_for_request(token_budget=1)
     return ["A message that was added is changed afterwards."] if rows != before else []
 
@@ -171,22 +171,22 @@ async def leaves_the_callers_rows(memories: Memories) -> Problems:
         required=False,
     )
 )
-async def refuses_what_has_no_role(memories: Memories) -> Problems:
-    async with memories.fresh() as memory:
+async def refuses_missing_role(contexts: ContextFactory) -> Problems:
+    async with contexts.fresh() as memory:
         try:
-            await memory.context.add_message({"content": "Who says so?"})
+            await memory.context.add_message({"content": "Hello"})
         except (ValueError, KeyError, TypeError):
             return []
     return ["add_message() takes a message without 'role'."]
 
 
-RULES: tuple[ValidationRule[Memories], ...] = (
+RULES: tuple[ValidationRule[ContextFactory], ...] = (
     keeps_order,
     keeps_rows,
     shows_rows,
     can_be_set,
     can_be_cleared,
     returns_copies,
-    leaves_the_callers_rows,
-    refuses_what_has_no_role,
+    keeps_callers_rows,
+    refuses_missing_role,
 )

@@ -1,1 +1,1 @@
-"""Hooks: `payloads` are what their handlers are given, `rules` what must become of it."""
+"""Validate hooks: `payloads` has the event data for their handlers, `rules` the rules for their results."""

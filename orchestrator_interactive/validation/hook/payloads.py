@@ -1,4 +1,4 @@
-"""What hooks are given while they are looked at: each event as the contract has it, and as it had better not be."""
+"""Event data for hooks: each event with the contract's data and with invalid data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MESSAGES = [{"role": "user", "content": "Hello"}]
 
 
 def contract_payload(event: str) -> Payload:
-    """The data of an event, in the kernel's own types; of an event that is no canonical one, the session's only."""
+    """Return the data of an event in the kernel's types; for a non-canonical event, the session ids only."""
     usage = Usage(input_tokens=3, output_tokens=2, total_tokens=5)
     response = ChatResponse(content=[TextBlock(text="Hello")], usage=usage)
     failed = ToolResult(success=False, error={"message": "It failed.", "type": "OSError"})
@@ -49,7 +49,7 @@ def contract_payload(event: str) -> Payload:
 
 
 def odd_payloads(event: str) -> Iterator[tuple[str, Payload]]:
-    """Data that should not come and yet may, each with what it is in words."""
+    """Yield invalid event data, each with a description."""
     payload = contract_payload(event)
     yield "{}", {}
     yield "nothing but None", dict.fromkeys(payload)

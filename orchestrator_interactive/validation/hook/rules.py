@@ -1,4 +1,4 @@
-"""The rules for hooks: whatever an event carries, each handler answers with a result that means something."""
+"""Rules for hooks: for any event data, each handler returns a valid result."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.contracts.models import HookResult
-from orchestrator_interactive.kernel.interop import own
+from orchestrator_interactive.kernel.interop import to_local
 from orchestrator_interactive.testing import MockContextManager
 from orchestrator_interactive.validation.hook.payloads import contract_payload, odd_payloads
 from orchestrator_interactive.validation.report import Check
-from orchestrator_interactive.validation.runner import Hung, Returned, Tolerated, in_short, kind, raising, rule
+from orchestrator_interactive.validation.runner import Hung, Returned, Tolerated, kind, raising, rule, summarize
 from orchestrator_interactive.validation.sandbox import called
 
 if TYPE_CHECKING:
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     from orchestrator_interactive.validation.sandbox import Registration, SandboxSession
 
 _EARLIEST, _LATEST = 10, 90
-# What this project's own loop contributes, which is not there while a hook is looked at.
+# Events that this project's loop contributes; it is not mounted during the validation of a hook.
 _EVENTS_OF_THE_LOOP = ("injection:applied",)
 
 
 @dataclass(frozen=True, slots=True)
 class HookReply:
-    """What a handler made of one event. `as_agreed` says whether the data was the contract's."""
+    """Outcome of one handler call. `is_contract_data`: whether the data was the contract's."""
 
     handler: str
     event: str
     words: str
-    as_agreed: bool
+    is_contract_data: bool
     ended: Ending
 
     def __str__(self) -> str:
@@ -41,39 +41,39 @@ class HookReply:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """The handlers of a module, their answers, and the events that the module says it emits."""
+class HookReplies:
+    """Handlers of a module, their replies, and the events that the module contributes."""
 
     location: ModuleLocation
-    theatre: SandboxSession
+    sandboxes: SandboxSession
     registrations: tuple[Registration, ...]
     answers: tuple[HookReply, ...]
     contributed: frozenset[str]
 
 
-async def examine_hook(examination: Validator, theatre: SandboxSession) -> None:
-    """Give every handler every event it listens to, as agreed and otherwise, and look at the rules."""
-    async with theatre.stage() as stage:
-        if stage.coordinator.get("context") is None:
-            stage.coordinator.mount("context", MockContextManager())
-        registrations = tuple(stage.hooks.registrations)
+async def check_hook(validator: Validator, sandboxes: SandboxSession) -> None:
+    """Call every handler with valid and invalid data of its event, then check the rules."""
+    async with sandboxes.open() as sandbox:
+        if sandbox.coordinator.get("context") is None:
+            sandbox.coordinator.mount("context", MockContextManager())
+        registrations = tuple(sandbox.hooks.registrations)
         answers = []
         for registration in registrations:
-            answers += await _answers(examination, registration)
-        contributed = frozenset(await stage.contributed_events())
-        heard = Heard(examination.location, theatre, registrations, tuple(answers), contributed)
-        await examination.check_all(RULES, heard)
+            answers += await _answers(validator, registration)
+        contributed = frozenset(await sandbox.contributed_events())
+        replies = HookReplies(validator.location, sandboxes, registrations, tuple(answers), contributed)
+        await validator.check_all(RULES, replies)
 
 
-async def _answers(examination: Validator, registration: Registration) -> list[HookReply]:
+async def _answers(validator: Validator, registration: Registration) -> list[HookReply]:
     event, answers = registration.event, []
-    payloads = [("what the contract says", contract_payload(event)), *odd_payloads(event)]
+    payloads = [("the contract's data", contract_payload(event)), *odd_payloads(event)]
     for number, (words, data) in enumerate(payloads):
         doing = f"{registration.name} at {event}, given {words}"
-        ended = await examination.perform(doing, called(partial(registration.handler, event, data)))
+        ended = await validator.perform(doing, called(partial(registration.handler, event, data)))
         answers.append(HookReply(registration.name, event, words, number == 0, ended))
         if isinstance(ended, Hung):
-            break  # it has had its chance
+            break  # further calls would probably hang too
     return answers
 
 
@@ -85,10 +85,10 @@ async def _answers(examination: Validator, registration: Registration) -> list[H
         part="structure",
     )
 )
-def handlers_are_async(heard: Heard) -> Problems:
+def handlers_are_async(replies: HookReplies) -> Problems:
     return [
         f"{registration.name}: {problem}"
-        for registration in heard.registrations
+        for registration in replies.registrations
         if (problem := _problem_of_form(registration.handler))
     ]
 
@@ -110,8 +110,8 @@ def _problem_of_form(handler: Any) -> str:
         fix="Read the data as the contract lists it; the tool's result and the model's response are objects.",
     )
 )
-def takes_what_is_agreed(heard: Heard) -> Problems:
-    return _raised(heard, as_agreed=True)
+def accepts_contract_data(replies: HookReplies) -> Problems:
+    return _raised(replies, is_contract_data=True)
 
 
 @rule(
@@ -121,40 +121,42 @@ def takes_what_is_agreed(heard: Heard) -> Problems:
         fix="Read optional data with data.get(…), check its type, and return HookResult() where you do not know it.",
     )
 )
-def does_not_raise(heard: Heard) -> Problems:
-    return _raised(heard, as_agreed=False)
+def does_not_raise(replies: HookReplies) -> Problems:
+    return _raised(replies, is_contract_data=False)
 
 
-def _raised(heard: Heard, *, as_agreed: bool) -> Problems:
-    return raising((answer for answer in heard.answers if answer.as_agreed == as_agreed), heard.location)
+def _raised(replies: HookReplies, *, is_contract_data: bool) -> Problems:
+    return raising(
+        (answer for answer in replies.answers if answer.is_contract_data == is_contract_data), replies.location
+    )
 
 
 @rule(
     Check(
         rule="its handlers return a HookResult",
         section="HookResult Actions",
-        fix="Return a HookResult on every path; HookResult() lets things go on.",
+        fix="Return a HookResult on every path; HookResult() means continue.",
     )
 )
-def returns_a_result(heard: Heard) -> Problems:
+def returns_a_result(replies: HookReplies) -> Problems:
     return [
         f"{answer} returns {kind(answer.ended.value)}."
-        for answer in heard.answers
-        if isinstance(answer.ended, Returned) and not isinstance(own(answer.ended.value), HookResult)
+        for answer in replies.answers
+        if isinstance(answer.ended, Returned) and not isinstance(to_local(answer.ended.value), HookResult)
     ]
 
 
 @rule(
     Check(
-        rule="what its results ask for is complete",
+        rule="its results have the fields that their action needs",
         section="HookResult Actions",
-        fix="Fill in what the action needs: `data` to modify, `context_injection` to inject, `approval_prompt` to ask, "
-        "with `approval_options` of which one begins with 'Allow'; a `reason` to deny.",
+        fix="Set the fields of the action: `data` to modify, `context_injection` to inject, `approval_prompt` to ask, "
+        "with one of `approval_options` beginning with 'Allow'; a `reason` to deny.",
     )
 )
-def results_are_complete(heard: Heard) -> Problems:
-    ended = [(answer, answer.ended.value) for answer in heard.answers if isinstance(answer.ended, Returned)]
-    results = [(answer, result) for answer, value in ended if isinstance(result := own(value), HookResult)]
+def results_are_complete(replies: HookReplies) -> Problems:
+    ended = [(answer, answer.ended.value) for answer in replies.answers if isinstance(answer.ended, Returned)]
+    results = [(answer, result) for answer, value in ended if isinstance(result := to_local(value), HookResult)]
     problems = [
         f"{answer} wants to {result.action} and gives no {missing}."
         for answer, result in results
@@ -162,7 +164,7 @@ def results_are_complete(heard: Heard) -> Problems:
     ]
     doubts = [f"{answer} {doubt}." for answer, result in results if (doubt := _doubt(result))]
     if doubts and not problems:
-        raise Tolerated(in_short(doubts))
+        raise Tolerated(summarize(doubts))
     return problems
 
 
@@ -178,12 +180,12 @@ def _missing(result: HookResult) -> str:
 
 
 def _doubt(result: HookResult) -> str:
-    """What a result may ask for, and hardly means."""
+    """Return the problem of a result that is valid but probably unintended."""
     if result.action == "deny" and not result.reason:
         return "denies and gives no reason, which the model would read"
     options = result.approval_options
     if result.action == "ask_user" and options and not any(each.lower().startswith("allow") for each in options):
-        return f"asks with the options {options}, of which none begins with 'Allow': whatever is chosen denies"
+        return f"asks with the options {options}, none of which begins with 'Allow': every choice denies"
     return ""
 
 
@@ -191,13 +193,13 @@ def _doubt(result: HookResult) -> str:
     Check(
         rule="its handlers answer in time",
         section="Protocol Definition",
-        fix="Limit what can take long, and await it: while a handler works, the agent waits.",
+        fix="Limit and await long operations: the agent waits for its handlers.",
     )
 )
-def answers_in_time(heard: Heard) -> Problems:
+def answers_in_time(replies: HookReplies) -> Problems:
     return [
         f"{answer} does not answer within {answer.ended.limit_s:g} seconds."
-        for answer in heard.answers
+        for answer in replies.answers
         if isinstance(answer.ended, Hung)
     ]
 
@@ -206,18 +208,18 @@ def answers_in_time(heard: Heard) -> Problems:
     Check(
         rule="a clean-up unregisters its handlers",
         section="Entry Point Pattern, mount() Function",
-        fix="Keep what register() returns, and return from mount() a function that calls all of it.",
+        fix="Keep the functions that register() returns, and return from mount() a function that calls them.",
         required=False,
     )
 )
-async def cleans_up(heard: Heard) -> Problems:
-    async with heard.theatre.stage() as stage:
-        clean_ups = stage.cleanups()
+async def cleans_up(replies: HookReplies) -> Problems:
+    async with replies.sandboxes.open() as sandbox:
+        clean_ups = sandbox.cleanups()
         if not clean_ups:
             return ["mount() returns no clean-up, and registers none."]
         for clean_up in clean_ups:
             await called(clean_up)
-        left = stage.hooks.list_handlers()
+        left = sandbox.hooks.list_handlers()
     return [
         f"After the clean-up {', '.join(names)} still listens to {event}." for event, names in left.items() if names
     ]
@@ -227,39 +229,38 @@ async def cleans_up(heard: Heard) -> Problems:
     Check(
         rule=f"its priorities are between {_EARLIEST} and {_LATEST}",
         section="Event Registration",
-        fix="Pass priority=50; lower is earlier, and what is outside is for the kernel.",
+        fix="Pass priority=50; lower is earlier, and values outside the range are for the kernel.",
         required=False,
     )
 )
-def has_a_usual_priority(heard: Heard) -> Problems:
+def has_a_usual_priority(replies: HookReplies) -> Problems:
     return [
         f"{registration.name} listens to {registration.event} with priority {registration.priority}."
-        for registration in heard.registrations
+        for registration in replies.registrations
         if not _EARLIEST <= registration.priority <= _LATEST
     ]
 
 
 @rule(
     Check(
-        rule="it listens to events that there are",
+        rule="it listens to known events",
         section="Event Registration",
         fix="Correct the name; register a contributor at 'observability.events' for events of your own.",
         required=False,
     )
 )
-def knows_its_events(heard: Heard) -> Problems:
-    known = {*events.ALL_EVENTS, *_EVENTS_OF_THE_LOOP, *heard.contributed}
+def knows_its_events(replies: HookReplies) -> Problems:
+    known = {*events.ALL_EVENTS, *_EVENTS_OF_THE_LOOP, *replies.contributed}
     return [
-        f"{registration.name} listens to {registration.event}, which is no event of the kernel, and which nobody "
-        "contributes here."
-        for registration in heard.registrations
+        f"{registration.name} listens to {registration.event}, which is no event of the kernel and not contributed."
+        for registration in replies.registrations
         if registration.event not in known
     ]
 
 
-RULES: tuple[ValidationRule[Heard], ...] = (
+RULES: tuple[ValidationRule[HookReplies], ...] = (
     handlers_are_async,
-    takes_what_is_agreed,
+    accepts_contract_data,
     does_not_raise,
     returns_a_result,
     results_are_complete,

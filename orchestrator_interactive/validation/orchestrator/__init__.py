@@ -1,5 +1,5 @@
-"""Orchestrators: `scenarios` are the runs they are put through, `script` what surrounds them there, `playing` records.
+"""Validate orchestrators: `runner` records a run of each of the `scenarios` with the scripted parts of `script`.
 
-The rules look at the recordings: `events` at what is emitted, `rows` at what is kept and sent, `hooks` at what is
-heeded, `rules` at everything else.
+The rules check the recordings: `events` for emitted events, `rows` for context rows and requests, `hooks` for hook
+results, `rules` for the rest.
 """

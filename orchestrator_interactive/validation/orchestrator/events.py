@@ -1,4 +1,4 @@
-"""The rules for the events of an orchestrator: which come, in what order, with what in them."""
+"""Rules for the events of an orchestrator: their occurrence, order and data."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _wrong_end(recording: Recording, data: Mapping[str, Any]) -> Iterable[tuple[
     said: tuple[Any, ...]
     match recording.ended:
         case Returned(value=text):
-            # An error that became a text may be told as either.
+            # An error that became a text may have either status.
             allowed, said = ("completed", "error"), (text, "") if status == "error" else (text,)
         case Cancelled():
             allowed, said = ("cancelled",), ("",)
@@ -110,7 +110,7 @@ def _wrong_end(recording: Recording, data: Mapping[str, Any]) -> Iterable[tuple[
 
 @rule(
     Check(
-        rule="nothing is asked or run after execution:end",
+        rule="no model or tool call follows execution:end",
         section=_BOUNDARIES,
         fix="Wait for the model and the tools before you emit execution:end.",
     )
@@ -240,8 +240,8 @@ def _unanswered(recording: Recording) -> Iterable[str]:
     for event in (events.TOOL_POST, events.TOOL_ERROR):
         answers.update(map(_key, recording.of(event)))
     denied = Counter[str]()
-    if recording.scenario.name in (DENY_PRE.name, REFUSED_PRE.name) and recording.wisher and recording.wisher.data:
-        denied[_key(recording.wisher.data)] += 1  # it may be answered, or not
+    if recording.scenario.name in (DENY_PRE.name, REFUSED_PRE.name) and recording.hook and recording.hook.data:
+        denied[_key(recording.hook.data)] += 1  # it may be answered, or not
     for key in pre | answers:
         if not pre[key] - denied[key] <= answers[key] <= pre[key]:
             yield f"tool:pre comes {_times(pre[key])}, and tool:post or tool:error {_times(answers[key])}, for {key}"
@@ -253,9 +253,9 @@ def _key(data: Mapping[str, Any]) -> str:
 
 @rule(
     Check(
-        rule="its events carry what the contract lists",
+        rule="its events contain the fields of the contract",
         section=_EMISSION,
-        fix="Fill in the fields by these names: hooks look for them.",
+        fix="Use these field names: hooks read them.",
     )
 )
 def carries_the_payloads(recordings: Recordings) -> Problems:
@@ -283,7 +283,7 @@ def contributes_its_events(recordings: Recordings) -> Problems:
         for emitted in recording.emitted
         if emitted.event not in events.ALL_EVENTS and emitted.event not in recording.contributed
     }
-    return [f"It emits {event}, which nobody contributes." for event in sorted(unknown)]
+    return [f"It emits {event}, which is not contributed." for event in sorted(unknown)]
 
 
 def _times(count: int) -> str:

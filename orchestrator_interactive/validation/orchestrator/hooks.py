@@ -1,4 +1,4 @@
-"""The rules for how an orchestrator heeds its hooks."""
+"""Rules for how an orchestrator honours hook results."""
 
 from __future__ import annotations
 
@@ -42,36 +42,36 @@ _HOOKS = "Hook Processing"
         fix="Where tool:pre comes back with 'deny', add a failed result with its reason instead of calling the tool.",
     )
 )
-def heeds_a_denial(recordings: Recordings) -> Problems:
-    return _runs_all_the_same(recordings.of(DENY_PRE))
+def honours_deny(recordings: Recordings) -> Problems:
+    return _tool_ran(recordings.of(DENY_PRE))
 
 
 @rule(
     Check(
         rule="a tool that the user refuses does not run",
         section=_HOOKS,
-        fix="Pass the result of tool:pre to coordinator.process_hook_result(), and heed what comes back.",
+        fix="Pass the result of tool:pre to coordinator.process_hook_result(), and honour its result.",
     )
 )
-def heeds_a_refusal(recordings: Recordings) -> Problems:
-    return _runs_all_the_same(recordings.of(REFUSED_PRE))
+def honours_refusal(recordings: Recordings) -> Problems:
+    return _tool_ran(recordings.of(REFUSED_PRE))
 
 
-def _runs_all_the_same(recording: Recording) -> Problems:
+def _tool_ran(recording: Recording) -> Problems:
     denied = _input_met(recording)
     ran = any(given == denied for _, given in recording.executions)
-    return [f"In the run with {recording.scenario.name} the tool runs all the same."] if ran else []
+    return [f"In the run with {recording.scenario.name} the tool runs anyway."] if ran else []
 
 
 def _input_met(recording: Recording) -> dict[str, Any]:
-    """The input of the call that the hook of the scenario met.
+    """Return the input of the call for which the scenario's hook was called.
 
     Raises:
-        NotChecked: the event does not carry it.
+        NotChecked: the event does not contain it.
     """
-    given = (recording.wished_for().data or {}).get("tool_input")
+    given = (recording.triggered_hook().data or {}).get("tool_input")
     if not isinstance(given, dict):
-        event = recording.scenario.wish.event if recording.scenario.wish else "It"
+        event = recording.scenario.hook_script.event if recording.scenario.hook_script else "It"
         raise NotChecked(f"{event} does not carry the tool's input.", "Let it carry tool_name and tool_input.")
     return given
 
@@ -80,10 +80,10 @@ def _input_met(recording: Recording) -> dict[str, Any]:
     Check(
         rule="a tool that the user allows runs",
         section=_HOOKS,
-        fix="Go on where coordinator.process_hook_result() makes 'continue' of 'ask_user'.",
+        fix="Continue if coordinator.process_hook_result() turns 'ask_user' into 'continue'.",
     )
 )
-def heeds_an_approval(recordings: Recordings) -> Problems:
+def honours_approval(recordings: Recordings) -> Problems:
     recording = recordings.of(ALLOWED_PRE)
     allowed = _input_met(recording)
     return [] if any(given == allowed for _, given in recording.executions) else ["The tool does not run."]
@@ -91,7 +91,7 @@ def heeds_an_approval(recordings: Recordings) -> Problems:
 
 @rule(
     Check(
-        rule="a modified input is what the tool gets",
+        rule="the tool gets the modified input",
         section=_HOOKS,
         fix="Where tool:pre comes back with 'modify', call the tool with result.data['tool_input'].",
     )
@@ -107,14 +107,14 @@ def uses_the_modified_input(recordings: Recordings) -> Problems:
 
 @rule(
     Check(
-        rule="a modified result is what the model reads",
+        rule="the model reads the modified result",
         section=_HOOKS,
         fix="Where tool:post comes back with 'modify', add result.data['tool_result'] to the context.",
         required=False,
     )
 )
 def uses_the_modified_result(recordings: Recordings) -> Problems:
-    later = recordings.of(MODIFY_POST).requests_after_the_wish()
+    later = recordings.of(MODIFY_POST).requests_after_hook()
     return [] if later and all(REPLACED_RESULT in request for request in later) else ["The model reads the original."]
 
 
@@ -130,10 +130,10 @@ def uses_the_modified_result(recordings: Recordings) -> Problems:
 def withholds_a_denied_result(recordings: Recordings) -> Problems:
     problems = []
     for recording in (recordings.of(DENY_POST), recordings.of(REFUSED_POST)):
-        later = recording.requests_after_the_wish()
+        later = recording.requests_after_hook()
         said = result_for(str(_input_met(recording).get("path")))
         if any(said in request for request in later):
-            problems.append(f"In the run with {recording.scenario.name} the model reads it all the same.")
+            problems.append(f"In the run with {recording.scenario.name} the model reads it anyway.")
     return problems
 
 
@@ -148,9 +148,9 @@ def withholds_a_denied_result(recordings: Recordings) -> Problems:
 def injects(recordings: Recordings) -> Problems:
     problems = []
     for scenario in (INJECT_PRE, INJECT_POST, INJECT_REQUEST):
-        later = recordings.of(scenario).requests_after_the_wish()
+        later = recordings.of(scenario).requests_after_hook()
         if scenario is INJECT_REQUEST and later and INJECTED not in later[0]:
-            later = later[1:]  # the messages of this request may have been taken already
+            later = later[1:]  # the messages of this request may have been built already
         count = later[0].count(INJECTED) if later else 0
         if count != 1:
             problems.append(f"In the run with {scenario.name} the next request has the text {count} times.")
@@ -165,14 +165,14 @@ def injects(recordings: Recordings) -> Problems:
         required=False,
     )
 )
-def forgets_a_remark(recordings: Recordings) -> Problems:
+def drops_ephemeral_injection(recordings: Recordings) -> Problems:
     recording = recordings.of(REMARK_POST)
-    later = recording.requests_after_the_wish()
+    later = recording.requests_after_hook()
     problems = [] if later and INJECTED in later[0] else ["The next request does not have the text."]
     if any(INJECTED in request for request in later[1:]):
         problems.append("A later request still has the text.")
     if INJECTED in as_text(recording.rows):
-        problems.append("The text stands in the context.")
+        problems.append("The text is in the context.")
     return problems
 
 
@@ -183,9 +183,9 @@ def forgets_a_remark(recordings: Recordings) -> Problems:
         fix="Where prompt:submit or provider:request comes back with 'deny', end the run instead of asking the model.",
     )
 )
-def heeds_a_denied_request(recordings: Recordings) -> Problems:
+def honours_denied_request(recordings: Recordings) -> Problems:
     recording = recordings.of(DENY_REQUEST)
-    recording.wished_for()
+    recording.triggered_hook()
     problems = []
     if recording.asked >= len(recording.of(events.PROVIDER_REQUEST)):
         problems.append("The model is asked though provider:request was denied.")
@@ -196,13 +196,13 @@ def heeds_a_denied_request(recordings: Recordings) -> Problems:
 
 
 HOOK_RULES: tuple[ValidationRule[Recordings], ...] = (
-    heeds_a_denial,
-    heeds_a_refusal,
-    heeds_an_approval,
+    honours_deny,
+    honours_refusal,
+    honours_approval,
     uses_the_modified_input,
     uses_the_modified_result,
     withholds_a_denied_result,
     injects,
-    forgets_a_remark,
-    heeds_a_denied_request,
+    drops_ephemeral_injection,
+    honours_denied_request,
 )

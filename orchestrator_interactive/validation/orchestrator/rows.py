@@ -1,4 +1,4 @@
-"""The rules for what an orchestrator keeps in the context, and for what it sends of it."""
+"""Rules for the context rows and the requests of an orchestrator."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _CANCELLED = (CANCELLED_MODEL.name, CANCELLED_TOOL.name)
         fix="Call context.add_message() with the user's row before the model is asked, and with each answer after it.",
     )
 )
-def keeps_what_is_said(recordings: Recordings) -> Problems:
+def keeps_prompt_and_answer(recordings: Recordings) -> Problems:
     rows = recordings.of(PLAIN).rows
     wanted = (("user", PROMPT, "the prompt"), ("assistant", ANSWER, "the answer"))
     return [
@@ -47,7 +47,7 @@ def keeps_what_is_said(recordings: Recordings) -> Problems:
 
 @rule(
     Check(
-        rule="it sends what the context gives for the request",
+        rule="it sends the context's view for the request",
         section=_CONTEXT,
         fix="Take the messages from context.get_messages_for_request() before each request, and put them into a "
         "ChatRequest.",
@@ -57,10 +57,10 @@ def sends_the_view(recordings: Recordings) -> Problems:
     strange = {
         f"The provider is asked with a {name} instead of a ChatRequest."
         for r in recordings
-        for name in r.strange_requests
+        for name in r.invalid_requests
     }
     unseen = {
-        f"In the run with {recording.scenario.name} a request lacks what get_messages_for_request() gave."
+        f"In the run with {recording.scenario.name} a request lacks the view of get_messages_for_request()."
         for recording in recordings
         for request in recording.requests
         if VIEW not in as_text(request.messages)
@@ -70,7 +70,7 @@ def sends_the_view(recordings: Recordings) -> Problems:
 
 @rule(
     Check(
-        rule="the model reads the prompt, and what its tools gave",
+        rule="the model reads the prompt and the tool results",
         section=_CONTEXT,
         fix="Add each result as a row of the role 'tool' with its tool_call_id before the model is asked again.",
     )
@@ -123,8 +123,8 @@ def keeps_whole_pairs(recordings: Recordings) -> Problems:
     Check(
         rule="a cancelled or failed run leaves no call without its result",
         section=_CONTEXT,
-        fix="When you are cancelled, add for every open call a result that says so, and only then pass "
-        "CancelledError on.",
+        fix="When you are cancelled, add for every open call a result that reports the cancellation, then "
+        "re-raise CancelledError.",
     )
 )
 def leaves_whole_pairs(recordings: Recordings) -> Problems:
@@ -150,7 +150,7 @@ def keeps_the_signature(recordings: Recordings) -> Problems:
 
 
 ROW_RULES: tuple[ValidationRule[Recordings], ...] = (
-    keeps_what_is_said,
+    keeps_prompt_and_answer,
     sends_the_view,
     sends_prompt_and_results,
     sends_whole_pairs,

@@ -1,15 +1,15 @@
-"""The rules for orchestrators: how a run ends, and what it does with models, tools and their failures."""
+"""Rules for orchestrators: how a run ends, and how it handles models, tools and their failures."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orchestrator_interactive.kernel.contracts.conversion import own_error
+from orchestrator_interactive.kernel.contracts.conversion import to_local_error
 from orchestrator_interactive.kernel.contracts.errors import LLMError
 from orchestrator_interactive.validation.orchestrator.events import EVENT_RULES
 from orchestrator_interactive.validation.orchestrator.hooks import HOOK_RULES
 from orchestrator_interactive.validation.orchestrator.rows import ROW_RULES
-from orchestrator_interactive.validation.orchestrator.runner import play_all
+from orchestrator_interactive.validation.orchestrator.runner import run_all
 from orchestrator_interactive.validation.orchestrator.scenarios import (
     ANSWER,
     BROKEN_TOOL,
@@ -24,7 +24,16 @@ from orchestrator_interactive.validation.orchestrator.scenarios import (
     UNKNOWN_TOOL,
 )
 from orchestrator_interactive.validation.report import Check
-from orchestrator_interactive.validation.runner import Cancelled, Hung, NotChecked, Raised, Returned, kind, rule, told
+from orchestrator_interactive.validation.runner import (
+    Cancelled,
+    Hung,
+    NotChecked,
+    Raised,
+    Returned,
+    error_text,
+    kind,
+    rule,
+)
 
 if TYPE_CHECKING:
     from orchestrator_interactive.validation.orchestrator.runner import Recording, Recordings
@@ -34,17 +43,17 @@ if TYPE_CHECKING:
 _CHECKLIST = "Validation Checklist"
 
 
-async def examine_orchestrator(examination: Validator, theatre: SandboxSession) -> None:
-    """Play all scenarios, and look at the rules."""
-    recordings = await play_all(examination, theatre)
-    await examination.check_all((*RULES, *EVENT_RULES, *ROW_RULES, *HOOK_RULES), recordings)
+async def check_orchestrator(validator: Validator, sandboxes: SandboxSession) -> None:
+    """Run all scenarios, then check the rules."""
+    recordings = await run_all(validator, sandboxes)
+    await validator.check_all((*RULES, *EVENT_RULES, *ROW_RULES, *HOOK_RULES), recordings)
 
 
 @rule(
     Check(
         rule="every run ends",
         section="Execution Flow",
-        fix="Await nothing without an end, and let a cancellation through.",
+        fix="Await nothing without a limit, and let cancellations through.",
     )
 )
 def runs_end(recordings: Recordings) -> Problems:
@@ -56,8 +65,8 @@ def runs_end(recordings: Recordings) -> Problems:
 
 
 def _how(hung: Hung) -> str:
-    told_so = "" if hung.heeded else ", and goes on though it is cancelled"
-    return f"does not end within {hung.limit_s:g} seconds{told_so}"
+    suffix = "" if hung.stopped else ", and continues after its cancellation"
+    return f"does not end within {hung.limit_s:g} seconds{suffix}"
 
 
 @rule(
@@ -72,7 +81,7 @@ def returns_the_text(recordings: Recordings) -> Problems:
     for scenario in (PLAIN, TOOLS):
         ended = recordings.of(scenario).ended
         if ended != Returned(ANSWER):
-            problems.append(f"In the run with {scenario.name} it {_told(ended, recordings)}, not {ANSWER!r}.")
+            problems.append(f"In the run with {scenario.name} it {_ending_text(ended, recordings)}, not {ANSWER!r}.")
     others = (recording for recording in recordings if recording.scenario not in (PLAIN, TOOLS))
     return problems + [
         f"In the run with {recording.scenario.name} it returns {kind(recording.ended.value)}."
@@ -81,14 +90,14 @@ def returns_the_text(recordings: Recordings) -> Problems:
     ]
 
 
-def _told(ended: object, recordings: Recordings) -> str:
+def _ending_text(ended: object, recordings: Recordings) -> str:
     match ended:
         case Returned(value=str() as text):
             return f"returns {text!r}"
         case Returned(value=value):
             return f"returns {kind(value)}"
         case Raised(error=error):
-            return f"raises {told(error, recordings.location)}"
+            return f"raises {error_text(error, recordings.location)}"
         case _:
             return "is cancelled"
 
@@ -97,28 +106,28 @@ def _told(ended: object, recordings: Recordings) -> str:
     Check(
         rule="a tool that raises does not end the run",
         section="Hook Processing",
-        fix="Catch what tool.execute() raises, add an error as the call's result, emit tool:error, and ask on.",
+        fix="Catch errors of tool.execute(), add an error as the call's result, emit tool:error, and continue.",
     )
 )
 def survives_a_broken_tool(recordings: Recordings) -> Problems:
-    return _goes_on(recordings.of(BROKEN_TOOL), recordings)
+    return _completes(recordings.of(BROKEN_TOOL), recordings)
 
 
 @rule(
     Check(
-        rule="a call of a tool that is not there does not end the run",
+        rule="a call of an unknown tool does not end the run",
         section="Hook Processing",
-        fix="Add a result that names the tools that there are, and ask on.",
+        fix="Add a result that names the available tools, and continue.",
     )
 )
 def survives_an_unknown_tool(recordings: Recordings) -> Problems:
-    return _goes_on(recordings.of(UNKNOWN_TOOL), recordings)
+    return _completes(recordings.of(UNKNOWN_TOOL), recordings)
 
 
-def _goes_on(recording: Recording, recordings: Recordings) -> Problems:
+def _completes(recording: Recording, recordings: Recordings) -> Problems:
     if recording.ended == Returned(ANSWER):
         return []
-    return [f"In the run with {recording.scenario.name} it {_told(recording.ended, recordings)}."]
+    return [f"In the run with {recording.scenario.name} it {_ending_text(recording.ended, recordings)}."]
 
 
 @rule(
@@ -137,15 +146,17 @@ def passes_a_cancellation_on(recordings: Recordings) -> Problems:
                 "Let it ask the model and run the tools first, see above.",
             )
         if recording.ended != Cancelled():
-            problems.append(f"In the run with {recording.scenario.name} it {_told(recording.ended, recordings)}.")
+            problems.append(
+                f"In the run with {recording.scenario.name} it {_ending_text(recording.ended, recordings)}."
+            )
     return problems
 
 
 @rule(
     Check(
-        rule="an error of the provider stays what it is, or becomes a text",
+        rule="a provider error keeps its type or becomes a text",
         section=_CHECKLIST,
-        fix="Let the provider's LLMError through, or return a sentence that says what went wrong.",
+        fix="Let the provider's LLMError through, or return a sentence that describes the error.",
         required=False,
     )
 )
@@ -153,12 +164,12 @@ def handles_provider_errors(recordings: Recordings) -> Problems:
     problems = []
     for recording in (recordings.of(PROVIDER_ERROR), recordings.of(LATER_PROVIDER_ERROR)):
         match recording.ended:
-            case Raised(error=Exception() as error) if isinstance(own_error(error), LLMError):
+            case Raised(error=Exception() as error) if isinstance(to_local_error(error), LLMError):
                 continue
             case Returned(value=str() as text) if text:
                 continue
             case ended:
-                how = "returns nothing" if isinstance(ended, Returned) else _told(ended, recordings)
+                how = "returns nothing" if isinstance(ended, Returned) else _ending_text(ended, recordings)
                 problems.append(f"In the run with {recording.scenario.name} it {how}.")
     return problems
 
@@ -172,7 +183,7 @@ def handles_provider_errors(recordings: Recordings) -> Problems:
     )
 )
 def knows_several_providers(recordings: Recordings) -> Problems:
-    return _goes_on(recordings.of(SEVERAL_PROVIDERS), recordings)
+    return _completes(recordings.of(SEVERAL_PROVIDERS), recordings)
 
 
 @rule(

@@ -1,4 +1,4 @@
-"""Putting an orchestrator through the scenarios, and recording what it does."""
+"""Run an orchestrator in each scenario and record the run."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from orchestrator_interactive.validation.orchestrator.scenarios import PROMPT, S
 from orchestrator_interactive.validation.orchestrator.script import (
     TOOLS,
     ModelScript,
+    ScriptedHook,
     ScriptedModel,
     ScriptedTool,
     WatchedContext,
-    Wisher,
 )
-from orchestrator_interactive.validation.runner import Cancelled, Hung, NotChecked, Raised, Returned, heeds_cancel
+from orchestrator_interactive.validation.runner import Cancelled, Hung, NotChecked, Raised, Returned, cancel_in_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
     from orchestrator_interactive.validation.runner import Ending, Validator
     from orchestrator_interactive.validation.sandbox import Emitted, SandboxSession, ValidationSandbox
 
-# For mounting, and for what a cancelled run may take to end.
+# Additional time for mounting and for the end of a cancelled run.
 _OVERHEAD_S = 5.0
-# After so many runs that did not end, the others are not tried.
+# After this many runs that did not end, the others are skipped.
 _MOST_HUNG = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """One run, and all that was seen of it.
+    """Recording of one run.
 
     Args:
-        interrupted: whether the run was cancelled from outside, as the scenario has it or since it had no end.
+        interrupted: whether the run was cancelled, by the scenario or because it did not end.
         rows: the context at the end.
-        wisher: the hook of the scenario, where it has one.
+        hook: the hook of the scenario, if it has one.
     """
 
     scenario: Scenario
@@ -51,34 +51,34 @@ class Recording:
     contributed: frozenset[str]
     asked: int
     requests: tuple[Request, ...]
-    strange_requests: tuple[str, ...]
+    invalid_requests: tuple[str, ...]
     executions: tuple[tuple[str, dict[str, Any]], ...]
     rows: tuple[dict[str, Any], ...]
-    wisher: Wisher | None
+    hook: ScriptedHook | None
 
     def of(self, event: str) -> list[dict[str, Any]]:
-        """The data of every emission of an event, in order."""
+        """Return the data of every emission of an event, in order."""
         return [emitted.data for emitted in self.emitted if emitted.event == event]
 
-    def wished_for(self) -> Wisher:
-        """The hook of the scenario, once it has wished.
+    def triggered_hook(self) -> ScriptedHook:
+        """Return the hook of the scenario after it was called.
 
         Raises:
-            NotChecked: its event has not come.
+            NotChecked: its event was not emitted.
         """
-        if self.wisher is None or self.wisher.data is None:
-            event = self.scenario.wish.event if self.scenario.wish else "an event"
+        if self.hook is None or self.hook.data is None:
+            event = self.scenario.hook_script.event if self.scenario.hook_script else "an event"
             raise NotChecked(f"In the run with {self.scenario.name} {event} was not emitted.", f"Emit {event}.")
-        return self.wisher
+        return self.hook
 
-    def requests_after_the_wish(self) -> list[str]:
-        """The requests after the hook has wished, as text."""
-        since = self.wished_for().events_before
+    def requests_after_hook(self) -> list[str]:
+        """Return the requests after the hook was called, as text."""
+        since = self.triggered_hook().events_before
         return [as_text(request.messages) for request in self.requests if request.events_before >= since]
 
 
 class Recordings:
-    """The runs of an orchestrator, by scenario. Those that did not end are told of by one rule, and left out here."""
+    """Runs of an orchestrator by scenario. Iteration skips runs that did not end; one rule reports them."""
 
     def __init__(self, location: ModuleLocation, recordings: Sequence[Recording]) -> None:
         self.location = location
@@ -89,10 +89,10 @@ class Recordings:
         return (recording for recording in self.all if not isinstance(recording.ended, Hung))
 
     def of(self, scenario: Scenario) -> Recording:
-        """The run of a scenario.
+        """Return the run of a scenario.
 
         Raises:
-            NotChecked: it did not end, or was not tried.
+            NotChecked: it did not end, or was skipped.
         """
         recording = self._by_name.get(scenario.name)
         if recording is None or isinstance(recording.ended, Hung):
@@ -100,73 +100,73 @@ class Recordings:
         return recording
 
 
-async def play_all(examination: Validator, theatre: SandboxSession) -> Recordings:
-    """Play every scenario, each in a session of its own; after several that do not end, give up."""
+async def run_all(validator: Validator, sandboxes: SandboxSession) -> Recordings:
+    """Run every scenario in its own session; stop after several that do not end."""
     recordings: list[Recording] = []
     for scenario in SCENARIOS:
         if sum(isinstance(recording.ended, Hung) for recording in recordings) >= _MOST_HUNG:
             break
         doing = f"a run with {scenario.name}"
-        limit_s = examination.limit_s + _OVERHEAD_S
-        done = await examination.perform(doing, _play(scenario, theatre, examination.limit_s), limit_s)
+        limit_s = validator.limit_s + _OVERHEAD_S
+        done = await validator.perform(doing, _run(scenario, sandboxes, validator.limit_s), limit_s)
         if isinstance(done, Returned):
             recordings.append(done.value)
-    return Recordings(examination.location, recordings)
+    return Recordings(validator.location, recordings)
 
 
-async def _play(scenario: Scenario, theatre: SandboxSession, limit_s: float) -> Recording:
-    async with theatre.stage() as stage:
-        script, context = ModelScript(scenario, stage.hooks), WatchedContext()
-        stage.coordinator.mount("context", context)
-        wisher = _wisher(scenario, stage)
-        run = asyncio.create_task(_executed(stage, script, context))
+async def _run(scenario: Scenario, sandboxes: SandboxSession, limit_s: float) -> Recording:
+    async with sandboxes.open() as sandbox:
+        script, context = ModelScript(scenario, sandbox.hooks), WatchedContext()
+        sandbox.coordinator.mount("context", context)
+        hook = _register_hook(scenario, sandbox)
+        run = asyncio.create_task(_executed(sandbox, script, context))
         ended = await _ending(run, script, limit_s)
         return Recording(
             scenario=scenario,
             ended=ended,
             interrupted=script.interrupted.is_set(),
-            emitted=tuple(stage.hooks.emitted),
-            contributed=frozenset(await stage.contributed_events()),
+            emitted=tuple(sandbox.hooks.emitted),
+            contributed=frozenset(await sandbox.contributed_events()),
             asked=script.asked,
             requests=tuple(script.requests),
-            strange_requests=tuple(script.strange_requests),
+            invalid_requests=tuple(script.invalid_requests),
             executions=tuple(script.executions),
             rows=tuple(await context.get_messages()),
-            wisher=wisher,
+            hook=hook,
         )
 
 
-def _wisher(scenario: Scenario, stage: ValidationSandbox) -> Wisher | None:
+def _register_hook(scenario: Scenario, sandbox: ValidationSandbox) -> ScriptedHook | None:
     if scenario.approval is not None:
-        stage.coordinator.approval_system = MockApprovalSystem(scenario.approval)
-    if scenario.wish is None:
+        sandbox.coordinator.approval_system = MockApprovalSystem(scenario.approval)
+    if scenario.hook_script is None:
         return None
-    wisher = Wisher(scenario.wish, stage.hooks)
-    stage.hooks.register(scenario.wish.event, wisher, priority=50, name="validation")
-    return wisher
+    hook = ScriptedHook(scenario.hook_script, sandbox.hooks)
+    sandbox.hooks.register(scenario.hook_script.event, hook, priority=50, name="validation")
+    return hook
 
 
-async def _executed(stage: ValidationSandbox, script: ModelScript, context: WatchedContext) -> Any:
+async def _executed(sandbox: ValidationSandbox, script: ModelScript, context: WatchedContext) -> Any:
     providers = {name: ScriptedModel(name, script) for name in script.scenario.providers}
     tools = {name: ScriptedTool(name, script) for name in TOOLS}
     for name, provider in providers.items():
-        stage.coordinator.mount("providers", provider, name)
+        sandbox.coordinator.mount("providers", provider, name)
     for name, tool in tools.items():
-        stage.coordinator.mount("tools", tool, name)
-    orchestrator = stage.one("orchestrator")
-    return await orchestrator.execute(PROMPT, context, providers, tools, stage.hooks, coordinator=stage.coordinator)
+        sandbox.coordinator.mount("tools", tool, name)
+    orchestrator = sandbox.one("orchestrator")
+    return await orchestrator.execute(PROMPT, context, providers, tools, sandbox.hooks, coordinator=sandbox.coordinator)
 
 
 async def _ending(run: asyncio.Task[Any], script: ModelScript, limit_s: float) -> Ending:
     interrupted = asyncio.ensure_future(script.interrupted.wait())
     done, _ = await asyncio.wait({run, interrupted}, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
     interrupted.cancel()
-    if run not in done and not await heeds_cancel(run):
-        return Hung(limit_s, heeded=False)
+    if run not in done and not await cancel_in_time(run):
+        return Hung(limit_s, stopped=False)
     if not done and not script.scenario.endless:
         return Hung(limit_s)
     if not done:
-        script.interrupted.set()  # it goes slowly, and would go on
+        script.interrupted.set()  # it is slow and would continue
     if run.cancelled():
         return Cancelled()
     error = run.exception()
@@ -174,5 +174,5 @@ async def _ending(run: asyncio.Task[Any], script: ModelScript, limit_s: float) -
 
 
 def as_text(messages: Sequence[dict[str, Any]]) -> str:
-    """Messages in one text, to look for something in."""
+    """Return messages as one text for searching."""
     return json.dumps(list(messages), default=str, ensure_ascii=False)

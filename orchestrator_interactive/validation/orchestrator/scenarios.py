@@ -1,4 +1,4 @@
-"""The runs that an orchestrator is put through, as data."""
+"""Scenarios for the runs of an orchestrator."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ScenarioCall:
 
 
 def result_for(path: str) -> str:
-    """What `echo` answers."""
+    """Return the result of `echo`."""
     return f"In {path} are apples."
 
 
@@ -41,19 +41,19 @@ class Say:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """An answer that thinks, with a signature, and makes these calls."""
+    """A response with signed thinking and these calls."""
 
     calls: tuple[ScenarioCall, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """A `ProviderUnavailableError` in place of an answer."""
+    """A `ProviderUnavailableError` instead of a response."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """No answer until the call is cancelled."""
+    """No response until the call is cancelled."""
 
 
 Approval = Literal["Allow", "Deny"]
@@ -61,8 +61,8 @@ Answer = Say | Ask | Fail | Hold
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What a hook wants, once, the first time that the event comes. `changes` go into the event's data by `modify`."""
+class HookScript:
+    """Result of a hook for the first emission of an event. `changes` are merged into the event's data by `modify`."""
 
     event: str
     result: HookResult
@@ -74,17 +74,17 @@ class Scenario:
     """One run.
 
     Args:
-        name: the run, in words.
-        answers: what the model says, in turn; after the last of them, `ANSWER`. With `endless`, the last for ever.
-        wish: what a hook wants meanwhile.
-        approval: what the person answers who is asked.
-        providers: the names under which the model is mounted.
-        cancel_at: what is going on when the task is cancelled.
+        name: description of the run.
+        answers: responses of the model in order; then `ANSWER`, or with `endless` the last one repeatedly.
+        hook_script: result of a hook during the run.
+        approval: answer of the approval system.
+        providers: names under which the model is mounted.
+        cancel_at: operation during which the task is cancelled.
     """
 
     name: str
     answers: tuple[Answer, ...] = ()
-    wish: Wish | None = None
+    hook_script: HookScript | None = None
     approval: Approval | None = None
     providers: tuple[str, ...] = ("mock",)
     cancel_at: Literal["model", "tool"] | None = None
@@ -102,9 +102,9 @@ def _hooked(
     changes: Mapping[str, Any] | None = None,
     approval: Approval | None = None,
 ) -> Scenario:
-    """Two calls at once, of which the hook meets the first, then a third."""
+    """Return a scenario with two parallel calls, then a third; the first call triggers the hook."""
     answers = (_tools("echo", "echo"), Ask((ScenarioCall("echo", "later.txt"),)))
-    return Scenario(name, answers, Wish(event, result, changes), approval)
+    return Scenario(name, answers, HookScript(event, result, changes), approval)
 
 
 _DENIED = HookResult(action="deny", reason="The hook says no.")
@@ -115,16 +115,18 @@ _ASK_USER = HookResult(action="ask_user", approval_prompt=APPROVAL_PROMPT)
 
 PLAIN = Scenario("a plain answer", (Say(),))
 TOOLS = Scenario("two rounds of tools", (_tools("echo", "echo"), _tools("echo"), Say()))
-UNKNOWN_TOOL = Scenario("a tool that is not there", (_tools("nowhere", "echo"), Say()))
+UNKNOWN_TOOL = Scenario("an unknown tool", (_tools("nowhere", "echo"), Say()))
 BROKEN_TOOL = Scenario("a tool that raises", (_tools("broken", "echo"), Say()))
 PROVIDER_ERROR = Scenario("an error of the provider", (Fail(),))
 LATER_PROVIDER_ERROR = Scenario("an error of the provider after a tool", (_tools("echo"), Fail()))
 CANCELLED_MODEL = Scenario("a cancelled model call", (_tools("echo"), Hold()), cancel_at="model")
 CANCELLED_TOOL = Scenario("a cancelled tool call", (_tools("held", "echo"),), cancel_at="tool")
 
-DENY_PROMPT = Scenario("a denied prompt", wish=Wish(events.PROMPT_SUBMIT, _DENIED))
-DENY_REQUEST = Scenario("a denied request", wish=Wish(events.PROVIDER_REQUEST, _DENIED))
-INJECT_REQUEST = Scenario("an injection at provider:request", (_tools("echo"),), Wish(events.PROVIDER_REQUEST, _INJECT))
+DENY_PROMPT = Scenario("a denied prompt", hook_script=HookScript(events.PROMPT_SUBMIT, _DENIED))
+DENY_REQUEST = Scenario("a denied request", hook_script=HookScript(events.PROVIDER_REQUEST, _DENIED))
+INJECT_REQUEST = Scenario(
+    "an injection at provider:request", (_tools("echo"),), HookScript(events.PROVIDER_REQUEST, _INJECT)
+)
 
 DENY_PRE = _hooked("a denied tool", events.TOOL_PRE, _DENIED)
 MODIFY_PRE = _hooked("a modified input", events.TOOL_PRE, _MODIFY, changes={"tool_input": REPLACED_INPUT})

@@ -1,4 +1,4 @@
-"""What surrounds an orchestrator in a scenario: a model that follows the script, tools, a context, a hook."""
+"""Scripted parts for the run of an orchestrator: model, tools, context, hook."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from orchestrator_interactive.kernel.contracts.messages import (
     Usage,
 )
 from orchestrator_interactive.kernel.contracts.models import HookResult, ModelInfo, ProviderInfo, ToolResult
-from orchestrator_interactive.kernel.interop import bilingual, own
+from orchestrator_interactive.kernel.interop import accepts_both, to_local
 from orchestrator_interactive.testing import MockContextManager
 from orchestrator_interactive.validation.orchestrator.scenarios import (
     PROVIDER_FAILURE,
@@ -31,17 +31,17 @@ from orchestrator_interactive.validation.orchestrator.scenarios import (
 )
 
 if TYPE_CHECKING:
-    from orchestrator_interactive.validation.orchestrator.scenarios import Answer, Wish
+    from orchestrator_interactive.validation.orchestrator.scenarios import Answer, HookScript
     from orchestrator_interactive.validation.sandbox import RecordingHooks
 
-VIEW = "This row stands in the view of the context only."
-# An orchestrator that has asked so often is not going to stop.
+VIEW = "This row is in the view of the context only."
+# After this many model calls an orchestrator is considered endless.
 MOST_CALLS = 300
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a model was asked, and how many events had been emitted until then."""
+    """Messages of a model call, and the number of events emitted before it."""
 
     messages: list[dict[str, Any]]
     events_before: int
@@ -49,22 +49,22 @@ class Request:
 
 @dataclass(slots=True)
 class ModelScript:
-    """How far a scenario is, and what the model and the tools were asked.
+    """Progress of a scenario, and the recorded calls of its model and tools.
 
-    `interrupted` is set when the time has come to cancel the run: something is held, or the run has no end.
+    `interrupted` is set when the run is to be cancelled: a call is held, or the run does not end.
     """
 
     scenario: Scenario
     hooks: RecordingHooks
     requests: list[Request] = field(default_factory=list)
     executions: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
-    strange_requests: list[str] = field(default_factory=list)
+    invalid_requests: list[str] = field(default_factory=list)
     interrupted: asyncio.Event = field(default_factory=asyncio.Event)
     asked: int = 0
     _calls: int = 0
 
     def next_answer(self, request: ChatRequest) -> Answer:
-        """The next line of the script; a model that has no tools, or may not use them, calls none."""
+        """Return the next answer of the script; a request without usable tools gets no calls."""
         self.asked += 1
         answers = self.scenario.answers
         number = min(self.asked, len(answers)) if self.scenario.endless else self.asked
@@ -75,7 +75,7 @@ class ModelScript:
 
     def note_request(self, request: ChatRequest) -> None:
         if self.scenario.endless and self.requests:
-            return  # the others are like the first, and ever longer
+            return  # later requests repeat the first and grow
         messages = [message.model_dump() for message in request.messages]
         self.requests.append(Request(messages, len(self.hooks.emitted)))
 
@@ -93,7 +93,7 @@ def _may_call(request: ChatRequest) -> bool:
 
 
 class ScriptedModel:
-    """A provider that says what the script has for it. Providers of one scenario share the script."""
+    """A provider that returns the answers of the script. Providers of one scenario share the script."""
 
     def __init__(self, name: str, script: ModelScript) -> None:
         self.name = name
@@ -107,14 +107,14 @@ class ScriptedModel:
     async def list_models(self) -> list[ModelInfo]:
         return []
 
-    @bilingual
+    @accepts_both
     async def complete(self, request: ChatRequest, **_: Any) -> ChatResponse:
         if not isinstance(request, ChatRequest):
-            self._script.strange_requests.append(type(request).__name__)
+            self._script.invalid_requests.append(type(request).__name__)
             raise TypeError(f"complete() takes a ChatRequest, not {type(request).__name__}.")
         answer = self._script.next_answer(request)
         self._script.note_request(request)
-        # As a real one does: otherwise an endless run would never let the event loop do anything else.
+        # Yield as a real provider does: otherwise an endless run would block the event loop.
         await asyncio.sleep(0)
         match answer:
             case Say(text=text):
@@ -131,7 +131,7 @@ class ScriptedModel:
         raise AssertionError(answer)
 
     def parse_tool_calls(self, response: Any) -> list[ToolCall]:
-        return own(response).tool_calls or []
+        return to_local(response).tool_calls or []
 
 
 def _response(blocks: list[Any]) -> ChatResponse:
@@ -170,7 +170,7 @@ TOOLS = ("echo", "broken", "held")
 
 
 class WatchedContext(MockContextManager):
-    """A context whose view differs from its history by a row at the beginning, so that the two can be told apart."""
+    """A context whose view has an additional first row, which distinguishes it from the history."""
 
     async def get_messages_for_request(
         self, token_budget: int | None = None, provider: Any | None = None
@@ -178,19 +178,19 @@ class WatchedContext(MockContextManager):
         return [{"role": "system", "content": VIEW}, *await super().get_messages_for_request(token_budget, provider)]
 
 
-class Wisher:
-    """A hook that wishes once. `data` is that of the event it met; `events_before` what had been emitted by then."""
+class ScriptedHook:
+    """A hook that returns its result once. `data` is the data of that event; `events_before` the events before it."""
 
-    def __init__(self, wish: Wish, hooks: RecordingHooks) -> None:
+    def __init__(self, hook_script: HookScript, hooks: RecordingHooks) -> None:
         self.data: dict[str, Any] | None = None
         self.events_before = 0
-        self._wish = wish
+        self._script = hook_script
         self._hooks = hooks
 
-    async def __call__(self, event: str, data: dict[str, Any]) -> HookResult:  # noqa: ARG002 - there is but one
+    async def __call__(self, event: str, data: dict[str, Any]) -> HookResult:  # noqa: ARG002 - registered for one event
         if self.data is not None:
             return HookResult()
         self.data, self.events_before = dict(data), len(self._hooks.emitted)
-        if self._wish.changes is None:
-            return self._wish.result
-        return self._wish.result.model_copy(update={"data": {**data, **self._wish.changes}})
+        if self._script.changes is None:
+            return self._script.result
+        return self._script.result.model_copy(update={"data": {**data, **self._script.changes}})

@@ -1,1 +1,1 @@
-"""Providers: `calls` asks them, with the `catching_server` in the place of their service; `rules` and `wire` look."""
+"""Validate providers: `calls` calls them against the `catching_server`; `rules` and `wire` check the outcomes."""

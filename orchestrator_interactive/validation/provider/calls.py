@@ -1,4 +1,4 @@
-"""What providers are asked while they are looked at, and what came of it."""
+"""Calls of providers for the validation, and their outcomes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.kernel.contracts.conversion import foreign, is_foreign, own
+from orchestrator_interactive.kernel.contracts.conversion import foreign, is_foreign, to_local
 from orchestrator_interactive.kernel.contracts.messages import (
     ChatRequest,
     ChatResponse,
@@ -19,7 +19,7 @@ from orchestrator_interactive.kernel.contracts.messages import (
     ToolCallBlock,
     ToolSpec,
 )
-from orchestrator_interactive.validation.runner import HEED_WITHIN_S, Cancelled, Hung, Raised, Returned, heeds_cancel
+from orchestrator_interactive.validation.runner import CANCEL_GRACE_S, Cancelled, Hung, Raised, Returned, cancel_in_time
 from orchestrator_interactive.validation.sandbox import called
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ RESULTS = ("The first file holds apples.", "The second file holds pears.")
 PROMPTS = ("What do both files hold?", "And what grows on trees?")
 SYSTEM = "You count fruit."
 
-# What must be among the bytes that a provider sends, by what it is.
+# Texts that the body of a provider's request must contain, by description.
 SENT: Mapping[str, tuple[str, ...]] = {
     "the text of the user": PROMPTS,
     "the system message": (SYSTEM,),
@@ -46,7 +46,7 @@ SENT: Mapping[str, tuple[str, ...]] = {
 
 
 def conversation() -> ChatRequest:
-    """A request in the middle of the work: thinking with its signature, two calls at once, their results."""
+    """Return a request with signed thinking, two parallel calls, and their results."""
     schema = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
     blocks = [
         ThinkingBlock(thinking="Two files, two calls.", signature=SIGNATURE),
@@ -66,7 +66,7 @@ def conversation() -> ChatRequest:
 
 
 def response_with(*calls: ToolCall) -> ChatResponse:
-    """An answer that makes these calls: among its blocks, and beside them."""
+    """Return a response with these calls, in its blocks and in `tool_calls`."""
     blocks = [ToolCallBlock(id=call.id, name=call.name, input=call.arguments) for call in calls]
     return ChatResponse(content=[TextBlock(text="Let me see."), *blocks], tool_calls=list(calls) or None)
 
@@ -76,8 +76,8 @@ class ProviderReply:
     """One call of `complete`.
 
     Args:
-        before, after: the request before and after the call, as far as it can be compared.
-        caught: what arrived at the server in the place of the service meanwhile.
+        before, after: the request before and after the call, as dumped by pydantic.
+        caught: requests that arrived at the mock server during the call.
     """
 
     ended: Ending
@@ -88,14 +88,14 @@ class ProviderReply:
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """A provider, and what came of asking it.
+    """A provider, and the outcomes of its calls.
 
     Args:
-        models: how `list_models` ended.
-        models_unanswered: whether it asked its service, which did not understand.
+        models: outcome of `list_models`.
+        models_unanswered: whether it called its service and the mock server did not know the request's format.
         asked: a call of `complete`.
-        refused: how one ended that the service refused; `None` where it asks none.
-        held: how one ended that was cancelled while the service let it wait; `None` where there was no such call.
+        refused: outcome of a call that the service refused; `None` if the provider calls no service.
+        held: outcome of a call that was cancelled while the service delayed its response; `None` if none reached it.
     """
 
     location: ModuleLocation
@@ -108,23 +108,23 @@ class Probed:
 
     @property
     def unanswered(self) -> bool:
-        """Whether `complete` asked its service, which did not understand."""
+        """Whether `complete` called its service and the mock server did not know the request's format."""
         return bool(self.asked.caught) and self.asked.caught[-1].answer is None
 
 
 class Prober:
-    """Asks providers, with a server in the place of their service."""
+    """Call providers against a mock server."""
 
-    def __init__(self, examination: Validator, server: CatchingServer) -> None:
-        self._examination = examination
+    def __init__(self, validator: Validator, server: CatchingServer) -> None:
+        self._validator = validator
         self._server = server
 
     async def probe(self, mounted: Mounted) -> Probed:
-        """Ask for the models and for an answer; where that calls the server, have calls refused and cancelled."""
-        provider, location = mounted.instance, self._examination.location
-        self._server.become("answers")
+        """Call `list_models` and `complete`; if the latter reaches the server, also a refused and a cancelled call."""
+        provider, location = mounted.instance, self._validator.location
+        self._server.set_mode("answers")
         before = len(self._server.caught)
-        models = await self._examination.perform("list_models()", called(provider.list_models))
+        models = await self._validator.perform("list_models()", called(provider.list_models))
         unanswered = any(caught.answer is None for caught in self._server.caught[before:])
         asked = await self._ask(provider)
         if not asked.caught:
@@ -135,32 +135,32 @@ class Prober:
     async def _ask(self, provider: Any) -> ProviderReply:
         request = native(provider, conversation())
         before, arrived = request.model_dump(), len(self._server.caught)
-        ended = await self._examination.perform("complete()", called(partial(provider.complete, request)))
+        ended = await self._validator.perform("complete()", called(partial(provider.complete, request)))
         if isinstance(ended, Returned):
-            ended = Returned(own(ended.value))
+            ended = Returned(to_local(ended.value))
         return ProviderReply(ended, before, request.model_dump(), self._server.caught[arrived:])
 
     async def _refuse(self, provider: Any) -> Ending:
-        self._server.become("refuses")
+        self._server.set_mode("refuses")
         call = partial(provider.complete, native(provider, conversation()))
-        return await self._examination.perform("complete(), refused by the service", called(call))
+        return await self._validator.perform("complete(), refused by the service", called(call))
 
     async def _cancel_while_held(self, provider: Any) -> Ending | None:
-        self._server.become("waits")
+        self._server.set_mode("waits")
         try:
-            done = await self._examination.perform("complete(), cancelled", self._cancel(provider))
+            done = await self._validator.perform("complete(), cancelled", self._cancel(provider))
         finally:
-            self._server.become("refuses")
+            self._server.set_mode("refuses")
         return done.value if isinstance(done, Returned) else done
 
     async def _cancel(self, provider: Any) -> Ending | None:
         call = asyncio.create_task(called(partial(provider.complete, native(provider, conversation()))))
-        arrived = await self._server.arrival(self._examination.limit_s / 2)
-        heeded = await heeds_cancel(call)
+        arrived = await self._server.wait_for_request(self._validator.limit_s / 2)
+        stopped = await cancel_in_time(call)
         if not arrived:
             return None
-        if not heeded:
-            return Hung(HEED_WITHIN_S, heeded=False)
+        if not stopped:
+            return Hung(CANCEL_GRACE_S, stopped=False)
         if call.cancelled():
             return Cancelled()
         error = call.exception()
@@ -168,9 +168,9 @@ class Prober:
 
 
 def native(provider: Any, value: Any) -> Any:
-    """A value of ours in the types that a provider speaks."""
+    """Convert our value to the types that a provider uses."""
     try:
         speaks_ours = not is_foreign(provider.get_info())
-    except Exception:  # noqa: BLE001 - foreign code: a rule tells of it
+    except Exception:  # noqa: BLE001 - third-party code: a rule reports it
         speaks_ours = True
     return value if speaks_ours else foreign(value)

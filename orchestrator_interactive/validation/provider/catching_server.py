@@ -1,4 +1,4 @@
-"""A stand-in for a model's service: it keeps what providers send, and answers, refuses, or lets them wait."""
+"""Mock server of a model's service: records requests and answers, refuses or delays them."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ from orchestrator_interactive.validation.provider.service_answers import Service
 if TYPE_CHECKING:
     from types import TracebackType
 
-# A bad request: nobody tries it again. The form is that of several services at once.
+# A bad request, which clients do not retry. The body combines the formats of several services.
 _REFUSED = 400
 _REFUSAL = {
     "type": "error",
     "error": {"type": "invalid_request_error", "code": "invalid_request", "message": "This is only a validation."},
 }
 
-# How soon the server notices that it is to end.
-_LOOK_EVERY_S = 0.02
+# Interval at which the server checks for its shutdown.
+_POLL_INTERVAL_S = 0.02
 
-Mood = Literal["answers", "refuses", "waits"]
+Mode = Literal["answers", "refuses", "waits"]
 
 
 @dataclass(frozen=True, slots=True)
 class Caught:
-    """One request, and what it was answered; `None` where it was refused."""
+    """One request and its answer; `None` if it was refused."""
 
     body: bytes
     answer: ServiceAnswer | None
 
 
 class CatchingServer:
-    """Listens on a free port of this machine, in a thread: a provider may block the event loop while it calls."""
+    """HTTP server on a free local port, in a thread: a provider may block the event loop during a call."""
 
     def __init__(self) -> None:
-        self._mood: Mood = "answers"
+        self._mode: Mode = "answers"
         self._caught: list[Caught] = []
         self._arrived = threading.Event()
-        self._go_on = threading.Event()
+        self._released = threading.Event()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(_LOOK_EVERY_S,), daemon=True)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(_POLL_INTERVAL_S,), daemon=True)
 
     @property
     def url(self) -> str:
@@ -53,20 +53,20 @@ class CatchingServer:
 
     @property
     def caught(self) -> tuple[Caught, ...]:
-        """All requests so far, in order."""
+        """Requests so far, in order."""
         return tuple(self._caught)
 
-    def become(self, mood: Mood) -> None:
-        """Treat the next requests so: answer where it knows the service's form, refuse, or let them wait."""
-        self._mood = mood
+    def set_mode(self, mode: Mode) -> None:
+        """Set how to handle the next requests: answer those of a known format, refuse, or delay."""
+        self._mode = mode
         self._arrived.clear()
-        if mood == "waits":
-            self._go_on.clear()
+        if mode == "waits":
+            self._released.clear()
         else:
-            self._go_on.set()
+            self._released.set()
 
-    async def arrival(self, within_s: float) -> bool:
-        """Whether a request comes within this time, counted from the latest `become`."""
+    async def wait_for_request(self, within_s: float) -> bool:
+        """Wait for a request since the latest `set_mode`; return False after `within_s` seconds."""
         return await asyncio.to_thread(self._arrived.wait, within_s)
 
     def __enter__(self) -> Self:
@@ -76,17 +76,17 @@ class CatchingServer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.become("refuses")
+        self.set_mode("refuses")
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
 
     def _answer(self, path: str, body: bytes) -> ServiceAnswer | None:
-        answer = service_answer(path, body) if self._mood == "answers" else None
+        answer = service_answer(path, body) if self._mode == "answers" else None
         self._caught.append(Caught(body, answer))
         self._arrived.set()
-        if self._mood == "waits":
-            self._go_on.wait()
+        if self._mode == "waits":
+            self._released.wait()
         return answer
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:

@@ -1,10 +1,10 @@
-"""The rules for providers: what they say of themselves, what they answer, and what they send."""
+"""Rules for providers: their metadata, responses and requests."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.kernel.contracts.conversion import own, own_error
+from orchestrator_interactive.kernel.contracts.conversion import to_local, to_local_error
 from orchestrator_interactive.kernel.contracts.errors import LLMError
 from orchestrator_interactive.kernel.contracts.messages import ChatResponse, ToolCall
 from orchestrator_interactive.kernel.contracts.models import ModelInfo, ProviderInfo
@@ -13,16 +13,16 @@ from orchestrator_interactive.validation.provider.service_answers import SIGNATU
 from orchestrator_interactive.validation.provider.wire import NONE_NEEDED, WIRE_RULES
 from orchestrator_interactive.validation.report import Check
 from orchestrator_interactive.validation.runner import (
-    UNASKED,
+    UNREQUESTED_CANCEL,
     Cancelled,
     Hung,
     NotChecked,
     Raised,
     Returned,
     Tolerated,
+    error_text,
     kind,
     rule,
-    told,
 )
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 _PROTOCOL = "Protocol Definition"
 _CHECKLIST = "Validation Checklist"
 
-UNANSWERED = "It asks a service, and in its place is a server that knows the answers of others only."
-TEST_IT = "Test it against answers of the service that you have recorded."
+UNANSWERED = "It calls a service whose response format the mock server does not know."
+TEST_IT = "Test it against recorded responses of the service."
 
 _CALLS = (
     ToolCall(id="call_1", name="read_file", arguments={"path": "a.txt", "lines": [1, 2]}),
@@ -43,23 +43,23 @@ _CALLS = (
 )
 
 
-async def examine_provider(examination: Validator, theatre: SandboxSession, server: CatchingServer) -> None:
-    """Ask each provider of the module, with the server in the place of its service, and look at the rules."""
-    prober = Prober(examination, server)
-    async with theatre.stage() as stage:
-        for mounted in stage.all("provider"):
-            await examination.check_all((*RULES, *WIRE_RULES), await prober.probe(mounted))
+async def check_provider(validator: Validator, sandboxes: SandboxSession, server: CatchingServer) -> None:
+    """Call each provider of the module against the mock server, then check the rules."""
+    prober = Prober(validator, server)
+    async with sandboxes.open() as sandbox:
+        for mounted in sandbox.all("provider"):
+            await validator.check_all((*RULES, *WIRE_RULES), await prober.probe(mounted))
 
 
 @rule(
     Check(
-        rule="get_info() says who it is",
+        rule="get_info() identifies the provider",
         section=_PROTOCOL,
         fix="Return ProviderInfo(id='my-provider', display_name='My provider', …) from a plain get_info().",
     )
 )
-def introduces_itself(probed: Probed) -> Problems:
-    info = own(probed.provider.get_info())
+def identifies_itself(probed: Probed) -> Problems:
+    info = to_local(probed.provider.get_info())
     if not isinstance(info, ProviderInfo):
         return [f"It returns {kind(info)}, not a ProviderInfo."]
     return [f"Its {name} is blank." for name in ("id", "display_name") if not getattr(info, name).strip()]
@@ -67,13 +67,13 @@ def introduces_itself(probed: Probed) -> Problems:
 
 @rule(
     Check(
-        rule="get_info() says how much its model takes",
+        rule="get_info() reports the limits of its model",
         section=_PROTOCOL,
         fix="Give defaults={'context_window': …, 'max_output_tokens': …}, in tokens: contexts compact by them.",
         required=False,
     )
 )
-def tells_its_limits(probed: Probed) -> Problems:
+def reports_limits(probed: Probed) -> Problems:
     defaults = getattr(probed.provider.get_info(), "defaults", None) or {}
     return [
         f"Its defaults have no number of tokens for '{name}'."
@@ -86,24 +86,24 @@ def tells_its_limits(probed: Probed) -> Problems:
     Check(
         rule="list_models() gives a list of ModelInfo",
         section=_PROTOCOL,
-        fix="Return a list of ModelInfo; an empty one where the models cannot be had.",
+        fix="Return a list of ModelInfo; an empty one if the models are not available.",
     )
 )
 def lists_its_models(probed: Probed) -> Problems:
     match probed.models:
         case Returned(value=list() as models):
-            wrong = [model for model in models if not isinstance(own(model), ModelInfo)]
+            wrong = [model for model in models if not isinstance(to_local(model), ModelInfo)]
             return [f"There is {kind(wrong[0])} in the list."] if wrong else []
         case Returned(value=value):
             return [f"It returns {kind(value)}."]
         case Raised() if probed.models_unanswered:
             raise NotChecked(UNANSWERED, TEST_IT)
         case Raised(error=error):
-            raise Tolerated(f"It raises {told(error, probed.location)}.")
+            raise Tolerated(f"It raises {error_text(error, probed.location)}.")
         case Hung(limit_s=limit_s):
             raise Tolerated(f"It does not end within {limit_s:g} seconds.")
         case _:
-            return [f"It {UNASKED}."]
+            return [f"It {UNREQUESTED_CANCEL}."]
 
 
 @rule(
@@ -120,12 +120,12 @@ def parses_calls(probed: Probed) -> Problems:
         got = probed.provider.parse_tool_calls(response)
         if not isinstance(got, list):
             problems.append(f"Of a response with {count} calls it makes {kind(got)}, not a list.")
-        elif [_told_call(call) for call in got] != [_told_call(call) for call in _CALLS[:count]]:
-            problems.append(f"Of a response with {count} calls it makes {[_told_call(call) for call in got]}.")
+        elif [_call_fields(call) for call in got] != [_call_fields(call) for call in _CALLS[:count]]:
+            problems.append(f"Of a response with {count} calls it makes {[_call_fields(call) for call in got]}.")
     return problems
 
 
-def _told_call(call: Any) -> dict[str, Any]:
+def _call_fields(call: Any) -> dict[str, Any]:
     return {name: getattr(call, name, None) for name in ("id", "name", "arguments")}
 
 
@@ -136,11 +136,11 @@ def _told_call(call: Any) -> dict[str, Any]:
         fix="Make new ToolCall objects of what you read; change neither the response nor its blocks.",
     )
 )
-def parses_without_a_trace(probed: Probed) -> Problems:
+def parsing_changes_nothing(probed: Probed) -> Problems:
     response = native(probed.provider, response_with(*_CALLS))
     before = response.model_dump()
     probed.provider.parse_tool_calls(response)
-    return ["The response is another one afterwards."] if response.model_dump() != before else []
+    return ["The response is changed afterwards."] if response.model_dump() != before else []
 
 
 @rule(
@@ -201,18 +201,18 @@ def keeps_thinking(probed: Probed) -> Problems:
 )
 def leaves_the_request(probed: Probed) -> Problems:
     changed = [name for name, value in probed.asked.before.items() if probed.asked.after.get(name) != value]
-    return [f"After the call its '{name}' is another." for name in changed]
+    return [f"After the call its '{name}' is changed." for name in changed]
 
 
 def _own(error: BaseException) -> BaseException:
-    return own_error(error) if isinstance(error, Exception) else error
+    return to_local_error(error) if isinstance(error, Exception) else error
 
 
 def _answer(probed: Probed) -> Any:
-    """What `complete` returned.
+    """Return the result of `complete`.
 
     Raises:
-        NotChecked: it went to its service, and there is none here.
+        NotChecked: the call failed for lack of its service.
     """
     match probed.asked.ended:
         case Returned(value=value):
@@ -221,8 +221,8 @@ def _answer(probed: Probed) -> Any:
             raise NotChecked(UNANSWERED, TEST_IT)
         case Raised(error=error) if not probed.asked.caught and isinstance(_own(error), LLMError | OSError):
             raise NotChecked(
-                f"It raises {told(error, probed.location)}, and has called nothing at the option `base_url`.",
-                "Give with --config what it needs, and let the option `base_url` set its service's address.",
+                f"It raises {error_text(error, probed.location)}, and has called nothing at the option `base_url`.",
+                "Pass its configuration with --config, and let the option `base_url` set its service's address.",
             )
         case Raised(error=error):
             raise error
@@ -232,15 +232,15 @@ def _answer(probed: Probed) -> Any:
                 "Let the option `base_url` set its service's address, and let it answer sooner.",
             )
         case Cancelled():
-            raise NotChecked(f"It {UNASKED}.", "Find out who cancels it.")
+            raise NotChecked(f"It {UNREQUESTED_CANCEL}.", "Find the code that cancels it.")
 
 
 RULES: tuple[ValidationRule[Probed], ...] = (
-    introduces_itself,
-    tells_its_limits,
+    identifies_itself,
+    reports_limits,
     lists_its_models,
     parses_calls,
-    parses_without_a_trace,
+    parsing_changes_nothing,
     answers,
     reports_usage,
     keeps_thinking,

@@ -1,6 +1,6 @@
-"""Answers in the forms of the two services that most providers speak: Anthropic's Messages, OpenAI's Chat Completions.
+"""Responses in the formats of Anthropic's Messages API and OpenAI's Chat Completions API, which most providers use.
 
-Both say a text and call a tool; Anthropic's thinks before, with a signature.
+Both contain a text and a tool call; Anthropic's also contains signed thinking.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _DATE = "2025-06-01T00:00:00Z"
 
 @dataclass(frozen=True, slots=True)
 class ServiceAnswer:
-    """A response with the status 200. `has_signature` says whether it has thinking that is signed."""
+    """A response with status 200. `has_signature`: whether it contains signed thinking."""
 
     content_type: str
     body: bytes
@@ -28,7 +28,7 @@ class ServiceAnswer:
 
 
 def service_answer(path: str, body: bytes) -> ServiceAnswer | None:
-    """What the service at this path would answer; `None` where it is neither of the two."""
+    """Return the response of the API at this path; `None` for other APIs."""
     path = path.partition("?")[0].rstrip("/")
     if path.endswith("/models"):
         return _json(_MODELS)
@@ -53,7 +53,7 @@ def _json(content: Any) -> ServiceAnswer:
 
 
 def _events(events: list[dict[str, Any]], *, named: bool) -> ServiceAnswer:
-    """Server-sent events: Anthropic's have names, OpenAI's an end."""
+    """Return server-sent events: Anthropic's have names, OpenAI's an end marker."""
     lines = [line for e in events for line in ([f"event: {e['type']}"] if named else []) + [f"data: {json.dumps(e)}\n"]]
     end = [] if named else ["data: [DONE]\n"]
     return ServiceAnswer("text/event-stream", "\n".join([*lines, *end, ""]).encode())
@@ -102,7 +102,7 @@ def _messages_events() -> list[dict[str, Any]]:
     start = {**_message(), "content": [], "stop_reason": None, "usage": usage}
     events: list[dict[str, Any]] = [{"type": "message_start", "message": start}]
     for index, block in enumerate(_BLOCKS):
-        empty, deltas = _grown(block)
+        empty, deltas = _deltas(block)
         events.append({"type": "content_block_start", "index": index, "content_block": empty})
         events += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
         events.append({"type": "content_block_stop", "index": index})
@@ -111,8 +111,8 @@ def _messages_events() -> list[dict[str, Any]]:
     return [*events, {"type": "message_stop"}]
 
 
-def _grown(block: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """How a block begins in a stream, and by what it grows."""
+def _deltas(block: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the empty block that starts a stream, and its deltas."""
     match block["type"]:
         case "thinking":
             thought = {"type": "thinking_delta", "thinking": block["thinking"]}

@@ -1,22 +1,22 @@
-"""The rules for providers that ask a service over HTTP: what goes out, and what becomes of refused and cut calls."""
+"""Rules for providers that call a service over HTTP: requests, refused calls and cancelled calls."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orchestrator_interactive.kernel.contracts.conversion import own_error
+from orchestrator_interactive.kernel.contracts.conversion import to_local_error
 from orchestrator_interactive.kernel.contracts.errors import LLMError
 from orchestrator_interactive.validation.provider.calls import CALLS, SENT, SIGNATURE
 from orchestrator_interactive.validation.report import Check
 from orchestrator_interactive.validation.runner import (
-    UNASKED,
+    UNREQUESTED_CANCEL,
     Cancelled,
     Hung,
     NotChecked,
     Raised,
     Returned,
+    error_text,
     rule,
-    told,
 )
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _CHECKLIST = "Validation Checklist"
 
 @rule(
     Check(
-        rule="what it sends contains the signature of earlier thinking",
+        rule="a request contains the signature of earlier thinking",
         section=_CHECKLIST,
         fix="Send thinking blocks back as they came, signature included; the service refuses them otherwise.",
     )
@@ -40,7 +40,7 @@ def sends_the_signature(probed: Probed) -> Problems:
 
 @rule(
     Check(
-        rule="what it sends contains the whole conversation",
+        rule="a request contains the whole conversation",
         section=_CHECKLIST,
         fix="Convert every message: system, user, assistant with its calls, and the results under the calls' ids.",
     )
@@ -61,19 +61,19 @@ def sends_the_conversation(probed: Probed) -> Problems:
         required=False,
     )
 )
-def raises_the_familys_errors(probed: Probed) -> Problems:
+def raises_llm_errors(probed: Probed) -> Problems:
     _sent(probed)
     match probed.refused:
-        case Raised(error=Exception() as error) if isinstance(own_error(error), LLMError):
+        case Raised(error=Exception() as error) if isinstance(to_local_error(error), LLMError):
             return []
         case Raised(error=error):
-            return [f"After HTTP status 400 it raises {told(error, probed.location)}."]
+            return [f"After HTTP status 400 it raises {error_text(error, probed.location)}."]
         case Returned():
             return ["After HTTP status 400 it returns an answer."]
         case Hung(limit_s=limit_s):
             return [f"After HTTP status 400 it does not end within {limit_s:g} seconds."]
         case _:
-            return [f"After HTTP status 400 it {UNASKED}."]
+            return [f"After HTTP status 400 it {UNREQUESTED_CANCEL}."]
 
 
 @rule(
@@ -83,7 +83,7 @@ def raises_the_familys_errors(probed: Probed) -> Problems:
         fix="Await the service with an async client, and let CancelledError pass.",
     )
 )
-def heeds_a_cancellation(probed: Probed) -> Problems:
+def honours_cancellation(probed: Probed) -> Problems:
     _sent(probed)
     match probed.held:
         case Cancelled():
@@ -91,21 +91,21 @@ def heeds_a_cancellation(probed: Probed) -> Problems:
         case None:
             raise NotChecked("A second request has not reached its service.", "Let every complete() ask the service.")
         case Hung():
-            return ["It goes on though it is cancelled."]
+            return ["It continues after its cancellation."]
         case Raised(error=error):
-            return [f"Cancelled, it raises {told(error, probed.location)} instead of CancelledError."]
+            return [f"Cancelled, it raises {error_text(error, probed.location)} instead of CancelledError."]
         case Returned():
             return ["Cancelled, it returns an answer instead of raising CancelledError."]
 
 
 def _sent(probed: Probed) -> str:
-    """What has arrived at the server in the place of the service.
+    """Return the body of the request at the mock server.
 
     Raises:
-        NotChecked: nothing.
+        NotChecked: no request arrived.
     """
     if probed.asked.caught:
-        # The largest is the question; others may fetch a token or count.
+        # The largest is the model call; others may fetch a token or count tokens.
         return max((caught.body for caught in probed.asked.caught), key=len).decode(errors="replace")
     if isinstance(probed.asked.ended, Returned):
         raise NotChecked("It answers without asking a service over HTTP.", NONE_NEEDED)
@@ -118,6 +118,6 @@ def _sent(probed: Probed) -> str:
 WIRE_RULES: tuple[ValidationRule[Probed], ...] = (
     sends_the_signature,
     sends_the_conversation,
-    raises_the_familys_errors,
-    heeds_a_cancellation,
+    raises_llm_errors,
+    honours_cancellation,
 )

@@ -1,4 +1,4 @@
-"""Tools: `fitting` makes inputs from a schema, `inputs` are what they are called with, `rules` what must come of it.
+"""Validate tools: `input_generation` makes inputs from a schema, `inputs` selects those of a tool.
 
-`schemas` has the rules for what tools say they take.
+`rules` has the rules for tools, `schemas` those for their input schemas.
 """

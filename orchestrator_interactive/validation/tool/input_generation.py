@@ -1,4 +1,4 @@
-"""Inputs that fit a schema, made from it."""
+"""Generate valid inputs from a JSON schema."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FORMATS: Mapping[str, str] = {
     "date-time": "2026-01-15T12:00:00Z",
     "time": "12:00:00Z",
     "duration": "PT1H",
-    "email": "somebody@example.com",
+    "email": "user@example.com",
     "hostname": "example.com",
     "ipv4": "192.0.2.1",
     "ipv6": "2001:db8::1",
@@ -25,20 +25,20 @@ _FORMATS: Mapping[str, str] = {
 
 
 class Unfit(Exception):  # noqa: N818 - a remark on the schema
-    """Nothing can be made that fits; the message says why."""
+    """No valid input can be generated. The message is the reason."""
 
 
 def fitting(schema: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Inputs that fit, each with what it is in words: what is required only, and something for every property.
+    """Yield valid inputs with a description: the required properties only, and a value for every property.
 
     Raises:
-        Unfit: the schema asks for what cannot be made up, a text of a pattern for instance.
+        Unfit: no value can be generated, for example for a pattern.
     """
     least = _Maker(schema, everything=False).made(schema)
-    yield "what its schema requires", _object(least)
+    yield "the required properties only", _object(least)
     most = _Maker(schema, everything=True).made(schema)
     if most != least:
-        yield "something for every property", _object(most)
+        yield "a value for every property", _object(most)
 
 
 def _object(made: Any) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def _object(made: Any) -> dict[str, Any]:
 
 
 class _Maker:
-    """Makes a value for a schema: one that the schema names where there is one, else the plainest of its type."""
+    """Generate a value for a schema: one that the schema contains, else a simple one of its type."""
 
     def __init__(self, root: Mapping[str, Any], *, everything: bool) -> None:
         self._root = root
@@ -56,7 +56,7 @@ class _Maker:
 
     def made(self, schema: Any, depth: int = 0) -> Any:
         if depth > _DEEPEST:
-            raise Unfit("Its schema has no end.")
+            raise Unfit("Its schema is recursive without an end.")
         if not isinstance(schema, dict):
             return "text"  # `true`: anything fits
         schema = self._followed(schema)
@@ -70,11 +70,11 @@ class _Maker:
         return self._of_type(schema, depth)
 
     def _followed(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """The schema with what it refers to, and all that has to hold beside it, in one."""
+        """Return the schema merged with the schemas of its `$ref` and `allOf`."""
         parts = [schema]
         for part in parts:
             if len(parts) > _DEEPEST:
-                raise Unfit("Its schema has no end.")
+                raise Unfit("Its schema is recursive without an end.")
             if isinstance(reference := part.get("$ref"), str):
                 parts.append(self._at(reference))
             parts += [each for each in part.get("allOf") or () if isinstance(each, dict)]
@@ -122,7 +122,7 @@ class _Maker:
 
 
 def _named(schema: dict[str, Any]) -> Iterator[Any]:
-    """The values that a schema names itself, the strictest first. `null` is what optional values have as default."""
+    """Yield the values in a schema, strictest first. A default of `null` is skipped: it marks optional values."""
     if "const" in schema:
         yield schema["const"]
     examples, default = schema.get("examples"), schema.get("default")
@@ -162,7 +162,7 @@ def _number(schema: dict[str, Any]) -> float:
 
 
 def _bounds(schema: dict[str, Any], apart: int) -> tuple[float, float]:
-    """The least and the greatest number, these included; `apart` is how far the next one is from an excluded one."""
+    """Return the inclusive bounds; `apart` is the distance from an excluded bound to the next number."""
     least = max(schema.get("minimum", -math.inf), schema.get("exclusiveMinimum", -math.inf) + apart)
     most = min(schema.get("maximum", math.inf), schema.get("exclusiveMaximum", math.inf) - apart)
     return least, most

@@ -1,4 +1,4 @@
-"""What tools are called with, and what came of it."""
+"""Inputs for tool calls, and the outcomes of the calls."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel.contracts.models import ToolResult
-from orchestrator_interactive.kernel.interop import own
-from orchestrator_interactive.validation.runner import Returned, told
+from orchestrator_interactive.kernel.interop import to_local
+from orchestrator_interactive.validation.runner import Returned, error_text
 from orchestrator_interactive.validation.tool.input_generation import Unfit, fitting
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from orchestrator_interactive.kernel.loading.location import ModuleLocation
     from orchestrator_interactive.validation.runner import Ending
 
-# By the type that a schema asks for, what is none of it. A number where JSON has one passes for a text in many tools.
+# A wrong value for each schema type. Not a number for "string": many tools accept numbers as text.
 _WRONG: Mapping[str, Any] = {
     "string": ["not", "a", "text"],
     "integer": "not a number",
@@ -30,7 +30,7 @@ _NO_SCHEMA: Mapping[str, Any] = {"unexpected": ["something", {"nested": None}]}
 
 @dataclass(frozen=True, slots=True)
 class ToolInput:
-    """An input, what it is in words, and whether it is one that the tool ought to take."""
+    """An input, its description, and whether the tool should accept it."""
 
     words: str
     given: Mapping[str, Any]
@@ -39,7 +39,7 @@ class ToolInput:
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What a tool is going to be called with. Where none of it fits, `lacking` says why."""
+    """Inputs for the calls of a tool. If none is valid, `lacking` is the reason."""
 
     all: tuple[ToolInput, ...]
     lacking: str = ""
@@ -47,7 +47,7 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True)
 class ToolTrial:
-    """One call of a tool: what it was given, and what became of it."""
+    """One call of a tool: its input and outcome."""
 
     tool: str
     input: ToolInput
@@ -59,12 +59,12 @@ class ToolTrial:
 
     @property
     def result(self) -> ToolResult | None:
-        result = own(self.ended.value) if isinstance(self.ended, Returned) else None
+        result = to_local(self.ended.value) if isinstance(self.ended, Returned) else None
         return result if isinstance(result, ToolResult) else None
 
     @property
     def refusal(self) -> str | None:
-        """What the tool says that is wrong with the input; `None` where it fails in no orderly way, or succeeds."""
+        """Output of a failed result; `None` if the call succeeded or returned no result."""
         result = self.result
         return result.get_serialized_output() if result is not None and not result.success else None
 
@@ -74,7 +74,7 @@ class ToolTrial:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """The tools of a module, their schemas, and how they took being called; by tool, why nothing fitting was tried."""
+    """Tools of a module, their schemas and calls; `lacking` is the reason, by tool, if no valid input was tried."""
 
     location: ModuleLocation
     tools: Mapping[str, Any]
@@ -84,7 +84,7 @@ class Tried:
 
 
 def inputs(tool: Any, schema: Any, given: Mapping[str, Any] | None, location: ModuleLocation) -> Inputs:
-    """What to call a tool with; `given` is the input that the caller of the validation knows to be right for it."""
+    """Return the inputs for a tool; `given` is a valid input from the caller of the validation."""
     unfit = tuple(_unfit(schema))
     if given is not None:
         return Inputs((*unfit, ToolInput("the input that was given", given, fits=True)))
@@ -92,8 +92,8 @@ def inputs(tool: Any, schema: Any, given: Mapping[str, Any] | None, location: Mo
         made = _fitting(tool, schema)
     except Unfit as e:
         return Inputs(unfit, str(e))
-    except Exception as e:  # noqa: BLE001 - a schema may say whatever it likes
-        return Inputs(unfit, f"Its schema makes no sense: {told(e, location)}.")
+    except Exception as e:  # noqa: BLE001 - a schema may contain anything
+        return Inputs(unfit, f"Its schema is invalid: {error_text(e, location)}.")
     return Inputs((*unfit, *made))
 
 
@@ -104,17 +104,17 @@ def _unfit(schema: Any) -> Iterator[ToolInput]:
         wrong = {name: _wrong_value(about) for name, about in properties.items()}
         yield ToolInput("values of the wrong types", wrong)
     else:
-        yield ToolInput("an input that it does not know", _NO_SCHEMA)
+        yield ToolInput("an input with unknown properties", _NO_SCHEMA)
 
 
 def _fitting(tool: Any, schema: Any) -> tuple[ToolInput, ...]:
     if getattr(tool, "side_effect_free", False) is not True:
         raise Unfit("The tool may have side effects.")
     if not isinstance(schema, dict):
-        raise Unfit("It has no schema to make one from.")
+        raise Unfit("It has no schema to generate an input from.")
     return tuple(ToolInput(words, given, fits=True) for words, given in fitting(schema))
 
 
 def _wrong_value(about: Any) -> Any:
     wanted = about.get("type") if isinstance(about, dict) else None
-    return _WRONG.get(wanted, {"not": ["what", "was", "meant"]}) if isinstance(wanted, str) else {"not": ["meant"]}
+    return _WRONG.get(wanted, {"not": ["the", "expected", "value"]}) if isinstance(wanted, str) else {"not": ["meant"]}

@@ -1,4 +1,4 @@
-"""The rules for tools: they say what they take, and whatever they are given they answer with a result."""
+"""Rules for tools: they describe their input, and return a result for any input."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.validation.report import Check
-from orchestrator_interactive.validation.runner import Hung, NotChecked, Returned, in_short, kind, raising, rule
+from orchestrator_interactive.validation.runner import Hung, NotChecked, Returned, kind, raising, rule, summarize
 from orchestrator_interactive.validation.sandbox import called
 from orchestrator_interactive.validation.tool.inputs import ToolTrial, Tried, inputs
 from orchestrator_interactive.validation.tool.schemas import SCHEMA_RULES, required_by, schema_of
@@ -23,25 +23,25 @@ if TYPE_CHECKING:
 _SNAKE_CASE = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 
 
-async def examine_tool(examination: Validator, theatre: SandboxSession, given: Mapping[str, Any] | None) -> None:
-    """Call every tool with nothing, with values of the wrong types and, if it may be, with what fits; then judge.
+async def check_tool(validator: Validator, sandboxes: SandboxSession, given: Mapping[str, Any] | None) -> None:
+    """Call every tool with an empty input, wrong types and, if allowed, valid inputs; then check the rules.
 
-    `given` is an input that fits; where there are several tools, by the name of each.
+    `given` is a valid input; for several tools, a dict by tool name.
     """
-    async with theatre.stage() as stage:
-        tools = {mounted.name: mounted.instance for mounted in stage.all("tool")}
+    async with sandboxes.open() as sandbox:
+        tools = {mounted.name: mounted.instance for mounted in sandbox.all("tool")}
         schemas = {name: schema_of(tool) for name, tool in tools.items()}
         executions, lacking = [], {}
         for name, tool in tools.items():
-            wanted = inputs(tool, schemas[name], _given_to(name, tools, given), examination.location)
+            wanted = inputs(tool, schemas[name], _given_to(name, tools, given), validator.location)
             if wanted.lacking:
                 lacking[name] = wanted.lacking
             for each in wanted.all:
                 call = called(partial(tool.execute, copy.deepcopy(dict(each.given))))
-                ended = await examination.perform(f"{name}: execute() with {each.words}", call)
+                ended = await validator.perform(f"{name}: execute() with {each.words}", call)
                 executions.append(ToolTrial(name, each, ended))
-        tried = Tried(examination.location, tools, schemas, tuple(executions), lacking)
-        await examination.check_all((takes_a_fitting_input, *RULES), tried)
+        tried = Tried(validator.location, tools, schemas, tuple(executions), lacking)
+        await validator.check_all((takes_a_fitting_input, *RULES), tried)
 
 
 def _given_to(name: str, tools: Mapping[str, Any], given: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
@@ -60,7 +60,7 @@ def _given_to(name: str, tools: Mapping[str, Any], given: Mapping[str, Any] | No
     )
 )
 def takes_a_fitting_input(tried: Tried) -> Problems:
-    """Never broken: what a tool makes of a fitting input is for the other rules, and it may have reasons to refuse."""
+    """Never fails: other rules check the results of valid inputs, and a tool may have reasons to refuse one."""
     reasons = [f"{name}: {tried.lacking[name]}" if len(tried.tools) > 1 else why for name, why in tried.lacking.items()]
     for name in tried.tools:
         executions = [execution for execution in tried.executions if execution.tool == name and execution.input.fits]
@@ -69,7 +69,9 @@ def takes_a_fitting_input(tried: Tried) -> Problems:
             reasons.append(refusals[-1])
     if reasons:
         by_name = "by name, {name: {…}}" if len(tried.tools) > 1 else "as YAML"
-        raise NotChecked(in_short(reasons), f"Give one with --input, {by_name}; side_effect_free = True allows to try.")
+        raise NotChecked(
+            summarize(reasons), f"Give one with --input, {by_name}; side_effect_free = True allows to try."
+        )
     return []
 
 
@@ -85,7 +87,7 @@ def name_in_snake_case(tried: Tried) -> Problems:
     return [
         f"A tool is called '{tool.name}'."
         for tool in tried.tools.values()
-        if not _SNAKE_CASE.fullmatch(tool.name) or len(tool.name) > 64  # what the models' services take
+        if not _SNAKE_CASE.fullmatch(tool.name) or len(tool.name) > 64  # limit of the provider APIs
     ]
 
 
@@ -93,7 +95,7 @@ def name_in_snake_case(tried: Tried) -> Problems:
     Check(
         rule="execute() does not raise, with any input that was tried",
         section="execute() Method",
-        fix="Check the input first, and return ToolResult(success=False, error={'message': …}) for what goes wrong.",
+        fix="Check the input first, and return ToolResult(success=False, error={'message': …}) for errors.",
     )
 )
 def does_not_raise(tried: Tried) -> Problems:
@@ -104,7 +106,7 @@ def does_not_raise(tried: Tried) -> Problems:
     Check(
         rule="execute() ends in time, with any input that was tried",
         section="execute() Method",
-        fix="Limit what can take long, and await it; a tool that waits for ever stops the agent.",
+        fix="Limit and await long operations; a tool that never ends blocks the agent.",
     )
 )
 def ends_in_time(tried: Tried) -> Problems:
@@ -132,7 +134,7 @@ def returns_a_result(tried: Tried) -> Problems:
 
 @rule(
     Check(
-        rule="an input without what the schema requires fails",
+        rule="an input without required properties fails",
         section="execute() Method",
         fix="Return ToolResult(success=False, error={'message': 'path is required'}) where something is missing.",
     )
@@ -144,7 +146,7 @@ def missing_input_fails(tried: Tried) -> Problems:
         if not execution.given and required_by(tried.schemas[execution.tool]) and execution.result is not None
     ]
     if not asked:
-        raise NotChecked("No tool requires anything by its schema.", "Name in 'required' what it cannot do without.")
+        raise NotChecked("No tool requires anything by its schema.", "List mandatory properties in 'required'.")
     return [
         f"{execution} succeeds, though its schema requires {', '.join(required_by(tried.schemas[execution.tool]))}."
         for execution in asked
@@ -154,13 +156,13 @@ def missing_input_fails(tried: Tried) -> Problems:
 
 @rule(
     Check(
-        rule="a failure that was seen says what is wrong",
+        rule="an observed failure names the problem",
         section="execute() Method",
         fix="Put a sentence for the model into error['message'].",
         required=False,
     )
 )
-def failures_speak(tried: Tried) -> Problems:
+def failures_have_message(tried: Tried) -> Problems:
     return [
         f"{execution} fails, and neither its error['message'] nor its output says why."
         for execution in tried.executions
@@ -173,7 +175,7 @@ def failures_speak(tried: Tried) -> Problems:
 
 @rule(
     Check(
-        rule="an output that was seen can be given to a model",
+        rule="an observed output can be sent to a model",
         section="ToolResult (Output)",
         fix="Put into `output` a text, or lists and dictionaries of texts and numbers.",
     )
@@ -186,7 +188,7 @@ def output_is_plain(tried: Tried) -> Problems:
         if (problem := _not_json(result.output))
     ]
     if not problems and not any(result.success for _, result in results):
-        raise NotChecked("No call succeeded.", "Give with --input what the tool can be called with.")
+        raise NotChecked("No call succeeded.", "Pass a valid input with --input.")
     return problems
 
 
@@ -205,6 +207,6 @@ RULES: tuple[ValidationRule[Tried], ...] = (
     ends_in_time,
     returns_a_result,
     missing_input_fails,
-    failures_speak,
+    failures_have_message,
     output_is_plain,
 )

@@ -1,4 +1,4 @@
-"""The rules for what tools say they take."""
+"""Rules for the input schemas of tools."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.validation.report import Check
-from orchestrator_interactive.validation.runner import NotChecked, kind, rule, told
+from orchestrator_interactive.validation.runner import NotChecked, error_text, kind, rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def schema_of(tool: Any) -> Any:
-    """The schema of a tool's input, in either way of giving it; `None` without one, an error where it raises."""
+    """Return `get_schema()` or `input_schema` of a tool; `None` if it has neither, the error if reading it raises."""
     try:
         if callable(getattr(tool, "get_schema", None)):
             return tool.get_schema()
         return getattr(tool, "input_schema", None)
-    except Exception as e:  # noqa: BLE001 - foreign code: it is told, not handled
+    except Exception as e:  # noqa: BLE001 - third-party code: reported, not handled
         return e
 
 
@@ -49,7 +49,7 @@ def has_schema(tried: Tried) -> Problems:
     Check(
         rule="the schema is the JSON schema of an object",
         section="Tool Schema",
-        fix="Let it be a dictionary with 'type': 'object', 'properties' by name, and 'required' names of these.",
+        fix="Use a dictionary with 'type': 'object', 'properties' by name, and a list 'required' of property names.",
     )
 )
 def schema_is_an_object(tried: Tried) -> Problems:
@@ -65,7 +65,7 @@ def schema_is_an_object(tried: Tried) -> Problems:
 
 def _problems_of_schema(schema: Any, location: ModuleLocation) -> Iterator[str]:
     if isinstance(schema, Exception):
-        yield f"asking for it raises {told(schema, location)}."
+        yield f"reading it raises {error_text(schema, location)}."
         return
     if not isinstance(schema, dict):
         yield f"it is {kind(schema)}, not a dictionary."

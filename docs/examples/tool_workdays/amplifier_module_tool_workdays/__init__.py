@@ -7,7 +7,7 @@ from pydantic import Field
 
 from orchestrator_interactive.config import Options, read, schema
 from orchestrator_interactive.kernel import ModuleCoordinator, ToolResult
-from orchestrator_interactive.kernel.interop import at_home
+from orchestrator_interactive.kernel.interop import to_local_coordinator
 
 
 class WorkdaysOptions(Options):
@@ -46,5 +46,5 @@ class WorkdaysTool:
 
 async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> WorkdaysTool:
     tool = WorkdaysTool(read(WorkdaysOptions, config, "tool-workdays"))
-    await at_home(coordinator).mount("tools", tool)
+    await to_local_coordinator(coordinator).mount("tools", tool)
     return tool
