@@ -58,7 +58,7 @@ def _read(text: str | bytes | None) -> Any:
 
 
 def raw_entry_of(raw: bytes) -> tuple[int, str, Any, bytes]:
-    """Split a Redis inbox entry into sequence number, id, kind and data. Its lines: number, kind, id length, id + data."""
+    """Split a Redis inbox entry into sequence number, id, kind and data. Lines: number, kind, id length, id + data."""
     seq, kind, length, rest = raw.split(b"\n", 3)
     at = int(length)
     return int(seq), rest[:at].decode(), kind.decode(), rest[at:]
