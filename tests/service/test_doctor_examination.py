@@ -141,7 +141,11 @@ def test_tokens_of_two_apps_are_told_and_where_slack_does_not_say_it_nobody_gues
     ("word", "area", "told"),
     [
         ("missing_scope", "app token", "lacks the scope connections:write. Create a token"),
-        ("not_allowed_token_type", "app token", "does not accept SLACK_APP_TOKEN (not_allowed_token_type). Create a token"),
+        (
+            "not_allowed_token_type",
+            "app token",
+            "does not accept SLACK_APP_TOKEN (not_allowed_token_type). Create a token",
+        ),
         ("forbidden_team", "Socket Mode", "does not open a connection (forbidden_team). Turn it on"),
         ("internal_error", "Socket Mode", "(apps.connections.open: internal_error). Try again."),
     ],
