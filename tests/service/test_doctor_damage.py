@@ -111,7 +111,10 @@ ORDER = "the ids of its entries and their order do not match."
             ("HDEL", f"interactions:{{{HERE}}}/alpha", "0/2"),
             [LOST, "in the log of alpha, branch main, 1 state cannot be read: 2."],
         ),
-        (("ZREMRANGEBYRANK", f"{RUNS}:order", "0", "1"), ["its inbox has accepted 6 entries, but it has the ids of", ORDER]),
+        (
+            ("ZREMRANGEBYRANK", f"{RUNS}:order", "0", "1"),
+            ["its inbox has accepted 6 entries, but it has the ids of", ORDER],
+        ),
         (("HDEL", f"{RUNS}:ids", "m1"), [ORDER]),
         (("DEL", f"{RUNS}:order", f"{RUNS}:ids"), ["its inbox has accepted 6 entries, but it has the ids of"]),
         (("ZREMRANGEBYRANK", f"{RUNS}:inbox", "0", "0"), ["message m5 was accepted and is lost", SHORT]),
