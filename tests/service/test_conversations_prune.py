@@ -52,7 +52,7 @@ def test_an_old_branch_is_forgotten_with_the_states_that_no_other_one_has(kept):
     kept.rest({"branch-1": 31})
     assert told(kept.run("prune")).splitlines() == [
         f"{HERE}  alpha  branch-1 (4 states)",
-        "Forgot 1 branch (4 states).",
+        "Deleted 1 branch (4 states).",
     ]
     assert kept.branches() == {"main": 4}
     assert kept.said() == ["one", "instead"]
@@ -69,7 +69,7 @@ def test_with_no_days_to_keep_every_branch_goes_but_the_current_one_and_main(kep
     told(kept.run("fork", HERE, "--name", "try"))
     told(kept.run("checkout", HERE, "try"))
     told(kept.run("fork", HERE, "--at", "0"))
-    assert told(kept.run("prune", "--keep-days", "0")).splitlines()[-1] == "Forgot 2 branches (4 states)."
+    assert told(kept.run("prune", "--keep-days", "0")).splitlines()[-1] == "Deleted 2 branches (4 states)."
     assert kept.branches() == {"try": 4, "main": 4}
 
 
@@ -78,7 +78,9 @@ def test_a_dry_run_says_the_same_and_changes_nothing(kept):
     would = told(kept.run("prune", "--keep-days", "0", "--dry-run"))
     assert kept.logs() == before
     did = told(kept.run("prune", "--keep-days", "0"))
-    assert would.replace("Would forget 1 branch (4 states); nothing was changed.", "Forgot 1 branch (4 states).") == did
+    assert (
+        would.replace("Would delete 1 branch (4 states); nothing was changed.", "Deleted 1 branch (4 states).") == did
+    )
 
 
 def test_whole_conversations_go_only_when_that_is_asked_for_and_all_of_them_is_old(kept):
@@ -89,11 +91,14 @@ def test_whole_conversations_go_only_when_that_is_asked_for_and_all_of_them_is_o
         told(kept.run("prune")) == "Nothing to delete: everything was written to within the last 30 days, or is kept.\n"
     )
     output = told(kept.run("prune", "--whole"))
-    assert output.splitlines() == [f"{THERE}  alpha  all of it (2 states)", "Forgot 1 conversation (2 states)."]
+    assert output.splitlines() == [
+        f"{THERE}  alpha  the whole conversation (2 states)",
+        "Deleted 1 conversation (2 states).",
+    ]
     assert list(kept.branches()) == ["main", "branch-1"], "a branch of it is of today"
     kept.rest({"branch-1": 40})
     assert told(kept.run("prune", "--whole", "--dry-run")).splitlines()[-1] == (
-        "Would forget 1 conversation (8 states); nothing was changed."
+        "Would delete 1 conversation (8 states); nothing was changed."
     )
     told(kept.run("prune", "--whole"))
     assert kept.logs() == {}
@@ -198,7 +203,7 @@ def test_a_conversation_that_is_damaged_is_told_and_takes_no_other_along(kept):
     assert listed[1].endswith("(damaged)")
     pruned = kept.run("prune")
     assert pruned.exit_code == 1
-    assert "Forgot 1 branch (4 states)." in pruned.output
+    assert "Deleted 1 branch (4 states)." in pruned.output
     assert f"The stored branches of conversation {THERE} of alpha are damaged" in pruned.output
 
 

@@ -140,8 +140,12 @@ def test_tokens_of_two_apps_are_told_and_where_slack_does_not_say_it_nobody_gues
 @pytest.mark.parametrize(
     ("word", "area", "told"),
     [
-        ("missing_scope", "app token", "lacks the scope connections:write. Make one"),
-        ("not_allowed_token_type", "app token", "does not accept SLACK_APP_TOKEN (not_allowed_token_type). Make one"),
+        ("missing_scope", "app token", "lacks the scope connections:write. Create a token"),
+        (
+            "not_allowed_token_type",
+            "app token",
+            "does not accept SLACK_APP_TOKEN (not_allowed_token_type). Create a token",
+        ),
         ("forbidden_team", "Socket Mode", "does not open a connection (forbidden_team). Turn it on"),
         ("internal_error", "Socket Mode", "(apps.connections.open: internal_error). Try again."),
     ],
@@ -271,7 +275,7 @@ async def test_another_program_at_the_door_is_told(slack, tmp_path):
         port = int(other.base_url.rpartition(":")[2])
         areas = await found(slack, tmp_path, HTTP % port, slack_signing_secret=slack.signing_secret)
     assert only(areas["HTTP door"]).verdict is FindingLevel.WRONG
-    assert "listens another program" in only(areas["HTTP door"]).said
+    assert "is in use by another program" in only(areas["HTTP door"]).said
 
 
 async def test_the_service_itself_at_the_door_is_known_by_its_answer(slack, stage, tmp_path):

@@ -116,7 +116,7 @@ async def test_a_file_is_the_same_one_whatever_it_is_called(tmp_path, sqlite_url
     store = await open_run_store(sqlite_url)
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "linked.db").symlink_to(tmp_path / "logs.db")
-    with pytest.raises(StoreError, match=r"Another service uses .*logs\.db: stop it"):
+    with pytest.raises(StoreError, match=r"Another service uses .*logs\.db\. Stop it"):
         await open_run_store(f"sqlite:{tmp_path}/elsewhere/linked.db")
     await store.aclose()
     (tmp_path / "twin.db").hardlink_to(tmp_path / "logs.db")
