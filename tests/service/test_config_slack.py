@@ -117,7 +117,7 @@ def test_the_door_http_needs_the_signing_secret(secret, told):
     with pytest.raises(ConfigError) as error:
         signing_secret(environment(slack_signing_secret=secret))
     assert told in str(error.value)
-    assert "Basic Information" in str(error.value) or "copy it again" in str(error.value)
+    assert "Basic Information" in str(error.value) or "Copy it again" in str(error.value)
     assert secret is None or secret.strip() not in str(error.value)
 
 

@@ -207,8 +207,8 @@ class TestBranches:
             (("fork", HERE, "--name", "main"), "There is already a branch 'main'"),
             (("rewind", HERE, "99"), "There is no state 99: branch main has the states 0 to 3."),
             (("rewind", HERE, "-5"), "There is no state -5: branch main has the states 0 to 3."),
-            (("checkout", HERE, "nope"), "There is no branch 'nope'; there are: main."),
-            (("checkout", HERE, ""), "There is no branch ''; there are: main."),
+            (("checkout", HERE, "nope"), "There is no branch 'nope'; existing branches: main."),
+            (("checkout", HERE, ""), "There is no branch ''; existing branches: main."),
         ],
     )
     def test_what_is_not_there_is_told_and_nothing_is_written(self, kept, words, said):

@@ -73,7 +73,7 @@ def test_a_page_is_whole_and_what_was_said_is_no_markup_in_it(kept, tmp_path):
 @pytest.mark.parametrize("words", [("show",), ("export",), ("export", "--format", "html")])
 def test_a_branch_that_is_not_there_is_told(kept, words):
     said = refused(kept.run(*words, HERE, "--branch", "nope"))
-    assert said == "Error: There is no branch 'nope'; there are: main."
+    assert said == "Error: There is no branch 'nope'; existing branches: main."
 
 
 @pytest.mark.parametrize("form", ["jsonl", "html"])

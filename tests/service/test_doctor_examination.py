@@ -85,7 +85,7 @@ async def test_each_missing_scope_is_told_with_what_it_is_for_and_what_to_do(tmp
     async with LocalSlack(scopes=ALL_SCOPES - {"reactions:write", "users:read"}) as slack:
         lacking, needed = sorted((await found(slack, tmp_path))["scopes"], key=lambda finding: finding.verdict)
     assert (needed.verdict, lacking.verdict) == (FindingLevel.WRONG, FindingLevel.LACKING)
-    assert needed.said.startswith("reactions:write is missing; it is required to show by ⏳, 📨 and 👀 the state")
+    assert needed.said.startswith("reactions:write is missing; it is required to show the state of a message")
     assert lacking.said.startswith("users:read is missing: agents see user ids instead of names, and")
     assert needed.said.endswith("Add it under OAuth & Permissions → Scopes, and reinstall the app.")
 

@@ -32,11 +32,11 @@ def test_a_rate_limit_says_when_to_write_again(retry_after_s, wait):
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (errors.AuthenticationError("x"), "does not accept our key"),
+        (errors.AuthenticationError("x"), "does not accept our API key"),
         (errors.ContextLengthError("x"), "Start a new thread"),
-        (errors.ContentFilterError("x"), "Put it differently"),
-        (errors.LLMTimeoutError("x"), "Write again"),
-        (errors.ProviderUnavailableError("x"), "Write again"),
+        (errors.ContentFilterError("x"), "Rephrase it"),
+        (errors.LLMTimeoutError("x"), "Send a message to try again"),
+        (errors.ProviderUnavailableError("x"), "Send a message to try again"),
         (errors.InvalidRequestError("x"), "start a new thread"),
         (errors.ModuleNotFoundError("x"), "not set up correctly"),
         (PermissionError("x"), "The files of this conversation"),

@@ -39,7 +39,7 @@ async def test_whatever_fails_no_token_stands_in_the_log(slack, stage, tmp_path,
             slack.faults.next("users.info", Refuses(f"refused:\n{slack.bot_token}"))
             slack.faults.next("reactions.add", DropsBefore())
             ts = await slack.as_person("ana").say("general", "@alpha look")
-            await slack.until(lambda _: stage.found(ts, "does not accept our key"))
+            await slack.until(lambda _: stage.found(ts, "does not accept our API key"))
             slack.socket_mode.drop()
             await slack.until(lambda ws: ws.bot_online)
             await service.says("run.failed")

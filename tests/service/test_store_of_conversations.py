@@ -111,7 +111,7 @@ async def test_nobody_else_may_read_what_people_say(stage, tmp_path):
 
 async def test_a_url_of_no_store_is_told_without_repeating_it(tmp_path):
     line = await refused(tmp_path, "hunter2-hunter2")
-    assert "known are `sqlite:PATH`" in line
+    assert "use `sqlite:PATH`" in line
     assert "hunter2" not in line
 
 

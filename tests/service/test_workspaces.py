@@ -125,7 +125,7 @@ async def test_a_template_that_exceeds_the_quota_is_told_at_the_start(tmp_path, 
     (template / "large.bin").write_bytes(b"x" * (MB + 1))
     config = WorkspaceConfig(root=tmp_path / "files", template=template, **limit)
     with pytest.raises(
-        ConfigError, match=r"workspace\.template: .* Raise workspace\.quota_files or workspace\.quota_mb"
+        ConfigError, match=r"workspace\.template: .* Increase workspace\.quota_files or workspace\.quota_mb"
     ):
         await manager(config).__aenter__()
 
