@@ -64,18 +64,18 @@ async def test_a_path_that_is_the_name_of_an_installed_module_is_told_so():
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([TOOL, "--config", "config-that-is-not-there.yaml"], "--config is neither a file with options nor options"),
-        ([TOOL, "--input", "[a, b]"], "--input is neither a file with options nor options themselves."),
-        ([TOOL, "--config", "[a, b]"], "--config is neither a file with options nor options themselves."),
-        ([TOOL, "--config", "{1: one}"], "--config is neither a file with options nor options themselves."),
-        ([TOOL, "--config", "{a: [}"], "--config cannot be read as YAML"),
-        ([TOOL, "--config", "{a: 2024-13-45}"], "--config cannot be read as YAML"),
-        ([TOOL, "--config", "{a: *b}"], "--config cannot be read as YAML"),
+        ([TOOL, "--config", "config-that-is-not-there.yaml"], "--config must be a mapping"),
+        ([TOOL, "--input", "[a, b]"], "--input must be a mapping."),
+        ([TOOL, "--config", "[a, b]"], "--config must be a mapping."),
+        ([TOOL, "--config", "{1: one}"], "--config must be a mapping."),
+        ([TOOL, "--config", "{a: [}"], "--config is not valid YAML"),
+        ([TOOL, "--config", "{a: 2024-13-45}"], "--config is not valid YAML"),
+        ([TOOL, "--config", "{a: *b}"], "--config is not valid YAML"),
         ([TOOL, "--config", "a: &a [*a]"], "--config is nested more than 100 levels deep, or contains itself"),
         ([TOOL, "--input", "a: " + "[" * 150 + "]" * 150], "--input is nested more than 100 levels deep"),
-        ([TOOL, "--input", "a: " + "[" * 900 + "]" * 900], "--input cannot be read as YAML"),
-        ([TOOL, "--config", "x" * 5000], "--config is neither a file"),
-        ([TOOL, "--config", f"{EXAMPLES}"], "--config is neither a file"),
+        ([TOOL, "--input", "a: " + "[" * 900 + "]" * 900], "--input is not valid YAML"),
+        ([TOOL, "--config", "x" * 5000], "--config must be a mapping"),
+        ([TOOL, "--config", f"{EXAMPLES}"], "--config must be a mapping"),
     ],
 )
 def test_a_config_that_cannot_be_used_ends_with_2_and_a_sentence(arguments, said):
