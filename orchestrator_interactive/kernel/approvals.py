@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from orchestrator_interactive.kernel.contracts import events
+from orchestrator_interactive.kernel.contracts.conversion import local_errors
 from orchestrator_interactive.kernel.contracts.errors import ApprovalTimeoutError
 from orchestrator_interactive.kernel.error_boundary import contained, told
-from orchestrator_interactive.kernel.interop import local_errors
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.contracts.models import HookResult

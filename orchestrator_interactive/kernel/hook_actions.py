@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from orchestrator_interactive.kernel.approvals import Approvals
+from orchestrator_interactive.kernel.contracts.conversion import to_local
 from orchestrator_interactive.kernel.contracts.errors import InjectionTooLargeError
 from orchestrator_interactive.kernel.contracts.models import HookResult
 from orchestrator_interactive.kernel.error_boundary import contained
-from orchestrator_interactive.kernel.interop import to_local
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.contracts.models import ContextInjection

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from orchestrator_interactive.kernel.contracts.conversion import to_local
 from orchestrator_interactive.kernel.contracts.models import HookAction, HookResult
 from orchestrator_interactive.kernel.error_boundary import told
-from orchestrator_interactive.kernel.interop import to_local
 from orchestrator_interactive.kernel.timeout import within
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import structlog
 
 from orchestrator_interactive.kernel.contracts import events
+from orchestrator_interactive.kernel.contracts.conversion import local_errors
 from orchestrator_interactive.kernel.contracts.models import SessionStatus
 from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
 from orchestrator_interactive.kernel.error_boundary import told
 from orchestrator_interactive.kernel.hooks import too_late_for_a_no
-from orchestrator_interactive.kernel.interop import local_errors
 from orchestrator_interactive.kernel.loading.loader import ModuleLoader
 from orchestrator_interactive.kernel.mounting import Mounting
 from orchestrator_interactive.kernel.plan import MountPlan, merged

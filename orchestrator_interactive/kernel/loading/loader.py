@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from orchestrator_interactive.kernel.contracts.conversion import to_local_error
 from orchestrator_interactive.kernel.contracts.errors import ModuleLoadError, ModuleNotFoundError  # noqa: A004 - the contract's name
 from orchestrator_interactive.kernel.error_boundary import contained, told
-from orchestrator_interactive.kernel.interop import to_local_error
 from orchestrator_interactive.kernel.loading.importing import import_mount
 from orchestrator_interactive.kernel.loading.location import ENTRY_POINT_GROUP, locate, package_of
 
