@@ -95,7 +95,7 @@ async def test_a_config_that_is_no_text_is_told(tmp_path):
     (tmp_path / "config.yaml").write_bytes(b"\xff\xfe\x00")
     ended = await run_command("module", "validate", TOOL, "--config", str(tmp_path / "config.yaml"))
     assert ended.code == 2
-    assert "is no text file" in ended.output
+    assert "is not a text file" in ended.output
 
 
 async def test_an_unknown_type_is_refused_with_those_that_there_are():
