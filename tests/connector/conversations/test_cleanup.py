@@ -1,11 +1,11 @@
-"""What is done when a run is over, however long Slack is away; in virtual time."""
+"""The cleanup after a run waits for Slack without a limit; in virtual time."""
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import pytest
 from slack_sdk.errors import SlackApiError
@@ -20,22 +20,15 @@ from connector.runs.background_tasks import BackgroundTasks
 from connector.slack_api.client import SlackClient
 from connector.slack_api.rate_limiter import RateLimiter
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from slack_sdk.web.async_client import AsyncWebClient
-
-    from connector.protocols import ConversationLease
-
-
 MESSAGE = SlackMessage("T1", "C1", "1.0", None, "U1", "look", (), direct=False)
-TRACES = RunArtifacts("C1", "1.0", ("2.0",), is_marked=True, team="T1", thread_ts="1.0", run_id="run")
+ARTIFACTS = RunArtifacts("C1", "1.0", ("2.0",), is_marked=True, team="T1", thread_ts="1.0", run_id="run")
 NOTICE = Notice(MESSAGE, "T1:C1:1.0:stopped", "🛑 Stopped by Ben.")
-POST, DELETE, LOOK = "chat.postMessage", "chat.delete", "conversations.replies"
+STOP = InboxEntry("stop", "stop", {}, 7)
+BOTH = PendingCleanup((ARTIFACTS,), (NOTICE,))
 
 
-class _Answer(dict[str, Any]):
-    """As the SDK hands on what Slack answers."""
+class Response(dict[str, Any]):
+    """A response as the SDK returns it."""
 
     status_code = 200
 
@@ -45,27 +38,22 @@ class _Answer(dict[str, Any]):
 
 
 @dataclass
-class _Slack:
-    """A Slack that says `error`, or does what it is asked to and has it in its `thread`."""
+class Slack:
+    """A client that fails with `error`, or keeps the posts in `thread`."""
 
     error: str = ""
     thread: list[dict[str, Any]] = field(default_factory=lambda: [{"ts": "1.0"}])
-    heard: list[tuple[float, str]] = field(default_factory=list)
+    lookups_s: list[float] = field(default_factory=list)
 
-    async def api_call(self, method: str, *, data: dict[str, Any]) -> _Answer:
-        self.heard.append((round(asyncio.get_running_loop().time(), 3), method))
-        if method.startswith("agents."):
-            raise SlackApiError("refused", _Answer(ok=False, error="feature_disabled"))
-        if self.error:
-            raise SlackApiError("refused", _Answer(ok=False, error=self.error))
-        if method == POST:
+    async def api_call(self, method: str, *, data: dict[str, Any]) -> Response:
+        if method == "conversations.replies":
+            self.lookups_s.append(round(asyncio.get_running_loop().time(), 3))
+        if error := "feature_disabled" if method.startswith("agents.") else self.error:
+            raise SlackApiError("refused", Response(ok=False, error=error))
+        if method == "chat.postMessage":
             self.thread.append({"ts": f"{len(self.thread) + 1}.0", "text": data["text"], "thread_ts": "1.0"})
-            return _Answer(ok=True, ts=self.thread[-1]["ts"], message=self.thread[-1])
-        return _Answer(ok=True, messages=list(self.thread))
-
-    def called(self, method: str) -> list[float]:
-        """When."""
-        return [at_s for at_s, each in self.heard if each == method]
+            return Response(ok=True, ts=self.thread[-1]["ts"], message=self.thread[-1])
+        return Response(ok=True, messages=list(self.thread))
 
     @property
     def texts(self) -> list[str]:
@@ -73,8 +61,8 @@ class _Slack:
 
 
 @dataclass
-class _Lease:
-    """A lease that holds, and what was written under it."""
+class Lease:
+    """A valid lease, and the changes written under it."""
 
     claim: Claim = field(default_factory=lambda: Claim(1))
     written: list[StateChanges] = field(default_factory=list)
@@ -87,132 +75,115 @@ class _Lease:
 
 
 @asynccontextmanager
-async def conversation(slack: _Slack, lease: _Lease) -> AsyncIterator[Cleanup]:
-    async with (
-        RateLimiter("T1") as scheduler,
-        BackgroundTasks(SlackClient(cast("AsyncWebClient", slack), scheduler)) as desk,
-    ):
-        yield Cleanup(cast("ConversationLease", lease), desk)
+async def cleaning(slack: Slack, lease: Lease | None = None):
+    async with RateLimiter("T1") as rate_limiter, BackgroundTasks(SlackClient(slack, rate_limiter)) as background:
+        yield Cleanup(lease or Lease(), background)
 
 
-async def all_done(aftermath: Cleanup) -> None:
-    await aftermath.done(asyncio.Event())
+async def all_done(cleanup: Cleanup) -> None:
+    await cleanup.done(asyncio.Event())
 
 
 @in_virtual_time
-async def test_what_a_run_leaves_is_written_down_in_one_step_with_its_end_and_forgotten_when_it_is_done():
-    slack, lease = _Slack(), _Lease()
-    async with conversation(slack, lease) as aftermath:
-        await aftermath.end_run({1: ""}, artifacts=TRACES, notices=(NOTICE,), held=4)
-        left = PendingCleanup((TRACES,), (NOTICE,))
-        assert aftermath.leftovers == left
-        await aftermath.recent_done()
-        assert not aftermath.leftovers
-        await aftermath.keep()
-    assert lease.written == [StateChanges(run=left.written(), closed={1: ""}, held=4), StateChanges(run={})]
-    assert slack.texts == ["🛑 Stopped by Ben."]
+async def test_the_cleanup_is_stored_in_one_write_with_the_end_of_the_run_and_deleted_when_it_is_done():
+    slack, lease = Slack(), Lease()
+    async with cleaning(slack, lease) as cleanup:
+        await cleanup.end_run({1: ""}, artifacts=ARTIFACTS, notices=(NOTICE,), held=4)
+        assert cleanup.leftovers == BOTH
+        await cleanup.recent_done()
+        assert not cleanup.leftovers
+        await cleanup.keep()
+    assert lease.written == [StateChanges(run=BOTH.written(), closed={1: ""}, held=4), StateChanges(run={})]
+    assert slack.texts == [NOTICE.text]
 
 
-@pytest.mark.parametrize("left", [PendingCleanup(notices=(NOTICE,)), PendingCleanup((TRACES,))])
+@pytest.mark.parametrize("pending", [PendingCleanup(notices=(NOTICE,)), PendingCleanup((ARTIFACTS,))])
 @in_virtual_time
-async def test_slack_is_waited_for_however_long_it_is_away(left):
-    slack, lease = _Slack("service_unavailable"), _Lease()
-    async with conversation(slack, lease) as aftermath:
-        await aftermath.end_run({}, notices=left.notices, artifacts=next(iter(left.artifacts), None))
+async def test_the_cleanup_waits_until_slack_is_available(pending):
+    slack = Slack("service_unavailable")
+    async with cleaning(slack) as cleanup:
+        await cleanup.end_run({}, notices=pending.notices, artifacts=next(iter(pending.artifacts), None))
         await asyncio.sleep(600)
-        assert aftermath.leftovers == left
+        assert cleanup.leftovers == pending
         slack.error = ""
-        await all_done(aftermath)
-        assert not aftermath.leftovers
-    assert len(slack.texts) == len(left.notices)
+        await all_done(cleanup)
+        assert not cleanup.leftovers
+    assert len(slack.texts) == len(pending.notices)
 
 
 @in_virtual_time
-async def test_a_stop_word_is_answered_however_long_slack_is_away_and_its_entry_is_open_until_then():
-    slack, lease = _Slack("service_unavailable"), _Lease()
-    async with conversation(slack, lease) as aftermath:
-        aftermath.answer(InboxEntry("stop", "stop", {}, 7), MESSAGE, "Nothing is running.")
+async def test_the_entry_of_a_stop_word_is_open_until_slack_has_the_reply():
+    slack, lease = Slack("service_unavailable"), Lease()
+    async with cleaning(slack, lease) as cleanup:
+        cleanup.answer(STOP, MESSAGE, "Nothing is running.")
         await asyncio.sleep(600)
         assert lease.written == []
         slack.error = ""
-        await all_done(aftermath)
+        await all_done(cleanup)
     assert slack.texts == ["Nothing is running."]
     assert lease.written == [StateChanges(closed={7: "done"})]
 
 
 @in_virtual_time
-async def test_what_slack_refuses_is_not_tried_for_ever():
-    slack, lease = _Slack("channel_not_found"), _Lease()
-    async with conversation(slack, lease) as aftermath:
-        await aftermath.end_run({}, artifacts=TRACES, notices=(NOTICE,))
-        aftermath.answer(InboxEntry("stop", "stop", {}, 7), MESSAGE, "Nothing is running.")
-        aftermath.resume(PendingCleanup((replace(TRACES, first_ts="0.5"),), (replace(NOTICE, key="another"),)))
-        await all_done(aftermath)
-        assert not aftermath.leftovers
+async def test_a_call_that_slack_refuses_is_not_repeated():
+    lease = Lease()
+    async with cleaning(Slack("channel_not_found"), lease) as cleanup:
+        await cleanup.end_run({}, artifacts=ARTIFACTS, notices=(NOTICE,))
+        cleanup.answer(STOP, MESSAGE, "Nothing is running.")
+        cleanup.resume(PendingCleanup((replace(ARTIFACTS, first_ts="0.5"),), (replace(NOTICE, key="another"),)))
+        await all_done(cleanup)
+        assert not cleanup.leftovers
     assert lease.written[-1] == StateChanges(closed={7: "done"})
 
 
-@pytest.mark.parametrize(
-    "left", [PendingCleanup((TRACES,)), PendingCleanup(notices=(NOTICE,)), PendingCleanup((TRACES,), (NOTICE,))]
-)
+@pytest.mark.parametrize("pending", [PendingCleanup((ARTIFACTS,)), PendingCleanup(notices=(NOTICE,)), BOTH])
 @in_virtual_time
-async def test_what_was_taken_up_is_looked_at_once_more_when_no_call_of_a_dead_process_can_come_any_more(left):
-    slack, lease = _Slack(), _Lease()
-    async with conversation(slack, lease) as aftermath:
-        aftermath.resume(left)
+async def test_an_inherited_cleanup_is_checked_when_no_late_call_can_arrive(pending):
+    slack, lease = Slack(), Lease()
+    async with cleaning(slack, lease) as cleanup:
+        cleanup.resume(pending)
         await asyncio.sleep(14)
-        before = len(slack.called(LOOK))
-        assert aftermath.leftovers == left.inherited
-        assert before == len(left.notices), "a notice is looked for before it is posted"
-        await all_done(aftermath)
-        assert slack.called(LOOK)[before:] == [15.0]
-        assert not aftermath.leftovers
-        await aftermath.keep()
+        before = len(slack.lookups_s)
+        assert cleanup.leftovers == pending.inherited
+        assert before == len(pending.notices), "a notice is looked up before it is posted"
+        await all_done(cleanup)
+        assert slack.lookups_s[before:] == [15.0]
+        assert not cleanup.leftovers
+        await cleanup.keep()
     assert lease.written == [StateChanges(run={})]
 
 
 @in_virtual_time
-async def test_a_run_that_was_taken_up_and_works_for_long_is_looked_at_when_it_ends_and_nobody_waits_for_that():
-    slack, lease = _Slack(), _Lease()
-    async with conversation(slack, lease) as aftermath:
+async def test_an_inherited_run_is_checked_after_its_end_and_delays_nothing():
+    slack = Slack()
+    inherited = replace(ARTIFACTS, is_inherited=True)
+    async with cleaning(slack) as cleanup:
         await asyncio.sleep(5)
-        await aftermath.end_run({}, artifacts=replace(TRACES, is_inherited=True))
-        await aftermath.recent_done()
+        await cleanup.end_run({}, artifacts=inherited)
+        await cleanup.recent_done()
         assert asyncio.get_running_loop().time() == 5.0
-        assert aftermath.leftovers
+        assert cleanup.leftovers
         await asyncio.sleep(60)
-        await aftermath.end_run({}, artifacts=replace(TRACES, is_inherited=True))
-        await all_done(aftermath)
-    assert slack.called(LOOK) == [15.0, 65.0]
+        await cleanup.end_run({}, artifacts=inherited)
+        await all_done(cleanup)
+    assert slack.lookups_s == [15.0, 65.0]
 
 
 @in_virtual_time
-async def test_who_is_to_end_does_not_wait_for_that():
-    slack, lease = _Slack(), _Lease()
-    async with conversation(slack, lease) as aftermath:
-        aftermath.resume(PendingCleanup((TRACES,)))
+async def test_the_end_of_the_process_does_not_wait_for_the_check():
+    async with cleaning(Slack()) as cleanup:
+        cleanup.resume(PendingCleanup((ARTIFACTS,)))
         await asyncio.sleep(1)
     assert asyncio.get_running_loop().time() == 1.0
 
 
 @in_virtual_time
-async def test_the_entry_of_a_reply_that_another_process_may_have_posted_stays_until_none_can_come_any_more():
-    stop = InboxEntry("stop", "stop", {}, 7)
-    slack, lease = _Slack(), _Lease(Claim(2, entries=(stop,)))
-    async with conversation(slack, lease) as aftermath:
-        aftermath.answer(stop, MESSAGE, "Nothing is running.")
+async def test_the_entry_of_an_inherited_reply_is_open_until_no_late_call_can_arrive():
+    slack, lease = Slack(), Lease(Claim(2, entries=(STOP,)))
+    async with cleaning(slack, lease) as cleanup:
+        cleanup.answer(STOP, MESSAGE, "Nothing is running.")
         await asyncio.sleep(14)
         assert slack.texts == ["Nothing is running."]
         assert lease.written == []
-        await all_done(aftermath)
+        await all_done(cleanup)
     assert lease.written == [StateChanges(closed={7: "done"})]
-
-
-def test_leftovers_are_read_as_they_were_written_also_by_older_versions():
-    left = PendingCleanup((TRACES,), (NOTICE,))
-    assert PendingCleanup.read(left.written()) == left
-    assert PendingCleanup.read({}) == PendingCleanup()
-    older = {"channel": "C1", "first_ts": "1.0", "statuses": ["2.0"], "is_marked": True}
-    assert PendingCleanup.read({"traces": [older]}) == PendingCleanup(
-        (RunArtifacts("C1", "1.0", ("2.0",), is_marked=True),)
-    )

@@ -1,260 +1,278 @@
-"""A run whose process ends goes on in the next one, with the traces that it left."""
+"""The next process continues the runs of one that has ended."""
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 
 import pytest
-from stage import Hold
-from successors import begun, bot_posts, is_marked, of_an_earlier_run, over, texts
+from chat import EYES, HOURGLASS, ONE_PENDING, Thread
 
 from connector import RunFailed
-from local_slack import DropsAfterwards, Refuses, Waits
+from local_slack import DropsAfterwards, Refuses
 
 SUSPENDED = "⏸️ The service is restarting. I will continue in a moment."
 
 
-async def test_it_goes_on_with_the_same_status_message_and_answers_once(slack, sessions, process, ana):
+@pytest.fixture
+def suspended(process, sessions):
+    """Run a process whose run is suspended at the end, as a loop does that gets the time for it."""
+
+    @asynccontextmanager
+    async def suspended(*, is_shown: bool = True):
+        sessions.obedient = True
+        async with process(shutdown_grace_s=5) as chat:
+            yield await (chat.start_shown() if is_shown else chat.start())
+        sessions.obedient = False
+
+    return suspended
+
+
+@pytest.fixture
+async def answered(process) -> Thread:
+    """A thread with an answer of an earlier process."""
+    async with process() as chat:
+        thread = await chat.start_shown()
+        await thread.run.answer("ok")
+        await thread.shows("ok")
+    return thread
+
+
+async def test_a_run_continues_with_the_same_status_message_and_answers_once(process, suspended):
+    async with suspended() as thread:
+        status = await thread.status()
+    assert [(m.ts, m.text) for m in thread.posts] == [(status.ts, SUSPENDED)]
+    assert thread.message(thread.ts).reacted(HOURGLASS)
     async with process():
-        root, _ = await begun(slack, ana, sessions)
-        (status,) = bot_posts(slack, root)
-    assert [(m.ts, m.text) for m in bot_posts(slack, root)] == [(status.ts, SUSPENDED)]
-    assert is_marked(slack, root)
-    sessions.obedient = False
-    async with process():
-        run = await sessions.next_run()
+        run = await thread.next_run()
         assert run.resumed
         await run.progress("tool:start", tool="t", args={}, id="1", label="Running the tests")
-        await slack.until(lambda _: texts(slack, root) == ["⚙️ Running the tests…"])
-        assert [m.ts for m in bot_posts(slack, root)] == [status.ts]
+        assert (await thread.contains("⚙️ Running the tests…")).ts == status.ts
+        assert len(thread.posts) == 1
         await run.answer("the answer", part=1)
-        assert await over(slack, root) == ["the answer"]
+        await thread.shows("the answer")
 
 
-async def test_each_owner_has_a_higher_token(slack, sessions, process, ana):
+async def test_each_owner_has_a_higher_fencing_token(process, suspended):
+    async with suspended() as thread:
+        before = thread.run.fence
     async with process():
-        _, run = await begun(slack, ana, sessions)
-    async with process():
-        again = await sessions.next_run()
-        assert again.fence > run.fence
+        assert (await thread.next_run()).fence > before
 
 
-async def test_texts_that_are_told_again_are_not_posted_again(slack, sessions, process, ana):
+async def test_posted_texts_that_the_run_reports_again_are_not_posted_again(process, suspended):
+    async with suspended() as thread:
+        await thread.run.progress("text", text="first", part=1)
+        await thread.contains("first")
     async with process():
-        root, run = await begun(slack, ana, sessions)
-        await run.progress("text", text="first", part=1)
-        await slack.until(lambda _: "first" in texts(slack, root))
-    sessions.obedient = False
-    async with process():
-        run = await sessions.next_run()
+        run = await thread.next_run()
         await run.progress("text", text="first", part=1)
         await run.progress("text", text="second", part=2)
         await run.answer("third", part=3)
-        assert await over(slack, root) == ["first", "second", "third"]
+        await thread.shows("first", "second", "third")
 
 
-async def test_what_was_written_meanwhile_is_read_by_the_run_that_goes_on(slack, sessions, process, ana):
-    async with process():
-        root, run = await begun(slack, ana, sessions)
-        await ana.say("general", "read", thread=root)
-        await run.until(lambda r: len(r.steers) == 1)
-        await run.read_steers()
-        await ana.say("general", "given", thread=root)
-        await run.until(lambda r: len(r.steers) == 2)
-    missed = await ana.say("general", "missed", thread=root)
-    sessions.obedient = False
-    async with process():
-        run = await sessions.next_run()
-        await run.until(lambda r: [s.text for s in r.steers] == ["given", "missed"])
-        await run.read_steers()
-        await slack.until(lambda _: is_marked(slack, missed, "eyes"))
+async def test_messages_that_were_not_delivered_are_injected_into_the_resumed_run(process, suspended):
+    async with suspended() as thread:
+        await thread.inject("delivered")
+        await thread.run.deliver()
+        await thread.inject("given")
+    missed = await thread.say("missed")
+    async with process() as chat:
+        run = await thread.next_run()
+        await run.injected("given", "missed")
+        await run.deliver()
+        await thread.marked(missed, EYES)
         await run.answer("ok")
-        assert await over(slack, root) == ["ok"]
-        assert sessions.idle
+        await thread.shows("ok")
+        assert chat.sessions.idle
 
 
-async def test_a_stop_that_came_before_the_end_of_the_process_is_still_a_stop(slack, sessions, process, ana):
-    sessions.obedient = False
-    async with process(grace_s=0.1):
-        root, run = await begun(slack, ana, sessions)
-        await ana.say("general", "waits", thread=root)
-        await run.until(lambda r: len(r.steers) == 1)
-        await ana.say("general", "stop", thread=root)
-        await run.until(lambda r: bool(r.stops))
+async def test_a_stop_before_the_end_of_the_process_stops_the_resumed_run(process, sessions):
+    async with process() as chat:
+        thread = await chat.start_shown()
+        await thread.inject("waits")
+        await thread.stop()
     sessions.obedient = True
     async with process():
-        assert await over(slack, root) == [
-            "🛑 Stopped by Ana. 1 message has not been read yet. I will read it with your next message."
-        ]
+        await thread.shows(f"🛑 Stopped by Ana. {ONE_PENDING}")
         assert sessions.idle
 
 
-async def test_what_a_stop_held_back_stays_held_back(slack, sessions, process, ana):
+async def test_messages_that_a_stop_held_back_start_no_run_after_a_restart(process):
+    async with process() as chat:
+        thread = await chat.start_shown()
+        await thread.inject("waits")
+        await thread.stopped()
+        await thread.ended()
     async with process():
-        root, run = await begun(slack, ana, sessions)
-        await ana.say("general", "waits", thread=root)
-        await run.until(lambda r: len(r.steers) == 1)
-        await ana.say("general", "stop", thread=root)
-        await over(slack, root)
-    sessions.obedient = False
-    async with process():
-        await ana.say("general", "go on", thread=root)
-        run = await sessions.next_run()
-        await run.until(lambda r: len(r.steers) == 1)
-        assert [run.prompt, run.steers[0].text] == ["waits", "go on"]
-        assert not run.resumed
-        await run.answer("ok")
-        await over(slack, root)
+        await thread.say("continue")
+        run = await thread.next_run()
+        await run.injected("continue")
+        assert (run.prompt, run.resumed) == ("waits", False)
 
 
-async def test_a_message_that_no_run_had_begun_with_begins_one(slack, sessions, process, ana):
+async def test_a_message_whose_run_had_not_begun_starts_one(process, sessions):
     sessions.hold_setup = asyncio.Event()
-    async with process(grace_s=0.1):
-        root = await ana.say("general", "@alpha look")
-        await slack.until(lambda _: is_marked(slack, root))
-    sessions.hold_setup, sessions.obedient = None, False
+    async with process() as chat:
+        thread = await chat.say("@alpha look")
+        await thread.marked(thread.ts, HOURGLASS)
+    sessions.hold_setup = None
     async with process():
-        run = await sessions.next_run()
+        run = await thread.next_run()
         assert (run.prompt, run.resumed) == ("look", False)
         await run.answer("ok")
-        assert await over(slack, root) == ["ok"]
+        await thread.shows("ok")
 
 
 @pytest.mark.parametrize("arrives", [True, False])
-async def test_an_answer_that_was_on_its_way_is_in_the_thread_once(slack, sessions, process, ana, arrives):
-    sessions.obedient = False
-    held = Hold()
-    async with process(grace_s=0.1):
-        root, run = await begun(slack, ana, sessions)
-        slack.faults.next("chat.postMessage", DropsAfterwards() if arrives else Waits(held))
-        slack.faults.next("conversations.replies", Waits(held))
-        await run.answer("the answer", part=1)
+async def test_an_answer_in_flight_is_posted_once(process, slack, sessions, arrives):
+    async with process() as chat:
+        thread = await chat.start_shown()
+        if arrives:
+            chat.fail("chat.postMessage", DropsAfterwards())
+            held = chat.hold("conversations.replies")
+        else:
+            held = chat.hold("chat.postMessage")
+        await thread.run.answer("the answer", part=1)
         await held.reached.wait()
-        assert ("the answer" in texts(slack, root)) is arrives
+        assert ("the answer" in thread.texts) is arrives
     slack.faults.clear()
     async with process():
-        assert await over(slack, root) == ["the answer"]
+        await thread.shows("the answer")
     assert sessions.prompts == ["look"]
-    held.set()
 
 
-async def test_a_status_that_slack_had_taken_unseen_is_found(slack, sessions, process, ana):
+async def test_a_status_message_whose_post_was_in_doubt_is_found(process, slack, suspended):
     slack.faults.next("chat.postMessage", DropsAfterwards())
+    async with suspended(is_shown=False) as thread:
+        await thread.status()
     async with process():
-        root = await ana.say("general", "@alpha look")
-        await sessions.next_run()
-        await slack.until(lambda _: bot_posts(slack, root))
-    sessions.obedient = False
-    async with process():
-        await (await sessions.next_run()).answer("the answer")
-        assert await over(slack, root) == ["the answer"]
+        await (await thread.next_run()).answer("the answer")
+        await thread.shows("the answer")
 
 
-async def test_calls_of_which_nobody_knows_what_they_did_are_named_in_the_thread(slack, sessions, process, ana):
+async def test_calls_with_an_unknown_outcome_are_named_in_the_thread(process, suspended):
+    async with suspended() as thread:
+        pass
     async with process():
-        root, _ = await begun(slack, ana, sessions)
-    sessions.obedient = False
-    async with process():
-        run = await sessions.next_run()
+        run = await thread.next_run()
         await run.progress("resumed", unknown=["Running the tests"], retried=[])
         await run.answer("the answer", part=1)
-        assert await over(slack, root) == [
-            (
-                "🔁 I was interrupted and have resumed. Outcome unknown: Running the tests. "
-                "Check whether it is done before you ask for it again."
-            ),
-            "the answer",
-        ]
+        notice = "🔁 I was interrupted and have resumed. Outcome unknown: Running the tests. "
+        await thread.shows(f"{notice}Check whether it is done before you ask for it again.", "the answer")
 
 
-async def test_a_run_of_which_nothing_is_left_is_not_run_again_and_says_so(slack, sessions, process, ana):
+async def test_unknown_outcomes_are_named_once_however_often_the_run_is_resumed(process):
+    call = {"tool": "bash", "id": "1", "label": "Running the tests", "outcome": "unknown"}
+    other = {"tool": "bash", "id": "2", "label": "Tidying up", "outcome": "unknown"}
+    async with process() as chat:
+        thread = await chat.start_shown()
+    for calls in ([call], [call], [call, other]):
+        async with process():
+            run = await thread.next_run()
+            await run.progress("resumed", tools=calls, unknown=[each["label"] for each in calls])
+            await thread.contains(calls[-1]["label"])
     async with process():
-        root, _ = await begun(slack, ana, sessions)
-        await ana.say("general", "and this", thread=root)
-        await slack.until(lambda _: not slack.socket_mode.delivery.outstanding)
-    sessions.obedient, sessions.forgetful = False, RunFailed("What I was doing is lost. Write again.")
+        await (await thread.next_run()).answer("the answer", part=1)
+        first, second, answer = await thread.ended()
+    assert "Running the tests. " in first
+    assert "Running the tests and Tidying up. " in second
+    assert answer == "the answer"
+
+
+async def test_a_run_whose_log_is_lost_is_not_repeated_and_the_thread_says_so(process, sessions, suspended):
+    async with suspended() as thread:
+        await thread.say("and this")
+        await thread.chat.acknowledged()
+    sessions.forgetful = RunFailed("What I was doing is lost. Write again.")
     async with process():
-        await slack.until(lambda _: "⚠️ What I was doing is lost. Write again." in texts(slack, root))
+        await thread.contains("⚠️ What I was doing is lost. Write again.")
         sessions.forgetful = None
-        run = await sessions.next_run()
+        run = await thread.next_run()
         assert (run.prompt, run.resumed) == ("and this", False)
-        await run.answer("ok")
     assert sessions.prompts == ["look", "and this"]
 
 
-async def test_a_message_begins_a_run_though_an_earlier_one_is_deleted_right_after_it(slack, sessions, process, ana):
-    root = await of_an_earlier_run(slack, sessions, process, ana)
-    await ana.say("general", "go on", thread=root)
-    await ana.edit("general", root, "@alpha look closely")
+async def test_a_message_starts_a_run_before_the_correction_that_follows_it(process, answered):
+    await answered.say("continue")
+    await answered.edit(answered.ts, "@alpha look closely")
     async with process():
-        run = await sessions.next_run()
-        assert run.prompt == "go on"
-        await run.until(lambda r: len(r.steers) == 1)
-        await run.answer("ok")
+        run = await answered.next_run()
+        assert run.prompt == "continue"
+        await run.until(lambda r: len(r.injections) == 1)
 
 
-async def test_what_was_edited_and_deleted_before_anybody_looked_is_never_read(slack, sessions, process, ana):
-    root = await of_an_earlier_run(slack, sessions, process, ana)
-    missed = await ana.say("general", "and this", thread=root)
-    await ana.edit("general", missed, "no, that")
-    await ana.delete("general", missed)
+async def test_a_message_that_was_edited_and_deleted_between_two_processes_is_never_read(process, answered):
+    missed = await answered.say("and this")
+    await answered.edit(missed, "no, that")
+    await answered.delete(missed)
+    async with process() as chat:
+        await chat.acknowledged()
+        await answered.say("continue")
+        run = await answered.next_run()
+        assert (run.prompt, run.injections) == ("continue", [])
+
+
+@pytest.mark.parametrize("is_corrected", [False, True])
+async def test_a_message_that_was_stopped_between_two_processes_starts_no_run(process, answered, is_corrected):
+    if is_corrected:
+        await answered.edit(answered.ts, "@alpha look closely")
+    await answered.say("and this")
+    await answered.say("stop")
     async with process():
-        await slack.until(lambda _: not slack.socket_mode.delivery.outstanding)
-        await ana.say("general", "go on", thread=root)
-        run = await sessions.next_run()
-        assert (run.prompt, run.steers) == ("go on", [])
-        await run.answer("ok")
-        await over(slack, root)
-    assert sessions.prompts == ["look", "go on"]
+        await answered.shows("ok", "🛑 Stopped by Ana.")
+        await answered.say("continue")
+        run = await answered.next_run()
+        await run.injected(*(["continue"] if is_corrected else []))
+        assert ("look closely" in run.prompt) is is_corrected, "a stop does not withdraw a correction"
 
 
-async def test_what_was_stopped_before_anybody_looked_does_not_begin_and_the_thread_says_so(
-    slack, sessions, process, ana
-):
-    root = await of_an_earlier_run(slack, sessions, process, ana)
-    await ana.say("general", "and this", thread=root)
-    await ana.say("general", "stop", thread=root)
-    async with process():
-        await slack.until(lambda _: "🛑 Stopped by Ana." in texts(slack, root))
-        await ana.say("general", "go on", thread=root)
-        run = await sessions.next_run()
-        assert (run.prompt, run.steers) == ("go on", [])
-        await run.answer("ok")
+async def test_an_answer_is_posted_when_slack_is_available_again(process):
+    async with process() as chat:
+        thread = await chat.start_shown()
+        chat.fail("chat.postMessage", Refuses("service_unavailable"), times=5)
+        await thread.run.answer("the answer", part=1)
+        await thread.shows("the answer", within_s=30)
 
 
-async def test_a_stop_before_anybody_looked_leaves_a_correction_for_the_next_run(slack, sessions, process, ana):
-    root = await of_an_earlier_run(slack, sessions, process, ana)
-    await ana.edit("general", root, "@alpha look closely")
-    await ana.say("general", "and this", thread=root)
-    await ana.say("general", "stop", thread=root)
-    async with process():
-        await slack.until(lambda _: "🛑 Stopped by Ana." in texts(slack, root))
-        await ana.say("general", "go on", thread=root)
-        run = await sessions.next_run()
-        await run.until(lambda r: len(r.steers) == 1)
-        assert "look closely" in run.prompt
-        assert run.steers[0].text == "go on"
-        await run.answer("ok")
-
-
-async def test_an_answer_waits_for_a_slack_that_is_away(slack, sessions, process, ana):
-    sessions.obedient = False
-    async with process():
-        root, run = await begun(slack, ana, sessions)
-        slack.faults.next("chat.postMessage", Refuses("service_unavailable"), times=5)
-        await run.answer("the answer", part=1)
-        assert await over(slack, root, within_s=30) == ["the answer"]
-
-
-async def test_a_run_that_has_failed_and_said_so_is_not_tried_again(slack, sessions, process, ana):
-    sessions.obedient = False
-    held = Hold()
-    async with process(grace_s=0.1):
-        root, run = await begun(slack, ana, sessions)
-        slack.faults.next("chat.delete", Waits(held))
-        await run.fail(RunFailed("The model is away."))
+async def test_a_failed_run_is_not_repeated(process, sessions):
+    async with process() as chat:
+        thread = await chat.start_shown()
+        held = chat.hold("chat.delete")
+        await thread.run.fail(RunFailed("The model is away."))
         await held.reached.wait()
     held.set()
     async with process():
-        assert await over(slack, root) == ["⚠️ The model is away."]
+        await thread.shows("⚠️ The model is away.")
     assert sessions.prompts == ["look"]
+
+
+async def test_a_run_cancelled_by_the_end_of_its_process_is_resumed_and_not_reported_as_stopped(process):
+    async with process(shutdown_grace_s=0.4) as chat:
+        thread = await chat.start_shown()
+
+        async def end_when_stopped() -> None:
+            await thread.run.until(lambda r: bool(r.stops))
+            await thread.run.answer("", status="cancelled")
+
+        end = asyncio.create_task(end_when_stopped())
+    await end
+    async with process():
+        run = await thread.next_run()
+        assert run.resumed
+        await run.answer("the answer", part=1)
+        await thread.shows("the answer")
+
+
+async def test_a_second_stop_before_the_end_of_the_process_is_an_immediate_one_for_the_next(process):
+    async with process() as chat:
+        thread = await chat.start_shown()
+        await thread.stop()
+        await thread.stop()
+        await thread.run.stopped(False, True)
+    async with process():
+        run = await thread.next_run()
+        await run.stopped(True)
+        await run.answer("", status="cancelled")
+        await thread.shows("🛑 Stopped by Ana.")
