@@ -32,7 +32,9 @@ def test_a_stop_notice_lists_finished_cancelled_and_unknown_calls(tools, listed)
 
 def test_a_stop_notice_is_short_whatever_the_labels_of_the_calls():
     labels = [f"{n} {'a very long label ' * 20}" for n in range(50)]
-    text = stopped(*[(label, outcome) for label in labels for outcome in ("finished", "cancelled", "unknown")], waiting=7)
+    text = stopped(
+        *[(label, outcome) for label in labels for outcome in ("finished", "cancelled", "unknown")], waiting=7
+    )
     assert len(text) < 400
     assert "50 tool calls finished" in text
     assert text.count("and 48 more") == 2
