@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from held_sessions import HeldSessions
+from fake_sessions import FakeSessionManager
 
 from connector import Instance, Persona, RunLimits, SlackCredentials, SocketTransport, connected
 from local_slack import LocalSlack, Message, PersonClient, Waits, Workspace
@@ -25,7 +25,7 @@ class Scene:
     """A workspace with the bot in it, whose runs the test holds."""
 
     slack: LocalSlack
-    sessions: HeldSessions
+    sessions: FakeSessionManager
 
     @property
     def ana(self) -> PersonClient:
@@ -99,7 +99,7 @@ def scene_of() -> type[Scene]:
 
 @pytest.fixture
 async def scene(slack: LocalSlack, runs: StoredRuns) -> AsyncIterator[Scene]:
-    sessions = HeldSessions()
+    sessions = FakeSessionManager()
     async with connected(access(slack), [ALPHA, BETA], sessions, runs, shutdown_grace_s=0.5):
         await slack.until(lambda ws: ws.bot_online)
         yield Scene(slack, sessions)
@@ -140,15 +140,15 @@ def of_bot() -> Callable[[list[Message]], list[str]]:
 
 
 @pytest.fixture
-def sessions() -> HeldSessions:
+def sessions() -> FakeSessionManager:
     """What the agents remember outlives the process, as their logs do."""
-    sessions = HeldSessions()
+    sessions = FakeSessionManager()
     sessions.obedient = True
     return sessions
 
 
 @pytest.fixture
-def process(slack: LocalSlack, sessions: HeldSessions, tmp_path):
+def process(slack: LocalSlack, sessions: FakeSessionManager, tmp_path):
     """A process of the service, which ends as SIGTERM ends it; `grace_s` is what it has for that."""
 
     @asynccontextmanager

@@ -6,8 +6,8 @@ import asyncio
 from contextlib import aclosing
 
 import pytest
-from successors import begun as begun_by
-from successors import over
+from takeover_threads import begun as begun_by
+from takeover_threads import over
 
 from connector.events import SlackMessage
 from connector.protocols import InboxEntry

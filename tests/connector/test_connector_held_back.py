@@ -4,7 +4,7 @@ import asyncio
 import gc
 
 import pytest
-from held_sessions import HeldSessions
+from fake_sessions import FakeSessionManager
 
 from connector import Instance, Persona, RunFailed, SlackCredentials, SocketTransport, connected
 from local_slack import Breaks, DropsAfterwards
@@ -192,7 +192,7 @@ async def test_an_answer_in_doubt_is_found_in_a_direct_message(scene):
 
 
 async def test_leaving_leaves_no_task_behind(slack, runs, recwarn):
-    sessions = HeldSessions()
+    sessions = FakeSessionManager()
     before = asyncio.all_tasks()
     access = SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token))
     async with connected(access, [ALPHA], sessions, runs, shutdown_grace_s=0.1):

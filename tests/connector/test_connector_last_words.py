@@ -6,8 +6,8 @@ import asyncio
 from contextlib import asynccontextmanager
 
 import pytest
-from stage import Hold
-from successors import begun, bot_posts, is_marked, of_an_earlier_run, over, texts
+from slack_environment import Hold
+from takeover_threads import begun, bot_posts, is_marked, of_an_earlier_run, over, texts
 
 from connector import Instance, Persona, RunFailed, SlackCredentials, SocketTransport, connected
 from local_slack import Refuses, Waits

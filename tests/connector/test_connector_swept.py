@@ -6,8 +6,8 @@ from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from held_sessions import HeldSessions
-from stage import Hold
+from fake_sessions import FakeSessionManager
+from slack_environment import Hold
 
 from connector import Instance, Persona, SlackCredentials, SocketTransport, connected
 from local_slack import Waits
@@ -28,13 +28,13 @@ NO_TIME, FOR_EVER = 0.0, 3600.0
 
 
 @pytest.fixture
-def sessions() -> HeldSessions:
+def sessions() -> FakeSessionManager:
     """What the agents remember outlives the process, as their logs do."""
-    return HeldSessions()
+    return FakeSessionManager()
 
 
 @pytest.fixture
-def process(slack: LocalSlack, sessions: HeldSessions, tmp_path):
+def process(slack: LocalSlack, sessions: FakeSessionManager, tmp_path):
     """A process of the service, which ends while its calls are on their way; it sweeps after `late_s`."""
 
     @asynccontextmanager
@@ -80,7 +80,7 @@ def is_marked(slack: LocalSlack, ts: str) -> bool:
     return slack.workspace.message("general", ts).reacted(HOURGLASS)
 
 
-async def begun(slack: LocalSlack, ana: PersonClient, sessions: HeldSessions):
+async def begun(slack: LocalSlack, ana: PersonClient, sessions: FakeSessionManager):
     """A run with its status and its hourglass."""
     root = await ana.say("general", "@alpha look")
     run = await sessions.next_run()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from stage import Hold
-from successors import begun, bot_posts, is_marked, of_an_earlier_run, over, texts
+from slack_environment import Hold
+from takeover_threads import begun, bot_posts, is_marked, of_an_earlier_run, over, texts
 
 from connector import RunFailed
 from local_slack import DropsAfterwards, Refuses, Waits
