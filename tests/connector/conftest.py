@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from chat import ALPHA, BETA, Chat
-from held_sessions import HeldSessions
-from stage import Hold
+from fake_sessions import FakeSessionManager
+from slack_environment import Hold
 
 from connector import HttpTransport, Instance, SlackCredentials, SocketTransport, connected
 from local_slack import LocalSlack
@@ -26,9 +26,9 @@ async def slack() -> AsyncIterator[LocalSlack]:
 
 
 @pytest.fixture
-def sessions() -> Iterator[HeldSessions]:
+def sessions() -> Iterator[FakeSessionManager]:
     """The agents' sessions; like their logs, they outlive a process."""
-    sessions = HeldSessions()
+    sessions = FakeSessionManager()
     yield sessions
     assert not sessions.overlapped, "one run at a time in a conversation"
 
@@ -56,7 +56,7 @@ def holds(slack: LocalSlack) -> Iterator[list[Hold]]:
 
 
 @pytest.fixture
-def process(slack: LocalSlack, sessions: HeldSessions, store: RunStore, holds: list[Hold]) -> Process:
+def process(slack: LocalSlack, sessions: FakeSessionManager, store: RunStore, holds: list[Hold]) -> Process:
     """Run a process of the service, and end it as SIGTERM does. `on` is another workspace; other options: `connected`."""
 
     @asynccontextmanager

@@ -7,7 +7,7 @@ from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from held_sessions import HeldRun, HeldSessions
+from fake_sessions import FakeRun, FakeSessionManager
 
 from connector import Instance, Persona, SlackCredentials, SocketTransport, connected
 from local_slack import Waits
@@ -30,8 +30,8 @@ def started(slack: LocalSlack, tmp_path):
     """The connector, with what an earlier one has kept."""
 
     @asynccontextmanager
-    async def started(*instances: Instance) -> AsyncIterator[HeldSessions]:
-        sessions = HeldSessions()
+    async def started(*instances: Instance) -> AsyncIterator[FakeSessionManager]:
+        sessions = FakeSessionManager()
         access = SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token))
         async with (
             aclosing(await open_run_store(f"sqlite:{tmp_path}/runs.db")) as store,
@@ -60,7 +60,7 @@ async def thread(slack: LocalSlack, ana: PersonClient, started) -> str:
     return root
 
 
-async def ended(run: HeldRun) -> tuple[str, str]:
+async def ended(run: FakeRun) -> tuple[str, str]:
     """End the run; for whom it was, and what it was asked."""
     await run.answer("ok")
     return run.instance, run.prompt
@@ -210,7 +210,7 @@ async def unread_thread(slack, started, ana):
         yield sessions, run, write, is_asked
 
 
-async def read(run: HeldRun, *texts: str) -> None:
+async def read(run: FakeRun, *texts: str) -> None:
     await run.until(lambda r: [s.text for s in r.steers] == [*texts])
     await run.read_steers()
     await ended(run)

@@ -4,7 +4,7 @@ import asyncio
 from itertools import count
 
 import pytest
-from held_sessions import HeldSessions
+from fake_sessions import FakeSessionManager
 
 from connector import Instance, Persona, RunFailed, SlackCredentials, SocketTransport, connected
 from local_slack.delivery.delivery import Envelope
@@ -193,8 +193,8 @@ async def test_a_mention_without_words_is_asked_back_once_whichever_processes_he
     async with (
         StoredRuns(store, "one", 10) as one,
         StoredRuns(store, "another", 10) as another,
-        connected(access, [ALPHA], HeldSessions(), one, shutdown_grace_s=0.5),
-        connected(access, [ALPHA], HeldSessions(), another, shutdown_grace_s=0.5),
+        connected(access, [ALPHA], FakeSessionManager(), one, shutdown_grace_s=0.5),
+        connected(access, [ALPHA], FakeSessionManager(), another, shutdown_grace_s=0.5),
     ):
         await slack.until(lambda ws: ws.bot_online)
         roots = [await slack.as_person("ana").say("general", "@alpha") for _ in range(6)]

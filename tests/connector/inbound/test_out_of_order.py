@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from held_sessions import HeldSessions
+from fake_sessions import FakeSessionManager
 from structlog.testing import capture_logs
 
 from connector import Instance, Persona, SlackCredentials, SocketTransport, connected
@@ -23,7 +23,7 @@ VISITOR = Actor("U1", "C1")
 @pytest.fixture
 async def scene(runs, scene_of):
     """What is lost comes again soon."""
-    sessions = HeldSessions()
+    sessions = FakeSessionManager()
     async with LocalSlack(limits=None, retries=RetrySchedule(0.3, (0.05, 0.1, 0.1))) as slack:
         access = SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token))
         async with connected(access, [ALPHA], sessions, runs, shutdown_grace_s=0.1):
@@ -68,7 +68,7 @@ async def test_replies_that_overtake_a_mention_in_the_middle_of_a_thread_are_rea
 
 async def test_of_many_threads_that_cannot_be_read_few_keep_their_lease(runs, store):
     """The others wait in the store, and go on at once with what is written there."""
-    sessions = HeldSessions()
+    sessions = FakeSessionManager()
     async with LocalSlack(limits=None) as slack:
         access, ana = (
             SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token)),
@@ -202,7 +202,7 @@ def test_of_what_passed_by_the_latest_are_remembered():
 
 
 async def test_a_cross_is_acknowledged_while_slack_is_away_and_stops_the_run_when_it_is_back(runs, scene_of):
-    sessions = HeldSessions()
+    sessions = FakeSessionManager()
     sessions.obedient = True
     async with LocalSlack() as slack:
         scene = scene_of(slack, sessions)

@@ -7,7 +7,7 @@ from contextlib import aclosing
 import aiohttp
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
-from successors import begun, texts
+from takeover_threads import begun, texts
 
 from connector.events import SlackMessage
 from connector.protocols import InboxEntry, StateChanges

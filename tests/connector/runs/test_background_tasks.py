@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 import pytest
-from held_sessions import HeldSessions
+from fake_sessions import FakeSessionManager
 
 from connector import ConnectionRefused, Instance, Persona, RunLimits, SlackCredentials, SocketTransport, connected
 from connector.protocols import StateChanges
@@ -34,7 +34,7 @@ def process(tmp_path):
     """A process of the service in a workspace, which ends as SIGTERM ends it."""
 
     @asynccontextmanager
-    async def process(slack: LocalSlack, sessions: HeldSessions) -> AsyncIterator[None]:
+    async def process(slack: LocalSlack, sessions: FakeSessionManager) -> AsyncIterator[None]:
         async with (
             aclosing(await open_run_store(f"sqlite:{tmp_path}/runs.db")) as store,
             StoredRuns(store, "a process", 10) as runs,
@@ -50,7 +50,7 @@ def process(tmp_path):
 
 async def test_many_runs_at_once_have_a_status_each_and_as_many_hourglasses_as_can_be_taken_away(process):
     channels = [f"c{number}" for number in range(MANY)]
-    sessions = HeldSessions()
+    sessions = FakeSessionManager()
     async with LocalSlack(channels=channels) as slack, process(slack, sessions):
         roots = [await slack.as_person("ana").say(channel, "@alpha go") for channel in channels]
         runs = [await sessions.next_run() for _ in channels]
@@ -72,7 +72,7 @@ async def test_many_runs_at_once_have_a_status_each_and_as_many_hourglasses_as_c
 
 async def test_of_many_runs_that_are_taken_up_only_those_marks_are_taken_away_that_were_put(process):
     channels = [f"c{number}" for number in range(MANY)]
-    sessions = HeldSessions()
+    sessions = FakeSessionManager()
     sessions.obedient = True
     roots: list[str] = []
 
@@ -113,7 +113,7 @@ async def test_a_message_that_is_read_while_its_envelope_is_on_its_way_gets_its_
 async def test_a_workspace_that_is_closed_to_us_ends_the_service_and_its_answer_is_posted_by_the_next_one(
     process, word
 ):
-    sessions = HeldSessions()
+    sessions = FakeSessionManager()
     sessions.obedient = True
     async with LocalSlack() as slack:
         with pytest.raises(ConnectionRefused, match=word):  # noqa: PT012 - it is raised at the end of the body
@@ -133,7 +133,7 @@ async def test_a_workspace_that_is_closed_to_us_ends_the_service_and_its_answer_
 
 
 async def test_traces_that_were_not_away_when_a_process_died_are_taken_away_by_the_next_one(process, tmp_path):
-    sessions = HeldSessions()
+    sessions = FakeSessionManager()
     async with LocalSlack() as slack:
         root = await slack.as_person("ana").say("general", "@alpha go")
         channel = slack.channel("general").id
@@ -164,7 +164,7 @@ async def _as_bot(slack: LocalSlack, method: str, **arguments: str) -> dict[str,
 
 
 async def test_a_name_that_would_call_a_channel_calls_nobody(process):
-    sessions = HeldSessions()
+    sessions = FakeSessionManager()
     async with LocalSlack(people={"ana": "<!channel> & <@U0BEN>", "ben": "Ben"}) as slack, process(slack, sessions):
         ana = slack.as_person("ana")
         let_go = asyncio.Event()
@@ -181,7 +181,7 @@ async def test_a_name_that_would_call_a_channel_calls_nobody(process):
 
 
 async def test_one_message_with_thousands_of_mentions_costs_few_look_ups_and_nobody_else_waits_for_them(process):
-    sessions = HeldSessions()
+    sessions = FakeSessionManager()
     async with LocalSlack() as slack, process(slack, sessions):
         mentions = " ".join(f"<@U{number:05}>" for number in range(3_500))
         await slack.as_person("ana").say("general", f"@alpha who knows? {mentions}")

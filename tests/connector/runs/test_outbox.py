@@ -12,8 +12,8 @@ from functools import partial
 import aiohttp
 import pytest
 from endpoint import Endpoint, serving, status
+from slack_environment import Hold
 from slack_sdk.web.async_client import AsyncWebClient
-from stage import Hold
 
 from connector import Persona
 from connector.events import SlackMessage as Asked

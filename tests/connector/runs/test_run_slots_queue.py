@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from successors import texts
+from takeover_threads import texts
 
 from connector import RunLimits
 from local_slack import Breaks

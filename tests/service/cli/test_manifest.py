@@ -8,8 +8,8 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from kept_conversations import run
 from pydantic import BaseModel, ConfigDict, Field
+from stored_conversations import run
 
 from connector.setup.manifest import manifest
 from connector.setup.scopes import BOT_EVENTS, BOT_SCOPES

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from anthropic_server import AnthropicServer, text, tool_call
-from kept_conversations import run
 from service_process import run_command
+from stored_conversations import run
 
 from local_slack import Breaks, DropsBefore, Refuses
 from orchestrator_interactive.interactions.stores.memory import MemoryStore

@@ -10,10 +10,10 @@ from email.utils import formatdate
 import aiohttp
 import pytest
 from anthropic_server import AnthropicServer
-from kept_conversations import run
 from pydantic import SecretStr
 from redis_server import redis_server
 from service_process import run_command
+from stored_conversations import run
 
 from connector.setup.manifest import manifest
 from connector.setup.scopes import BOT_EVENTS, BOT_SCOPES

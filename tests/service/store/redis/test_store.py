@@ -6,7 +6,7 @@ import asyncio
 from contextlib import asynccontextmanager
 
 import pytest
-from lossy_proxy import lossy_proxy
+from fault_injecting_proxy import fault_injecting_proxy
 from redis_server import redis_server
 from run_store_cases import LONG_S, OVER_S, T1, C, D, admitted, entry, is_lost, names_of, until_due, within
 from structlog.testing import capture_logs
@@ -33,7 +33,7 @@ async def _opened(url):
 @pytest.fixture
 async def lossy(redis, redis_url):
     """A store whose scripts the server knows, and the proxy before it."""
-    async with lossy_proxy(redis.port) as proxy, _opened(proxy.url) as store:
+    async with fault_injecting_proxy(redis.port) as proxy, _opened(proxy.url) as store:
         await admitted(store, D, 1)
         claim = await store.claim(D, "a", LONG_S)
         await store.renew(D, claim.token, LONG_S)
