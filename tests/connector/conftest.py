@@ -8,9 +8,9 @@ from typing import Any
 import aiohttp
 import pytest
 from chat import ALPHA, BETA, Chat
-from held_sessions import HeldSessions
+from fake_sessions import FakeSessionManager
+from slack_environment import Hold
 from slack_sdk.web.async_client import AsyncWebClient
-from stage import Hold
 
 from connector import HttpTransport, Instance, SlackCredentials, SocketTransport, connected
 from connector.slack_api.client import SlackClient
@@ -30,9 +30,9 @@ async def slack() -> AsyncIterator[LocalSlack]:
 
 
 @pytest.fixture
-def sessions() -> Iterator[HeldSessions]:
+def sessions() -> Iterator[FakeSessionManager]:
     """The agents' sessions; like their logs, they outlive a process."""
-    sessions = HeldSessions()
+    sessions = FakeSessionManager()
     yield sessions
     assert not sessions.overlapped, "one run at a time in a conversation"
 
@@ -60,7 +60,7 @@ def holds(slack: LocalSlack) -> Iterator[list[Hold]]:
 
 
 @pytest.fixture
-def process(slack: LocalSlack, sessions: HeldSessions, store: RunStore, holds: list[Hold]) -> Process:
+def process(slack: LocalSlack, sessions: FakeSessionManager, store: RunStore, holds: list[Hold]) -> Process:
     """Run a process of the service, and end it as SIGTERM does. `on` is another workspace; other options: `connected`."""
 
     @asynccontextmanager

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from anthropic_server import Gate, message, text, tool_call
-from scene import ENVELOPE, Scene, StoreKind, reached_again, scene
+from scenario import ENVELOPE, Scenario, StoreKind, reached_again, scenario
 
 from local_slack import DropsAfterwards, DropsBefore, Refuses
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    Opened = Callable[..., AbstractAsyncContextManager[Scene]]
+    Opened = Callable[..., AbstractAsyncContextManager[Scenario]]
 
 UNKNOWN = (
     "🔁 I was interrupted and have resumed. Outcome unknown: Running the tests. "
@@ -30,16 +30,16 @@ def opened(tmp_path: Path) -> Opened:
 
 
 @asynccontextmanager
-async def _opened(folder: Path, store: StoreKind, **options: Any) -> AsyncIterator[Scene]:
+async def _opened(folder: Path, store: StoreKind, **options: Any) -> AsyncIterator[Scenario]:
     """The first process serves: alone over SQLite; over Redis beside another one, which serves once that is dead."""
-    async with scene(folder, store, replicas=1 if store == "sqlite" else 2, **options) as there:
+    async with scenario(folder, store, replicas=1 if store == "sqlite" else 2, **options) as there:
         first, *others = [await there.start(replica) for replica in there.replicas.each]
         if others:
             there.board.choose(first)
         yield there
 
 
-async def kill(there: Scene) -> None:
+async def kill(there: Scenario) -> None:
     """End the process at work at once; the next one is there when this returns."""
     there.board.choose(None)
     await there.replicas.each[0].kill()

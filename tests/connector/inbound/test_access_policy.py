@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from itertools import count
 
 import pytest
-from held_sessions import HeldSessions
+from fake_sessions import FakeSessionManager
 
 from connector import AccessRules, Instance, Persona, SlackCredentials, SocketTransport, connected
 from connector.inbound.access_policy import AccessPolicy, Actor
@@ -40,7 +40,7 @@ def under(slack, runs, scene_of):
     async def under(policy: AccessRules):
         access, sessions = (
             SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token)),
-            HeldSessions(),
+            FakeSessionManager(),
         )
         async with connected(access, [ALPHA], sessions, runs, shutdown_grace_s=0.1, policy=policy):
             await slack.until(lambda ws: ws.bot_online)
@@ -244,7 +244,7 @@ async def test_of_the_replies_before_a_late_mention_is_read_only_what_the_policy
     slack.socket_mode.delivery.close()
     access, sessions = (
         SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token)),
-        HeldSessions(),
+        FakeSessionManager(),
     )
     allowed, read = {
         "users": (only_ana(slack), ["from ana"]),

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from itertools import count
 
 import pytest
-from held_sessions import HeldSessions
+from fake_sessions import FakeSessionManager
 from structlog.testing import capture_logs
 
 from connector import ConnectionRefused, HttpTransport, Instance, Persona, SlackCredentials, SocketTransport, connected
@@ -27,7 +27,7 @@ def free_port() -> int:
 
 
 @asynccontextmanager
-async def connected_by(name: str, slack: LocalSlack, sessions: HeldSessions, runs):
+async def connected_by(name: str, slack: LocalSlack, sessions: FakeSessionManager, runs):
     """The connector behind one of the two doors."""
     port = free_port()
     door = SocketTransport(slack.app_token)
@@ -43,7 +43,7 @@ async def connected_by(name: str, slack: LocalSlack, sessions: HeldSessions, run
 
 @pytest.fixture(params=["socket", "http"])
 async def scene(request, runs, scene_of):
-    sessions = HeldSessions()
+    sessions = FakeSessionManager()
     async with (
         LocalSlack(limits=None, retries=RetrySchedule(0.3, (0, 0.05, 0.05))) as slack,
         connected_by(request.param, slack, sessions, runs),
@@ -180,7 +180,7 @@ async def test_over_http_no_app_token_is_tried_and_no_socket_opened(runs):
     async with LocalSlack() as slack:
         slack.faults.next("apps.connections.open", "never asked")  # type: ignore[arg-type]
         access = SlackCredentials(slack.bot_token, slack.api_url, HttpTransport("secret", "127.0.0.1", free_port()))
-        async with connected(access, [ALPHA], HeldSessions(), runs):
+        async with connected(access, [ALPHA], FakeSessionManager(), runs):
             pass
         assert slack.socket_mode.opened == 0
         assert slack.faults.pending("apps.connections.open") == 1
@@ -192,13 +192,15 @@ async def test_a_port_that_is_taken_is_one_clear_sentence(slack, runs):
         taken.listen()
         door = HttpTransport("secret", "127.0.0.1", taken.getsockname()[1])
         with pytest.raises(ConnectionRefused, match="another program uses it"):
-            async with connected(SlackCredentials(slack.bot_token, slack.api_url, door), [ALPHA], HeldSessions(), runs):
+            async with connected(
+                SlackCredentials(slack.bot_token, slack.api_url, door), [ALPHA], FakeSessionManager(), runs
+            ):
                 pass
 
 
 @pytest.mark.parametrize("door", ["socket", "http"])
 async def test_replies_to_others_are_acknowledged_whatever_slack_allows_and_hold_no_mention_up(runs, scene_of, door):
-    sessions = HeldSessions()
+    sessions = FakeSessionManager()
     async with LocalSlack() as slack:
         scene = scene_of(slack, sessions)
         roots = [await scene.ana.say("random", "nothing for a machine") for _ in range(60)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import aclosing
 
 import pytest
-from held_sessions import HeldSessions
+from fake_sessions import FakeSessionManager
 
 from connector import Instance, Persona, SlackCredentials, SocketTransport, connected
 from connector.slack_api.agent_sessions import title_of
@@ -48,7 +48,7 @@ async def test_the_title_is_that_of_the_first_message(scene):
 
 
 async def test_a_run_that_waits_for_another_process_is_suspended(slack, tmp_path):
-    sessions = HeldSessions()
+    sessions = FakeSessionManager()
     sessions.obedient = True
     access = SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token))
     async with (

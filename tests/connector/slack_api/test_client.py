@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from held_sessions import HeldSessions
+from fake_sessions import FakeSessionManager
 
 from connector import ConnectionRefused, Instance, Persona, SlackCredentials, SocketTransport, connected
 from local_slack import Breaks, DropsAfterwards, DropsBefore, LocalSlack, RateLimits, Refuses
@@ -76,7 +76,7 @@ async def test_an_unreachable_slack_is_one_clear_sentence(runs):
 
 async def _refused(runs: StoredRuns, access: SlackCredentials, sentence: str) -> None:
     with pytest.raises(ConnectionRefused) as refusal:
-        async with connected(access, [ALPHA], HeldSessions(), runs):
+        async with connected(access, [ALPHA], FakeSessionManager(), runs):
             pass
     assert sentence in str(refusal.value)
     assert "\n" not in str(refusal.value)

@@ -5,7 +5,7 @@ import contextlib
 import html
 
 import pytest
-from held_sessions import HeldSessions
+from fake_sessions import FakeSessionManager
 
 from connector import ConnectionRefused, Instance, Persona, SlackCredentials, SocketTransport, connected
 from local_slack import Breaks, DropsAfterwards, DropsBefore, RateLimits, Refuses, Waits
@@ -26,7 +26,7 @@ async def begun(scene, text="@alpha look"):
 
 @pytest.mark.parametrize("fault", GATEWAY_ERRORS)
 async def test_a_gateway_error_on_the_mark_of_a_steer_does_not_end_the_service(slack, runs, fault):
-    sessions = HeldSessions()
+    sessions = FakeSessionManager()
     access = SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token))
     async with asyncio.timeout(20), connected(access, [ALPHA], sessions, runs, shutdown_grace_s=0.5):
         ana = slack.as_person("ana")
@@ -194,7 +194,7 @@ async def test_a_slack_that_fails_at_the_start_is_not_blamed_on_a_token(slack, r
     slack.faults.next(method, fault, times=4)
     access = SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token))
     with pytest.raises(ConnectionRefused) as refusal:
-        async with connected(access, [ALPHA], HeldSessions(), runs):
+        async with connected(access, [ALPHA], FakeSessionManager(), runs):
             pass
     assert "does not accept" not in str(refusal.value)
 
@@ -204,7 +204,7 @@ async def test_an_address_that_is_no_web_api_is_not_blamed_on_a_token(slack, run
         async with connected(
             SlackCredentials(slack.bot_token, slack.url, SocketTransport(slack.app_token)),
             [ALPHA],
-            HeldSessions(),
+            FakeSessionManager(),
             runs,
         ):
             pass
@@ -218,7 +218,7 @@ async def test_a_rate_limit_at_the_start_is_waited_for(slack, runs):
     async with connected(
         SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token)),
         [ALPHA],
-        HeldSessions(),
+        FakeSessionManager(),
         runs,
     ):
         await slack.until(lambda ws: ws.bot_online)
@@ -239,7 +239,7 @@ async def test_a_socket_that_slack_refreshes_over_and_over_loses_and_doubles_not
 
 
 async def test_leaving_does_not_wait_for_a_run_that_would_begin_only_then(slack, runs):
-    sessions, posts, lookup = HeldSessions(), asyncio.Event(), asyncio.Event()
+    sessions, posts, lookup = FakeSessionManager(), asyncio.Event(), asyncio.Event()
     access = SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token))
 
     async def let_go() -> None:

@@ -8,8 +8,8 @@ from functools import partial
 import aiohttp
 import pytest
 from endpoint import Endpoint, serving, status
+from slack_environment import Hold
 from slack_sdk.web.async_client import AsyncWebClient
-from stage import Hold
 
 from connector.events import ThreadAddress
 from connector.slack_api.client import SlackClient
