@@ -11,11 +11,11 @@ from connector.inbound.intake import NotNow
 from connector.inbound.reception import EventDecoder
 from connector.setup.preflight import Identity
 
-WORDS = (
+WORDS = (  # noqa: SIM905 - a list would take a line for each word
     "event_callback block_actions message app_mention reaction_added agent_session_stopped message_changed "
     "message_deleted view_submission stop U1 C1 D1 T1 1700000000.000100"
 ).split()
-KEYS = (
+KEYS = (  # noqa: SIM905
     "type event subtype user channel ts event_ts text item reaction message team previous_message actions action_id "
     "action_ts container id authorizations view team_id"
 ).split()

@@ -87,7 +87,7 @@ async def test_a_run_that_an_earlier_version_stopped_does_not_begin(process, thr
     assert sessions.prompts == []
 
 
-async def test_of_a_run_that_failed_in_an_earlier_version_only_the_artifacts_are_removed(
+async def test_of_a_run_that_failed_in_an_earlier_version_only_the_artifacts_are_removed(  # noqa: PLR0917 - fixtures
     process, thread, stored, earlier_run, sessions, client
 ):
     place = {"channel": thread.chat.general, "thread_ts": thread.ts}
