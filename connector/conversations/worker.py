@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -304,17 +305,17 @@ class ConversationWorker:
     async def _run(self, run: SlackRun) -> None:
         where = {"conversation": self._id, "run_id": run.record.id}
         log.info("run.started", **where, instance=run.instance.name)
-        try:
+        with ExitStack() as on_failure:
+            on_failure.callback(self._background.release_hourglass, run.first.message)
             await run.go()
-            if run.was_suspended:
-                log.info("run.suspended", **where)
-                self._is_closing = True
-                return
-            async with self._lock:
-                await self._close_delivered(run)
-        except BaseException:
-            self._background.release_hourglass(run.first.message)
-            raise
+            if not run.was_suspended:
+                async with self._lock:
+                    await self._close_delivered(run)
+            on_failure.pop_all()
+        if run.was_suspended:
+            log.info("run.suspended", **where)
+            self._is_closing = True
+            return
         # `None` for a run that another process finished.
         summary = run.summary
         fields = {"status": summary.status, "reason": summary.reason, **summary.usage} if summary is not None else {}

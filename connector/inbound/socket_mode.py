@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Self
 
 import aiohttp
 import structlog
 
+from connector.error_boundary import error_boundary
 from connector.inbound.websocket import NotOpened, SocketTiming, WebSocketConnection
 from connector.setup.credentials import ConnectionRefused
 
@@ -99,15 +101,14 @@ class SocketMode:
             ConnectionRefused: no connection opens in time.
         """
         self._runner = asyncio.create_task(self._run())
-        try:
-            async with asyncio.timeout(self._timing.first_hello_within_s):
-                await self._has_connected.wait()
-        except TimeoutError as e:
-            await self._end()
-            raise ConnectionRefused(self._refusal()) from e
-        except BaseException:
-            await self._end()
-            raise
+        async with AsyncExitStack() as on_failure:
+            on_failure.push_async_callback(self._end)
+            try:
+                async with asyncio.timeout(self._timing.first_hello_within_s):
+                    await self._has_connected.wait()
+            except TimeoutError as e:
+                raise ConnectionRefused(self._refusal()) from e
+            on_failure.pop_all()
         return self
 
     async def __aexit__(
@@ -197,13 +198,12 @@ class SocketMode:
 
     async def _serve(self, connection: WebSocketConnection) -> None:
         try:
-            unsent = tuple(self._unsent)
-            self._unsent.clear()
-            for text in unsent:
-                await self._send(connection, text)
-            await connection.listen(lambda envelope: self._take(connection, envelope))
-        except* Exception:  # a Slack handler's border: another connection replaces this one
-            log.exception("socket.crashed")
+            with error_boundary("socket.crashed"):  # another connection replaces this one
+                unsent = tuple(self._unsent)
+                self._unsent.clear()
+                for text in unsent:
+                    await self._send(connection, text)
+                await connection.listen(lambda envelope: self._take(connection, envelope))
         finally:
             self._connections.remove(connection)
             await connection.close()
@@ -238,12 +238,10 @@ class SocketMode:
             log.warning("socket.no_payload", envelope=envelope.id)
             await self._send(connection, envelope.ack(None))
             return
-        try:
+        with error_boundary("socket.not_received", envelope=envelope.id):  # Slack redelivers unacknowledged envelopes
             reply = await self._receive(envelope.payload)
             if reply.status == 200:
                 await self._send(connection, envelope.ack(reply.payload))
-        except Exception:  # a Slack handler's border: Slack redelivers unacknowledged envelopes
-            log.exception("socket.not_received", envelope=envelope.id)
 
     async def _send(self, connection: WebSocketConnection, text: str) -> None:
         """Send on this connection, else on any other, else queue for the next: Slack matches acknowledgements by id."""

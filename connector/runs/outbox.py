@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import structlog
 
 from connector import texts
+from connector.error_boundary import error_boundary
 from connector.formatting.content import Content
 from connector.formatting.splitting import pieces
-from connector.protocols import LeaseLost, StateChanges
+from connector.protocols import StateChanges
 from connector.records.entries import UNREADABLE
 from connector.runs.post import Post
 from connector.slack_api import uploads
@@ -225,17 +226,14 @@ class Outbox:
 
         if self.is_closed:
             return None
-        try:
-            await self._client.insisting(attempt)
-        except LeaseLost:
-            raise
-        except SlackCallFailed as e:
-            log.error("answer.not_posted", **where, error=str(e))  # noqa: TRY400 - Slack's error code suffices
-            return self._check(e)
-        except Exception:  # a Slack handler's border: later posts are still delivered
-            log.exception("answer.not_posted", **where)
-            return SlackCallFailed("chat.postMessage", "an unexpected error")
-        return None
+        with error_boundary("answer.not_posted", **where):  # later posts are still delivered
+            try:
+                await self._client.insisting(attempt)
+            except SlackCallFailed as e:
+                log.error("answer.not_posted", **where, error=str(e))  # noqa: TRY400 - Slack's error code suffices
+                return self._check(e)
+            return None
+        return SlackCallFailed("chat.postMessage", "an unexpected error")
 
     def _check(self, failed: SlackCallFailed) -> SlackCallFailed | None:
         """Return a failure that concerns one message; close the outbox on one that concerns the conversation."""

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from connector import texts
-from connector.protocols import LeaseLost, Refused, RunFailed, StateChanges
+from connector.error_boundary import error_boundary
+from connector.protocols import Refused, RunFailed, StateChanges
 from connector.records.run_summary import ResumeSummary, RunSummary
 from connector.runs.post import agent_post, service_post
 from connector.runs.start_mode import Finished, New, Resumed, StartMode, Unrecoverable
@@ -153,21 +154,21 @@ class SlackRun:
                     await self.view.posted()
 
     async def _run(self) -> None:
-        try:
-            await self._post_result(await self._execute())
-        except RunFailed as e:
-            await self._post_failure(str(e))
-        except LeaseLost:
-            raise
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
-            log.exception("run.cancelled_inside", conversation=self.place.conversation_id)
-            await self._post_failure(texts.UNEXPECTED)
-        except Exception:  # a Slack handler's border: every failure is reported in the thread
-            log.exception("run.crashed", conversation=self.place.conversation_id)
-            await self._post_failure(texts.UNEXPECTED)
+        """Execute the run and post its result, or why there is none."""
+        failure = texts.UNEXPECTED
+        with error_boundary("run.crashed", conversation=self.place.conversation_id):
+            try:
+                await self._post_result(await self._execute())
+            except RunFailed as e:
+                failure = str(e)
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if task is not None and task.cancelling():
+                    raise
+                log.exception("run.cancelled_inside", conversation=self.place.conversation_id)
+            else:
+                return
+        await self._post_failure(failure)
 
     async def _execute(self) -> str:
         await self._background.names.learn((self.first.message.user,), self.first.mentioned)

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Self
 
-import structlog
-
+from connector.error_boundary import error_boundary
 from connector.slack_api.rate_budget import LocalRateBudget
 from connector.slack_api.tiers import limits_of, look_ups_of
 
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from connector.protocols import Limit, RateBudget
-
-log = structlog.get_logger(__name__)
 
 # Upper bound of one sleep: other processes use the same budget, and the store's clock may be set.
 _MAX_SLEEP_S = 5.0
@@ -158,10 +155,8 @@ class RateLimiter:
         """
         buckets = list(limits_of(method, channel, self._scale))
         for bucket in buckets if for_s > _MAX_CHANNEL_PAUSE_S else buckets[:1]:
-            try:
+            with error_boundary("budget.failed", bucket=bucket):  # Slack repeats the rate limit
                 await self._budget.pause(f"{self._workspace}:{bucket}", for_s)
-            except Exception:  # a Slack handler's border: Slack repeats the rate limit
-                log.exception("budget.failed", bucket=bucket)
 
 
 class _Queue:
@@ -228,11 +223,9 @@ class _Queue:
         self._rounds.clear()
 
     async def _take(self) -> float:
-        try:
+        with error_boundary("budget.failed", bucket=self._bucket):
             return await self._budget.take(self._bucket, self._limit)
-        except Exception:  # a Slack handler's border: retry, so that no call waits for ever or goes unlimited
-            log.exception("budget.failed", bucket=self._bucket)
-            return _RETRY_AFTER_S
+        return _RETRY_AFTER_S  # so that no call waits for ever or goes unlimited
 
     def _first(self) -> _Waiter | None:
         """Return the first call that still waits."""
