@@ -68,7 +68,7 @@ async def _of_provider(name: str, provider: Any) -> DoctorFinding:
             models = [str(model.id) for model in await provider.list_models()]
     except errors.RateLimitError:
         return lacking(area, "the provider accepts the key, but rate-limits it.")
-    except Exception as e:  # noqa: BLE001 - a module is foreign code
+    except Exception as e:  # noqa: BLE001 - a tool call's border: a module may raise anything
         return wrong(area, _refusal(e, provider))
     model = str(provider.get_info().defaults.get("model", ""))
     if models and model and not any(each.startswith(model) for each in models):

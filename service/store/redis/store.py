@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import secrets
 from collections import OrderedDict
-from contextlib import suppress
+from contextlib import AsyncExitStack, ExitStack, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakValueDictionary
@@ -77,12 +77,11 @@ class RedisRunStore:
     @classmethod
     async def _opened(cls, url: str, *checks: Callable[[RedisClient], Awaitable[None]]) -> Self:
         client = await RedisClient.open(url)
-        try:
+        async with AsyncExitStack() as on_failure:
+            on_failure.push_async_callback(client.aclose)
             for check in (refuse_unwritable, *checks):
                 await check(client)
-        except BaseException:
-            await client.aclose()
-            raise
+            on_failure.pop_all()
         return cls(client)
 
     async def admit(self, conversation_id: str, entry: InboxEntry, agent: str | None) -> Admission:
@@ -90,12 +89,11 @@ class RedisRunStore:
         call = self._doubts.pop((conversation_id, entry.id), None) or secrets.token_hex(4)
         arguments = [entry.id, entry.kind, as_json(entry.data), call, agent or "", int(GRACE_S * 1000)]
         with self._client.underway():
-            try:
+            with ExitStack() as on_failure:
+                on_failure.callback(self._doubt, conversation_id, entry.id, call)
                 await self._index.enter(conversation_id, GRACE_S)
                 is_new, owner = await self._run(scripts.ADMIT, conversation_id, *arguments)
-            except BaseException:
-                self._doubt(conversation_id, entry.id, call)
-                raise
+                on_failure.pop_all()
             if is_new and owner:
                 await self._wake(owner.decode(), conversation_id)
         return Admission(bool(is_new), owner.decode() or None)
