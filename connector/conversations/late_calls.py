@@ -47,7 +47,7 @@ class LateCallCleanup:
         async with self._lock:
             if item in self._waiting:
                 items, self._waiting = self._waiting, []
-                await best_effort(self._undo(_place_of(items), items))
+                await best_effort(self._undo(items[0].place, items))
 
     async def _undo(self, place: ThreadAddress, items: Sequence[RunArtifacts | Notice]) -> None:
         insisting = self._background.wire.insisting
@@ -83,12 +83,6 @@ class LateCallCleanup:
                 yield partial(uploads.delete, wire, file_id)
             if isinstance(item, RunArtifacts) and _may_be_marked(item, messages):
                 yield partial(self._background.unmark, item)
-
-
-def _place_of(items: Sequence[RunArtifacts | Notice]) -> ThreadAddress:
-    """Return the common place of the items. Records of an older version do not name the thread."""
-    places = [each.place for each in items]
-    return next((each for each in places if each.thread_ts is not None), places[0])
 
 
 def _shared_by(posts: Iterable[Message]) -> set[str]:

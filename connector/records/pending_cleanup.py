@@ -63,7 +63,7 @@ class PendingCleanup:
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Self:
-        """Parse stored data of this or an older version.
+        """Parse stored data.
 
         Raises:
             KeyError, TypeError, ValueError: the data has another format.

@@ -37,21 +37,12 @@ class RunArtifacts:
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Self:
-        """Parse stored data of this or an older version.
+        """Parse stored data.
 
         Raises:
             KeyError, TypeError, ValueError: the data has another format.
         """
-        thread = data.get("team", ""), data.get("thread_ts", "")
-        return cls(
-            data["channel"],
-            data["first_ts"],
-            tuple(data["statuses"]),
-            data["is_marked"],
-            *thread,
-            data.get("run_id", ""),
-            data.get("user", ""),
-        )
+        return cls(**{**data, "statuses": tuple(data["statuses"])})
 
     @property
     def place(self) -> ThreadAddress:

@@ -64,18 +64,15 @@ class RunRecord:
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Self:
-        """Parse stored data of this or an older version; ignore fields added by a newer one.
+        """Parse stored data; ignore unknown fields.
 
         Raises:
             KeyError, TypeError, ValueError: the data has another format.
         """
         first = PendingMessage.read(data["first"], data["first"]["id"], data["first"]["seq"])
-        leftovers = PendingCleanup.read(
-            data.get("leftovers") or data
-        )  # an older version stores its artifacts in the record itself
-        older = {"stops": 1 if data.get("stopped_by") else 0, "is_over": bool(data.get("failed"))}
-        kept = {name: data[name] for name in _NAMES if name in data}
-        return cls(**{**older, **kept, "first": first, "leftovers": leftovers, "was_taken_over": True})
+        kept = {name: data[name] for name in _NAMES}
+        leftovers = PendingCleanup.read(data["leftovers"])
+        return cls(**{**kept, "first": first, "leftovers": leftovers, "was_taken_over": True})
 
 
 _NAMES = tuple(field.name for field in fields(RunRecord) if field.name != "was_taken_over")

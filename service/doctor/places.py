@@ -36,7 +36,7 @@ async def check_store(config: ServiceConfig, environment: Environment) -> Doctor
         if path is not None:
             try:
                 refuse_unprepared(url)
-            except StoreError as e:  # the service migrates it when it starts
+            except StoreError as e:  # the service prepares it when it starts
                 return lacking("store", str(e))
         async with aclosing(await open_store(url)), aclosing(await inspect_run_store(url)):
             return well("store", f"{path or 'Redis'} is usable.")

@@ -30,7 +30,7 @@ class Count:
 
     Args:
         accepted: number of entries ever admitted.
-        left: number of entries that left the inbox, by their `end`; `?`: under a version without counters.
+        left: number of entries that left the inbox, by their `end`.
         forgotten: number of entries whose ids have expired.
     """
 

@@ -208,11 +208,7 @@ async def test_the_entry_of_a_reply_that_another_process_may_have_posted_stays_u
     assert lease.written == [StateChanges(closed={7: "done"})]
 
 
-def test_leftovers_are_read_as_they_were_written_also_by_older_versions():
+def test_leftovers_are_read_as_they_were_written():
     left = PendingCleanup((TRACES,), (NOTICE,))
     assert PendingCleanup.read(left.written()) == left
     assert PendingCleanup.read({}) == PendingCleanup()
-    older = {"channel": "C1", "first_ts": "1.0", "statuses": ["2.0"], "is_marked": True}
-    assert PendingCleanup.read({"traces": [older]}) == PendingCleanup(
-        (RunArtifacts("C1", "1.0", ("2.0",), is_marked=True),)
-    )

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from contextlib import aclosing
 
-import aiohttp
 import pytest
-from slack_sdk.web.async_client import AsyncWebClient
 from successors import begun, texts
 
 from connector.events import SlackMessage
 from connector.protocols import InboxEntry, StateChanges
 from connector.records.inbox import PendingMessage
+from connector.records.run_record import RunRecord
 from connector.texts import UNREADABLE_POST as POST
 from service.store import open_run_store
 
@@ -78,13 +77,6 @@ async def test_a_text_that_cannot_be_read_is_told_beside_a_run_that_can(slack, s
         await slack.until(lambda _: sorted(texts(slack, root)) == sorted([POST, "a &lt; b", "ok"]))
 
 
-async def test_a_run_that_an_earlier_version_was_told_to_stop_does_not_begin(slack, sessions, process, root, kept):
-    await kept(StateChanges(run={**an_earlier_run(slack, root), "stopped_by": "U0BEN"}))
-    async with process():
-        await slack.until(lambda _: texts(slack, root) == ["🛑 Stopped by Ben."])
-    assert sessions.prompts == []
-
-
 async def test_a_run_whose_first_message_has_no_readable_time_is_given_up(slack, sessions, process, root, kept):
     ana = slack.as_person("ana")
     sessions.obedient = False
@@ -99,20 +91,8 @@ async def test_a_run_whose_first_message_has_no_readable_time_is_given_up(slack,
         await run.answer("ok")
 
 
-async def test_of_a_run_that_failed_in_an_earlier_version_only_what_is_left_goes(slack, sessions, process, root, kept):
-    async with aiohttp.ClientSession() as session:
-        bot = AsyncWebClient(slack.bot_token, slack.api_url, session=session)
-        posted = await bot.chat_postMessage(channel=slack.channel("general").id, text="⚙️ Working…", thread_ts=root)
-    traces = {"channel": posted["channel"], "first_ts": root, "statuses": [posted["ts"]], "is_marked": False}
-    run = {**an_earlier_run(slack, root), "failed": "The model is away.", "traces": [traces]}
-    await kept(StateChanges(run=run, posts={"end": ""}))
-    async with process():
-        await slack.until(lambda _: texts(slack, root) == [])
-    assert sessions.prompts == []
-
-
 def an_earlier_run(slack, root):
-    """A run as it was written down before a run knew how often it was stopped, and that it is over."""
+    """Return the record of a run that has begun."""
     message = SlackMessage(slack.team_id, slack.channel("general").id, root, None, "U0ANA", "look", (), direct=False)
-    first = {**PendingMessage(message, "alpha", "look", message.id).written(), "id": message.id, "seq": 0}
-    return {"id": "r", "first": first, "was_waiting": False, "newest_ts": root, "stopped_by": None, "failed": None}
+    first = PendingMessage(message, "alpha", "look", message.id)
+    return RunRecord("r", first, was_waiting=False, newest_ts=root, is_marked=False).written()

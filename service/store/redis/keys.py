@@ -78,27 +78,6 @@ local function set_expiry(ttl, kept)
     end
 end
 
--- Initialise the counters of closed entries, a field `n:END` for each end. For data of an older version, count the
--- entries whose ids are stored; `n:?` is the number of the others.
-local function count_ends()
-    if redis.call('HEXISTS', KEYS[1], 'n:?') == 1 then
-        return
-    end
-    local seq = tonumber(redis.call('HGET', KEYS[1], 'seq') or '0')
-    local rest = seq - redis.call('ZCARD', KEYS[2])
-    for _, how in ipairs(redis.call('HVALS', KEYS[3])) do
-        local ended = string.match(how, '=(.*)$')
-        if ended then
-            redis.call('HINCRBY', KEYS[1], 'n:' .. ended, 1)
-            rest = rest - 1
-        end
-    end
-    redis.call('HSET', KEYS[1], 'n:?', whole(rest))
-    if rest > 0 then
-        redis.call('HSET', KEYS[1], 'gone', whole(seq))
-    end
-end
-
 -- An inbox entry: sequence number, kind, length of the id, id and data.
 local function parsed(entry)
     local place, kind, length, rest = string.match(entry, '^(%d+)\\n([%l_]+)\\n(%d+)\\n(.*)$')

@@ -145,7 +145,6 @@ for _ = 1, tonumber(next_arg()) do
         redis.call('ZADD', KEYS[2], place, serialized(place, kind, id, data))
     end
 end
-count_ends()
 while at < #ARGV do
     local entry, how = take_pending(next_arg()), next_arg()
     if entry then
