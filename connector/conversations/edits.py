@@ -80,7 +80,7 @@ class EditHandler:
             inbox.remove((target,))
             await self._state.lease.write(StateChanges(closed=closed))
             if target.is_told:
-                self._state.workplace.desk.unmark_accepted(target.message)
+                self._state.workspace.background.unmark_accepted(target.message)
         elif run is not None and target.id == run.first.id and not run.is_over:
             await self._stop(entry, deletion.message.user, deletion.written_s)
         else:
@@ -88,7 +88,7 @@ class EditHandler:
 
     async def _on_late(self, entry: InboxEntry, change: PendingMessage) -> None:
         """Report a change of a message that has left the inbox, if the model has read that message."""
-        for agent in self._state.workplace.router.names(first=change.instance):
+        for agent in self._state.workspace.router.names(first=change.instance):
             if await self._state.delivered(agent, {change.message.id}):
                 await self._tell(entry, replace(change, instance=agent))
                 return
@@ -115,7 +115,9 @@ class EditHandler:
         """Return whether Slack still has this version of the message; True if Slack does not answer in time."""
         try:
             async with asyncio.timeout(_LOOK_WITHIN_S):
-                found = await self._state.workplace.desk.wire.history.message(edit.message.channel, edit.message.ts)
+                found = await self._state.workspace.background.client.history.message(
+                    edit.message.channel, edit.message.ts
+                )
         except (SlackCallFailed, TimeoutError):
             return True
         return found is None or found.get("text") == edit.message.text

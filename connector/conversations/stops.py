@@ -54,13 +54,13 @@ class StopHandler:
 
     async def _stop_starter(self, entry: InboxEntry, stop: StopRequest, starter: PendingMessage) -> None:
         """Stop a run before it begins with this message."""
-        inbox, names = self._state.inbox, self._state.workplace.desk.names
+        inbox, users = self._state.inbox, self._state.workspace.background.users
         inbox.remove((starter,))
         held = inbox.hold(float(stop.at))
         if starter.is_told:
-            self._state.workplace.desk.unmark_accepted(starter.message)
-        await names.learn((stop.user,))
-        text = texts.stopped(names.of(stop.user) or "someone", RunSummary("cancelled"), inbox.name_held(()))
+            self._state.workspace.background.unmark_accepted(starter.message)
+        await users.learn((stop.user,))
+        text = texts.stopped(users.of(stop.user) or "someone", RunSummary("cancelled"), inbox.name_held(()))
         notice = Notice(starter.message, f"{starter.id}:stopped", text)
         closed: dict[int, End] = {starter.seq: "withdrawn", entry.seq: "done"}
         await self._state.cleanup.end_run(closed, notices=(notice,), held=held)

@@ -106,7 +106,7 @@ class Takeover:
         ]
         notice = Notice(where, f"{run_id}:unreadable", texts.UNREADABLE_RUN)
         await state.cleanup.end_run({}, notices=(*pending, notice))
-        for agent in state.workplace.router.names():
+        for agent in state.workspace.router.names():
             entries = await self._without(await state.delivered(agent, {entry.id for entry in entries}), entries)
         return entries
 
@@ -125,7 +125,7 @@ class Takeover:
         if done:
             await self._state.lease.write(StateChanges(closed={entry.seq: "" for entry in done}))
         for entry in done:
-            self._state.workplace.desk.mark_delivered(entry.id)
+            self._state.workspace.background.mark_delivered(entry.id)
         return tuple(entry for entry in entries if entry.id not in read)
 
     @property

@@ -44,12 +44,12 @@ class ConversationWorker:
     agree.
     """
 
-    def __init__(self, lease: ConversationLease, workplace: WorkspaceContext) -> None:
+    def __init__(self, lease: ConversationLease, workspace: WorkspaceContext) -> None:
         self._lease = lease
         self._id = lease.conversation_id
-        self._background = workplace.desk
-        self._slots = workplace.slots
-        self._state = ConversationState(lease, workplace)
+        self._background = workspace.background
+        self._slots = workspace.slots
+        self._state = ConversationState(lease, workspace)
         self._inbox = self._state.inbox
         self._cleanup = self._state.cleanup
         self._takeover = Takeover(self._state)
@@ -216,7 +216,7 @@ class ConversationWorker:
         """Read the thread. Newer messages wait until the older ones are found, at most `older_first_s`."""
         patience = asyncio.get_running_loop().call_later(self._background.older_first_s, self._expect_no_more, entry.id)
         try:
-            await self._state.workplace.catch_up(catch_up)
+            await self._state.workspace.catch_up(catch_up)
         finally:
             patience.cancel()
             task = asyncio.current_task()

@@ -29,9 +29,9 @@ class WorkerPool:
     """
 
     def __init__(
-        self, workplace: WorkspaceContext, runs: RunService, shutdown_grace_s: float, tools_grace_s: float | None = None
+        self, workspace: WorkspaceContext, runs: RunService, shutdown_grace_s: float, tools_grace_s: float | None = None
     ) -> None:
-        self._workplace = workplace
+        self._workspace = workspace
         self._runs = runs
         self._grace_s = shutdown_grace_s
         self._tools_grace_s = shutdown_grace_s if tools_grace_s is None else tools_grace_s
@@ -41,8 +41,8 @@ class WorkerPool:
         self.is_closing = False
 
     async def __aenter__(self) -> Self:
-        self._runs.watch(self._workplace.router.team, self.look_after)
-        self._workplace.slots.watch(self.look_after)
+        self._runs.watch(self._workspace.router.team, self.look_after)
+        self._workspace.slots.watch(self.look_after)
         return self
 
     async def __aexit__(
@@ -95,7 +95,7 @@ class WorkerPool:
             lease = await self._runs.claim(conversation_id)
             if lease is None:
                 return
-            worker = ConversationWorker(lease, self._workplace)
+            worker = ConversationWorker(lease, self._workspace)
             if self.is_closing:
                 worker.suspend()
             self._workers[conversation_id] = worker
@@ -109,7 +109,7 @@ class WorkerPool:
                 lease.abandon()
             self._workers.pop(conversation_id, None)
             if worker is None or not worker.is_parked:
-                self._workplace.slots.leave(conversation_id)
+                self._workspace.slots.leave(conversation_id)
             del self._tasks[conversation_id]
             has_news = worker is not None and worker.is_over and worker.has_news
             if has_news or conversation_id in self._again:

@@ -62,7 +62,7 @@ class Admitter:
         self.unrouted = UnroutedReplies()
         # Messages that this process has admitted.
         self.admitted = LRUSet()
-        self._policy = AccessPolicy(policy or AccessRules(), router.team, tasks.names, enterprise=enterprise)
+        self._policy = AccessPolicy(policy or AccessRules(), router.team, tasks.users, enterprise=enterprise)
         self._tasks = tasks
         self._router = router
         self._runs = runs
@@ -81,7 +81,7 @@ class Admitter:
             arguments = {"channel": message.channel, "user": message.user, "text": refusal}
             if message.thread_ts is not None:
                 arguments["thread_ts"] = message.thread_ts
-            self._tasks.spawn(self._tasks.wire.call("chat.postEphemeral", arguments, CallSlot()))
+            self._tasks.spawn(self._tasks.client.call("chat.postEphemeral", arguments, CallSlot()))
         return False
 
     async def admit(
@@ -134,14 +134,14 @@ class Admitter:
         """
         await self._store_message(catch_up.mention)
         place, turn = catch_up.mention.message.place, CallSlot(Priority.PERSON)
-        history, since = self._tasks.wire.history, catch_up.since
+        history, since = self._tasks.client.history, catch_up.since
 
         async def written_since() -> list[dict[str, Any]]:
             messages = history.messages(place, turn, oldest=since)
             return [each async for each in messages if float(each["ts"]) > float(since)]
 
         try:
-            messages = await self._tasks.wire.insisting(written_since)
+            messages = await self._tasks.client.insisting(written_since)
         except SlackCallFailed as e:
             log.warning("thread.not_read", conversation=place.conversation_id, error=str(e))
             return

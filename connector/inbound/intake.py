@@ -53,13 +53,13 @@ class Intake:
         bot_user: str,
     ) -> None:
         self._admitter = admitter
-        self._tasks = workspace.desk
+        self._tasks = workspace.background
         self._router = workspace.router
         self._runs = runs
         self._conversations = conversations
         self._bot_user = bot_user
-        self._stop_reaction = workspace.desk.options.stop_reaction
-        self._look_ups = LookUps(workspace.desk.wire)
+        self._stop_reaction = workspace.background.options.stop_reaction
+        self._look_ups = LookUps(workspace.background.client)
         # Threads without an agent before some reply. A later mention can still call an agent into them.
         self._without_agent = LRUSet()
         # Threads with a look-up in progress: one look-up serves all their replies.
@@ -233,7 +233,7 @@ class Intake:
             await self._stop(reaction, *found)
             return
         turn = CallSlot(Priority.PERSON if is_ours else Priority.LOOK_UP)
-        ask = partial(self._tasks.wire.history.message, reaction.channel, reaction.ts, turn)
+        ask = partial(self._tasks.client.history.message, reaction.channel, reaction.ts, turn)
         try:
             message = await self._look_ups.answer(ask)
         except NoAnswer:
@@ -249,7 +249,7 @@ class Intake:
 
         async def stop() -> None:
             try:
-                message = await self._tasks.wire.insisting(ask)
+                message = await self._tasks.client.insisting(ask)
                 with suppress(NotNow):
                     await self._stop_at(message, reaction, actor, as_root)
             finally:

@@ -81,14 +81,14 @@ class Inbox:
     messages newer than the start of the requested part wait for older ones.
     """
 
-    def __init__(self, names: Users, held: int) -> None:
+    def __init__(self, users: Users, held: int) -> None:
         self.held = held
         self.named = 0
         # `held` as an earlier owner stored it.
         self._inherited = held
         # Time of the last stop, in seconds since the epoch.
         self._held_s = -inf
-        self._names = names
+        self._users = users
         # By id; in order if `_is_sorted`.
         self._unsorted: dict[str, PendingMessage] = {}
         self._is_sorted = True
@@ -212,7 +212,7 @@ class Inbox:
         authors = [inbound.message.user for inbound in messages]
         mentioned = [user for inbound in messages for user in inbound.mentioned]
         is_urgent = any(inbound.is_urgent for inbound in messages)
-        await self._names.learn(authors, mentioned, _URGENT_WAIT_S if is_urgent else WAIT_S)
+        await self._users.learn(authors, mentioned, _URGENT_WAIT_S if is_urgent else WAIT_S)
         self._ready.update(inbound.id for inbound in messages)
         urgent = {inbound.id for inbound in messages if inbound.is_urgent and inbound.id in self._waiting}
         if urgent:

@@ -57,11 +57,11 @@ class BackgroundTasks:
 
         `older_first_s` is how long messages wait for older ones while their thread cannot be read from Slack.
         """
-        self.wire = client
+        self.client = client
         self.calls_late_s = calls_late_s
         self.older_first_s = older_first_s
         self.options = options
-        self.names = Users(client)
+        self.users = Users(client)
         self._reactions = Reactions(client)
         self._hourglasses: set[ReactionKey] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -82,7 +82,7 @@ class BackgroundTasks:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.names.close()
+        await self.users.close()
 
     def spawn(self, coroutine: Coroutine[Any, Any, object]) -> asyncio.Task[None]:
         task = asyncio.create_task(_guarded(coroutine))
@@ -170,10 +170,10 @@ class BackgroundTasks:
         """Remove the status messages and the hourglass of a run. Retries while Slack is unavailable."""
         for ts in artifacts.statuses:
             await best_effort(
-                self.wire.insisting(partial(remove_status, self.wire, artifacts.channel, ts, artifacts.user))
+                self.client.insisting(partial(remove_status, self.client, artifacts.channel, ts, artifacts.user))
             )
         if artifacts.is_marked:
-            await best_effort(self.wire.insisting(partial(self.unmark, artifacts)))
+            await best_effort(self.client.insisting(partial(self.unmark, artifacts)))
             self._hourglasses.discard(_hourglass_of(artifacts))
 
     async def unmark(self, artifacts: RunArtifacts) -> None:
@@ -195,9 +195,9 @@ class BackgroundTasks:
             nonlocal in_doubt
             was_in_doubt, in_doubt = in_doubt, True  # a failed call may have posted it
             content = Content(escape(notice.text))
-            await self.wire.post(notice.message.place, content, notice.key, in_doubt=was_in_doubt, confirm=confirm)
+            await self.client.post(notice.message.place, content, notice.key, in_doubt=was_in_doubt, confirm=confirm)
 
-        await best_effort(self.wire.insisting(attempt))
+        await best_effort(self.client.insisting(attempt))
 
 
 def _hourglass_on(message: SlackMessage) -> ReactionKey:
@@ -219,7 +219,7 @@ class WorkspaceContext:
     """The dependencies of the workers. `catch_up` admits the messages of a thread that no inbox contains."""
 
     sessions: SessionManager
-    desk: BackgroundTasks
+    background: BackgroundTasks
     router: Router
     catch_up: Callable[[ThreadCatchUp], Awaitable[None]]
     slots: RunSlots = field(default_factory=RunSlots)

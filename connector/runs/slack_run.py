@@ -37,23 +37,23 @@ class SlackRun:
         record: RunRecord,
         lease: ConversationLease,
         inbox: Inbox,
-        workplace: WorkspaceContext,
+        workspace: WorkspaceContext,
         start_mode: StartMode = New(),  # noqa: B008 - it is frozen
     ) -> None:
         self.record = record
-        self.instance = workplace.router.instance(record.first.instance)
+        self.instance = workspace.router.instance(record.first.instance)
         self.place: ThreadAddress = record.first.message.place
-        self.view = RunView(workplace.desk, lease, record, self.instance.persona, self)
+        self.view = RunView(workspace.background, lease, record, self.instance.persona, self)
         self.summary: RunSummary | None = None
         self._lease = lease
         self._inbox = inbox
-        self._sessions = workplace.sessions
-        self._background = workplace.desk
-        self._slots = workplace.slots
+        self._sessions = workspace.sessions
+        self._background = workspace.background
+        self._slots = workspace.slots
         # The ticket for a run slot. A resumed run requests one itself.
         self.ticket: RunSlot | None = None
         self._key = (self.instance.name, self.place.conversation_id)
-        self._steering = Steering(self._key, inbox, workplace, self.view)
+        self._steering = Steering(self._key, inbox, workspace, self.view)
         self._start_mode = start_mode
         self.read = set(start_mode.read) if isinstance(start_mode, Resumed | Finished) else set()
         self._has_begun = self.first.id in self.read
@@ -121,7 +121,7 @@ class SlackRun:
             self.record = replace(self.record, first=inbound)
             return True
         try:
-            return self._sessions.edit(*self._key, inbound.id, self._background.names.identified(inbound.prompt))
+            return self._sessions.edit(*self._key, inbound.id, self._background.users.identified(inbound.prompt))
         except Refused:
             return False
 
@@ -171,7 +171,7 @@ class SlackRun:
         await self._post_failure(failure)
 
     async def _execute(self) -> str:
-        await self._background.names.learn((self.first.message.user,), self.first.mentioned)
+        await self._background.users.learn((self.first.message.user,), self.first.mentioned)
         try:
             await self._wait_for_slot()
             match self._start_mode:
@@ -193,13 +193,13 @@ class SlackRun:
 
     async def _begin(self) -> str:
         self._has_begun = True
-        names, message = self._background.names, self.first.message
+        users, message = self._background.users, self.first.message
         return await self._sessions.execute(
             *self._key,
-            names.identified(self.first.prompt),
+            users.identified(self.first.prompt),
             self._on_progress,
             message_id=self.first.id,
-            author=names.author(message.user),
+            author=users.author(message.user),
             files=message.files,
             fence=self._lease.claim.token,
         )
@@ -289,8 +289,8 @@ class SlackRun:
         stopper = self.record.stopped_by
         if stopper is None:
             return "someone"
-        await self._background.names.learn((stopper,))
-        return self._background.names.of(stopper) or "someone"
+        await self._background.users.learn((stopper,))
+        return self._background.users.of(stopper) or "someone"
 
     @property
     def is_requeued(self) -> bool:

@@ -48,11 +48,11 @@ class RunView:
         self._is_marked = record.is_marked
         self._lease = lease
         self._owner = owner
-        existing = FoundPost(background.wire.history, self._place) if record.was_taken_over else None
+        existing = FoundPost(background.client.history, self._place) if record.was_taken_over else None
         self._status = Status(
-            background.wire, lease, record, self, existing, spacing_s=background.options.status_interval_s
+            background.client, lease, record, self, existing, spacing_s=background.options.status_interval_s
         )
-        self._outbox = Outbox(background.wire, lease, record, persona, existing, on_closed=owner.on_closed)
+        self._outbox = Outbox(background.client, lease, record, persona, existing, on_closed=owner.on_closed)
         self._is_suspended = False
         # All posts are delivered, and no more are accepted.
         self.is_silent = False
@@ -150,7 +150,7 @@ class RunView:
         """The title of the conversation, if this run begins it; else blank."""
         first = self._record.first
         begins = first.message.ts == self._place.thread_ts and not self._record.was_taken_over
-        return title_of(self._background.names.readable(first.prompt)) if begins else ""
+        return title_of(self._background.users.readable(first.prompt)) if begins else ""
 
     async def _mark(self) -> None:
         if self._record.is_marked:

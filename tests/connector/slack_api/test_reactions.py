@@ -84,8 +84,8 @@ async def test_hourglasses_that_were_never_put_leave_room_for_others() -> None:
     def message(number: int) -> SlackMessage:
         return SlackMessage("T1", "C1", str(number), None, "U1", "hello", (), direct=False)
 
-    async with RateLimiter("T1") as scheduler, BackgroundTasks(cast("SlackClient", _Wire(scheduler))) as desk:
+    async with RateLimiter("T1") as scheduler, BackgroundTasks(cast("SlackClient", _Wire(scheduler))) as background:
         for number in range(20):
             with pytest.raises(LeaseLost):
-                await desk.mark_working(message(number), lost)
-        assert await desk.mark_working(message(20), confirm)
+                await background.mark_working(message(number), lost)
+        assert await background.mark_working(message(20), confirm)
