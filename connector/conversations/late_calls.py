@@ -50,16 +50,16 @@ class LateCallCleanup:
                 await best_effort(self._undo(items[0].place, items))
 
     async def _undo(self, place: ThreadAddress, items: Sequence[RunArtifacts | Notice]) -> None:
-        insisting = self._background.client.insisting
-        messages = await insisting(partial(self._messages, place))
+        retry_until_done = self._background.client.retry_until_done
+        messages = await retry_until_done(partial(self._messages, place))
         for undo in self._undoing(place, items, messages):
-            await best_effort(insisting(undo))
+            await best_effort(retry_until_done(undo))
         if (shown := self._background.agent_sessions.show_again(place)) is not None:
             await asyncio.wait((shown,))
 
     async def _messages(self, place: ThreadAddress) -> list[Message]:
         """Return the messages of the thread; if its root is deleted, those of the channel: Slack posts there then."""
-        history, slot = self._background.client.history, CallSlot(Priority.SWEEP, place.conversation_id)
+        history, slot = self._background.client.history, CallSlot(Priority.CLEANUP, place.conversation_id)
         try:
             return [message async for message in history.messages(place, slot)]
         except SlackCallFailed as e:

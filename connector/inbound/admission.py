@@ -133,15 +133,15 @@ class Admitter:
         agent by their own events.
         """
         await self._store_message(catch_up.mention)
-        place, turn = catch_up.mention.message.place, CallSlot(Priority.PERSON)
+        place, slot = catch_up.mention.message.place, CallSlot(Priority.PERSON)
         history, since = self._tasks.client.history, catch_up.since
 
         async def written_since() -> list[dict[str, Any]]:
-            messages = history.messages(place, turn, oldest=since)
+            messages = history.messages(place, slot, oldest=since)
             return [each async for each in messages if float(each["ts"]) > float(since)]
 
         try:
-            messages = await self._tasks.client.insisting(written_since)
+            messages = await self._tasks.client.retry_until_done(written_since)
         except SlackCallFailed as e:
             log.warning("thread.not_read", conversation=place.conversation_id, error=str(e))
             return

@@ -232,8 +232,8 @@ class Intake:
         if found is not None:
             await self._stop(reaction, *found)
             return
-        turn = CallSlot(Priority.PERSON if is_ours else Priority.LOOK_UP)
-        ask = partial(self._tasks.client.history.message, reaction.channel, reaction.ts, turn)
+        slot = CallSlot(Priority.PERSON if is_ours else Priority.LOOK_UP)
+        ask = partial(self._tasks.client.history.message, reaction.channel, reaction.ts, slot)
         try:
             message = await self._look_ups.answer(ask)
         except NoAnswer:
@@ -249,7 +249,7 @@ class Intake:
 
         async def stop() -> None:
             try:
-                message = await self._tasks.client.insisting(ask)
+                message = await self._tasks.client.retry_until_done(ask)
                 with suppress(NotNow):
                     await self._stop_at(message, reaction, actor, as_root)
             finally:

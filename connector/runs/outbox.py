@@ -151,7 +151,7 @@ class Outbox:
         arguments = {**Content(post.texts[0]).arguments(), "unfurl_links": False, "unfurl_media": False}
         arguments["channel"] = self._first.user
         slot = CallSlot(run=self._place.conversation_id)
-        await best_effort(self._client.insisting(lambda: self._client.call("chat.postMessage", arguments, slot)))
+        await best_effort(self._client.retry_until_done(lambda: self._client.call("chat.postMessage", arguments, slot)))
 
     async def _with_its_file(self, post: Post) -> Post:
         """Share the file of a post, and return the remaining messages to post."""
@@ -175,7 +175,7 @@ class Outbox:
         for number, text in enumerate(post.texts):
             key = f"{self._run_id}:{post.part}:{number}"
             failed = await self._attempt(post, self._sending(post, text, key))
-            if failed is not None and failed.verdict is RetryDecision.TOO_MUCH:
+            if failed is not None and failed.decision is RetryDecision.TOO_MUCH:
                 failed = await self._post_in_short(post, text, key)
             refused = refused or failed
         if refused is not None and refused.error != NO_THREAD:
@@ -195,7 +195,7 @@ class Outbox:
         persona = self._persona if post.by_agent else None
         slot = CallSlot(run=self._first.user)  # fair between people
         send = partial(
-            self._client.post, self._place, Content(text), key, persona, turn=slot, confirm=self._lease.confirm
+            self._client.post, self._place, Content(text), key, persona, slot=slot, confirm=self._lease.confirm
         )
         # The posts found at the takeover cannot include those of this process.
         existing = self._existing if post.in_doubt else None
@@ -228,7 +228,7 @@ class Outbox:
             return None
         with error_boundary("answer.not_posted", **where):  # later posts are still delivered
             try:
-                await self._client.insisting(attempt)
+                await self._client.retry_until_done(attempt)
             except SlackCallFailed as e:
                 log.error("answer.not_posted", **where, error=str(e))  # noqa: TRY400 - Slack's error code suffices
                 return self._check(e)
@@ -237,7 +237,7 @@ class Outbox:
 
     def _check(self, failed: SlackCallFailed) -> SlackCallFailed | None:
         """Return a failure that concerns one message; close the outbox on one that concerns the conversation."""
-        if failed.verdict is not RetryDecision.CONVERSATION_CLOSED:
+        if failed.decision is not RetryDecision.CONVERSATION_CLOSED:
             return failed
         self.close(failed.error)
         return None

@@ -81,7 +81,7 @@ class Users:
             for each in waited_for:
                 each.waiting -= 1
                 if not each.waiting:
-                    each.scope.forget()
+                    each.scope.cancel()
         for user, look_up in of_authors.items():
             if look_up is not None and not look_up.task.done():
                 self._store(user, None, _RETRY_AFTER_S)  # the call may still complete and replace this
@@ -123,20 +123,20 @@ class Users:
         if key not in self._look_ups:
             if key[1] is Priority.LOOK_UP and len(self._look_ups) >= _MAX_LOOK_UPS:
                 return None
-            turn = CallSlot(key[1])
-            self._look_ups[key] = _LookUp(asyncio.create_task(self._learn(user, turn)), turn.scope)
+            slot = CallSlot(key[1])
+            self._look_ups[key] = _LookUp(asyncio.create_task(self._learn(user, slot)), slot.scope)
             self._look_ups[key].task.add_done_callback(lambda _: self._look_ups.pop(key, None))
         return self._look_ups[key] if profile is None else None
 
-    async def _learn(self, user: str, turn: CallSlot) -> None:
+    async def _learn(self, user: str, slot: CallSlot) -> None:
         profile, refresh_after_s = self.profile(user), _REFRESH_AFTER_S
         try:
-            profile = _profile_of((await self._client.call("users.info", {"user": user}, turn))["user"])
+            profile = _profile_of((await self._client.call("users.info", {"user": user}, slot))["user"])
         except CallCancelled:
             return
         except (SlackCallFailed, KeyError) as e:
             log.info("slack.no_name", user=user, error=str(e))
-            if isinstance(e, SlackCallFailed) and e.is_passing:
+            if isinstance(e, SlackCallFailed) and e.is_transient:
                 refresh_after_s = _RETRY_AFTER_S
         self._store(user, profile, refresh_after_s)
 

@@ -63,7 +63,7 @@ async def check_settings(
         yield wrong("events", str(e))
         return
     except SlackCallFailed as e:
-        again = "Try again." if e.is_passing else _LASTS
+        again = "Try again." if e.is_transient else _LASTS
         yield unknown("events", f"Slack does not return the app's settings ({e.error}). {again}")
         return
     manifest: dict[str, Any] = answer.data.get("manifest") or {}

@@ -31,7 +31,7 @@ async def answer_to(api: WebApi, environment: Environment) -> WebApiAnswer | Doc
     except ConfigError as e:
         return wrong("bot token", str(e))
     except SlackCallFailed as e:
-        if e.is_passing:
+        if e.is_transient:
             return wrong("Slack", f"cannot be reached at {api.url} ({e}). Check the network and SLACK_API_URL.")
         return wrong(
             "bot token",

@@ -70,11 +70,11 @@ async def check_socket(api: WebApi, environment: Environment) -> tuple[DoctorFin
 
 
 def _not_opened(error: SlackCallFailed, url: str) -> DoctorFinding:
-    if error.is_passing:
+    if error.is_transient:
         return wrong("Socket Mode", f"Slack does not open a connection at {url} ({error}). Try again.")
     if error.error == "missing_scope":
         return wrong("app token", f"SLACK_APP_TOKEN lacks the scope {APP_SCOPE.name}. {_NEW_ONE}")
-    if error.verdict is Reason.WORKSPACE_CLOSED or error.error == "not_allowed_token_type":
+    if error.decision is Reason.WORKSPACE_CLOSED or error.error == "not_allowed_token_type":
         return wrong("app token", f"Slack does not accept SLACK_APP_TOKEN ({error.error}). {_NEW_ONE}")
     return wrong("Socket Mode", f"Slack does not open a connection ({error.error}). {_OFF}")
 

@@ -133,7 +133,7 @@ class Status:
 
     async def end(self) -> None:
         """Stop updating, and wait for calls in flight."""
-        self._cancel_scope.forget()
+        self._cancel_scope.cancel()
         self._at_work.set()
         self._changed.set()
         if self._updating is not None:
@@ -180,7 +180,7 @@ class Status:
         try:
             return await self._send(key)
         except SlackCallFailed as e:
-            if e.verdict is not RetryDecision.TOO_MUCH or self._is_plain:
+            if e.decision is not RetryDecision.TOO_MUCH or self._is_plain:
                 raise
             log.warning("status.plain", error=str(e))
             self._is_plain = True
@@ -188,7 +188,7 @@ class Status:
 
     async def _send(self, key: str) -> str:
         confirm = self._lease.confirm
-        return await self._client.post(self._place, self._content(), key, turn=self._slot, confirm=confirm)
+        return await self._client.post(self._place, self._content(), key, slot=self._slot, confirm=confirm)
 
     async def _record_ts(self, ts: str) -> None:
         self._all.append(ts)
@@ -197,8 +197,8 @@ class Status:
 
     def _give_up(self, failed: SlackCallFailed) -> None:
         log.warning("status.not_shown", conversation=self._place.conversation_id, error=str(failed))
-        self.is_in_doubt = self.is_in_doubt or failed.is_passing
-        if failed.verdict is RetryDecision.CONVERSATION_CLOSED:
+        self.is_in_doubt = self.is_in_doubt or failed.is_transient
+        if failed.decision is RetryDecision.CONVERSATION_CLOSED:
             self._owner.on_closed(failed.error)
 
     async def _update(self) -> None:
@@ -237,7 +237,7 @@ class Status:
             await self._on_edit_failed(ts, failed)
 
     async def _on_edit_failed(self, ts: str, failed: SlackCallFailed) -> None:
-        match failed.verdict:
+        match failed.decision:
             case RetryDecision.TOO_MUCH if not self._is_plain:
                 log.warning("status.plain", error=str(failed))
                 self._is_plain = True
@@ -248,7 +248,7 @@ class Status:
                 self._give_up(failed)
             case _:
                 log.warning("slack.call_failed", error=str(failed))
-                if failed.is_passing:
+                if failed.is_transient:
                     self._shown = None
 
     async def _replace(self, lost: str, failed: SlackCallFailed) -> None:
@@ -269,7 +269,7 @@ class Status:
 
     @property
     def _is_over(self) -> bool:
-        return self._cancel_scope.is_over
+        return self._cancel_scope.is_cancelled
 
     @property
     def _elapsed_s(self) -> float:

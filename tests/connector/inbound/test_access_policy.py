@@ -60,7 +60,7 @@ class People:
         self.told = told
         self.asked = 0
 
-    async def call(self, method: str, arguments: dict, turn: object) -> dict:
+    async def call(self, method: str, arguments: dict, slot: object) -> dict:
         assert (method, list(arguments)) == ("users.info", ["user"])
         self.asked += 1
         if not self.told:

@@ -88,12 +88,12 @@ async def test_a_run_in_a_conversation_closed_to_the_bot_is_stopped(chat):
 class Client:
     """A client whose `reactions.add` takes 15 s; the workspace has no agent sessions."""
 
-    insisting = staticmethod(SlackClient.insisting)
+    retry_until_done = staticmethod(SlackClient.retry_until_done)
 
     def __init__(self) -> None:
         self.done: list[str] = []
 
-    async def react(self, channel: str, ts: str, name: str, turn: object, confirm: Any) -> None:
+    async def react(self, channel: str, ts: str, name: str, slot: object, confirm: Any) -> None:
         await confirm()
         await asyncio.sleep(15)
         self.done.append("marked")

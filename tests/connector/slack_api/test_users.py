@@ -93,8 +93,8 @@ class _Limited(_Wire):
         self._scheduler = scheduler
 
     async def call(self, method: str, *given: Any) -> dict[str, Any]:
-        _, turn = given
-        await self._scheduler.wait(method, "", turn)
+        _, slot = given
+        await self._scheduler.wait(method, "", slot)
         return await super().call(method)
 
 

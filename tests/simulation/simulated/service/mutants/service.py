@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 
 class _Blind(ThreadHistory):
     async def messages(
-        self, place: ThreadAddress, turn: CallSlot | None = None, oldest: str = ""
+        self, place: ThreadAddress, slot: CallSlot | None = None, oldest: str = ""
     ) -> AsyncIterator[dict[str, Any]]:
-        async for message in super().messages(place, turn, oldest):
+        async for message in super().messages(place, slot, oldest):
             yield {**message, "metadata": None}
 
 
 class _ShortSighted(ThreadHistory):
     async def messages(
-        self, place: ThreadAddress, turn: CallSlot | None = None, oldest: str = ""
+        self, place: ThreadAddress, slot: CallSlot | None = None, oldest: str = ""
     ) -> AsyncIterator[dict[str, Any]]:
-        async for message in super().messages(place, turn, oldest):
+        async for message in super().messages(place, slot, oldest):
             if not oldest:
                 yield message
 
