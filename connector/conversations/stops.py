@@ -59,8 +59,8 @@ class StopHandler:
         held = inbox.hold(float(stop.at))
         if starter.is_told:
             self._state.workspace.background.unmark_accepted(starter.message)
-        await users.learn((stop.user,))
-        text = texts.stopped(users.of(stop.user) or "someone", RunSummary("cancelled"), inbox.name_held(()))
+        await users.look_up((stop.user,))
+        text = texts.stopped(users.name_of(stop.user) or "someone", RunSummary("cancelled"), inbox.name_held(()))
         notice = Notice(starter.message, f"{starter.id}:stopped", text)
         closed: dict[int, End] = {starter.seq: "withdrawn", entry.seq: "done"}
         await self._state.cleanup.end_run(closed, notices=(notice,), held=held)

@@ -212,7 +212,7 @@ class Inbox:
         authors = [inbound.message.user for inbound in messages]
         mentioned = [user for inbound in messages for user in inbound.mentioned]
         is_urgent = any(inbound.is_urgent for inbound in messages)
-        await self._users.learn(authors, mentioned, _URGENT_WAIT_S if is_urgent else WAIT_S)
+        await self._users.look_up(authors, mentioned, _URGENT_WAIT_S if is_urgent else WAIT_S)
         self._ready.update(inbound.id for inbound in messages)
         urgent = {inbound.id for inbound in messages if inbound.is_urgent and inbound.id in self._waiting}
         if urgent:

@@ -121,7 +121,7 @@ class SlackRun:
             self.record = replace(self.record, first=inbound)
             return True
         try:
-            return self._sessions.edit(*self._key, inbound.id, self._background.users.identified(inbound.prompt))
+            return self._sessions.edit(*self._key, inbound.id, self._background.users.with_ids(inbound.prompt))
         except Refused:
             return False
 
@@ -171,7 +171,7 @@ class SlackRun:
         await self._post_failure(failure)
 
     async def _execute(self) -> str:
-        await self._background.users.learn((self.first.message.user,), self.first.mentioned)
+        await self._background.users.look_up((self.first.message.user,), self.first.mentioned)
         try:
             await self._wait_for_slot()
             match self._start_mode:
@@ -196,7 +196,7 @@ class SlackRun:
         users, message = self._background.users, self.first.message
         return await self._sessions.execute(
             *self._key,
-            users.identified(self.first.prompt),
+            users.with_ids(self.first.prompt),
             self._on_progress,
             message_id=self.first.id,
             author=users.author(message.user),
@@ -289,8 +289,8 @@ class SlackRun:
         stopper = self.record.stopped_by
         if stopper is None:
             return "someone"
-        await self._background.users.learn((stopper,))
-        return self._background.users.of(stopper) or "someone"
+        await self._background.users.look_up((stopper,))
+        return self._background.users.name_of(stopper) or "someone"
 
     @property
     def is_requeued(self) -> bool:

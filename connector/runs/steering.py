@@ -69,7 +69,7 @@ class Steering:
     def _offer(self, inbound: PendingMessage) -> bool:
         """Inject one message. Returns whether the loop accepts more."""
         users, message = self._background.users, inbound.message
-        text, author = users.identified(inbound.prompt), users.author(message.user)
+        text, author = users.with_ids(inbound.prompt), users.author(message.user)
         injection = SteeringMessage(inbound.id, text, author, inbound.written_s, message.files)
         try:
             taken = self._sessions.inject(*self._key, injection)

@@ -150,7 +150,7 @@ class RunView:
         """The title of the conversation, if this run begins it; else blank."""
         first = self._record.first
         begins = first.message.ts == self._place.thread_ts and not self._record.was_taken_over
-        return title_of(self._background.users.readable(first.prompt)) if begins else ""
+        return title_of(self._background.users.with_names(first.prompt)) if begins else ""
 
     async def _mark(self) -> None:
         if self._record.is_marked:
