@@ -109,15 +109,15 @@ class Replica:
         scheduler = await self._exit.enter_async_context(RateLimiter("T"))
         client = AsyncWebClient(self._slack.app_token, base_url=self._slack.api_url, session=http, retry_handlers=[])
         addresses = Addresses(SlackClient(client, scheduler), "")
-        door = SocketMode(http, addresses.next, self._receive, asyncio.Semaphore(SLOTS), timing=PACE)
-        await self._exit.enter_async_context(door)
-        self._exit.callback(lambda: self._count(door))
+        transport = SocketMode(http, addresses.next, self._receive, asyncio.Semaphore(SLOTS), timing=PACE)
+        await self._exit.enter_async_context(transport)
+        self._exit.callback(lambda: self._count(transport))
 
     async def end(self) -> None:
         await self._exit.aclose()
 
-    def _count(self, door: SocketMode) -> None:
-        self._tally.opened += door.opened
+    def _count(self, transport: SocketMode) -> None:
+        self._tally.opened += transport.opened
 
     async def _receive(self, body: dict[str, Any]) -> Reply:
         event = body["event"]

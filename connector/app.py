@@ -114,7 +114,7 @@ async def _transport(
         ConnectionRefused: the app's token is wrong, or Slack is unreachable.
     """
     slots = asyncio.Semaphore(_MAX_CONCURRENT_EVENTS)
-    match access.door:
+    match access.transport:
         case HttpTransport() as transport:
             return lambda receive: HttpServer(transport, receive, slots)
         case SocketTransport(app_token):

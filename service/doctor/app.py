@@ -95,12 +95,14 @@ def _of_features(manifest: dict[str, Any], config: SlackConfig) -> Iterator[Doct
         found.append(wrong("app", problem))
     if not _at(settings, "interactivity", "is_enabled"):
         found.append(wrong("app", "buttons do not work. Turn on Interactivity under Interactivity & Shortcuts."))
-    if bool(settings.get("socket_mode_enabled")) != (config.door == "socket"):
-        on = "off" if config.door == "socket" else "on"
+    if bool(settings.get("socket_mode_enabled")) != (config.transport == "socket"):
+        on = "off" if config.transport == "socket" else "on"
         found.append(
-            wrong("app", f"Socket Mode is turned {on}, but `slack.door` is {config.door}. Change one of them.")
+            wrong(
+                "app", f"Socket Mode is turned {on}, but `slack.transport` is {config.transport}. Change one of them."
+            )
         )
-    if config.door == "http":
+    if config.transport == "http":
         found += _of_addresses(settings)
     if not _at(manifest, "features", "agent_view"):
         problem = "the app is not an agent: status line, titles and Stop button are missing. Turn it on under Agents."

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from service.config.config import ConfigError
 from service.config.tokens import api_url, bot_token
-from service.doctor import app, bot, door
+from service.doctor import app, bot, transport
 from service.doctor.agents import check_agents
 from service.doctor.findings import DoctorFinding, unknown, wrong
 from service.doctor.places import check_disks, check_store, check_workspace
@@ -46,11 +46,11 @@ async def _of_slack(api: WebApi, config: ServiceConfig, environment: Environment
             yield finding
         bots_app = await app.id_of(api, bot_token(environment), str(answer.data.get("bot_id")))
     sockets_app = None
-    if config.slack.door == "socket":
-        found, sockets_app = await door.check_socket(api, environment)
+    if config.slack.transport == "socket":
+        found, sockets_app = await transport.check_socket(api, environment)
         yield found
     else:
-        yield await door.check_http(api, config.slack, environment)
+        yield await transport.check_http(api, config.slack, environment)
     for finding in app.of_two_apps(sockets_app, bots_app):
         yield finding
     async for finding in app.check_settings(api, environment, config.slack, sockets_app or bots_app):

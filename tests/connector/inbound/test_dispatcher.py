@@ -1,4 +1,4 @@
-"""What comes in by either door leads to the same, and all of it is acknowledged."""
+"""What comes in by either transport leads to the same, and all of it is acknowledged."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def free_port() -> int:
 async def connected_by(name: str, slack: LocalSlack, sessions: FakeSessionManager, runs):
     """The connector behind one of the two doors."""
     port = free_port()
-    door = SocketTransport(slack.app_token)
+    transport = SocketTransport(slack.app_token)
     if name == "http":
-        door = HttpTransport(slack.signing_secret, "127.0.0.1", port)
-    access = SlackCredentials(slack.bot_token, slack.api_url, door)
+        transport = HttpTransport(slack.signing_secret, "127.0.0.1", port)
+    access = SlackCredentials(slack.bot_token, slack.api_url, transport)
     async with connected(access, [ALPHA], sessions, runs, shutdown_grace_s=0.1):
         if name == "http":
             await slack.deliver_to(f"http://127.0.0.1:{port}/slack/events")
@@ -190,22 +190,24 @@ async def test_a_port_that_is_taken_is_one_clear_sentence(slack, runs):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        door = HttpTransport("secret", "127.0.0.1", taken.getsockname()[1])
+        transport = HttpTransport("secret", "127.0.0.1", taken.getsockname()[1])
         with pytest.raises(ConnectionRefused, match="another program uses it"):
             async with connected(
-                SlackCredentials(slack.bot_token, slack.api_url, door), [ALPHA], FakeSessionManager(), runs
+                SlackCredentials(slack.bot_token, slack.api_url, transport), [ALPHA], FakeSessionManager(), runs
             ):
                 pass
 
 
-@pytest.mark.parametrize("door", ["socket", "http"])
-async def test_replies_to_others_are_acknowledged_whatever_slack_allows_and_hold_no_mention_up(runs, scene_of, door):
+@pytest.mark.parametrize("transport", ["socket", "http"])
+async def test_replies_to_others_are_acknowledged_whatever_slack_allows_and_hold_no_mention_up(
+    runs, scene_of, transport
+):
     sessions = FakeSessionManager()
     async with LocalSlack() as slack:
         scene = scene_of(slack, sessions)
         roots = [await scene.ana.say("random", "nothing for a machine") for _ in range(60)]
         slack.socket_mode.delivery.close()  # the service never sees these events
-        async with connected_by(door, slack, sessions, runs):
+        async with connected_by(transport, slack, sessions, runs):
             for root in roots:
                 await scene.ben.say("random", "indeed", thread=root)
             await scene.ana.say("general", "@alpha look")

@@ -84,9 +84,9 @@ async def http() -> AsyncIterator[aiohttp.ClientSession]:
 
 @pytest.fixture
 async def slack(http, reception) -> AsyncIterator[Slack]:
-    door = HttpTransport(SECRET, "127.0.0.1", 0)
+    transport = HttpTransport(SECRET, "127.0.0.1", 0)
     async with HttpServer(
-        door, reception.receive, asyncio.Semaphore(2), answer_within_s=0.2, now_s=lambda: NOW_S
+        transport, reception.receive, asyncio.Semaphore(2), answer_within_s=0.2, now_s=lambda: NOW_S
     ) as server:
         yield Slack(http, server.port)
 
@@ -265,8 +265,8 @@ class Strangers:
 
 @asynccontextmanager
 async def bounded(reception, **bounds: Any) -> AsyncIterator[Strangers]:
-    door = HttpTransport(SECRET, "127.0.0.1", 0)
-    async with HttpServer(door, reception.receive, asyncio.Semaphore(9), now_s=lambda: NOW_S, **bounds) as server:
+    transport = HttpTransport(SECRET, "127.0.0.1", 0)
+    async with HttpServer(transport, reception.receive, asyncio.Semaphore(9), now_s=lambda: NOW_S, **bounds) as server:
         strangers = Strangers(server.port)
         try:
             yield strangers

@@ -27,7 +27,7 @@ from service.doctor.web_api import WebApiAnswer
 
 ALL_SCOPES = {need.name for need in BOT_SCOPES}
 URL = "https://agents.example.com/slack/events"
-HTTP = "slack: {door: http, listen: '127.0.0.1:%d'}"
+HTTP = "slack: {transport: http, listen: '127.0.0.1:%d'}"
 
 
 def written(folder, text=""):
@@ -203,7 +203,7 @@ async def test_settings_that_differ_from_the_manifest_are_told_one_by_one(tmp_pa
         "reaction_added": FindingLevel.WRONG,
     }
     assert [finding.verdict for finding in areas["app"]] == [FindingLevel.WRONG] * 3 + [FindingLevel.LACKING]
-    assert "Socket Mode is turned off, but `slack.door` is socket." in areas["app"][2].said
+    assert "Socket Mode is turned off, but `slack.transport` is socket." in areas["app"][2].said
 
 
 @pytest.mark.parametrize(
@@ -265,8 +265,8 @@ def free_port():
 async def test_the_door_http_is_looked_at_where_it_will_be(slack, tmp_path):
     port = free_port()
     areas = await found(slack, tmp_path, HTTP % port, slack_app_token=None, slack_signing_secret=slack.signing_secret)
-    assert only(areas["HTTP door"]).verdict is FindingLevel.WELL
-    assert "https://YOUR-HOST/slack/events" in only(areas["HTTP door"]).said
+    assert only(areas["HTTP transport"]).verdict is FindingLevel.WELL
+    assert "https://YOUR-HOST/slack/events" in only(areas["HTTP transport"]).said
     assert "app token" not in areas
 
 
@@ -274,8 +274,8 @@ async def test_another_program_at_the_door_is_told(slack, tmp_path):
     async with AnthropicServer() as other:
         port = int(other.base_url.rpartition(":")[2])
         areas = await found(slack, tmp_path, HTTP % port, slack_signing_secret=slack.signing_secret)
-    assert only(areas["HTTP door"]).verdict is FindingLevel.WRONG
-    assert "is in use by another program" in only(areas["HTTP door"]).said
+    assert only(areas["HTTP transport"]).verdict is FindingLevel.WRONG
+    assert "is in use by another program" in only(areas["HTTP transport"]).said
 
 
 async def test_the_service_itself_at_the_door_is_known_by_its_answer(slack, stage, tmp_path):
@@ -286,9 +286,9 @@ async def test_the_service_itself_at_the_door_is_known_by_its_answer(slack, stag
         await service.says("service.ready")
         areas = await found(slack, tmp_path, HTTP % port, slack_signing_secret=slack.signing_secret)
         other = await found(slack, tmp_path, HTTP % port, slack_signing_secret="another-secret")
-    assert only(areas["HTTP door"]).said.startswith(f"the service answers at 127.0.0.1:{port}.")
+    assert only(areas["HTTP transport"]).said.startswith(f"the service answers at 127.0.0.1:{port}.")
     assert only(areas["store"]).verdict is FindingLevel.WELL, "it is looked at while the service uses it"
-    assert only(other["HTTP door"]).verdict is FindingLevel.WRONG
+    assert only(other["HTTP transport"]).verdict is FindingLevel.WRONG
 
 
 async def test_a_missing_signing_secret_is_told(slack, tmp_path):

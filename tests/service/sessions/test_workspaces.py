@@ -236,7 +236,7 @@ async def test_the_health_check_over_http_reports_the_free_space(slack, stage, t
         port = free.getsockname()[1]
     config.write_text(
         "instances: {a: {persona: {name: A, emoji: ':owl:'}}}\nworkspace: {root: files}\n"
-        f"slack: {{door: http, listen: '127.0.0.1:{port}'}}\n"
+        f"slack: {{transport: http, listen: '127.0.0.1:{port}'}}\n"
     )
     async with stage.serving("--config", str(config), SLACK_SIGNING_SECRET=slack.signing_secret) as service:
         await service.says("service.ready")

@@ -195,9 +195,9 @@ async def test_a_folder_that_cannot_be_written_is_told(tmp_path):
 
 @pytest.mark.parametrize("url", ["memory:", "memory", "sqlite", "postgres://me:hunter2@host/db", ""])
 async def test_a_url_that_names_no_store_that_lasts_is_refused(url):
-    for door in (open_run_store, inspect_run_store):
+    for transport in (open_run_store, inspect_run_store):
         with pytest.raises(StoreError, match=r"`sqlite:PATH`, `redis://HOST:PORT/DB` or") as refused:
-            await door(url)
+            await transport(url)
         assert "hunter2" not in str(refused.value)
 
 

@@ -93,15 +93,15 @@ async def check_http(api: WebApi, config: SlackConfig, environment: Environment)
     except OSError as e:
         if e.errno != errno.EADDRINUSE:
             problem = f"cannot listen on {config.listen}: {e.strerror or e}. Change `slack.listen`."
-            return wrong("HTTP door", problem)
+            return wrong("HTTP transport", problem)
         if await _is_ours(api, address, secret):
-            return well("HTTP door", f"the service answers at {config.listen}. {_WHERE}")
+            return well("HTTP transport", f"the service answers at {config.listen}. {_WHERE}")
         return wrong(
-            "HTTP door",
+            "HTTP transport",
             f"{config.listen} is in use by another program, or by the service with another SLACK_SIGNING_SECRET. "
             "Stop it, or change `slack.listen`.",
         )
-    return well("HTTP door", f"{config.listen} is free to listen on. {_WHERE}")
+    return well("HTTP transport", f"{config.listen} is free to listen on. {_WHERE}")
 
 
 async def _is_ours(api: WebApi, address: Address, secret: str) -> bool:
