@@ -93,7 +93,7 @@ class Cleanup:
         new: list[RunArtifacts | Notice] = [*notices] if artifacts is None else [artifacts, *notices]
         self._pending += new
         self._is_kept = bool(self._pending)
-        await self._lease.write(StateChanges(run=self.leftovers.written(), closed=closed, held=held))
+        await self._lease.write(StateChanges(run=self.leftovers.to_dict(), closed=closed, held=held))
         self._begin(new)
 
     async def recent_done(self) -> None:

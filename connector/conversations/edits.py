@@ -62,9 +62,9 @@ class EditHandler:
                 await self._tell(entry, replace(correction, instance=target.instance))
             return
         inbox.replace(edited)
-        record = run.record.written() if run is not None and run.first.id == edited.id else None
+        record = run.record.to_dict() if run is not None and run.first.id == edited.id else None
         closed: dict[int, End] = {**self._without_corrections(message_id), entry.seq: "done"}
-        await self._state.lease.write(StateChanges(run=record, replaced={target.seq: edited.written()}, closed=closed))
+        await self._state.lease.write(StateChanges(run=record, replaced={target.seq: edited.to_dict()}, closed=closed))
 
     async def on_deletion(self, entry: InboxEntry, deletion: PendingMessage) -> None:
         """Withdraw a pending message; stop the run if it is its first message; otherwise report it to the model."""
@@ -98,7 +98,7 @@ class EditHandler:
     async def _tell(self, entry: InboxEntry, change: PendingMessage) -> None:
         """Queue a late change for the model: as an injection into the active run, or for the next run."""
         closed = self._without_corrections(change.message.id)
-        data = {**change.written(), "is_late": True}
+        data = {**change.to_dict(), "is_late": True}
         await self._state.lease.write(StateChanges(replaced={entry.seq: data}, closed=closed))
         self._state.inbox.add(change)
         if self._state.run is not None:
@@ -128,7 +128,7 @@ def _edited_in(came: Iterable[InboxEntry]) -> dict[str, str]:
     edited: dict[str, str] = {}
     for entry in came:
         with suppress(UnreadableEntry):
-            found = entries.read(entry)
+            found = entries.parse_entry(entry)
             if isinstance(found, PendingMessage):
                 edited[found.message.id] = max(edited.get(found.message.id, ""), found.edited_ts)
     return edited

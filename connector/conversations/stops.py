@@ -42,7 +42,7 @@ class StopHandler:
         if run is not None:
             run.stop(user)
             held = self._state.inbox.hold(at_s)
-            changes = StateChanges(run=run.record.written(), held=held, closed={entry.seq: "done"})
+            changes = StateChanges(run=run.record.to_dict(), held=held, closed={entry.seq: "done"})
             await self._state.lease.write(changes)
 
     def _starter(self, stop: StopRequest) -> PendingMessage | None:

@@ -179,7 +179,7 @@ class ConversationWorker:
             self._seen = max(self._seen, entry.seq)
             kind = "message" if entry.data.get("is_late") else entry.kind
             try:
-                found = entries.read(entry)
+                found = entries.parse_entry(entry)
             except UnreadableEntry:
                 log.exception("entry.unreadable", conversation=self._id, entry=entry.id)
                 await self._takeover.refuse(entry)
@@ -295,7 +295,7 @@ class ConversationWorker:
         waiting = [each for each in self._inbox.waiting if not each.is_told and not each.is_about_another]
         marked = [replace(each, is_told=True) for each in waiting]
         if marked:
-            await self._lease.write(StateChanges(replaced={each.seq: each.written() for each in marked}))
+            await self._lease.write(StateChanges(replaced={each.seq: each.to_dict() for each in marked}))
         for each in marked:
             self._inbox.replace(each)
             self._background.mark_accepted(each.message)
@@ -338,7 +338,7 @@ class ConversationWorker:
         notices = (*self._held_back(run), *late.values())
         self._state.run = None
         await self._cleanup.end_run(closed, artifacts=run.view.artifacts, notices=notices)
-        for message_id in read - run.read - {first.id}:  # the loop was cancelled before it reported them
+        for message_id in read - run.delivered_ids - {first.id}:  # the loop was cancelled before it reported them
             self._background.mark_delivered(message_id)
 
     def _held_back(self, run: SlackRun) -> tuple[Notice, ...]:

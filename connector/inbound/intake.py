@@ -138,7 +138,7 @@ class Intake:
             if before is None or not await self._admitter.is_allowed(actor):
                 return
             if routed is None and not message.mentions_anyone():  # a root message whose mention was removed
-                routed = await self._router.read(message)
+                routed = await self._router.resolve(message)
             if routed is not None and is_stop_word(routed[1]):
                 await self._stop_by_edit(edit, before)
             elif routed is None or not (routed[1] or message.files):
@@ -198,7 +198,7 @@ class Intake:
             if routed is not None:
                 await self._store_change("withdrawal", deletion, routed, placeholder="withdrawal")
             else:
-                await self._store_change("withdrawal", deletion, await self._router.read(message), placeholder=None)
+                await self._store_change("withdrawal", deletion, await self._router.resolve(message), placeholder=None)
 
     async def _store_change(
         self, kind: Kind, change: MessageEdit | MessageDeletion, routed: Routed, *, placeholder: Kind | None
@@ -209,7 +209,7 @@ class Intake:
         """
         (instance, prompt), message = routed, change.message
         conversation_id, text = message.place.conversation_id, prompt or ", ".join(message.files)
-        written = PendingMessage(message, instance.name, text, change.id, edited_ts=change.event_ts).written()
+        written = PendingMessage(message, instance.name, text, change.id, edited_ts=change.event_ts).to_dict()
         if placeholder is not None and _is_fresh(change) and not is_stop_word(prompt):
             # The message's own event, if it arrives later, is a duplicate of this entry.
             await self._runs.admit(conversation_id, InboxEntry(message.id, placeholder, written), instance.name)

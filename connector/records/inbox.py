@@ -58,13 +58,13 @@ class PendingMessage:
         """The mentioned users whose names are to be looked up. Slack sends some mentions with the name included."""
         return [user for user in self.message.mentioned if f"@{user}" in self.prompt]
 
-    def written(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the data of the inbox entry."""
         written = {"message": asdict(self.message), "instance": self.instance, "prompt": self.prompt}
         return {**written, "edited_ts": self.edited_ts, "is_told": self.is_told}
 
     @classmethod
-    def read(cls, data: Mapping[str, Any], entry_id: str, seq: int) -> Self:
+    def from_dict(cls, data: Mapping[str, Any], entry_id: str, seq: int) -> Self:
         message = SlackMessage(**{**data["message"], "files": tuple(data["message"]["files"])})
         for ts in (message.ts, data["edited_ts"] or message.ts):
             checked_ts(ts)

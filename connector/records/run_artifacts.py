@@ -36,7 +36,7 @@ class RunArtifacts:
     is_inherited: bool = False
 
     @classmethod
-    def read(cls, data: Mapping[str, Any]) -> Self:
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Parse stored data.
 
         Raises:

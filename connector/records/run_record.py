@@ -57,34 +57,34 @@ class RunRecord:
     ) -> Self:
         return cls(uuid4().hex, first, was_waiting, newest_ts, is_marked=is_marked, leftovers=leftovers)
 
-    def written(self) -> dict[str, Any]:
-        first = {**self.first.written(), "id": self.first.id, "seq": self.first.seq}
+    def to_dict(self) -> dict[str, Any]:
+        first = {**self.first.to_dict(), "id": self.first.id, "seq": self.first.seq}
         kept = {name: getattr(self, name) for name in _NAMES}
-        return {**kept, "first": first, "leftovers": self.leftovers.written()}
+        return {**kept, "first": first, "leftovers": self.leftovers.to_dict()}
 
     @classmethod
-    def read(cls, data: Mapping[str, Any]) -> Self:
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Parse stored data; ignore unknown fields.
 
         Raises:
             KeyError, TypeError, ValueError: the data has another format.
         """
-        first = PendingMessage.read(data["first"], data["first"]["id"], data["first"]["seq"])
+        first = PendingMessage.from_dict(data["first"], data["first"]["id"], data["first"]["seq"])
         kept = {name: data[name] for name in _NAMES}
-        leftovers = PendingCleanup.read(data["leftovers"])
+        leftovers = PendingCleanup.from_dict(data["leftovers"])
         return cls(**{**kept, "first": first, "leftovers": leftovers, "was_taken_over": True})
 
 
 _NAMES = tuple(field.name for field in fields(RunRecord) if field.name != "was_taken_over")
 
 
-def read(data: Mapping[str, Any]) -> RunRecord | PendingCleanup:
+def parse_run_record(data: Mapping[str, Any]) -> RunRecord | PendingCleanup:
     """Parse the record stored with a lease.
 
     Raises:
         UnreadableEntry: another version has written it.
     """
     try:
-        return RunRecord.read(data) if "id" in data else PendingCleanup.read(data)
+        return RunRecord.from_dict(data) if "id" in data else PendingCleanup.from_dict(data)
     except UNREADABLE as e:
         raise UnreadableEntry from e

@@ -138,7 +138,7 @@ class Outbox:
         return stored
 
     async def _write(self, posts: list[Post], run: Record | None, closed: Mapping[int, End]) -> None:
-        written = {post.part: post.written() for post in posts}
+        written = {post.part: post.to_dict() for post in posts}
         await self._lease.write(StateChanges(run=None if run is None else run(), posts=written, closed=closed))
 
     def _on_stored(self, stored: asyncio.Task[None]) -> None:
@@ -166,7 +166,7 @@ class Outbox:
             return replace(post, texts=(), file="")
         # Stored before the first message is sent, so that the next owner continues with messages, too.
         post = await post.without_file()
-        await self._lease.write(StateChanges(posts={post.part: post.written()}))
+        await self._lease.write(StateChanges(posts={post.part: post.to_dict()}))
         return post
 
     async def _post(self, post: Post) -> None:
@@ -246,7 +246,7 @@ class Outbox:
 def _pending(part: str, data: Any) -> Post:
     """Parse a post stored by another process; return a notice in its place if it is unreadable."""
     try:
-        return Post.read(part, data)
+        return Post.from_dict(part, data)
     except UNREADABLE:
         log.exception("post.unreadable", part=part)
         return Post(part, (texts.UNREADABLE_POST,), in_doubt=True)

@@ -55,13 +55,13 @@ class SlackRun:
         self._key = (self.instance.name, self.place.conversation_id)
         self._steering = Steering(self._key, inbox, workspace, self.view)
         self._start_mode = start_mode
-        self.read = set(start_mode.read) if isinstance(start_mode, Resumed | Finished) else set()
-        self._has_begun = self.first.id in self.read
+        self.delivered_ids = set(start_mode.delivered_ids) if isinstance(start_mode, Resumed | Finished) else set()
+        self._has_begun = self.first.id in self.delivered_ids
         # The loop has ended; posts may still be pending.
         self.is_over = isinstance(start_mode, Finished)
         self.was_suspended = False
         self._parts = 0
-        self._was_read = self._is_suspending = self._is_cancelled = False
+        self._is_first_delivered = self._is_suspending = self._is_cancelled = False
         if record.stops:
             self.view.stop()
 
@@ -132,7 +132,7 @@ class SlackRun:
     async def keep_status(self, ts: str) -> None:
         """Store the ts of the status message."""
         self.record = replace(self.record, status_ts=ts)
-        await self._lease.write(StateChanges(run=self.record.written()))
+        await self._lease.write(StateChanges(run=self.record.to_dict()))
 
     def on_closed(self, error: str) -> None:
         """End the run, because Slack no longer accepts posts in the conversation."""
@@ -146,7 +146,7 @@ class SlackRun:
             LeaseLost: another process owns the conversation.
         """
         if not self.record.was_taken_over:
-            await self._lease.write(StateChanges(run=self.record.written()))
+            await self._lease.write(StateChanges(run=self.record.to_dict()))
         async with self.view.posting():
             if not isinstance(self._start_mode, Finished):
                 async with self.view.shown():
@@ -276,7 +276,7 @@ class SlackRun:
 
         def over() -> dict[str, Any]:
             self.record = replace(self.record, is_over=True, named=self._inbox.named)
-            return self.record.written()
+            return self.record.to_dict()
 
         await self.view.post(*posts, run=over)
 
@@ -299,12 +299,12 @@ class SlackRun:
         True if a notice promised that the next run reads it, or if it reports a late edit or deletion. Otherwise the
         stop applies to the message itself.
         """
-        was_held = self.record.was_waiting and not self._was_read and self.record.stopped_by is not None
+        was_held = self.record.was_waiting and not self._is_first_delivered and self.record.stopped_by is not None
         return was_held or self.first.is_about_another
 
     def _name_waiting(self) -> int:
         """Count the messages that wait for the next run, and record that a notice counts them."""
-        return self._inbox.name_held(self.read if self.is_requeued else self.read | {self.first.id})
+        return self._inbox.name_held(self.delivered_ids if self.is_requeued else self.delivered_ids | {self.first.id})
 
     async def _start_steering(self) -> None:
         """Apply a stop or a suspension requested before the loop started, then start to inject messages."""
@@ -318,13 +318,13 @@ class SlackRun:
         match event:
             case "executing":
                 await self._start_steering()
-            case "thinking" if not self._was_read:
-                self._was_read = True
+            case "thinking" if not self._is_first_delivered:
+                self._is_first_delivered = True
                 if self.record.was_waiting or self.first.is_told:
                     self._background.mark_delivered(self.first.id)
             case "injection:applied":
                 for message_id in data.get("ids", ()):
-                    self.read.add(message_id)
+                    self.delivered_ids.add(message_id)
                     self._background.mark_delivered(message_id)
                 self._steering.flush()
             case "resumed":

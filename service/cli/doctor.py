@@ -68,7 +68,7 @@ def doctor(context: click.Context, url: str | None, config_path: Path | None, as
 
 def _examine(config_path: Path | None, *, as_json: bool) -> int:
     """Print the findings and return the exit code."""
-    environment = Environment.take()
+    environment = Environment.take_from_environ()
     known = secrets(environment)
     try:
         config = load_config(config_path)

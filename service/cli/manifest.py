@@ -42,7 +42,7 @@ def manifest(config_path: Path | None, url: str | None, form: str) -> None:
 
     The manifest goes to standard output, instructions to standard error.
     """
-    known = secrets(Environment.read())
+    known = secrets(Environment.from_environ())
     try:
         config = load_config(config_path)
         made = manifest_of(names_of(config), _request_url(config, url))

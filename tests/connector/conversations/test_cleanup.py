@@ -93,7 +93,7 @@ async def test_the_cleanup_is_stored_in_one_write_with_the_end_of_the_run_and_de
         await cleanup.recent_done()
         assert not cleanup.leftovers
         await cleanup.keep()
-    assert lease.written == [StateChanges(run=BOTH.written(), closed={1: ""}, held=4), StateChanges(run={})]
+    assert lease.written == [StateChanges(run=BOTH.to_dict(), closed={1: ""}, held=4), StateChanges(run={})]
     assert slack.texts == [NOTICE.text]
 
 

@@ -40,7 +40,7 @@ def earlier_run(slack, thread) -> dict:
     """The record of a run that has begun."""
     message = SlackMessage(slack.team_id, thread.chat.general, thread.ts, None, "U0ANA", "look", (), direct=False)
     first = PendingMessage(message, "alpha", "look", message.id)
-    return RunRecord("r", first, was_waiting=False, newest_ts=thread.ts, is_marked=False).written()
+    return RunRecord("r", first, was_waiting=False, newest_ts=thread.ts, is_marked=False).to_dict()
 
 
 @pytest.mark.parametrize("run", [{"id": "r"}, {"id": "r", "first": "a new form"}, {"traces": ["a new form"]}])

@@ -181,7 +181,7 @@ def test_child_processes_of_modules_inherit_no_secret_of_the_service(monkeypatch
 )
 async def test_a_provider_has_the_key_although_the_environment_does_not(tmp_path, monkeypatch, providers, key):
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-of-the-environment")
-    environment = Environment.take()
+    environment = Environment.take_from_environ()
     instance = InstanceConfig.model_validate({"persona": {"name": "A", "emoji": ":owl:"}, "providers": providers})
     async with AnthropicServer() as model:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", model.base_url)
@@ -203,4 +203,4 @@ def test_the_keys_in_options_of_modules_are_known(tmp_path, monkeypatch):
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     path = tmp_path / "config.yaml"
     path.write_text(ANTHROPIC.replace("CONFIG", "{api_key: of another kind, model: claude, max_retries: 3}"))
-    assert secrets(Environment.read(), load_config(path)) == ("xapp-a", "of another kind")
+    assert secrets(Environment.from_environ(), load_config(path)) == ("xapp-a", "of another kind")
