@@ -109,14 +109,14 @@ class Claim:
         token: fencing token of the lease; higher than all earlier ones.
         run: the data of `StateChanges.run` as last stored; `None`: there is none.
         posts: outbox of that run, by part; blank: delivered to Slack.
-        held: entries up to this sequence number start no run by themselves.
+        held_seq: entries up to this sequence number start no run by themselves.
         entries: the pending inbox entries, in order.
     """
 
     token: int
     run: Mapping[str, Any] | None = None
     posts: Mapping[str, Any] = field(default_factory=dict)
-    held: int = 0
+    held_seq: int = 0
     entries: tuple[InboxEntry, ...] = ()
 
 
@@ -128,14 +128,14 @@ class StateChanges:
         run: the record of the active run. `None`: unchanged. Without an `id`: no run is active, and the record lists
             the pending cleanup of earlier runs, if any.
         posts: outbox entries by part, in JSON types; blank (`""`): delivered to Slack.
-        held: entries up to this sequence number start no run by themselves. `None`: unchanged.
+        held_seq: entries up to this sequence number start no run by themselves. `None`: unchanged.
         replaced: new data of entries, by sequence number.
         closed: how entries leave the inbox, by sequence number.
     """
 
     run: Mapping[str, Any] | None = None
     posts: Mapping[str, Any] = field(default_factory=dict)
-    held: int | None = None
+    held_seq: int | None = None
     replaced: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     closed: Mapping[int, End] = field(default_factory=dict)
 

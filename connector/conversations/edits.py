@@ -79,7 +79,7 @@ class EditHandler:
             closed |= self._without_corrections(target.id)
             inbox.remove((target,))
             await self._state.lease.write(StateChanges(closed=closed))
-            if target.is_told:
+            if target.is_marked_accepted:
                 self._state.workspace.background.unmark_accepted(target.message)
         elif run is not None and target.id == run.first.id and not run.is_over:
             await self._stop(entry, deletion.message.user, deletion.written_s)
@@ -107,7 +107,7 @@ class EditHandler:
     def _without_corrections(self, message_id: str) -> dict[int, End]:
         """Drop pending corrections of the message that a newer change supersedes; return their closed entries."""
         inbox = self._state.inbox
-        old = [each for each in inbox.waiting if each.is_about_another and each.message.id == message_id]
+        old = [each for each in inbox.waiting if each.is_late_change and each.message.id == message_id]
         inbox.remove(old)
         return {each.seq: "done" for each in old}
 

@@ -102,5 +102,5 @@ def _may_be_marked(artifacts: RunArtifacts, messages: Iterable[Message]) -> bool
     """Return whether the run's first message may have an hourglass; if it is not found, rely on the record."""
     first = next((each for each in messages if each["ts"] == artifacts.first_ts), None)
     if first is None:
-        return artifacts.is_marked
+        return artifacts.has_hourglass
     return any(each.get("name") == HOURGLASS for each in first.get("reactions") or ())

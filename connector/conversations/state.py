@@ -26,7 +26,7 @@ class ConversationState:
     def __init__(self, lease: ConversationLease, workspace: WorkspaceContext) -> None:
         self.lease = lease
         self.workspace = workspace
-        self.inbox = Inbox(workspace.background.users, lease.claim.held)
+        self.inbox = Inbox(workspace.background.users, lease.claim.held_seq)
         self.cleanup = Cleanup(lease, workspace.background)
         self.run: SlackRun | None = None
 

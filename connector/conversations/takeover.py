@@ -77,9 +77,9 @@ class Takeover:
     async def _resume(self, record: RunRecord) -> tuple[InboxEntry, ...]:
         state, entries = self._state, self._state.lease.claim.entries
         log.info("run.taken_up", conversation=state.id, run_id=record.id)
-        state.cleanup.resume(record.leftovers)
+        state.cleanup.resume(record.pending_cleanup)
         state.inbox.add(record.first)
-        state.inbox.named = record.named
+        state.inbox.announced_seq = record.announced_seq
         start_mode = await self._start_mode(record, {record.first.id, *(entry.id for entry in entries)})
         state.start(record, start_mode)
         delivered_ids = start_mode.delivered_ids if isinstance(start_mode, Resumed | Finished) else frozenset()

@@ -165,10 +165,10 @@ class ConversationWorker:
             self.is_over = True
             return
         # Only late edits and deletions can be left here. They start no run: the next message's run delivers them.
-        held = max((each.seq for each in self._inbox.waiting), default=0)
-        if held > self._inbox.held:
-            self._inbox.held = held
-            await self._lease.write(StateChanges(held=held))
+        held_seq = max((each.seq for each in self._inbox.waiting), default=0)
+        if held_seq > self._inbox.held_seq:
+            self._inbox.held_seq = held_seq
+            await self._lease.write(StateChanges(held_seq=held_seq))
         self.is_over = await self._lease.release(self._seen)
         if not self.is_over:
             await self._process(await self._lease.fetch(self._seen))
@@ -263,8 +263,8 @@ class ConversationWorker:
             first,
             was_waiting=was_waiting,
             newest_ts=newest_ts,
-            is_marked=self._background.reserve_hourglass(first.message),
-            leftovers=self._cleanup.leftovers,
+            has_hourglass=self._background.reserve_hourglass(first.message),
+            pending_cleanup=self._cleanup.pending,
         )
         run = self._state.start(record)
         run.ticket = ticket
@@ -292,8 +292,8 @@ class ConversationWorker:
 
     async def _park(self) -> None:
         """Hand the conversation over until a slot is free; mark each pending message with 📨."""
-        waiting = [each for each in self._inbox.waiting if not each.is_told and not each.is_about_another]
-        marked = [replace(each, is_told=True) for each in waiting]
+        waiting = [each for each in self._inbox.waiting if not each.is_marked_accepted and not each.is_late_change]
+        marked = [replace(each, is_marked_accepted=True) for each in waiting]
         if marked:
             await self._lease.write(StateChanges(replaced={each.seq: each.to_dict() for each in marked}))
         for each in marked:
@@ -343,8 +343,8 @@ class ConversationWorker:
 
     def _held_back(self, run: SlackRun) -> tuple[Notice, ...]:
         """Return a notice about messages that a stop held back after the run's last post."""
-        unnamed = [] if self._inbox.starts_a_run else self._inbox.unnamed
-        if not unnamed:
+        unannounced = [] if self._inbox.starts_a_run else self._inbox.unannounced
+        if not unannounced:
             return ()
-        self._inbox.name_all()
-        return (Notice(unnamed[-1].message, f"{run.record.id}:held", texts.held_back(len(unnamed))),)
+        self._inbox.announce_all()
+        return (Notice(unannounced[-1].message, f"{run.record.id}:held", texts.held_back(len(unannounced))),)

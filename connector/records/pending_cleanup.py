@@ -58,7 +58,10 @@ class PendingCleanup:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the data stored with the lease; empty if nothing is pending."""
-        kept = {"traces": [asdict(each) for each in self.artifacts], "notices": [asdict(each) for each in self.notices]}
+        kept = {
+            "artifacts": [asdict(each) for each in self.artifacts],
+            "notices": [asdict(each) for each in self.notices],
+        }
         return {kind: left for kind, left in kept.items() if left}
 
     @classmethod
@@ -68,7 +71,7 @@ class PendingCleanup:
         Raises:
             KeyError, TypeError, ValueError: the data has another format.
         """
-        artifacts = tuple(RunArtifacts.from_dict(each) for each in data.get("traces", ()))
+        artifacts = tuple(RunArtifacts.from_dict(each) for each in data.get("artifacts", ()))
         return cls(artifacts, tuple(Notice.from_dict(each) for each in data.get("notices", ())))
 
     @property

@@ -25,10 +25,10 @@ class RunRecord:
         stopped_by: the user who stopped it; `None`: it was not stopped.
         stops: number of stop requests; the second one stops immediately.
         status_ts: ts of its status message; `None`: not known yet.
-        is_marked: whether its first message may have an hourglass.
+        has_hourglass: whether its first message may have an hourglass.
         is_over: whether its last post is in the outbox; it then does no more work and accepts no messages.
-        named: sequence number of the last pending message counted in the stop notice.
-        leftovers: the pending cleanup of earlier runs.
+        announced_seq: sequence number of the last pending message counted in the stop notice.
+        pending_cleanup: the pending cleanup of earlier runs.
         was_taken_over: whether another process owned it before; not stored.
     """
 
@@ -39,10 +39,10 @@ class RunRecord:
     stopped_by: str | None = None
     stops: int = 0
     status_ts: str | None = None
-    is_marked: bool = True
+    has_hourglass: bool = True
     is_over: bool = False
-    named: int = 0
-    leftovers: PendingCleanup = field(default_factory=PendingCleanup)
+    announced_seq: int = 0
+    pending_cleanup: PendingCleanup = field(default_factory=PendingCleanup)
     was_taken_over: bool = False
 
     @classmethod
@@ -52,15 +52,17 @@ class RunRecord:
         *,
         was_waiting: bool,
         newest_ts: str,
-        is_marked: bool = True,
-        leftovers: PendingCleanup = PendingCleanup(),  # noqa: B008 - it is frozen
+        has_hourglass: bool = True,
+        pending_cleanup: PendingCleanup = PendingCleanup(),  # noqa: B008 - it is frozen
     ) -> Self:
-        return cls(uuid4().hex, first, was_waiting, newest_ts, is_marked=is_marked, leftovers=leftovers)
+        return cls(
+            uuid4().hex, first, was_waiting, newest_ts, has_hourglass=has_hourglass, pending_cleanup=pending_cleanup
+        )
 
     def to_dict(self) -> dict[str, Any]:
         first = {**self.first.to_dict(), "id": self.first.id, "seq": self.first.seq}
         kept = {name: getattr(self, name) for name in _NAMES}
-        return {**kept, "first": first, "leftovers": self.leftovers.to_dict()}
+        return {**kept, "first": first, "pending_cleanup": self.pending_cleanup.to_dict()}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -71,8 +73,8 @@ class RunRecord:
         """
         first = PendingMessage.from_dict(data["first"], data["first"]["id"], data["first"]["seq"])
         kept = {name: data[name] for name in _NAMES}
-        leftovers = PendingCleanup.from_dict(data["leftovers"])
-        return cls(**{**kept, "first": first, "leftovers": leftovers, "was_taken_over": True})
+        pending_cleanup = PendingCleanup.from_dict(data["pending_cleanup"])
+        return cls(**{**kept, "first": first, "pending_cleanup": pending_cleanup, "was_taken_over": True})
 
 
 _NAMES = tuple(field.name for field in fields(RunRecord) if field.name != "was_taken_over")

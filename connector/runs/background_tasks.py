@@ -172,7 +172,7 @@ class BackgroundTasks:
             await best_effort(
                 self.client.retry_until_done(partial(remove_status, self.client, artifacts.channel, ts, artifacts.user))
             )
-        if artifacts.is_marked:
+        if artifacts.has_hourglass:
             await best_effort(self.client.retry_until_done(partial(self.unmark, artifacts)))
             self._hourglasses.discard(_hourglass_of(artifacts))
 

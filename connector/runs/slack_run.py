@@ -260,22 +260,22 @@ class SlackRun:
         markdown = f"{answer.strip()} …" if was_cancelled and answer.strip() else answer
         text = agent_post(self._part(summary.part or self._parts + 1), markdown)
         if was_cancelled:
-            notice = texts.stopped(await self._name_of_stopper(), summary, self._name_waiting())
+            notice = texts.stopped(await self._name_of_stopper(), summary, self._announce_waiting())
         elif summary.status == "incomplete" or self.record.stops:
-            notice = texts.incomplete(summary, self._name_waiting())
+            notice = texts.incomplete(summary, self._announce_waiting())
         else:
             notice = ""
         await self._post_last(*text, *service_post("end", notice or ("" if text else texts.NO_ANSWER)))
 
     async def _post_failure(self, sentence: str) -> None:
         self.summary = self.summary or RunSummary()
-        await self._post_last(*service_post("end", texts.failed(sentence, self.summary, self._name_waiting())))
+        await self._post_last(*service_post("end", texts.failed(sentence, self.summary, self._announce_waiting())))
 
     async def _post_last(self, *posts: Post) -> None:
         """Store the last posts and `is_over` in one step: after a takeover, the next owner only delivers the posts."""
 
         def over() -> dict[str, Any]:
-            self.record = replace(self.record, is_over=True, named=self._inbox.named)
+            self.record = replace(self.record, is_over=True, announced_seq=self._inbox.announced_seq)
             return self.record.to_dict()
 
         await self.view.post(*posts, run=over)
@@ -300,11 +300,13 @@ class SlackRun:
         stop applies to the message itself.
         """
         was_held = self.record.was_waiting and not self._is_first_delivered and self.record.stopped_by is not None
-        return was_held or self.first.is_about_another
+        return was_held or self.first.is_late_change
 
-    def _name_waiting(self) -> int:
+    def _announce_waiting(self) -> int:
         """Count the messages that wait for the next run, and record that a notice counts them."""
-        return self._inbox.name_held(self.delivered_ids if self.is_requeued else self.delivered_ids | {self.first.id})
+        return self._inbox.announce_held(
+            self.delivered_ids if self.is_requeued else self.delivered_ids | {self.first.id}
+        )
 
     async def _start_steering(self) -> None:
         """Apply a stop or a suspension requested before the loop started, then start to inject messages."""
@@ -320,7 +322,7 @@ class SlackRun:
                 await self._start_steering()
             case "thinking" if not self._is_first_delivered:
                 self._is_first_delivered = True
-                if self.record.was_waiting or self.first.is_told:
+                if self.record.was_waiting or self.first.is_marked_accepted:
                     self._background.mark_delivered(self.first.id)
             case "injection:applied":
                 for message_id in data.get("ids", ()):

@@ -84,7 +84,7 @@ class Steering:
         return taken
 
     def _mark_accepted(self, inbound: PendingMessage) -> None:
-        if not inbound.is_about_another:  # the message it is about has its reaction already
+        if not inbound.is_late_change:  # the message it is about has its reaction already
             self._background.mark_accepted(inbound.message)
 
     async def _refuse(self, inbound: PendingMessage, why: str) -> None:

@@ -45,7 +45,7 @@ class RunView:
         self._background = background
         self._record = record
         self._place = record.first.message.place
-        self._is_marked = record.is_marked
+        self._has_hourglass = record.has_hourglass
         self._lease = lease
         self._owner = owner
         existing = FoundPost(background.client.history, self._place) if record.was_taken_over else None
@@ -109,7 +109,7 @@ class RunView:
             first.channel,
             first.ts,
             self._status.remaining,
-            self._is_marked,
+            self._has_hourglass,
             *thread,
             run_id=record.id,
             user=first.user,
@@ -153,9 +153,9 @@ class RunView:
         return title_of(self._background.users.with_names(first.prompt)) if begins else ""
 
     async def _mark(self) -> None:
-        if self._record.is_marked:
+        if self._record.has_hourglass:
             await best_effort(self._put_hourglass())
 
     async def _put_hourglass(self) -> None:
         is_there = await self._background.mark_working(self._record.first.message, self._lease.confirm)
-        self._is_marked = is_there or self._record.was_taken_over
+        self._has_hourglass = is_there or self._record.was_taken_over

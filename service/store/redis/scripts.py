@@ -89,7 +89,7 @@ return redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. ARGV[4], '+inf')
 """
 )
 
-# ARGV: process and step; the token; the number of ids to keep; run, blank: unchanged, {}: none; held, blank: unchanged;
+# ARGV: process and step; the token; the number of ids to keep; run, blank: unchanged, {}: none; held_seq, blank: unchanged;
 # 1: delete the posts; the number of posts, then part and content of each; the number of entries to replace, then
 # sequence number and data of each; sequence number and end of each entry to close. Returns 1; -1: the lease is lost.
 WRITE = RedisScript(
@@ -118,7 +118,7 @@ local function next_arg()
     return ARGV[at]
 end
 
-local kept, run, held, forgets_posts = tonumber(next_arg()), next_arg(), next_arg(), next_arg()
+local kept, run, held_seq, forgets_posts = tonumber(next_arg()), next_arg(), next_arg(), next_arg()
 for _ = 1, tonumber(next_arg()) do
     local part, content = next_arg(), next_arg()
     redis.call('HSET', KEYS[1], 'p:' .. part, content)
@@ -135,8 +135,8 @@ if run == '{}' then
 elseif run ~= '' then
     redis.call('HSET', KEYS[1], 'run', run)
 end
-if held ~= '' then
-    redis.call('HSET', KEYS[1], 'held', held)
+if held_seq ~= '' then
+    redis.call('HSET', KEYS[1], 'held_seq', held_seq)
 end
 for _ = 1, tonumber(next_arg()) do
     local entry, data = take_pending(next_arg()), next_arg()

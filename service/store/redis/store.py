@@ -108,8 +108,8 @@ class RedisRunStore:
         with readable(conversation_id):
             fields = dict(zip(pairs[::2], pairs[1::2], strict=True))
             posts = posts_of(records.posts(fields))
-            held = int(fields.get(b"held", 0))
-            return Claim(int(token), run_of(fields.get(b"run")), posts, held, tuple(map(entry_of, entries)))
+            held_seq = int(fields.get(b"held_seq", 0))
+            return Claim(int(token), run_of(fields.get(b"run")), posts, held_seq, tuple(map(entry_of, entries)))
 
     async def renew(self, conversation_id: str, token: int, lease_s: float) -> int:
         last: int = await self._run(scripts.RENEW, conversation_id, token, int(lease_s * 1000))
@@ -127,7 +127,7 @@ class RedisRunStore:
 
     async def write(self, conversation_id: str, token: int, changes: StateChanges) -> None:
         with self._client.underway():
-            if changes.run or changes.held is not None:
+            if changes.run or changes.held_seq is not None:
                 await self._index.enter(conversation_id, GRACE_S)
             work = self._step(scripts.WRITE, conversation_id, token, *_arguments(changes))
             if await self._client.to_its_end(conversation_id, work) < 0:
@@ -227,5 +227,5 @@ def _arguments(changes: StateChanges) -> list[Any]:
     posts = [part for name, content in changes.posts.items() for part in (name, as_json(content))]
     replaced = [part for seq, data in changes.replaced.items() for part in (seq, as_json(data))]
     closed = [part for seq, end in changes.closed.items() for part in (seq, end)]
-    head = [KEPT_ENTRIES, run, "" if changes.held is None else changes.held, int(changes.forgets_posts)]
+    head = [KEPT_ENTRIES, run, "" if changes.held_seq is None else changes.held_seq, int(changes.forgets_posts)]
     return [*head, len(changes.posts), *posts, len(changes.replaced), *replaced, *closed]

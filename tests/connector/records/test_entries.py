@@ -40,10 +40,10 @@ def earlier_run(slack, thread) -> dict:
     """The record of a run that has begun."""
     message = SlackMessage(slack.team_id, thread.chat.general, thread.ts, None, "U0ANA", "look", (), direct=False)
     first = PendingMessage(message, "alpha", "look", message.id)
-    return RunRecord("r", first, was_waiting=False, newest_ts=thread.ts, is_marked=False).to_dict()
+    return RunRecord("r", first, was_waiting=False, newest_ts=thread.ts, has_hourglass=False).to_dict()
 
 
-@pytest.mark.parametrize("run", [{"id": "r"}, {"id": "r", "first": "a new form"}, {"traces": ["a new form"]}])
+@pytest.mark.parametrize("run", [{"id": "r"}, {"id": "r", "first": "a new form"}, {"artifacts": ["a new form"]}])
 async def test_an_unreadable_run_is_abandoned_and_its_readable_posts_are_sent(process, thread, stored, run):
     posts = {"1": PENDING_POST, "2": UNKNOWN} if "id" in run else {}
     await stored(StateChanges(run=run, posts=posts))

@@ -155,7 +155,7 @@ async def test_a_store_that_is_away_says_so_and_leases_and_runs_are_there_when_i
                 store.claim(C, "a", 1),
                 store.renew(C, claim.token, 1),
                 store.fetch(C, claim.token, 0),
-                store.write(C, claim.token, StateChanges(held=1)),
+                store.write(C, claim.token, StateChanges(held_seq=1)),
                 store.release(C, claim.token, 1),
                 store.hand_over(C, claim.token),
                 *(store.due(T1, 9), store.woken("a"), store.agent_of(C), store.conversations()),
