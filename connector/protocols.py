@@ -168,10 +168,10 @@ class ConversationLease(Protocol):
         """Release the lease. Returns False and keeps it if entries after sequence number `seen` are pending."""
         ...
 
-    async def hand_over(self, rest_s: float = 0.0) -> None:
+    async def hand_over(self, due_in_s: float = 0.0) -> None:
         """Release the lease with work pending, so that another process can take the conversation over at once.
 
-        With `rest_s`, the store reports the conversation as due only after that time, or when a new entry arrives.
+        With `due_in_s`, the store reports the conversation as due only after that time, or when a new entry arrives.
         """
         ...
 
@@ -211,8 +211,8 @@ class RateBudget(Protocol):
 class RunService(Protocol):
     """Stores inbox entries, and leases each conversation to one process at a time."""
 
-    def watch(self, workspace: str, look_after: Callable[[str], None]) -> None:
-        """Call `look_after(conversation_id)` whenever a conversation of the workspace has work for this process.
+    def watch(self, workspace: str, on_work: Callable[[str], None]) -> None:
+        """Call `on_work(conversation_id)` whenever a conversation of the workspace has work for this process.
 
         That is: a conversation owned by this process has new entries, or a conversation with pending work has no owner.
         Spurious calls are possible.

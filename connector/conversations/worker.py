@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 # Delay before the store reports a conversation as due whose thread has not been read yet.
-_REST_S = 30.0
+_DUE_IN_S = 30.0
 # How long an urgent message waits for older messages while its thread is being read.
 _URGENT_WAIT_S = 1.0
 
@@ -145,23 +145,23 @@ class ConversationWorker:
             await self._lease.hand_over()
             self.is_over = True
             return
-        ticket = self._ticket()
+        slot = self._enter_queue()
         self._begin_catch_ups()
         # New work arrived while this call waited for the lock.
         if (
             self._caught_up
-            or (ticket is not None and ticket.is_shown)
-            or not self._cleanup.is_done(with_catch_ups=ticket is None)
+            or (slot is not None and slot.is_shown)
+            or not self._cleanup.is_done(with_catch_ups=slot is None)
         ):
             return
         await self._cleanup.cancel_catch_ups()
         await self._cleanup.keep()
-        if ticket is not None:
+        if slot is not None:
             await self._park()
             self.is_over = True
             return
         if self._catch_ups:
-            await self._lease.hand_over(_REST_S)
+            await self._lease.hand_over(_DUE_IN_S)
             self.is_over = True
             return
         # Only late edits and deletions can be left here. They start no run: the next message's run delivers them.
@@ -253,8 +253,8 @@ class ConversationWorker:
         """Return the active run, or begin one: the oldest message is its prompt, the others become injections."""
         if self._state.run is not None:
             return self._state.run
-        ticket = self._ticket()
-        if ticket is None or not ticket.is_shown:
+        slot = self._enter_queue()
+        if slot is None or not slot.is_shown:
             return None
         first, *others = self._inbox.waiting
         was_waiting = first.id in self._marked_ids or self._inbox.is_held(first)
@@ -267,13 +267,13 @@ class ConversationWorker:
             pending_cleanup=self._cleanup.pending,
         )
         run = self._state.start(record)
-        run.ticket = ticket
+        run.slot = slot
         for inbound in others:
             self._add(run, inbound)
         return run
 
-    def _ticket(self) -> RunSlot | None:
-        """Enter the queue for run slots; `None`: no message starts a run, or not yet (then the ticket is kept)."""
+    def _enter_queue(self) -> RunSlot | None:
+        """Enter the queue for run slots; `None`: no message starts a run, or not yet (then the slot is kept)."""
         starter = self._inbox.run_starter
         if starter is None:
             self._slots.leave(self._id)
@@ -287,8 +287,8 @@ class ConversationWorker:
         """Whether the next run has to wait for its slot without a lease."""
         if self._state.run is not None:
             return False
-        ticket = self._ticket()
-        return ticket is not None and not ticket.is_shown
+        slot = self._enter_queue()
+        return slot is not None and not slot.is_shown
 
     async def _park(self) -> None:
         """Hand the conversation over until a slot is free; mark each pending message with 📨."""
@@ -300,7 +300,7 @@ class ConversationWorker:
             self._inbox.replace(each)
             self._background.mark_accepted(each.message)
         self.is_parked = True
-        await self._lease.hand_over(self._slots.rest_s)
+        await self._lease.hand_over(self._slots.due_in_s)
 
     async def _run(self, run: SlackRun) -> None:
         where = {"conversation": self._id, "run_id": run.record.id}

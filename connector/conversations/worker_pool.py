@@ -41,8 +41,8 @@ class WorkerPool:
         self.is_closing = False
 
     async def __aenter__(self) -> Self:
-        self._runs.watch(self._workspace.router.team, self.look_after)
-        self._workspace.slots.watch(self.look_after)
+        self._runs.watch(self._workspace.router.team, self.check_for_work)
+        self._workspace.slots.watch(self.check_for_work)
         return self
 
     async def __aexit__(
@@ -79,7 +79,7 @@ class WorkerPool:
                 return conversation_id, run.record.id
         return None
 
-    def look_after(self, conversation_id: str) -> None:
+    def check_for_work(self, conversation_id: str) -> None:
         """Check a conversation for work: nudge its worker here, or claim it."""
         worker = self._workers.get(conversation_id)
         if worker is not None and not worker.is_over:
@@ -114,7 +114,7 @@ class WorkerPool:
             has_news = worker is not None and worker.is_over and worker.has_news
             if has_news or conversation_id in self._again:
                 self._again.discard(conversation_id)
-                self.look_after(conversation_id)
+                self.check_for_work(conversation_id)
 
     async def _work_in(self, worker: ConversationWorker, lease: ConversationLease) -> None:
         try:

@@ -50,8 +50,8 @@ class SlackRun:
         self._sessions = workspace.sessions
         self._background = workspace.background
         self._slots = workspace.slots
-        # The ticket for a run slot. A resumed run requests one itself.
-        self.ticket: RunSlot | None = None
+        # `None`: a resumed run requests one itself.
+        self.slot: RunSlot | None = None
         self._key = (self.instance.name, self.place.conversation_id)
         self._steering = Steering(self._key, inbox, workspace, self.view)
         self._start_mode = start_mode
@@ -208,25 +208,25 @@ class SlackRun:
         """Wait for the run's slot; return without one if the run will not begin."""
         if isinstance(self._start_mode, Unrecoverable):
             return
-        if self.ticket is None:
-            self.ticket = self._slots.enter(self.place.conversation_id, self.first.message, is_resumed=True)
-        ticket = self.ticket
-        if ticket.is_granted:
+        if self.slot is None:
+            self.slot = self._slots.enter(self.place.conversation_id, self.first.message, is_resumed=True)
+        slot = self.slot
+        if slot.is_granted:
             return
-        log.info("run.waiting", conversation=self.place.conversation_id, place=self._slots.place(ticket))
-        while not (ticket.is_granted or self._is_stopped or self._is_suspending):
-            runs, bound = self._slots.obstacle(ticket)
-            self.view.on_event("waiting", {"place": self._slots.place(ticket), "runs": runs, "bound": bound})
-            await ticket.changed.wait()
-            ticket.changed.clear()
-        if not ticket.is_granted:
+        log.info("run.waiting", conversation=self.place.conversation_id, place=self._slots.place(slot))
+        while not (slot.is_granted or self._is_stopped or self._is_suspending):
+            runs, bound = self._slots.obstacle(slot)
+            self.view.on_event("waiting", {"place": self._slots.place(slot), "runs": runs, "bound": bound})
+            await slot.changed.wait()
+            slot.changed.clear()
+        if not slot.is_granted:
             self._slots.leave(self.place.conversation_id)
         self.view.on_event("waited", {})
 
     def _check_slot(self) -> None:
         """Wake a run that waits for its slot, so that it notices a stop or a suspension."""
-        if self.ticket is not None:
-            self.ticket.changed.set()
+        if self.slot is not None:
+            self.slot.changed.set()
 
     @property
     def _is_stopped(self) -> bool:

@@ -149,10 +149,10 @@ class RunStore(Protocol):
         """
         ...
 
-    async def hand_over(self, conversation_id: str, token: int, rest_s: float = 0.0) -> None:
-        """Release the lease unconditionally. If there is pending work, the conversation is due after `rest_s`.
+    async def hand_over(self, conversation_id: str, token: int, due_in_s: float = 0.0) -> None:
+        """Release the lease unconditionally. If there is pending work, the conversation is due after `due_in_s`.
 
-        `rest_s` is at most LONGEST_REST_S.
+        `due_in_s` is at most MAX_DUE_IN_S.
 
         Raises:
             LeaseLost: as in `renew`.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 # Seconds until a conversation without an owner is due after an admission; the admitting process can claim it first.
 GRACE_S = 2.0
 # Maximum delay in seconds until a conversation that was handed over is due.
-LONGEST_REST_S = 60.0
+MAX_DUE_IN_S = 60.0
 # Ids of closed entries are kept for duplicate detection: the newest of each conversation,
 KEPT_ENTRIES = 10_000
 # for this many seconds after its last change.

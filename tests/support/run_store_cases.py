@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from connector.protocols import InboxEntry, LeaseLost, StateChanges
-from service.store.serialization import GRACE_S, LONGEST_REST_S
+from service.store.serialization import GRACE_S, MAX_DUE_IN_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -349,10 +349,10 @@ async def what_was_handed_over_is_due_at_once(store: RunStore) -> None:
 
 @_case
 async def what_was_handed_over_to_rest_is_due_when_it_has_rested(store: RunStore) -> None:
-    for conversation_id, rest_s in ((C, GRACE_S + 0.3), (D, LONGEST_REST_S)):
+    for conversation_id, due_in_s in ((C, GRACE_S + 0.3), (D, MAX_DUE_IN_S)):
         await admitted(store, conversation_id, 1)
         claim = await store.claim(conversation_id, "a", LONG_S)
-        await store.hand_over(conversation_id, claim.token, rest_s)
+        await store.hand_over(conversation_id, claim.token, due_in_s)
     assert await store.due(T1, 9) == []
     await until_due(store, C)
     assert (await store.admit(D, entry(2, "stop"), None)).owner is None

@@ -136,8 +136,8 @@ class RedisRunStore:
     async def release(self, conversation_id: str, token: int, seen: int) -> bool:
         return await self._give_back(conversation_id, token, seen, 0.0)
 
-    async def hand_over(self, conversation_id: str, token: int, rest_s: float = 0.0) -> None:
-        await self._give_back(conversation_id, token, "", rest_s)
+    async def hand_over(self, conversation_id: str, token: int, due_in_s: float = 0.0) -> None:
+        await self._give_back(conversation_id, token, "", due_in_s)
 
     async def due(self, workspace: str, most: int) -> list[str]:
         return await self._index.due(workspace, most)
@@ -187,13 +187,13 @@ class RedisRunStore:
         """Close the connections after pending writes."""
         await self._client.aclose()
 
-    async def _give_back(self, conversation_id: str, token: int, seen: int | str, rest_s: float) -> bool:
+    async def _give_back(self, conversation_id: str, token: int, seen: int | str, due_in_s: float) -> bool:
         with self._client.underway():
-            work = self._step(scripts.RELEASE, conversation_id, token, seen, int(rest_s * 1000))
+            work = self._step(scripts.RELEASE, conversation_id, token, seen, int(due_in_s * 1000))
             given: int = await self._client.to_its_end(conversation_id, work)
             if given == 2:
                 # Its index entry may be scheduled for the end of the released lease.
-                await self._index.enter(conversation_id, rest_s)
+                await self._index.enter(conversation_id, due_in_s)
         if given < 0:
             raise lost(conversation_id)
         return given > 0

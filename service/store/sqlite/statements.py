@@ -107,11 +107,11 @@ def write(file: sqlite3.Connection, now: float, conversation_id: str, token: int
 
 
 def release(  # noqa: PLR0913, PLR0917 - one argument per column
-    file: sqlite3.Connection, now: float, conversation_id: str, token: int, seen: int | None, rest_s: float = 0.0
+    file: sqlite3.Connection, now: float, conversation_id: str, token: int, seen: int | None, due_in_s: float = 0.0
 ) -> bool:
     """Release the lease, unless an entry is pending after `seen`; with `None`, unconditionally.
 
-    The conversation is due after `rest_s`.
+    The conversation is due after `due_in_s`.
     """
     with writing(file):
         if file.execute(
@@ -121,7 +121,7 @@ def release(  # noqa: PLR0913, PLR0917 - one argument per column
         number, _ = _owned(file, conversation_id, token)
         if seen is not None and file.execute(_WAITING, (number, seen)).fetchone():
             return False
-        file.execute(_GIVE_BACK, (now + rest_s, number))
+        file.execute(_GIVE_BACK, (now + due_in_s, number))
     return True
 
 

@@ -95,8 +95,8 @@ class SqliteRunStore:
     async def release(self, conversation_id: str, token: int, seen: int) -> bool:
         return await self._database.write(steps.release, self._clock(), conversation_id, token, seen)
 
-    async def hand_over(self, conversation_id: str, token: int, rest_s: float = 0.0) -> None:
-        await self._database.write(steps.release, self._clock(), conversation_id, token, None, rest_s)
+    async def hand_over(self, conversation_id: str, token: int, due_in_s: float = 0.0) -> None:
+        await self._database.write(steps.release, self._clock(), conversation_id, token, None, due_in_s)
 
     async def due(self, workspace: str, most: int) -> list[str]:
         return await self._database.read(steps.due, self._clock(), workspace, most)

@@ -31,9 +31,9 @@ class Process:
         self.runs = runs
         self.news: list[str] = []
         self._changed = asyncio.Event()
-        runs.watch("T", self._look_after)
+        runs.watch("T", self._notify_listeners)
 
-    def _look_after(self, conversation_id: str) -> None:
+    def _notify_listeners(self, conversation_id: str) -> None:
         self.news.append(conversation_id)
         self._changed.set()
 

@@ -112,11 +112,11 @@ class RunTable:
         self._give_back(found)
         return True
 
-    def hand_over(self, conversation_id: str, token: int, rest_s: float = 0.0) -> None:
+    def hand_over(self, conversation_id: str, token: int, due_in_s: float = 0.0) -> None:
         if not self._is_given_back(conversation_id, token):
             found = self._owned(conversation_id, token)
             self._give_back(found)
-            found.due_s += rest_s
+            found.due_s += due_in_s
 
     def due(self, workspace: str, most: int) -> list[str]:
         now_s = self._now()

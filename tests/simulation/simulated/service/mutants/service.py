@@ -63,9 +63,9 @@ class DoesNotLookUp(SlackClient):
 class ServesEveryWorkspace(StoredRuns):
     """Looks after the conversations of a workspace that it is not connected to."""
 
-    def watch(self, workspace: str, look_after: Callable[[str], None]) -> None:
+    def watch(self, workspace: str, on_work: Callable[[str], None]) -> None:
         for each in (workspace, OTHER_TEAM):
-            super().watch(each, look_after)
+            super().watch(each, on_work)
 
 
 class LeavesStatuses(SlackClient):
