@@ -140,7 +140,7 @@ class StateChanges:
     closed: Mapping[int, End] = field(default_factory=dict)
 
     @property
-    def forgets_posts(self) -> bool:
+    def deletes_posts(self) -> bool:
         """Whether the change ends the run, which deletes its outbox."""
         return self.run is not None and "id" not in self.run
 

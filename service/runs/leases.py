@@ -144,7 +144,7 @@ class HeldLease:
         if self._lost.is_set():
             raise self._lease_lost()
         try:
-            return await self._retry.through(step)
+            return await self._retry.call(step)
         except LeaseLost:
             self._lost.set()
             raise

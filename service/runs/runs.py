@@ -94,7 +94,7 @@ class StoredRuns:
         self._running.cancel()
         held = list(self._leases)
         try:
-            async with asyncio.timeout(_HAND_OVER_WITHIN_S / 4 if self._retry.is_away else _HAND_OVER_WITHIN_S):
+            async with asyncio.timeout(_HAND_OVER_WITHIN_S / 4 if self._retry.is_unavailable else _HAND_OVER_WITHIN_S):
                 await asyncio.wait({self._running})
                 await asyncio.gather(*map(_hand_over, held))
         except TimeoutError:
@@ -121,13 +121,13 @@ class StoredRuns:
             StoreError: the entry cannot be stored, and a retry would not help.
             StoreAway: the store is unreachable, and `_MOST_WAITING` admissions wait for it already.
         """
-        if self._retry.is_away and self._admitting >= _MOST_WAITING:
+        if self._retry.is_unavailable and self._admitting >= _MOST_WAITING:
             raise StoreAway(f"{_MOST_WAITING} entries already wait for the store; Slack will redeliver this one.")
         order = self._orders.setdefault(conversation_id, asyncio.Lock())
         self._admitting += 1
         try:
             async with order:
-                admitted = await self._retry.through(lambda: self._store.admit(conversation_id, entry, agent))
+                admitted = await self._retry.call(lambda: self._store.admit(conversation_id, entry, agent))
         finally:
             self._admitting -= 1
         if admitted.is_new and admitted.owner in (None, self._owner):
@@ -142,14 +142,14 @@ class StoredRuns:
         """
         if workspace_of(conversation_id) not in self._listeners:
             return None
-        lease = await self._retry.through(lambda: self._claim_once(conversation_id))
+        lease = await self._retry.call(lambda: self._claim_once(conversation_id))
         if lease is not None:
             self._leases.hold(lease)
         return lease
 
     async def agent_of(self, conversation_id: str) -> str | None:
         """Return the conversation's instance; `None` if no message there addressed an agent yet."""
-        return await self._retry.through(lambda: self._store.agent_of(conversation_id))
+        return await self._retry.call(lambda: self._store.agent_of(conversation_id))
 
     async def _claim_once(self, conversation_id: str) -> HeldLease | None:
         if await self._may_be_its_owners(conversation_id):
@@ -202,7 +202,7 @@ class StoredRuns:
     async def _listen(self) -> None:
         """Dispatch the store's notifications of entries that other processes admitted."""
         while True:
-            for conversation_id in await self._retrying(lambda: self._store.woken(self._owner)):
+            for conversation_id in await self._retrying(lambda: self._store.wait_for_notifications(self._owner)):
                 self._notify_listeners(conversation_id)
 
     async def _poll_due(self) -> None:
@@ -231,7 +231,7 @@ class StoredRuns:
         """
         while True:
             try:
-                return await self._retry.through(ask)
+                return await self._retry.call(ask)
             except StoreGone:
                 raise
             except StoreError as e:

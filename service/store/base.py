@@ -166,7 +166,7 @@ class RunStore(Protocol):
         """
         ...
 
-    async def woken(self, owner: str) -> Sequence[str]:
+    async def wait_for_notifications(self, owner: str) -> Sequence[str]:
         """Wait for new entries in conversations that this process owns; return their ids. Empty after a timeout."""
         ...
 

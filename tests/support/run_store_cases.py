@@ -68,7 +68,7 @@ async def until_due(store: RunStore, *conversation_ids: str) -> None:
 async def until_woken(store: RunStore, owner: str) -> list[str]:
     """The next news of an owner."""
     async with within(9):
-        while not (news := await store.woken(owner)):
+        while not (news := await store.wait_for_notifications(owner)):
             pass
     return list(news)
 
@@ -463,7 +463,7 @@ async def nobody_hears_of_what_has_no_owner(store: RunStore) -> None:
     claim = await store.claim(C, "a", LONG_S)
     await store.release(C, claim.token, 0)
     await admitted(store, C, 1)
-    assert list(await store.woken("a")) == []
+    assert list(await store.wait_for_notifications("a")) == []
 
 
 @_case

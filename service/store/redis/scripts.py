@@ -118,12 +118,12 @@ local function next_arg()
     return ARGV[at]
 end
 
-local kept, run, held_seq, forgets_posts = tonumber(next_arg()), next_arg(), next_arg(), next_arg()
+local kept, run, held_seq, deletes_posts = tonumber(next_arg()), next_arg(), next_arg(), next_arg()
 for _ = 1, tonumber(next_arg()) do
     local part, content = next_arg(), next_arg()
     redis.call('HSET', KEYS[1], 'p:' .. part, content)
 end
-if forgets_posts == '1' then
+if deletes_posts == '1' then
     for _, name in ipairs(redis.call('HKEYS', KEYS[1])) do
         if string.sub(name, 1, 2) == 'p:' then
             redis.call('HDEL', KEYS[1], name)

@@ -25,7 +25,7 @@ _CLAIM = "UPDATE run_conversations SET token = ?, owner = ?, until = ?, due = ? 
 _RENEW = """UPDATE run_conversations SET until = ?, due = ?
     WHERE conversation = ? AND token = ? AND owner IS NOT NULL RETURNING seq"""
 _OWNED = "SELECT id, seq FROM run_conversations WHERE conversation = ? AND token = ? AND owner IS NOT NULL"
-_GIVE_BACK = "UPDATE run_conversations SET owner = NULL, until = 0, back = token, due = ? WHERE id = ?"
+_RELEASE = "UPDATE run_conversations SET owner = NULL, until = 0, back = token, due = ? WHERE id = ?"
 _WAITING = """SELECT seq, id, kind, data FROM run_entries
     WHERE conversation = ? AND seq > ? AND "end" IS NULL ORDER BY seq"""
 _REPLACE = 'UPDATE run_entries SET data = ? WHERE conversation = ? AND seq = ? AND "end" IS NULL'
@@ -93,7 +93,7 @@ def write(file: sqlite3.Connection, now: float, conversation_id: str, token: int
         if changes.run is not None:
             run = as_json(changes.run) if changes.run else None
             file.execute("UPDATE run_conversations SET run = ? WHERE id = ?", (run, number))
-        if changes.forgets_posts:
+        if changes.deletes_posts:
             file.execute("DELETE FROM run_posts WHERE conversation = ?", (number,))
         if changes.held_seq is not None:
             file.execute("UPDATE run_conversations SET held_seq = ? WHERE id = ?", (changes.held_seq, number))
@@ -121,7 +121,7 @@ def release(  # noqa: PLR0913, PLR0917 - one argument per column
         number, _ = _owned(file, conversation_id, token)
         if seen is not None and file.execute(_WAITING, (number, seen)).fetchone():
             return False
-        file.execute(_GIVE_BACK, (now + due_in_s, number))
+        file.execute(_RELEASE, (now + due_in_s, number))
     return True
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from connector.protocols import Claim, InboxEntry, StateChanges
     from service.store.base import Admission, ConversationRecord
 
-# Timeout of `woken`, in seconds.
+# Timeout of `wait_for_notifications`, in seconds.
 _WAIT_S = 1.0
 _NAME = "runs"
 
@@ -101,7 +101,7 @@ class SqliteRunStore:
     async def due(self, workspace: str, most: int) -> list[str]:
         return await self._database.read(steps.due, self._clock(), workspace, most)
 
-    async def woken(self, owner: str) -> Sequence[str]:
+    async def wait_for_notifications(self, owner: str) -> Sequence[str]:
         try:
             async with asyncio.timeout(_WAIT_S):
                 await self._has_news[owner].wait()

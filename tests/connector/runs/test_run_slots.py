@@ -19,10 +19,10 @@ class Queue:
 
     def __init__(self, limits: RunLimits) -> None:
         self.slots = RunSlots(limits)
-        self.woken: list[str] = []
+        self.wait_for_notifications: list[str] = []
         self.granted: list[str] = []
         self.slots: dict[str, RunSlot] = {}
-        self.slots.watch(self.woken.append)
+        self.slots.watch(self.wait_for_notifications.append)
         self._written = 0
 
     def ask(self, person: str, channel: str = "C1", *, is_resumed: bool = False) -> str:
@@ -110,7 +110,7 @@ def test_of_thousands_few_keep_a_lease_and_the_next_one_is_woken_when_there_is_r
     assert queue.ask("ben") in queue.running
     queue.end(asked[0])
     assert queue.running == [asked[1], "ben3001"]
-    assert queue.woken == [asked[6]]
+    assert queue.wait_for_notifications == [asked[6]]
 
 
 def test_a_conversation_whose_message_is_another_persons_now_waits_for_that_one():

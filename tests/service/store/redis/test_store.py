@@ -158,7 +158,7 @@ async def test_a_store_that_is_away_says_so_and_leases_and_runs_are_there_when_i
                 store.write(C, claim.token, StateChanges(held_seq=1)),
                 store.release(C, claim.token, 1),
                 store.hand_over(C, claim.token),
-                *(store.due(T1, 9), store.woken("a"), store.agent_of(C), store.conversations()),
+                *(store.due(T1, 9), store.wait_for_notifications("a"), store.agent_of(C), store.conversations()),
                 *(store.record(C), store.forget(C), open_run_store(server.url)),
             )
             ended = await asyncio.gather(*steps, return_exceptions=True)

@@ -59,10 +59,10 @@ class SimulatedRunStore:
     async def due(self, workspace: str, most: int) -> list[str]:
         return await self._ask("due", self._table.due, workspace, most)
 
-    async def woken(self, owner: str) -> Sequence[str]:
+    async def wait_for_notifications(self, owner: str) -> Sequence[str]:
         loop = asyncio.get_running_loop()
         news: asyncio.Future[tuple[str, ...]] = loop.create_future()
-        await self._ask("woken", self._table.listen, owner, news)
+        await self._ask("wait_for_notifications", self._table.listen, owner, news)
         timer = loop.call_later(_NO_NEWS_S, _give_up, news)
         try:
             return await news

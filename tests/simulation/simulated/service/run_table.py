@@ -92,7 +92,7 @@ class RunTable:
         found.posts |= changes.posts
         if changes.run is not None:
             found.run = dict(changes.run) or None
-        if changes.forgets_posts:
+        if changes.deletes_posts:
             found.posts = {}
         if changes.held_seq is not None:
             found.held_seq = changes.held_seq

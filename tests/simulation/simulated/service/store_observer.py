@@ -159,7 +159,7 @@ class Witness:
         run = self.runs.get(standing.run or "")
         if run is not None and any(_is_last_word(post) for post in changes.posts.values()):
             run.last_word_s = scene.now()
-        if changes.forgets_posts and standing.run is not None:
+        if changes.deletes_posts and standing.run is not None:
             run = self.runs[standing.run]
             run.ended_s = scene.now()
             scene.count(f"run {'stopped' if run.stopped_s is not None else 'ended'}")

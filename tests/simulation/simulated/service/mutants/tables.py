@@ -179,7 +179,7 @@ class StopsWhatIsHeld(RunTable):
     def write(self, conversation_id: str, token: int, changes: StateChanges) -> None:
         run = self.conversations[conversation_id].run or {}
         first = run.get("first", {}).get("seq", 0)
-        if run.get("stopped_by") is not None and changes.forgets_posts and first not in changes.closed:
+        if run.get("stopped_by") is not None and changes.deletes_posts and first not in changes.closed:
             changes = replace(changes, closed={**changes.closed, first: "withdrawn"})
         super().write(conversation_id, token, changes)
 
