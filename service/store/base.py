@@ -190,7 +190,7 @@ class RunStore(Protocol):
         """Return the conversations without changes since then (seconds since the epoch)."""
         ...
 
-    async def tidy(self) -> None:
+    async def delete_expired(self) -> None:
         """Delete expired data; the service calls this periodically."""
         ...
 

@@ -159,8 +159,8 @@ class RetryingStore:
     async def forget_agent(self, agent_id: str) -> None:
         await self._call(lambda: self._store.forget_agent(agent_id))
 
-    async def tidy(self) -> None:
-        await self._call(self._store.tidy)
+    async def delete_expired(self) -> None:
+        await self._call(self._store.delete_expired)
 
     async def aclose(self) -> None:
         await self._store.aclose()

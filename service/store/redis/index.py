@@ -93,7 +93,7 @@ class RedisIndex:
             index = _due(workspace_of(conversation_id))
             return await self._client.redis.zscore(index, _name(conversation_id)) is not None
 
-    async def tidy(self) -> None:
+    async def delete_expired(self) -> None:
         """Remove the conversations that no longer exist from the index."""
         with self._client.underway():
             gone = [name for name, exists in await self._entered() if not exists]

@@ -174,8 +174,8 @@ class RedisRunStore:
     async def idle_since(self, since: float) -> list[str]:
         return await self._index.idle_since(since * 1000)
 
-    async def tidy(self) -> None:
-        await self._index.tidy()
+    async def delete_expired(self) -> None:
+        await self._index.delete_expired()
 
     async def forget(self, conversation_id: str) -> bool:
         await self._client.settled(conversation_id)

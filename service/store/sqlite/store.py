@@ -125,7 +125,7 @@ class SqliteRunStore:
     async def idle_since(self, since: float) -> list[str]:
         return await self._database.run(records.idle_since, since)
 
-    async def tidy(self) -> None:
+    async def delete_expired(self) -> None:
         await self._database.run(schema.expire, self._clock())
 
     async def forget(self, conversation_id: str) -> bool:

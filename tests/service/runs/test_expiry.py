@@ -16,7 +16,7 @@ class Store:
         self.tidied: list[float] = []
         self._problem = problem
 
-    async def tidy(self) -> None:
+    async def delete_expired(self) -> None:
         self.tidied.append(asyncio.get_running_loop().time())
         if self._problem is not None:
             raise self._problem

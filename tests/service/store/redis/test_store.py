@@ -260,7 +260,7 @@ async def test_an_admission_that_never_came_after_its_entry_is_no_conversation(r
         redis.ask("ZADD", "runs:{index}:all", "1000", "long-gone", "99999999999999", "on-its-way")
         await admitted(store, C, 1)
         assert await store.conversations() == [C]
-        await store.tidy()
+        await store.delete_expired()
         assert set(redis.ask("ZRANGE", "runs:{index}:all", "0", "-1")) == {C.encode(), b"on-its-way"}
 
 

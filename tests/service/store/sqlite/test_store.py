@@ -239,7 +239,7 @@ async def test_tidying_forgets_ids_and_the_next_service_the_fences_of_logs_that_
     await InteractionStack(logs, C, "alpha").push(UserMessageState("hello"))
     with closing(sqlite3.connect(tmp_path / "logs.db", isolation_level=None)) as file:
         file.execute("UPDATE run_conversations SET changed = changed - 7.1 * 86400")
-        await store.tidy()
+        await store.delete_expired()
         assert list((await store.record(C)).order) == ["m2"]
         await store.aclose()
         await logs.aclose()

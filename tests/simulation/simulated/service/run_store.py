@@ -85,7 +85,7 @@ class SimulatedRunStore:
     async def idle_since(self, _since: float) -> list[str]:
         return []
 
-    async def tidy(self) -> None:
+    async def delete_expired(self) -> None:
         """Nothing is kept for longer than the conversations."""
 
     async def forget(self, conversation_id: str) -> bool:
