@@ -8,7 +8,7 @@ from service.config.config import ConfigError
 from service.config.tokens import api_url, bot_token
 from service.doctor import app, bot, transport
 from service.doctor.agents import check_agents
-from service.doctor.findings import DoctorFinding, unknown, wrong
+from service.doctor.findings import DoctorFinding, failed, skipped
 from service.doctor.places import check_disks, check_store, check_workspace
 from service.doctor.web_api import WebApi
 
@@ -23,7 +23,7 @@ async def examined(config: ServiceConfig, environment: Environment) -> AsyncIter
     try:
         url = api_url(environment)
     except ConfigError as e:
-        yield wrong("Slack", str(e))
+        yield failed("Slack", str(e))
     else:
         async with WebApi.at(url) as api:
             async for finding in _of_slack(api, config, environment):
@@ -40,7 +40,7 @@ async def _of_slack(api: WebApi, config: ServiceConfig, environment: Environment
     answer, bots_app = await bot.answer_to(api, environment), None
     if isinstance(answer, DoctorFinding):
         yield answer
-        yield unknown("scopes", "not checked: the bot token does not work.")
+        yield skipped("scopes", "not checked: the bot token does not work.")
     else:
         for finding in bot.findings_in(answer):
             yield finding
