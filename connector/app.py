@@ -148,7 +148,7 @@ async def _open(client: SlackClient) -> AsyncIterator[None]:
     finally:
         watching.cancel()
     if refused:
-        log.critical("slack.closed", error=str(refused[0]))
+        log.critical("slack.access_revoked", error=str(refused[0]))
         raise ConnectionRefused(
             f"Slack no longer accepts calls of this app ({refused[0]}). Check the app's tokens and scopes, then "
             "restart the service: interrupted runs resume."

@@ -76,7 +76,7 @@ class Takeover:
 
     async def _resume(self, record: RunRecord) -> tuple[InboxEntry, ...]:
         state, entries = self._state, self._state.lease.claim.entries
-        log.info("run.taken_up", conversation=state.id, run_id=record.id)
+        log.info("run.taken_over", conversation=state.id, run_id=record.id)
         state.cleanup.resume(record.pending_cleanup)
         state.inbox.add(record.first)
         state.inbox.announced_seq = record.announced_seq

@@ -118,5 +118,5 @@ class AccessPolicy:
         await self._users.look_up((user,), within_s=self._profile_timeout_s)
         profile = self._users.profile(user)
         if profile is None:
-            log.info("gate.unknown", user=user)
+            log.info("access.profile_unknown", user=user)
         return profile

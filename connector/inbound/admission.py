@@ -77,7 +77,7 @@ class Admitter:
             return True
         is_addressed = message is not None and self._router.is_addressed(message)
         if message is not None and is_addressed and self._policy.should_notify(actor):
-            log.info("gate.refused", user=actor.user, channel=actor.channel)
+            log.info("access.refused", user=actor.user, channel=actor.channel)
             arguments = {"channel": message.channel, "user": message.user, "text": refusal}
             if message.thread_ts is not None:
                 arguments["thread_ts"] = message.thread_ts

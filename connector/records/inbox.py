@@ -78,9 +78,10 @@ class Inbox:
 
     A message is ready for the loop once its display names are known or their lookup has timed out. An urgent one times
     out sooner, and makes the messages before it ready, too. Messages given to a loop stay here until their delivery is
-    checked. `held_seq`: messages up to this sequence number that are older than the last stop start no run by themselves.
-    `announced_seq`: notices have counted the pending messages up to this sequence number. While a thread is read from Slack,
-    messages newer than the start of the requested part wait for older ones.
+    checked. While a thread is read from Slack, messages newer than the start of the requested part wait for older ones.
+
+    `held_seq`: messages up to this sequence number that are older than the last stop start no run by themselves.
+    `announced_seq`: notices have counted the pending messages up to this sequence number.
     """
 
     def __init__(self, users: Users, held_seq: int) -> None:

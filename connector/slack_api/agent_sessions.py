@@ -99,7 +99,7 @@ class AgentSessions:
         except SlackCallFailed as e:
             if e.error in _UNAVAILABLE:
                 self._missing.add(e.method)
-                log.info("native.not_available", method=e.method, error=e.error)
+                log.info("agent_sessions.unavailable", method=e.method, error=e.error)
             else:
                 log.warning("slack.call_failed", error=str(e))
 

@@ -149,7 +149,7 @@ class SlackClient:
             except SlackCallFailed as e:
                 if e.decision not in (RetryDecision.TRANSIENT, RetryDecision.WORKSPACE_CLOSED):
                     raise
-                log.warning("slack.away", error=str(e), again_in_s=pause_s)
+                log.warning("slack.unavailable", error=str(e), again_in_s=pause_s)
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, _PAUSE_S[1])
 

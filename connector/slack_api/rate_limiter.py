@@ -155,7 +155,7 @@ class RateLimiter:
         """
         buckets = list(limits_of(method, channel, self._scale))
         for bucket in buckets if for_s > _MAX_CHANNEL_PAUSE_S else buckets[:1]:
-            with error_boundary("budget.failed", bucket=bucket):  # Slack repeats the rate limit
+            with error_boundary("rate_budget.failed", bucket=bucket):  # Slack repeats the rate limit
                 await self._budget.pause(f"{self._workspace}:{bucket}", for_s)
 
 
@@ -223,7 +223,7 @@ class _Queue:
         self._rounds.clear()
 
     async def _take(self) -> float:
-        with error_boundary("budget.failed", bucket=self._bucket):
+        with error_boundary("rate_budget.failed", bucket=self._bucket):
             return await self._budget.take(self._bucket, self._limit)
         return _RETRY_AFTER_S  # so that no call waits for ever or goes unlimited
 

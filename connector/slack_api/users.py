@@ -135,7 +135,7 @@ class Users:
         except CallCancelled:
             return
         except (SlackCallFailed, KeyError) as e:
-            log.info("slack.no_name", user=user, error=str(e))
+            log.info("slack.profile_unavailable", user=user, error=str(e))
             if isinstance(e, SlackCallFailed) and e.is_transient:
                 refresh_after_s = _RETRY_AFTER_S
         self._store(user, profile, refresh_after_s)

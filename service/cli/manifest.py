@@ -75,8 +75,8 @@ def _request_url(config: ServiceConfig, url: str | None) -> str | None:
         return None
     if url is None:
         raise ConfigError(
-            "`transport: http` requires the public URL at which Slack reaches the service. Add --url https://… with the "
-            "address of your reverse proxy."
+            "`transport: http` requires the public URL at which Slack reaches the service. Add --url https://… with "
+            "the address of your reverse proxy."
         )
     try:
         parts = urlsplit(url)

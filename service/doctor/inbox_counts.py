@@ -35,8 +35,8 @@ def inconsistencies(record: ConversationRecord) -> Iterator[str]:
         )
     if record.held_seq > count.accepted:
         yield (
-            f"messages up to number {record.held_seq} are held back, but only {count.accepted} were accepted: new messages "
-            "start no run."
+            f"messages up to number {record.held_seq} are held back, but only {count.accepted} were accepted: new "
+            "messages start no run."
         )
     if record.posts and not record.has_run:
         yield f"{counted(record.posts, 'post')} pending in the outbox without a run."

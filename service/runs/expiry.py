@@ -42,4 +42,4 @@ async def _expire(stores: tuple[ExpiringStore, ...], every_s: tuple[float, float
             try:
                 await store.delete_expired()
             except StoreError as e:
-                log.warning("store.not_tidied", problem=str(e))
+                log.warning("store.expiry_failed", problem=str(e))

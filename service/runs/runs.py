@@ -190,7 +190,7 @@ class StoredRuns:
             return
         match _root_cause(problem):
             case StoreGone() as gone:
-                log.critical("store.gone", problem=str(gone))
+                log.critical("store.replaced", problem=str(gone))
             case other:
                 log.critical("runs.failed", exc_info=other)
         self._entered_by.cancel()

@@ -96,10 +96,12 @@ class StoreRetryPolicy:
         now_s = asyncio.get_running_loop().time()
         if self._since_s is None:
             self._since_s, self._logged_s = now_s, now_s
-            log.warning("store.away", problem=str(error))
+            log.warning("store.unavailable", problem=str(error))
         elif now_s - self._logged_s >= _LOG_EVERY_S:
             self._logged_s = now_s
-            log.warning("store.away", problem=str(error), for_s=round(now_s - self._since_s, 1), waiting=self._waiting)
+            log.warning(
+                "store.unavailable", problem=str(error), for_s=round(now_s - self._since_s, 1), waiting=self._waiting
+            )
 
     def _on_available(self) -> None:
         self._is_answering = True
@@ -107,7 +109,7 @@ class StoreRetryPolicy:
         if self._since_s is None or self._waiting:
             return
         self._back_s = asyncio.get_running_loop().time()
-        log.info("store.back", after_s=round(self._back_s - self._since_s, 1))
+        log.info("store.available", after_s=round(self._back_s - self._since_s, 1))
         self._since_s = None
 
 

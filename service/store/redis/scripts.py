@@ -89,9 +89,10 @@ return redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. ARGV[4], '+inf')
 """
 )
 
-# ARGV: process and step; the token; the number of ids to keep; run, blank: unchanged, {}: none; held_seq, blank: unchanged;
-# 1: delete the posts; the number of posts, then part and content of each; the number of entries to replace, then
-# sequence number and data of each; sequence number and end of each entry to close. Returns 1; -1: the lease is lost.
+# ARGV: process and step; the token; the number of ids to keep; run, blank: unchanged, {}: none; held_seq, blank:
+# unchanged; 1: delete the posts; the number of posts, then part and content of each; the number of entries to replace,
+# then sequence number and data of each; sequence number and end of each entry to close. Returns 1; -1: the lease is
+# lost.
 WRITE = RedisScript(
     PRELUDE
     + """

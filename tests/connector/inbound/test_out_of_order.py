@@ -225,7 +225,7 @@ async def test_an_event_that_is_not_as_slack_writes_them_is_one_line_in_the_log(
             offer(scene, event)
         await all_taken(scene)
     # What Bolt cannot read either does not come as far as to us.
-    assert sum(log["event"] in ("event.unreadable", "slack.unreadable") for log in logs) == len(MALFORMED)
+    assert sum(log["event"] in ("event.unreadable", "slack.payload_unreadable") for log in logs) == len(MALFORMED)
     assert all(log["event"] != "event.failed" for log in logs)
     assert not [entry for entry in scene.slack.record if entry["what"] == "retried"]
 

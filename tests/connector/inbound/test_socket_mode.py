@@ -68,12 +68,12 @@ class Sleeper:
     """How long the machine has slept."""
 
     def __init__(self) -> None:
-        self.slept_s = 0.0
+        self.suspended_s = 0.0
         self._looks = asyncio.Semaphore(0)
 
     def __call__(self) -> float:
         self._looks.release()
-        return self.slept_s
+        return self.suspended_s
 
     async def looked(self, times: int) -> None:
         """Wait until the client has looked so often, which it does once in each `suspend_check_s`."""
@@ -102,7 +102,7 @@ class SocketClient:
                 self.listener.receive,
                 asyncio.Semaphore(slots),
                 timing=pace,
-                slept_s=self.sleeper,
+                suspended_s=self.sleeper,
             )
             yield await stack.enter_async_context(socket_mode)
 
@@ -270,7 +270,7 @@ async def test_after_the_machine_has_slept_all_connections_are_replaced(client):
     async with client.opened():
         await client.connected(2)
         before = client.slack.socket_mode.opened
-        client.sleeper.slept_s += 3600
+        client.sleeper.suspended_s += 3600
         await client.opened_again(before)
         await client.connected(2)
         await client.said("good morning")

@@ -64,7 +64,7 @@ def test_the_section_says_who_may_use_it_where(tmp_path):
         ("{listen: '127.0.0.1:99999'}", "slack.listen: must be a host and a port"),
         (
             "{user: [U012AB3CD]}",
-            "slack.user: unknown key; valid keys: transport, listen, users, channels, external, guests, rate_scale, stop_",
+            "slack.user: unknown key; valid keys: transport, listen, users, channels, external, guests, rate_scale, ",
         ),
         ("socket", "slack: must be a mapping"),
     ],

@@ -59,7 +59,7 @@ async def test_an_outage_is_told_once_for_all_who_wait_then_every_ten_seconds_an
     with capture_logs() as lines:
         await asyncio.gather(*(patience.call(server.ask) for _ in range(100)))
         await patience.call(server.ask)
-    assert told(lines) == ["store.away", "store.away", "store.away", "store.back"]
+    assert told(lines) == ["store.unavailable", "store.unavailable", "store.unavailable", "store.available"]
     assert lines[0]["problem"] == "The store is away: start it."
     assert [round(line["for_s"]) for line in lines[1:3]] == [10, 20]
     assert 25 <= lines[3]["after_s"] <= 26
@@ -95,7 +95,7 @@ async def test_each_outage_is_told_anew():
             server.is_there = False
             server.comes_back_in(1)
             await patience.call(server.ask)
-    assert told(lines) == ["store.away", "store.back"] * 2
+    assert told(lines) == ["store.unavailable", "store.available"] * 2
 
 
 @in_virtual_time
@@ -107,10 +107,10 @@ async def test_of_several_servers_one_that_answers_does_not_end_the_outage_of_an
         waiting = asyncio.create_task(patience.call(away.ask))
         await asyncio.sleep(1)
         assert await patience.call(there.ask) == 1
-        assert told(lines) == ["store.away"]
+        assert told(lines) == ["store.unavailable"]
         assert patience.unsettled_s(10) == 10
         await waiting
-    assert told(lines) == ["store.away", "store.back"]
+    assert told(lines) == ["store.unavailable", "store.available"]
 
 
 @in_virtual_time
@@ -123,7 +123,7 @@ async def test_who_waits_can_be_cancelled_and_the_next_answer_ends_the_outage():
         assert patience.unsettled_s(10) == 10
         server.is_there = True
         await patience.call(server.ask)
-    assert told(lines) == ["store.away", "store.back"]
+    assert told(lines) == ["store.unavailable", "store.available"]
 
 
 @in_virtual_time
