@@ -9,7 +9,7 @@ from service.config.tokens import api_url, bot_token
 from service.doctor import app, bot, transport
 from service.doctor.agents import check_agents
 from service.doctor.findings import DoctorFinding, failed, skipped
-from service.doctor.places import check_disks, check_store, check_workspace
+from service.doctor.storage import check_disks, check_store, check_workspace
 from service.doctor.web_api import WebApi
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from connector import ConnectionRefused, HttpTransport
+from connector.inbound.event_decoder import Reply
 from connector.inbound.http_server import HttpServer, Malformed, body_of
-from connector.inbound.reception import Reply
 from connector.inbound.signature import flaw_of, signature_of
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from slack_sdk.web.async_client import AsyncWebClient
 
+from connector.inbound.event_decoder import EventDecoder
 from connector.inbound.intake import NotNow
-from connector.inbound.reception import EventDecoder
 from connector.setup.preflight import Identity
 
 _WORDS = ["event_callback", "block_actions", "message", "app_mention", "reaction_added", "agent_session_stopped"]
