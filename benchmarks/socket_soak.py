@@ -32,7 +32,7 @@ from connector.inbound.websocket import SocketTiming
 from connector.slack_api.client import SlackClient
 from connector.slack_api.rate_limiter import RateLimiter
 from local_slack import LocalSlack, RetrySchedule
-from local_slack.delivery.delivery_faults import Late, Lost, Twice
+from local_slack.delivery.delivery_faults import Delayed, Dropped, Duplicated
 from local_slack.workspace.messages import Body
 
 if TYPE_CHECKING:
@@ -150,9 +150,9 @@ class Trouble:
             "too many": lambda: sockets.disconnect("too_many_websockets"),
             "drop": sockets.drop,
             "freeze": sockets.freeze,
-            "twice": lambda: deliveries.next(Twice(), times=10),
-            "late": lambda: deliveries.next(Late(3), times=10),
-            "lost": lambda: deliveries.next(Lost(), times=10),
+            "twice": lambda: deliveries.next(Duplicated(), times=10),
+            "late": lambda: deliveries.next(Delayed(3), times=10),
+            "lost": lambda: deliveries.next(Dropped(), times=10),
             "restart": self._restart,
         }
         while True:

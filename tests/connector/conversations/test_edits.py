@@ -7,7 +7,7 @@ import pytest
 from connector.events import SlackMessage
 from connector.protocols import InboxEntry
 from connector.records.inbox import PendingMessage
-from local_slack.delivery.delivery_faults import Lost
+from local_slack.delivery.delivery_faults import Dropped
 
 CORRECTED = "(Correction of my earlier message. It now reads:)"
 DELETED = "(I have deleted my earlier message:)"
@@ -166,7 +166,7 @@ async def test_the_first_message_remains_for_the_agent_after_an_edit_removes_its
 
 async def test_an_edit_that_arrives_before_its_message_is_the_message(chat):
     thread = await chat.start()
-    chat.slack.deliveries.next(Lost())
+    chat.slack.deliveries.next(Dropped())
     await thread.edit(await thread.say("and thsi"), "and this")
     await thread.run.injected("and this")
 
@@ -175,7 +175,7 @@ async def test_an_edit_that_arrives_before_its_message_starts_a_run_after_the_fi
     status = chat.hold("chat.postMessage")
     thread = await chat.start()
     await status.reached.wait()
-    chat.slack.deliveries.next(Lost())
+    chat.slack.deliveries.next(Dropped())
     steer = await thread.say("and thsi")
     await thread.delete(thread.ts)
     await thread.run.stopped()

@@ -13,10 +13,10 @@ from connector import AccessRules, Instance, Persona, SlackCredentials, SocketTr
 from connector.inbound.access_policy import AccessPolicy, Actor
 from connector.slack_api.errors import SlackCallFailed
 from connector.slack_api.users import Users
-from local_slack import LocalSlack, Refuses, RetrySchedule
+from local_slack import ErrorResponse, LocalSlack, RetrySchedule
 from local_slack.delivery.delivery import Envelope
-from local_slack.delivery.delivery_faults import Lost
-from local_slack.delivery.faults import Slow
+from local_slack.delivery.delivery_faults import Dropped
+from local_slack.delivery.faults import SlowResponse
 
 ALPHA = Instance("alpha", Persona("Alpha", ":owl:"))
 NOT_YOU = "You may not use me"
@@ -190,7 +190,7 @@ async def test_a_guest_is_told_so_and_others_are_answered(slack, under):
 
 async def test_replies_to_others_are_acknowledged_without_asking_slack_whether_their_authors_are_guests(slack, under):
     async with under(AccessRules(guests=False)) as scene:
-        slack.faults.next("users.info", Slow(30), times=1_000)
+        slack.faults.next("users.info", SlowResponse(30), times=1_000)
         root = await scene.ana.say("general", "among ourselves")
         replies = [await scene.ben.say("general", f"reply {number}", thread=root) for number in range(40)]
         await scene.ben.edit("general", replies[0], "another reply")
@@ -204,7 +204,7 @@ async def test_a_guest_whose_replies_wait_for_slack_delays_the_first_of_them_alo
     async with under(AccessRules(guests=False)) as scene:
         root = await scene.ana.say("general", "@alpha look")
         run = await scene.sessions.next_run()
-        slack.faults.next("users.info", Slow(30), times=1_000)
+        slack.faults.next("users.info", SlowResponse(30), times=1_000)
         for number in range(20):
             await slack.as_person("chloe").say("general", f"reply {number}", thread=root)
         await all_taken(slack)
@@ -221,7 +221,7 @@ async def test_replies_of_guests_that_overtake_a_mention_are_not_read(slack, und
     async with under(AccessRules(guests=False)) as scene:
         root = await scene.ana.say("general", "among ourselves")
         await all_taken(slack)
-        slack.deliveries.next(Lost(), times=2)
+        slack.deliveries.next(Dropped(), times=2)
         await scene.ana.say("general", "@alpha look", thread=root)
         await slack.as_person("chloe").say("general", "from chloe", thread=root)
         await scene.ana.say("general", "from ana", thread=root)
@@ -393,7 +393,7 @@ async def test_in_a_shared_channel_slack_is_asked_once_whose_people_they_are(sla
 
 async def test_where_slack_does_not_say_whose_people_they_are_a_shared_channel_is_closed(slack, under):
     async with under(AccessRules()) as scene:
-        slack.faults.next("users.info", Refuses("user_not_found"))
+        slack.faults.next("users.info", ErrorResponse("user_not_found"))
         deliver(scene, is_shared=True)
         await told(slack, "general", "ben", STRANGER)
 

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from connector import ConnectionRefused, HttpTransport, Instance, Persona, SlackCredentials, SocketTransport, connected
 from local_slack import LocalSlack, RetrySchedule
 from local_slack.delivery.delivery import Envelope
-from local_slack.delivery.delivery_faults import Late, Lost, Twice
+from local_slack.delivery.delivery_faults import Delayed, Dropped, Duplicated
 
 ALPHA = Instance("alpha", Persona("Alpha", ":owl:"))
 _numbers = count(1)
@@ -84,7 +84,7 @@ async def test_a_mention_is_answered_and_steered_and_stopped_by_this_door(scene)
     assert scene.sessions.prompts == ["look"]
 
 
-@pytest.mark.parametrize("fault", [Twice(), Late(), Lost()])
+@pytest.mark.parametrize("fault", [Duplicated(), Delayed(), Dropped()])
 async def test_events_that_come_twice_or_late_or_at_the_second_try_are_one_message(scene, fault):
     scene.slack.deliveries.next(fault)
     ts = await scene.ana.say("general", "@alpha look")

@@ -12,9 +12,9 @@ from connector import Instance, Persona, SlackCredentials, SocketTransport, conn
 from connector.events import SlackMessage
 from connector.inbound.access_policy import Actor
 from connector.inbound.out_of_order import LookUps, LRUSet, NoAnswer, UnroutedReplies
-from local_slack import Breaks, LocalSlack, RetrySchedule
+from local_slack import LocalSlack, RetrySchedule, ServerError
 from local_slack.delivery.delivery import Envelope
-from local_slack.delivery.delivery_faults import Lost
+from local_slack.delivery.delivery_faults import Dropped
 
 ALPHA = Instance("alpha", Persona("Alpha", ":owl:"))
 VISITOR = Actor("U1", "C1")
@@ -41,7 +41,7 @@ def look_ups(scene) -> int:
 
 async def lost(scene, who, text: str, **where) -> str:
     """Both events of a mention are lost the first time."""
-    scene.slack.deliveries.next(Lost(), times=2)
+    scene.slack.deliveries.next(Dropped(), times=2)
     ts: str = await who.say("general", text, **where)
     return ts
 
@@ -76,7 +76,7 @@ async def test_of_many_threads_that_cannot_be_read_few_keep_their_lease(runs, st
         )
         async with connected(access, [ALPHA], sessions, runs, shutdown_grace_s=0.1, rate_scale=1_000):
             await slack.until(lambda ws: ws.bot_online)
-            slack.faults.next("conversations.replies", Breaks(503), times=10_000)
+            slack.faults.next("conversations.replies", ServerError(503), times=10_000)
             roots = [await ana.say("general", f"thread {number}") for number in range(25)]
             for root in roots:
                 await ana.say("general", "@alpha look", thread=root)
@@ -96,7 +96,7 @@ async def test_a_stop_that_comes_late_holds_back_only_what_is_older_than_it(scen
     scene.sessions.obedient = True
     root = await scene.ana.say("general", "@alpha look")
     stopped = await scene.sessions.next_run()
-    scene.slack.deliveries.next(Lost())
+    scene.slack.deliveries.next(Dropped())
     await scene.ana.say("general", "stop", thread=root)
     await scene.ana.say("general", "and this", thread=root)
     await stopped.until(lambda r: [s.text for s in r.steers] == ["and this"])
@@ -139,7 +139,7 @@ async def test_a_cross_on_the_first_message_of_a_known_thread_is_not_looked_up(s
 
 
 async def test_a_thread_that_is_not_known_is_looked_up_once(scene):
-    scene.slack.deliveries.next(Lost())
+    scene.slack.deliveries.next(Dropped())
     root = await scene.ana.say("general", "nothing for a machine")
     for text in ("indeed", "so it is"):
         await scene.ben.say("general", text, thread=root)
@@ -211,7 +211,7 @@ async def test_a_cross_is_acknowledged_while_slack_is_away_and_stops_the_run_whe
             await slack.until(lambda ws: ws.bot_online)
             root = await scene.ana.say("general", "nothing for a machine")
             mention = await lost(scene, scene.ana, "@alpha look", thread=root)
-            slack.faults.next("conversations.replies", Breaks(503), times=3)
+            slack.faults.next("conversations.replies", ServerError(503), times=3)
             await scene.ben.react("general", mention, "x")
             await scene.posted("general", root, "🛑 Stopped by Ben.")
             await all_taken(scene)

@@ -12,7 +12,7 @@ from anthropic_server import AnthropicServer, text, tool_call
 from service_process import run_command
 from stored_conversations import run
 
-from local_slack import Breaks, DropsBefore, Refuses
+from local_slack import DropBeforeCall, ErrorResponse, ServerError
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from service.config.config import Environment, InstanceConfig, ModuleConfig, PersonaConfig, WorkspaceConfig, load_config
 from service.config.secrets import secrets
@@ -36,14 +36,14 @@ async def test_whatever_fails_no_token_stands_in_the_log(slack, stage, tmp_path,
         env = {"ANTHROPIC_API_KEY": SECRET, "ANTHROPIC_BASE_URL": model.base_url}
         async with stage.serving("--config", str(config), **env) as service:
             await service.says("service.ready")
-            slack.faults.next("users.info", Refuses(f"refused:\n{slack.bot_token}"))
-            slack.faults.next("reactions.add", DropsBefore())
+            slack.faults.next("users.info", ErrorResponse(f"refused:\n{slack.bot_token}"))
+            slack.faults.next("reactions.add", DropBeforeCall())
             ts = await slack.as_person("ana").say("general", "@alpha look")
             await slack.until(lambda _: stage.found(ts, "does not accept our API key"))
             slack.socket_mode.drop()
             await slack.until(lambda ws: ws.bot_online)
             await service.says("run.failed")
-            slack.faults.next("chat.delete", Breaks(500))
+            slack.faults.next("chat.delete", ServerError(500))
     assert "Traceback" in service.output, "an error was logged"
     for secret in (slack.bot_token, slack.app_token, SECRET):
         assert secret not in service.output

@@ -17,7 +17,7 @@ from stored_conversations import run
 
 from connector.setup.manifest import manifest
 from connector.setup.scopes import BOT_EVENTS, BOT_SCOPES
-from local_slack import LocalSlack, Refuses
+from local_slack import ErrorResponse, LocalSlack
 from service.config.config import Environment, load_config
 from service.doctor import FindingLevel
 from service.doctor.app import of_two_apps
@@ -92,7 +92,7 @@ async def test_each_missing_scope_is_told_with_what_it_is_for_and_what_to_do(tmp
 
 @pytest.mark.parametrize("word", ["invalid_auth", "token_revoked", "account_inactive"])
 async def test_a_token_that_slack_does_not_accept_is_told(slack, tmp_path, word):
-    slack.faults.next("auth.test", Refuses(word))
+    slack.faults.next("auth.test", ErrorResponse(word))
     areas = await found(slack, tmp_path)
     assert only(areas["bot token"]).level is FindingLevel.FAILED
     assert f"({word})" in only(areas["bot token"]).message
@@ -151,7 +151,7 @@ def test_tokens_of_two_apps_are_told_and_where_slack_does_not_say_it_nobody_gues
     ],
 )
 async def test_a_connection_that_slack_does_not_open_is_told(slack, tmp_path, word, area, told):
-    slack.faults.next("apps.connections.open", Refuses(word))
+    slack.faults.next("apps.connections.open", ErrorResponse(word))
     finding = only((await found(slack, tmp_path))[area])
     assert (finding.level, told in finding.message) == (FindingLevel.FAILED, True)
 
@@ -228,7 +228,7 @@ async def test_the_addresses_that_slack_has_are_looked_up(tmp_path, events, clic
     ("word", "told"), [("token_expired", "expires after 12 hours"), ("internal_error", "Try again.")]
 )
 async def test_settings_that_slack_does_not_tell_are_unknown(slack, tmp_path, word, told):
-    slack.faults.next("apps.manifest.export", Refuses(word))
+    slack.faults.next("apps.manifest.export", ErrorResponse(word))
     finding = only((await found(slack, tmp_path, slack_config_token=slack.config_token))["events"])
     assert finding.level is FindingLevel.SKIPPED
     assert told in finding.message
