@@ -53,14 +53,14 @@ async def test_it_says_what_can_be_switched_on_and_what_is(control: Control) -> 
     assert {"chat.postMessage", "apps.connections.open", "auth.test"} <= set(state["methods"])
     assert {"internal_error", "message_not_found", "edit_window_closed"} <= set(state["errors"])
     assert state["call_kinds"] == {
-        "refuses": ["error"],
-        "rate_limits": ["retry_after_s"],
-        "breaks": ["status"],
-        "slow": ["delay_s"],
-        "drops_before": [],
-        "drops_afterwards": [],
+        "error_response": ["error"],
+        "rate_limited": ["retry_after_s"],
+        "server_error": ["status"],
+        "slow_response": ["delay_s"],
+        "drop_before_call": [],
+        "drop_after_call": [],
     }
-    assert state["delivery_kinds"] == {"twice": [], "late": ["behind"], "lost": []}
+    assert state["delivery_kinds"] == {"duplicated": [], "delayed": ["behind"], "dropped": []}
     assert state["reasons"] == ["warning", "refresh_requested", "link_disabled", "too_many_websockets"]
     assert (state["calls"], state["deliveries"], state["connections"]) == ([], [], 0)
     assert (state["frozen"], state["enabled"]) == (False, True)
@@ -135,9 +135,9 @@ async def test_connections_are_frozen_cut_and_sent_away(slack: LocalSlack, contr
         ({}, 'send {"method"'),
         ({"method": "chat.fly", "kind": "error_response"}, "unknown method 'chat.fly'"),
         ({"method": ["chat.update"], "kind": "error_response"}, "unknown method"),
-        ({"method": "chat.update"}, "`kind` must be one of refuses, "),
-        ({"method": "chat.update", "kind": ["x"]}, "`kind` must be one of refuses, "),
-        ({"method": "chat.update", "kind": "error_response"}, "`refuses` also needs `error`"),
+        ({"method": "chat.update"}, "`kind` must be one of error_response, "),
+        ({"method": "chat.update", "kind": ["x"]}, "`kind` must be one of error_response, "),
+        ({"method": "chat.update", "kind": "error_response"}, "`error_response` also needs `error`"),
         ({"method": "chat.update", "kind": "error_response", "error": 5}, "`error` must be a text"),
         ({"method": "chat.update", "kind": "slow_response", "delay_s": -1}, "`delay_s` must be a number from 0 to 600"),
         ({"method": "chat.update", "kind": "server_error", "status": 200}, "`status` must be a whole number from 400"),
@@ -145,7 +145,7 @@ async def test_connections_are_frozen_cut_and_sent_away(slack: LocalSlack, contr
         ({"method": "chat.update", "kind": "drop_before_call", "times": 0}, "`times` must be"),
         ({"method": "chat.update", "kind": "drop_before_call", "times": True}, "`times` must be"),
         ({"method": "chat.update", "kind": "drop_before_call", "delay_s": 1}, "unknown field `delay_s`"),
-        ({"delivery": "never"}, "`delivery` must be one of twice, late, lost"),
+        ({"delivery": "never"}, "`delivery` must be one of duplicated, delayed, dropped"),
         ({"delivery": "delayed", "behind": "2"}, "`behind` must be a whole number"),
         ({"socket": "unplug"}, "`socket` must be one of disconnect, drop, freeze, enable"),
         ({"socket": {}}, "`socket` must be one of"),

@@ -72,10 +72,10 @@ async def test_faults_and_connections_are_there(slack: LocalSlack, client: Async
     slack.deliveries.next(Duplicated())
     with pytest.raises(SlackApiError):
         await client.auth_test()
-    assert of(slack, "call")[-1]["fault"] == "refuses"
+    assert of(slack, "call")[-1]["fault"] == "error_response"
     _socket = await raw_sockets(slack).open()
     await slack.as_person("ana").say("general", "hi")
-    assert [(e["kind"], e["envelope"]) for e in of(slack, "fault")] == [("twice", "envelope-000001")]
+    assert [(e["kind"], e["envelope"]) for e in of(slack, "fault")] == [("duplicated", "envelope-000001")]
     assert len(of(slack, "sent")) == 2
     slack.socket_mode.drop()
     slack.socket_mode.disconnect("link_disabled")

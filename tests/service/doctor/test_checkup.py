@@ -83,7 +83,7 @@ async def test_where_all_is_well_every_line_says_so(tmp_path, monkeypatch):
 
 async def test_each_missing_scope_is_told_with_what_it_is_for_and_what_to_do(tmp_path):
     async with LocalSlack(scopes=ALL_SCOPES - {"reactions:write", "users:read"}) as slack:
-        lacking, needed = sorted((await found(slack, tmp_path))["scopes"], key=lambda finding: finding.level)
+        needed, lacking = sorted((await found(slack, tmp_path))["scopes"], key=lambda finding: finding.level)
     assert (needed.level, lacking.level) == (FindingLevel.FAILED, FindingLevel.WARNING)
     assert needed.message.startswith("reactions:write is missing; it is required to show the state of a message")
     assert lacking.message.startswith("users:read is missing: agents see user ids instead of names, and")
