@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from types import TracebackType
 
-    from connector.inbound.reception import Receive
+    from connector.inbound.event_decoder import Receive
     from connector.inbound.websocket import SocketEnvelope
 
 log = structlog.get_logger(__name__)
@@ -40,7 +40,7 @@ _DEFAULT_HINT = (
 )
 
 
-def slept_s() -> float:
+def suspended_s() -> float:
     """Return the seconds that the machine was suspended since boot; 0.0 if the platform does not report it."""
     boot = getattr(time, "CLOCK_BOOTTIME", None)
     return 0.0 if boot is None else time.clock_gettime(boot) - time.clock_gettime(time.CLOCK_MONOTONIC)
@@ -68,7 +68,7 @@ class SocketMode:
         *,
         timing: SocketTiming | None = None,
         proxy: str | None = None,
-        slept_s: Callable[[], float] = slept_s,
+        suspended_s: Callable[[], float] = suspended_s,
     ) -> None:
         self.opened = 0
         self._http = http
@@ -77,7 +77,7 @@ class SocketMode:
         self._slots = slots
         self._timing = timing or SocketTiming()
         self._proxy = proxy
-        self._slept_s = slept_s
+        self._suspended_s = suspended_s
         self._connections: list[WebSocketConnection] = []
         self._in_progress: set[asyncio.Task[None]] = set()
         self._unsent: deque[str] = deque(maxlen=_MAX_UNSENT)
@@ -189,7 +189,7 @@ class SocketMode:
         delay_s = max(backoff.delay_s(failures), retry_after_s or 0.0)
         if why not in _REFUSALS:
             write = log.info if self._connections else log.warning
-            write("socket.reconnects", why=why, in_s=round(delay_s, 2), connections=self.connections)
+            write("socket.reconnecting", why=why, in_s=round(delay_s, 2), connections=self.connections)
         elif why not in self._reported:
             self._reported.add(why)
             log.error("socket.refused", why=why, hint=_HINTS.get(why, _DEFAULT_HINT), connections=self.connections)
@@ -216,12 +216,12 @@ class SocketMode:
 
     async def _watch_for_suspend(self) -> None:
         """Replace all connections after a suspend: Slack may have closed them without a close frame."""
-        before_s = self._slept_s()
+        before_s = self._suspended_s()
         while True:
             await asyncio.sleep(self._timing.suspend_check_s)
-            now_s = self._slept_s()
+            now_s = self._suspended_s()
             if now_s - before_s > _SUSPEND_TOLERANCE_S:
-                log.info("socket.machine_slept", for_s=round(now_s - before_s))
+                log.info("socket.machine_suspended", for_s=round(now_s - before_s))
                 for connection in self._connections:
                     connection.leave("suspended")
             before_s = now_s

@@ -295,7 +295,7 @@ async def _rows(session: AmplifierSession) -> list[dict[str, Any]]:
 
 
 async def _log_load_failure(_event: str, data: dict[str, Any]) -> HookResult:
-    log.error("module.left_out", module=data["module_id"], error=data["error"])
+    log.error("module.load_failed", module=data["module_id"], error=data["error"])
     return HookResult()
 
 

@@ -133,7 +133,7 @@ class Status:
 
     async def end(self) -> None:
         """Stop updating, and wait for calls in flight."""
-        self._cancel_scope.forget()
+        self._cancel_scope.cancel()
         self._at_work.set()
         self._changed.set()
         if self._updating is not None:
@@ -179,7 +179,7 @@ class Status:
         try:
             return await self._send(key)
         except SlackCallFailed as e:
-            if e.verdict is not RetryDecision.TOO_MUCH or self._is_plain:
+            if e.decision is not RetryDecision.TOO_MUCH or self._is_plain:
                 raise
             log.warning("status.plain", error=str(e))
             self._is_plain = True
@@ -187,7 +187,7 @@ class Status:
 
     async def _send(self, key: str) -> str:
         confirm = self._lease.confirm
-        return await self._client.post(self._place, self._content(), key, turn=self._slot, confirm=confirm)
+        return await self._client.post(self._place, self._content(), key, slot=self._slot, confirm=confirm)
 
     async def _record_ts(self, ts: str) -> None:
         self._all.append(ts)
@@ -196,8 +196,8 @@ class Status:
 
     def _give_up(self, failed: SlackCallFailed) -> None:
         log.warning("status.not_shown", conversation=self._place.conversation_id, error=str(failed))
-        self.is_in_doubt = self.is_in_doubt or failed.is_passing
-        if failed.verdict is RetryDecision.CONVERSATION_CLOSED:
+        self.is_in_doubt = self.is_in_doubt or failed.is_transient
+        if failed.decision is RetryDecision.CONVERSATION_CLOSED:
             self._owner.on_closed(failed.error)
 
     async def _update(self) -> None:
@@ -229,7 +229,7 @@ class Status:
         try:
             await self._client.update(self._place.channel, ts, self._content, self._slot)
         except SlackCallFailed as e:
-            match e.verdict:
+            match e.decision:
                 case RetryDecision.TOO_MUCH if not self._is_plain:
                     log.warning("status.plain", error=str(e))
                     self._is_plain = True
@@ -240,7 +240,7 @@ class Status:
                     self._give_up(e)
                 case _:
                     log.warning("slack.call_failed", error=str(e))
-                    if e.is_passing:
+                    if e.is_transient:
                         self._shown = None
         except CallCancelled:
             pass
@@ -267,7 +267,7 @@ class Status:
 
     @property
     def _is_over(self) -> bool:
-        return self._cancel_scope.is_over
+        return self._cancel_scope.is_cancelled
 
     @property
     def _elapsed_s(self) -> float:

@@ -54,7 +54,7 @@ local function waits_behind(place)
 end
 
 local function has_something_to_do()
-    local found = redis.call('HMGET', KEYS[1], 'run', 'held')
+    local found = redis.call('HMGET', KEYS[1], 'run', 'held_seq')
     return found[1] and true or waits_behind(found[2] or '0')
 end
 

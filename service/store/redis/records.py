@@ -41,7 +41,7 @@ def record_of(  # noqa: PLR0913, PLR0917 - the results of the script RECORD
         is_owned=bool(is_owned),
         has_run=b"run" in fields,
         posts=sum(content != _POSTED for _, content in posts(fields)),
-        held=int(fields.get(b"held", 0)),
+        held_seq=int(fields.get(b"held_seq", 0)),
         waiting=tuple(InboxEntry(name, kind, data_of(data), seq) for seq, name, kind, data in raw),
         ends=ends,
         order=tuple(name.decode() for name in order),

@@ -20,7 +20,7 @@ _SCHEMA = (
     # work; `due`: when other processes may claim it. Times are in seconds since the epoch.
     """CREATE TABLE IF NOT EXISTS run_conversations (
         id INTEGER PRIMARY KEY AUTOINCREMENT, conversation TEXT NOT NULL UNIQUE, agent TEXT,
-        seq INTEGER NOT NULL DEFAULT 0, held INTEGER NOT NULL DEFAULT 0, run TEXT,
+        seq INTEGER NOT NULL DEFAULT 0, held_seq INTEGER NOT NULL DEFAULT 0, run TEXT,
         token INTEGER NOT NULL DEFAULT 0, owner TEXT, until REAL NOT NULL DEFAULT 0, back INTEGER,
         todo INTEGER NOT NULL DEFAULT 0, due REAL NOT NULL DEFAULT 0, changed REAL NOT NULL)""",
     # An entry is pending while `end` is NULL.

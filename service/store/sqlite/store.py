@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from connector.protocols import Claim, InboxEntry, StateChanges
     from service.store.base import Admission, ConversationRecord
 
-# Timeout of `woken`, in seconds.
+# Timeout of `wait_for_notifications`, in seconds.
 _WAIT_S = 1.0
 _NAME = "runs"
 
@@ -98,13 +98,13 @@ class SqliteRunStore:
     async def release(self, conversation_id: str, token: int, seen: int) -> bool:
         return await self._database.write(steps.release, self._clock(), conversation_id, token, seen)
 
-    async def hand_over(self, conversation_id: str, token: int, rest_s: float = 0.0) -> None:
-        await self._database.write(steps.release, self._clock(), conversation_id, token, None, rest_s)
+    async def hand_over(self, conversation_id: str, token: int, due_in_s: float = 0.0) -> None:
+        await self._database.write(steps.release, self._clock(), conversation_id, token, None, due_in_s)
 
     async def due(self, workspace: str, most: int) -> list[str]:
         return await self._database.read(steps.due, self._clock(), workspace, most)
 
-    async def woken(self, owner: str) -> Sequence[str]:
+    async def wait_for_notifications(self, owner: str) -> Sequence[str]:
         try:
             async with asyncio.timeout(_WAIT_S):
                 await self._has_news[owner].wait()
@@ -128,7 +128,7 @@ class SqliteRunStore:
     async def idle_since(self, since: float) -> list[str]:
         return await self._database.run(records.idle_since, since)
 
-    async def tidy(self) -> None:
+    async def delete_expired(self) -> None:
         await self._database.run(schema.expire, self._clock())
 
     async def forget(self, conversation_id: str) -> bool:

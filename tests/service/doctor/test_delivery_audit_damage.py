@@ -80,7 +80,7 @@ SHORT = "its inbox has accepted 6 entries, but 5 are pending or finished."
             ["it has pending work, but is missing from the index of due conversations: no process will resume it."],
         ),
         (
-            "UPDATE run_conversations SET held = 99",
+            "UPDATE run_conversations SET held_seq = 99",
             ["messages up to number 99 are held back, but only 6 were accepted: new messages start no run."],
         ),
         ("UPDATE run_conversations SET run = NULL", ["1 post pending in the outbox without a run."]),

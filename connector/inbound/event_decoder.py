@@ -59,7 +59,7 @@ class EventDecoder:
                 return DONE
             response = await self._app.async_dispatch(AsyncBoltRequest(body=body, mode="socket_mode"))
         except Exception as e:  # noqa: BLE001 - a Slack handler's border: Bolt fails in many ways on odd payloads
-            log.warning("slack.unreadable", type=body.get("type"), error=repr(e))
+            log.warning("slack.payload_unreadable", type=body.get("type"), error=repr(e))
             return DONE
         if response.status not in _OUR_STATUSES:
             log.info("slack.unknown", type=body.get("type"))
