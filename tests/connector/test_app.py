@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from connector import ConnectionRefused, HttpTransport
-from local_slack import Refuses
+from local_slack import ErrorResponse
 
 
 async def test_closing_leaves_no_task_behind(process, recwarn):
@@ -28,7 +28,7 @@ async def test_rejected_credentials_end_the_service_and_the_next_process_posts_t
     with pytest.raises(ConnectionRefused, match=error):  # noqa: PT012 - it is raised at the end of the body
         async with asyncio.timeout(10), process() as chat:
             thread = await chat.start_shown()
-            chat.fail("chat.postMessage", Refuses(error), times=50)
+            chat.fail("chat.postMessage", ErrorResponse(error), times=50)
             await thread.run.answer("The answer.")
             await asyncio.Event().wait()
     slack.faults.clear()
@@ -38,7 +38,7 @@ async def test_rejected_credentials_end_the_service_and_the_next_process_posts_t
 
 
 async def test_with_http_no_app_token_is_used_and_no_socket_opened(process, slack):
-    slack.faults.next("apps.connections.open", Refuses("invalid_auth"))
+    slack.faults.next("apps.connections.open", ErrorResponse("invalid_auth"))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -9,7 +9,7 @@ import pytest
 from anthropic_server import Gate, message, text, tool_call
 from scenario import ENVELOPE, Scenario, reached_again, scenario
 
-from local_slack import DropsAfterwards, DropsBefore, Refuses
+from local_slack import DropAfterCall, DropBeforeCall, ErrorResponse
 
 UNKNOWN = (
     "🔁 I was interrupted and have resumed. Outcome unknown: Running the tests. "
@@ -81,7 +81,7 @@ async def test_an_unknown_outcome_is_reported_though_the_next_process_is_killed_
         await there.say("@alpha check it")
         await silent.reached.wait()
         await there.sees_mark(await there.say("and run the tests"), ENVELOPE)
-        there.slack.faults.next("chat.postMessage", Refuses("service_unavailable"), times=1000)
+        there.slack.faults.next("chat.postMessage", ErrorResponse("service_unavailable"), times=1000)
         there.model.reply(tool_call("run_tests", {}))
         silent.open()
         await there.tests.reached.wait()
@@ -136,7 +136,9 @@ async def test_an_interrupted_model_call_is_repeated_under_the_same_status_messa
         assert prompts(there.model.bodies[-1]) == ["Ana (U0ANA): check it"]
 
 
-@pytest.mark.parametrize(("store", "fault"), [("sqlite", DropsAfterwards()), ("redis", DropsBefore()), ("redis", None)])
+@pytest.mark.parametrize(
+    ("store", "fault"), [("sqlite", DropAfterCall()), ("redis", DropBeforeCall()), ("redis", None)]
+)
 async def test_an_answer_in_doubt_or_in_flight_is_posted_once(serving, store, fault):
     silent = Gate()
     async with serving(store) as there:

@@ -56,7 +56,7 @@ async def test_a_process_that_was_suspended_for_longer_than_its_lease_posts_and_
     one, other = there.replicas.each
     one.freeze()
     there.model.reply(text("I do not know the result of the tests."))
-    await other.serving.says("run.taken_up")
+    await other.serving.says("run.taken_over")
     before = await there.told()
     assert before[-1] == "I do not know the result of the tests."
     there.tests.open()
@@ -76,7 +76,7 @@ async def test_a_message_during_an_outage_of_the_store_is_answered_afterwards(th
     late = await there.say("and this")
     there.tests.open()
     for replica in (one, other):
-        await replica.serving.says("store.away")
+        await replica.serving.says("store.unavailable")
     there.model.otherwise = lambda _: message(text("Here I am."))
     there.redis.start()
     await there.sees_mark(late, EYES)
@@ -85,7 +85,7 @@ async def test_a_message_during_an_outage_of_the_store_is_answered_afterwards(th
     assert "and this" in request
     assert "all passed" in request
     for replica in (one, other):
-        await replica.serving.says("store.back")
+        await replica.serving.says("store.available")
 
 
 async def test_a_run_that_begins_during_an_outage_of_the_store_waits_for_its_end(tmp_path):
@@ -96,7 +96,7 @@ async def test_a_run_that_begins_during_an_outage_of_the_store_waits_for_its_end
         assert there.redis is not None
         there.redis.kill()
         await there.say("@alpha check it")
-        await one.serving.says("store.away")
+        await one.serving.says("store.unavailable")
         there.model.reply(silent, text("All is well."))
         there.redis.start()
         await silent.reached.wait()

@@ -32,7 +32,7 @@ async def test_a_tool_call_may_end_and_another_replica_continues_with_the_same_s
         assert await there.told() == ["All passed."]
         assert there.tests.calls == 1
         assert "all passed" in str(there.model.bodies[-1]["messages"][-1])
-        assert '"run.taken_up"' in other.log
+        assert '"run.taken_over"' in other.log
 
 
 async def test_a_tool_call_that_does_not_end_is_cancelled_within_the_grace_period(tmp_path):

@@ -10,9 +10,9 @@ from connector import AccessRules
 from connector.inbound.access_policy import AccessPolicy, Actor
 from connector.slack_api.errors import SlackCallFailed
 from connector.slack_api.users import Users
-from local_slack import LocalSlack, Refuses, RetrySchedule
-from local_slack.delivery.delivery_faults import Lost
-from local_slack.delivery.faults import Slow
+from local_slack import ErrorResponse, LocalSlack, RetrySchedule
+from local_slack.delivery.delivery_faults import Dropped
+from local_slack.delivery.faults import SlowResponse
 
 NOT_A_USER = "You may not use me"
 NOT_HERE = "I may not be used in this channel"
@@ -29,7 +29,7 @@ class Client:
         self.profile = profile
         self.calls = 0
 
-    async def call(self, method: str, arguments: dict, turn: object) -> dict:
+    async def call(self, method: str, arguments: dict, slot: object) -> dict:
         assert (method, list(arguments)) == ("users.info", ["user"])
         self.calls += 1
         if not self.profile:
@@ -185,7 +185,7 @@ def slowest_ms(slack) -> float:
 
 async def test_replies_in_a_thread_without_an_agent_are_acknowledged_without_a_look_up_of_their_authors(process, slack):
     async with process(policy=AccessRules(guests=False)) as chat:
-        chat.fail("users.info", Slow(30), times=1_000)
+        chat.fail("users.info", SlowResponse(30), times=1_000)
         thread = await chat.say("among ourselves")
         replies = [await thread.say(f"reply {number}", who="ben") for number in range(40)]
         await chat.ben.edit("general", replies[0], "another reply")
@@ -198,7 +198,7 @@ async def test_replies_in_a_thread_without_an_agent_are_acknowledged_without_a_l
 async def test_of_many_replies_by_a_guest_only_the_first_waits_for_the_profile(process, slack):
     async with process(policy=AccessRules(guests=False)) as chat:
         thread = await chat.start()
-        chat.fail("users.info", Slow(30), times=1_000)
+        chat.fail("users.info", SlowResponse(30), times=1_000)
         for number in range(20):
             await thread.say(f"reply {number}", who="chloe")
         await chat.acknowledged()
@@ -211,7 +211,7 @@ async def test_replies_by_guests_that_arrive_before_a_mention_are_not_injected(p
     async with process(policy=AccessRules(guests=False)) as chat:
         thread = await chat.say("among ourselves")
         await chat.acknowledged()
-        slack.deliveries.next(Lost(), times=2)
+        slack.deliveries.next(Dropped(), times=2)
         await thread.say("@alpha look")
         await thread.say("from chloe", who="chloe")
         await thread.say("from ana")
@@ -287,7 +287,7 @@ async def test_the_author_of_messages_in_a_shared_channel_is_looked_up_once(proc
 
 async def test_an_unknown_user_in_a_shared_channel_gets_a_notice(process):
     async with process(policy=AccessRules()) as chat:
-        chat.fail("users.info", Refuses("user_not_found"))
+        chat.fail("users.info", ErrorResponse("user_not_found"))
         mention_by_ben(chat)
         await is_refused(chat, "ben", EXTERNAL)
 

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from chat import Chat
 
-from local_slack import Breaks, LocalSlack, RetrySchedule
-from local_slack.delivery.delivery_faults import Lost
+from local_slack import LocalSlack, RetrySchedule, ServerError
+from local_slack.delivery.delivery_faults import Dropped
 
 LOST_TWICE = 2  # both events of a mention
 
@@ -24,7 +24,7 @@ async def test_replies_that_arrive_before_a_mention_are_injected_in_their_order_
         thread = await chat.say("the tests are flaky")
         await thread.say("so they are")
         await chat.acknowledged()
-        slack.deliveries.next(Lost(), times=LOST_TWICE)
+        slack.deliveries.next(Dropped(), times=LOST_TWICE)
         await thread.say("@alpha look at the code", who="ben")
         await thread.say("but only at the parser", who="ben")
         word, gone = await thread.say("and its tetss"), await thread.say("or not")
@@ -61,7 +61,7 @@ async def late(process, slack, sessions):
     """A thread with a mention that was lost, and a reply that an earlier process acknowledged."""
     thread = await Chat(slack, sessions).say("the tests are flaky")
     async with process():
-        slack.deliveries.next(Lost(), times=LOST_TWICE)
+        slack.deliveries.next(Dropped(), times=LOST_TWICE)
         mention = await thread.say("@alpha beta: look")
         await thread.say("at the parser")
         await slack.until(lambda _: slack.socket_mode.delivery.outstanding == LOST_TWICE)
@@ -125,7 +125,7 @@ async def test_a_message_that_waits_for_earlier_ones_without_a_run_is_marked_as_
 async def test_of_many_threads_that_cannot_be_read_few_keep_their_lease(process, store):
     """The others wait in the store, and continue with the next message."""
     async with LocalSlack(limits=None) as slack, process(on=slack, rate_scale=1_000) as chat:
-        chat.fail("conversations.replies", Breaks(503), times=10_000)
+        chat.fail("conversations.replies", ServerError(503), times=10_000)
         threads = [await chat.say(f"thread {number}") for number in range(25)]
         for thread in threads:
             await thread.say("@alpha look")

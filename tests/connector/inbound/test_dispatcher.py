@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from connector import HttpTransport
 from local_slack import LocalSlack, RetrySchedule
-from local_slack.delivery.delivery_faults import Late, Lost, Twice
+from local_slack.delivery.delivery_faults import Delayed, Dropped, Duplicated
 
 
 def http_transport(slack: LocalSlack) -> HttpTransport:
@@ -49,7 +49,7 @@ async def test_a_mention_starts_a_run_a_reply_is_injected_and_the_stop_button_st
     assert chat.sessions.prompts == ["look"]
 
 
-@pytest.mark.parametrize("fault", [Twice(), Late(), Lost()])
+@pytest.mark.parametrize("fault", [Duplicated(), Delayed(), Dropped()])
 async def test_an_event_that_arrives_twice_late_or_at_the_second_attempt_is_one_message(chat, fault):
     chat.slack.deliveries.next(fault)
     thread = await chat.start()
@@ -163,7 +163,7 @@ async def test_a_malformed_event_is_one_line_in_the_log_and_is_not_repeated(chat
             chat.deliver(event)
         await chat.acknowledged()
     # Bolt drops the events that it cannot parse itself.
-    assert sum(log["event"] in ("event.unreadable", "slack.unreadable") for log in logs) == len(MALFORMED)
+    assert sum(log["event"] in ("event.unreadable", "slack.payload_unreadable") for log in logs) == len(MALFORMED)
     assert all(log["event"] != "event.failed" for log in logs)
     assert not [entry for entry in chat.slack.record if entry["what"] == "retried"]
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from connector import ConnectionRefused, HttpTransport
+from connector.inbound.event_decoder import Reply
 from connector.inbound.http_server import HttpServer, Malformed, body_of
-from connector.inbound.reception import Reply
 from connector.inbound.signature import signature_of
 
 SECRET = "8f742231b10e8888abcd99yyyzzz85a5"
@@ -280,7 +280,7 @@ async def test_unfinished_bodies_block_no_request_and_log_no_traceback(serving, 
 
 
 def levels(logs) -> list[tuple[str, str]]:
-    return [(log["event"], log["log_level"]) for log in logs if log["event"] != "http.listens"]
+    return [(log["event"], log["log_level"]) for log in logs if log["event"] != "http.listening"]
 
 
 async def test_an_unreadable_chunk_ends_its_request_at_once(serving, connect, caplog):
@@ -290,7 +290,7 @@ async def test_an_unreadable_chunk_ends_its_request_at_once(serving, connect, ca
             assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
             writer.write(b"2\r\n{}\r\nnothing\r\n")
             assert (await reader.read()).startswith(b"HTTP/1.1 400")
-    assert levels(logs) == [("http.garbage", "info")]
+    assert levels(logs) == [("http.bad_request", "info")]
     assert not caplog.records, "the library's own log"
 
 
@@ -299,7 +299,7 @@ async def test_a_body_that_is_too_slow_is_one_line_in_the_log(serving, connect):
         async with serving(answer_within_s=0.05) as port, asyncio.timeout(5):
             reader, _ = await connect(port, HEAD + b"Content-Length: 1000\r\n\r\n{")
             assert (await reader.readline()).startswith(b"HTTP/1.1 408")
-    assert levels(logs) == [("http.garbage", "info")]
+    assert levels(logs) == [("http.bad_request", "info")]
 
 
 @pytest.mark.parametrize(
@@ -338,8 +338,8 @@ async def test_bytes_that_are_not_http_are_one_line_in_the_log(serving, connect,
             response = await reader.readline()
             writer.transport.abort()  # an incomplete body is lost now
     assert response.startswith((b"HTTP/1.1 400", b"HTTP/1.0 400", b"HTTP/1.1 100"))
-    assert levels(logs) == [("http.garbage", "info")]
-    assert all(len(log["why"]) <= 100 for log in logs if log["event"] == "http.garbage")
+    assert levels(logs) == [("http.bad_request", "info")]
+    assert all(len(log["why"]) <= 100 for log in logs if log["event"] == "http.bad_request")
     assert not caplog.records, "the library's own log"
 
 

@@ -7,8 +7,8 @@ import pytest
 from connector.events import SlackMessage
 from connector.inbound.access_policy import Actor
 from connector.inbound.out_of_order import LookUps, LRUSet, NoAnswer, UnroutedReplies
-from local_slack import Breaks, LocalSlack, RetrySchedule
-from local_slack.delivery.delivery_faults import Lost
+from local_slack import LocalSlack, RetrySchedule, ServerError
+from local_slack.delivery.delivery_faults import Dropped
 
 ACTOR = Actor("U1", "C1")
 
@@ -23,7 +23,7 @@ async def slack():
 async def test_a_late_stop_holds_back_only_the_messages_before_it(chat):
     chat.sessions.obedient = True
     thread = await chat.start()
-    chat.slack.deliveries.next(Lost())
+    chat.slack.deliveries.next(Dropped())
     await thread.say("stop")
     await thread.inject("and this")
     await thread.contains("🛑 Stopped by Ana.")
@@ -32,7 +32,7 @@ async def test_a_late_stop_holds_back_only_the_messages_before_it(chat):
 
 async def test_a_cross_that_arrives_before_its_message_stops_the_run_of_the_message(chat):
     chat.sessions.obedient = True
-    chat.slack.deliveries.next(Lost(), times=2)
+    chat.slack.deliveries.next(Dropped(), times=2)
     thread = await chat.say("@alpha look")
     await thread.cross(who="ben")
     await thread.contains("🛑 Stopped by Ben.")
@@ -45,9 +45,9 @@ async def test_a_cross_is_acknowledged_while_slack_is_away_and_stops_the_run_aft
     sessions.obedient = True
     async with LocalSlack() as slack, process(on=slack) as chat:
         thread = await chat.say("nothing for a bot")
-        slack.deliveries.next(Lost(), times=2)
+        slack.deliveries.next(Dropped(), times=2)
         mention = await thread.say("@alpha look")
-        chat.fail("conversations.replies", Breaks(503), times=3)
+        chat.fail("conversations.replies", ServerError(503), times=3)
         await thread.cross(mention, who="ben")
         await thread.contains("🛑 Stopped by Ben.")
         await chat.acknowledged()
@@ -78,7 +78,7 @@ async def test_a_cross_on_the_first_message_of_a_known_thread_is_not_looked_up(c
 
 
 async def test_an_unknown_thread_is_looked_up_once(chat):
-    chat.slack.deliveries.next(Lost())
+    chat.slack.deliveries.next(Dropped())
     thread = await chat.say("nothing for a bot")
     for text in ("indeed", "so it is"):
         await thread.say(text, who="ben")

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from connector.inbound.addresses import Addresses
 from connector.inbound.backoff import Backoff
-from connector.inbound.reception import Reply
+from connector.inbound.event_decoder import Reply
 from connector.inbound.socket_mode import SocketMode
 from connector.inbound.websocket import SocketTiming
 from connector.slack_api.client import SlackClient
@@ -62,12 +62,12 @@ class SleepClock:
     """How long the machine has slept."""
 
     def __init__(self) -> None:
-        self.slept_s = 0.0
+        self.suspended_s = 0.0
         self._checks = asyncio.Semaphore(0)
 
     def __call__(self) -> float:
         self._checks.release()
-        return self.slept_s
+        return self.suspended_s
 
     async def checked(self, times: int) -> None:
         """Wait for so many checks; there is one every `suspend_check_s`."""
@@ -93,7 +93,9 @@ class Client:
             addresses = Addresses(SlackClient(client, rate_limiter), "")
             semaphore = asyncio.Semaphore(slots)
             yield await stack.enter_async_context(
-                SocketMode(http, addresses.next, self.receiver.receive, semaphore, timing=timing, slept_s=self.clock)
+                SocketMode(
+                    http, addresses.next, self.receiver.receive, semaphore, timing=timing, suspended_s=self.clock
+                )
             )
 
     async def connected(self, count: int = 2) -> None:
@@ -258,7 +260,7 @@ async def test_all_connections_are_replaced_after_the_machine_has_slept(client):
     async with client.running():
         await client.connected(2)
         before = client.socket.opened
-        client.clock.slept_s += 3600
+        client.clock.suspended_s += 3600
         await client.reconnected(before)
         await client.connected(2)
         await client.say("good morning")

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 
 from connector import ConnectionRefused
 from connector.inbound.backoff import Backoff
-from connector.inbound.reception import Reply
+from connector.inbound.event_decoder import Reply
 from connector.inbound.socket_mode import SocketMode
 from connector.inbound.websocket import NotOpened, SocketTiming
 
@@ -140,7 +140,7 @@ async def test_no_error_and_no_log_contains_the_ticket_of_an_address(address):
     with capture_logs() as logs, pytest.raises(ConnectionRefused) as refused:
         async with server.connected(with_ticket, replace(TIMING, first_hello_within_s=0.3)):
             pass
-    assert "socket.reconnects" in [each["event"] for each in logs]
+    assert "socket.reconnecting" in [each["event"] for each in logs]
     assert ticket not in f"{refused.value} {logs}"
 
 

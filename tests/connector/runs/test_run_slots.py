@@ -17,10 +17,10 @@ class Queue:
 
     def __init__(self, limits: RunLimits) -> None:
         self.slots = RunSlots(limits)
-        self.woken: list[str] = []
+        self.wait_for_notifications: list[str] = []
         self.granted: list[str] = []
-        self.tickets: dict[str, RunSlot] = {}
-        self.slots.watch(self.woken.append)
+        self.slots: dict[str, RunSlot] = {}
+        self.slots.watch(self.wait_for_notifications.append)
         self._written = 0
 
     def ask(self, person: str, channel: str = "C1", *, is_resumed: bool = False) -> str:
@@ -28,22 +28,22 @@ class Queue:
         self._written += 1
         name = f"{person}{self._written}"
         message = SlackMessage("T1", channel, f"{self._written}.0", None, person, "", (), direct=False)
-        self.tickets[name] = self.slots.enter(name, message, is_resumed=is_resumed)
+        self.slots[name] = self.slots.enter(name, message, is_resumed=is_resumed)
         self._note()
         return name
 
     def end(self, name: str) -> None:
         self.slots.leave(name)
-        del self.tickets[name]
+        del self.slots[name]
         self._note()
 
     @property
     def running(self) -> list[str]:
-        return [name for name, ticket in self.tickets.items() if ticket.is_granted]
+        return [name for name, slot in self.slots.items() if slot.is_granted]
 
     @property
     def waiting(self) -> list[str]:
-        return [name for name, ticket in self.tickets.items() if not ticket.is_granted]
+        return [name for name, slot in self.slots.items() if not slot.is_granted]
 
     def _note(self) -> None:
         self.granted += [name for name in self.running if name not in self.granted]
@@ -96,27 +96,27 @@ def test_the_position_counts_the_runs_that_begin_before():
     queue = Queue(RunLimits(runs=1))
     queue.ask("ana")
     asked = [queue.ask("ana"), queue.ask("ana"), queue.ask("ben"), queue.ask("ana")]
-    places = [queue.slots.place(queue.tickets[name]) for name in asked]
+    places = [queue.slots.place(queue.slots[name]) for name in asked]
     assert places == [1, 3, 2, 4]
 
 
 def test_of_thousands_of_conversations_few_keep_a_lease_and_the_next_is_woken_when_there_is_room():
     queue = Queue(RunLimits(runs_per_person=1))
     asked = [queue.ask("ana") for _ in range(3000)]
-    shown = [name for name in asked if queue.tickets[name].is_shown]
+    shown = [name for name in asked if queue.slots[name].is_shown]
     assert shown == asked[:6], "one active and five waiting"
     assert queue.ask("ben") in queue.running
     queue.end(asked[0])
     assert queue.running == [asked[1], "ben3001"]
-    assert queue.woken == [asked[6]]
+    assert queue.wait_for_notifications == [asked[6]]
 
 
 def test_a_conversation_whose_first_message_changes_waits_for_the_author_of_the_new_one():
     queue = Queue(RunLimits(runs_per_person=1))
     queue.ask("ana")
     name = queue.ask("ana")
-    ticket = queue.slots.enter(name, SlackMessage("T1", "C1", "9.0", None, "ben", "", (), direct=False))
-    assert ticket.is_granted
+    slot = queue.slots.enter(name, SlackMessage("T1", "C1", "9.0", None, "ben", "", (), direct=False))
+    assert slot.is_granted
 
 
 class Slots(RuleBasedStateMachine):
@@ -133,20 +133,20 @@ class Slots(RuleBasedStateMachine):
     def ask(self, person: str, channel: str, is_resumed: bool) -> None:
         self.queue.ask(person, channel, is_resumed=is_resumed)
 
-    @precondition(lambda self: self.queue.tickets)
+    @precondition(lambda self: self.queue.slots)
     @rule(data=st.data())
     def end(self, data: st.DataObject) -> None:
         queue = self.queue
-        name = data.draw(st.sampled_from(sorted(queue.tickets)))
+        name = data.draw(st.sampled_from(sorted(queue.slots)))
         was_waiting = list(queue.waiting)
         queue.end(name)
         for begun in set(was_waiting) & set(queue.running):
-            ticket = queue.tickets[begun]
-            same = [queue.tickets[each] for each in queue.waiting]
+            slot = queue.slots[begun]
+            same = [queue.slots[each] for each in queue.waiting]
             assert not [
                 each.conversation_id
                 for each in same
-                if (each.person, each.channel) == (ticket.person, ticket.channel) and each.order < ticket.order
+                if (each.person, each.channel) == (slot.person, slot.channel) and each.order < slot.order
             ], "a later message of the same person began first"
 
     @invariant()
@@ -160,30 +160,30 @@ class Slots(RuleBasedStateMachine):
     def no_run_waits_for_a_free_slot(self) -> None:
         people, channels = self._active()
         for name in self.queue.waiting:
-            ticket = self.queue.tickets[name]
+            slot = self.queue.slots[name]
             assert (
                 people.total() == LIMITS.runs
-                or people[ticket.person] == LIMITS.runs_per_person
-                or channels[ticket.channel] == LIMITS.runs_per_channel
+                or people[slot.person] == LIMITS.runs_per_person
+                or channels[slot.channel] == LIMITS.runs_per_channel
             ), f"{name} waits for a free slot"
 
     @invariant()
     def positions_are_within_the_queue(self) -> None:
-        tickets = [self.queue.tickets[name] for name in self.queue.waiting]
-        assert all(1 <= self.queue.slots.place(ticket) <= len(tickets) for ticket in tickets)
+        slots = [self.queue.slots[name] for name in self.queue.waiting]
+        assert all(1 <= self.queue.slots.place(slot) <= len(slots) for slot in slots)
 
     def teardown(self) -> None:
-        """Check that every ticket is granted when there are no new ones."""
+        """Check that every slot is granted when there are no new ones."""
         waiting = set(self.queue.waiting)
-        while self.queue.tickets:
+        while self.queue.slots:
             running = self.queue.running
             assert running, f"{self.queue.waiting} wait, and no run is active"
             self.queue.end(running[0])
         assert waiting <= set(self.queue.granted)
 
     def _active(self) -> tuple[Counter[str], Counter[str]]:
-        tickets = [self.queue.tickets[name] for name in self.queue.running]
-        return Counter(each.person for each in tickets), Counter(each.channel for each in tickets)
+        slots = [self.queue.slots[name] for name in self.queue.running]
+        return Counter(each.person for each in slots), Counter(each.channel for each in slots)
 
 
 TestSlots = Slots.TestCase

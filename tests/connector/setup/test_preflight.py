@@ -5,7 +5,7 @@ from chat import ALPHA
 from fake_sessions import FakeSessionManager
 
 from connector import ConnectionRefused, SlackCredentials, SocketTransport, connected
-from local_slack import Breaks, DropsBefore, LocalSlack, RateLimits
+from local_slack import DropBeforeCall, LocalSlack, RateLimited, ServerError
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ async def test_an_unreachable_slack_is_named(refusal):
     assert f"Slack cannot be reached at {url}" in await refusal(url=url)
 
 
-@pytest.mark.parametrize("fault", [DropsBefore(), Breaks(503), Breaks(200)])
+@pytest.mark.parametrize("fault", [DropBeforeCall(), ServerError(503), ServerError(200)])
 @pytest.mark.parametrize("method", ["auth.test", "apps.connections.open"])
 async def test_a_slack_that_fails_is_not_reported_as_a_wrong_token(refusal, slack, method, fault):
     slack.faults.next(method, fault, times=4)
@@ -49,7 +49,7 @@ async def test_an_address_without_a_web_api_is_not_reported_as_a_wrong_token(ref
 
 
 async def test_the_connection_waits_for_a_rate_limit(process, slack):
-    slack.faults.next("auth.test", RateLimits(0))
-    slack.faults.next("apps.connections.open", RateLimits(0))
+    slack.faults.next("auth.test", RateLimited(0))
+    slack.faults.next("apps.connections.open", RateLimited(0))
     async with process():
         pass

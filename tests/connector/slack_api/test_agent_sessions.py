@@ -13,7 +13,7 @@ from connector.slack_api.agent_sessions import ACTIVE, PROCESSING, AgentSessions
 from connector.slack_api.best_effort import best_effort
 from connector.slack_api.client import SlackClient
 from connector.slack_api.errors import SlackCallFailed
-from local_slack import Refuses
+from local_slack import ErrorResponse
 
 SET, RENAME = "agents.sessions.setStatus", "agents.sessions.rename"
 ONE, OTHER = ThreadAddress("T1", "C1", "1.0"), ThreadAddress("T1", "C2", "1.0")
@@ -51,7 +51,7 @@ async def test_a_run_that_waits_for_the_next_process_is_suspended(process, sessi
 
 @pytest.mark.parametrize("error", ["feature_disabled", "unknown_method", "missing_scope", "not_allowed_token_type"])
 async def test_a_workspace_without_agent_sessions_is_called_once(chat, error):
-    chat.fail(SET, Refuses(error))
+    chat.fail(SET, ErrorResponse(error))
     for _ in range(2):
         thread = await chat.start()
         await chat.slack.until(lambda _: not chat.slack.faults.pending(SET))
@@ -61,7 +61,7 @@ async def test_a_workspace_without_agent_sessions_is_called_once(chat, error):
 
 
 async def test_a_session_has_a_status_where_it_can_have_no_title(chat):
-    chat.fail(RENAME, Refuses("unknown_method"))
+    chat.fail(RENAME, ErrorResponse("unknown_method"))
     thread = await chat.start()
     await session(thread, "processing")
     await chat.slack.until(lambda _: not chat.slack.faults.pending(RENAME))
@@ -88,7 +88,7 @@ def test_a_title_is_short_plain_and_on_one_line(prompt, title):
 class Client:
     """A client with the status of each channel; calls fail with the errors of their method first."""
 
-    insisting = staticmethod(SlackClient.insisting)
+    retry_until_done = staticmethod(SlackClient.retry_until_done)
 
     def __init__(self) -> None:
         self.statuses: dict[str, str] = {}

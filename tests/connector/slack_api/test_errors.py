@@ -144,11 +144,11 @@ async def test_a_call_that_is_cancelled_while_it_is_confirmed_is_not_sent():
     web_client, slot = WebClient(POST), CallSlot()
 
     async def confirm() -> None:
-        slot.scope.forget()
+        slot.scope.cancel()
 
     async with RateLimiter("T1") as rate_limiter:
         with pytest.raises(CallCancelled):
-            await SlackClient(web_client, rate_limiter).post(PLACE, Content("text"), "key", turn=slot, confirm=confirm)
+            await SlackClient(web_client, rate_limiter).post(PLACE, Content("text"), "key", slot=slot, confirm=confirm)
     assert not web_client.calls
 
 

@@ -105,10 +105,10 @@ async def test_a_queued_call_is_cancelled_at_once_and_takes_no_turn():
         async with asyncio.TaskGroup() as tasks:
             for number in range(20):
                 tasks.create_task(made.call("before", "chat.update", CallSlot(Priority.ANSWER, str(number))))
-            slot = CallSlot(Priority.MARK, "over")
+            slot = CallSlot(Priority.REACTION, "over")
             cancelled = asyncio.create_task(made.call("over", "chat.update", slot))
             await asyncio.sleep(0.1)
-            slot.scope.forget()
+            slot.scope.cancel()
             with pytest.raises(CallCancelled):
                 await cancelled
             assert now_s() == pytest.approx(0.1)
@@ -119,7 +119,7 @@ async def test_a_queued_call_is_cancelled_at_once_and_takes_no_turn():
 async def test_a_cancelled_call_takes_no_turn_that_is_free():
     async with calls() as made:
         slot = CallSlot()
-        slot.scope.forget()
+        slot.scope.cancel()
         with pytest.raises(CallCancelled):
             await made.call("", "chat.postMessage", slot)
 

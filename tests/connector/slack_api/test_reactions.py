@@ -19,7 +19,7 @@ QUEUED = 200
 
 
 class Client:
-    """A client that adds a reaction at its turn, and responds once `may_respond` is set."""
+    """A client that adds a reaction at its slot, and responds once `may_respond` is set."""
 
     def __init__(self, rate_limiter: RateLimiter) -> None:
         self._rate_limiter = rate_limiter
@@ -28,7 +28,7 @@ class Client:
         self.may_respond.set()
 
     async def react(self, channel: str, ts: str, _name: str, slot: CallSlot, confirm) -> None:
-        await self._rate_limiter.wait("reactions.add", channel, replace(slot, priority=Priority.MARK))
+        await self._rate_limiter.wait("reactions.add", channel, replace(slot, priority=Priority.REACTION))
         await confirm()
         self.added.append(ts)
         await self.may_respond.wait()
@@ -40,11 +40,11 @@ async def test_a_queued_reaction_is_cancelled_at_once():
     async with RateLimiter("T1") as rate_limiter:
         reactions = Reactions(client := Client(rate_limiter))
         before = [ReactionKey("C1", str(number), "eyes") for number in range(QUEUED)]
-        adding = [asyncio.create_task(reactions.put(key, "a run")) for key in before]
-        last = asyncio.create_task(reactions.put(LAST, "a run"))
+        adding = [asyncio.create_task(reactions.add(key, "a run")) for key in before]
+        last = asyncio.create_task(reactions.add(LAST, "a run"))
         await asyncio.sleep(1)
         at_s = clock.time()
-        assert reactions.forget(LAST)
+        assert reactions.cancel(LAST)
         assert not await last
         assert clock.time() == at_s
         assert all(await asyncio.gather(*adding))
@@ -56,9 +56,9 @@ async def test_a_reaction_in_flight_is_not_cancelled():
     async with RateLimiter("T1") as rate_limiter:
         reactions = Reactions(client := Client(rate_limiter))
         client.may_respond.clear()
-        adding = asyncio.create_task(reactions.put(LAST, "a run"))
+        adding = asyncio.create_task(reactions.add(LAST, "a run"))
         await asyncio.sleep(1)
-        assert not reactions.forget(LAST)
+        assert not reactions.cancel(LAST)
         await asyncio.sleep(1)
         assert not adding.done()
         client.may_respond.set()

@@ -37,41 +37,41 @@ class Client:
 async def test_a_new_name_is_known_within_two_hours_and_no_message_waits_for_it():
     users = Users(client := Client())
     for _ in range(10):
-        await users.learn(["U1"])
-    assert (users.of("U1"), client.calls) == ("Ana", 1)
+        await users.look_up(["U1"])
+    assert (users.name_of("U1"), client.calls) == ("Ana", 1)
     client.name = "Anna"
     await asyncio.sleep(HOUR_S)
-    await users.learn(["U1"])
-    assert users.of("U1") == "Ana"
+    await users.look_up(["U1"])
+    assert users.name_of("U1") == "Ana"
     await asyncio.sleep(1)
-    assert (users.of("U1"), client.calls) == ("Anna", 2)
+    assert (users.name_of("U1"), client.calls) == ("Anna", 2)
 
 
 @in_virtual_time
 async def test_an_unavailable_name_is_looked_up_again_and_a_known_one_is_kept():
     users = Users(client := Client())
     client.name = None
-    await users.learn(["U1", "U1"])
-    await users.learn(["U1"])
-    assert (users.of("U1"), client.calls) == (None, 1)
+    await users.look_up(["U1", "U1"])
+    await users.look_up(["U1"])
+    assert (users.name_of("U1"), client.calls) == (None, 1)
     client.name = "Ana"
     await asyncio.sleep(HOUR_S / 60)
-    await users.learn(["U1"])
-    assert users.of("U1") == "Ana"
+    await users.look_up(["U1"])
+    assert users.name_of("U1") == "Ana"
     client.name = None
     await asyncio.sleep(HOUR_S)
-    await users.learn(["U1"])
+    await users.look_up(["U1"])
     await asyncio.sleep(1)
-    assert users.of("U1") == "Ana"
+    assert users.name_of("U1") == "Ana"
 
 
 @in_virtual_time
 async def test_the_names_of_the_latest_ten_thousand_users_are_kept():
     users = Users(Client())
-    await users.learn(["U first"])
-    await users.learn([f"U{number}" for number in range(10_000)], within_s=1)
-    assert users.of("U first") is None
-    assert {users.of(f"U{number}") for number in range(10_000)} == {"Ana"}
+    await users.look_up(["U first"])
+    await users.look_up([f"U{number}" for number in range(10_000)], within_s=1)
+    assert users.name_of("U first") is None
+    assert {users.name_of(f"U{number}") for number in range(10_000)} == {"Ana"}
 
 
 @in_virtual_time
@@ -79,7 +79,7 @@ async def test_an_unknown_user_is_not_looked_up_again_soon():
     users = Users(client := Client())
     client.error = "user_not_found"
     for _ in range(3):
-        await users.learn(["U1"], ["U2"])
+        await users.look_up(["U1"], ["U2"])
         await asyncio.sleep(HOUR_S / 4)
     assert (users.profile("U1"), client.calls) == (None, 2)
 
@@ -89,11 +89,11 @@ async def test_look_ups_of_mentioned_users_are_dropped_after_a_while_and_leave_r
     async with RateLimiter("T") as rate_limiter:
         users = Users(client := Client(rate_limiter))
         for number in range(100):
-            await users.learn([], [f"U{number}x{each}" for each in range(20)])
+            await users.look_up([], [f"U{number}x{each}" for each in range(20)])
         # A part of a hundred calls a minute, though two thousand were requested.
         assert client.calls <= 25 + 0.5 * asyncio.get_running_loop().time()
-        await users.learn(["U1"], [f"U{number}" for number in range(2, 50)], within_s=0.2)
-        assert users.of("U1") == "Ana"
+        await users.look_up(["U1"], [f"U{number}" for number in range(2, 50)], within_s=0.2)
+        assert users.name_of("U1") == "Ana"
         calls = client.calls
         await asyncio.sleep(HOUR_S)
         assert client.calls <= calls + 1
@@ -110,9 +110,9 @@ async def test_an_author_whose_name_does_not_arrive_in_time_delays_one_message()
     users, loop = Users(client := SilentClient()), asyncio.get_running_loop()
     began_s = loop.time()
     for _ in range(50):
-        await users.learn(["U1"], within_s=1)
+        await users.look_up(["U1"], within_s=1)
     assert (loop.time() - began_s, client.calls) == (1, 1)
     await asyncio.sleep(10)
-    await users.learn(["U1"], within_s=1)
+    await users.look_up(["U1"], within_s=1)
     assert loop.time() - began_s == 12, "one more a while later"
     await users.close()

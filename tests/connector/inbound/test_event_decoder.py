@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from slack_sdk.web.async_client import AsyncWebClient
 
+from connector.inbound.event_decoder import EventDecoder
 from connector.inbound.intake import NotNow
-from connector.inbound.reception import EventDecoder
 from connector.setup.preflight import Identity
 
 WORDS = (  # noqa: SIM905 - a list would take a line for each word
