@@ -97,15 +97,6 @@ async def test_an_urgent_message_interrupts_the_answer_and_a_stop_names_finished
     await page.screenshot("9-stop-notice")
 
 
-async def test_a_direct_message_is_answered_without_a_mention(page, model):
-    model.reply(text("Hello Ana."))
-    await page.by("dm-alpha").click()
-    await expect(page.by("composer", page.channel)).to_have_attribute("placeholder", "Message Alpha")
-    await page.write(page.channel, "hello")
-    answer = await page.see(page.channel, "Hello Ana.")
-    await expect(answer).to_have_attribute("data-author", "Alpha")
-
-
 async def test_a_rejected_key_is_reported_in_plain_words_and_the_next_message_works(page, model):
     model.fail(401, "authentication_error", "invalid x-api-key")
     await page.write(page.channel, f"@alpha {ASK}")

@@ -96,18 +96,6 @@ async def test_an_unknown_outcome_is_reported_though_the_next_process_is_killed_
         assert there.tests.calls == 1
 
 
-async def test_a_stop_before_the_kill_is_reported_by_the_next_process(serving):
-    async with serving("sqlite") as there:
-        await run_tests(there)
-        name = there.hold("users.info")
-        await there.slack.as_person("ben").say("general", "stop", thread=there.root)
-        await name.reached.wait()
-        await there.tests.left.wait()
-        await kill(there)
-        name.set()
-        assert await there.told() == ["🛑 Stopped by Ben. Outcome unknown: Running the tests."]
-
-
 async def test_a_tool_without_effects_is_repeated_without_a_notice(serving):
     async with serving("redis", side_effect_free=True) as there:
         await run_tests(there)

@@ -114,19 +114,6 @@ async def test_a_reply_after_a_restart_is_answered_with_the_whole_conversation_a
     assert model.bodies[2]["system"] == model.bodies[1]["system"]
 
 
-async def test_a_thread_continues_with_its_latest_instance_and_each_instance_has_its_own_log(thread, model):
-    model.reply(text("I am alpha."))
-    model.reply(text("I am beta."))
-    async with thread.service():
-        await thread.ask("@alpha who are you?", "I am alpha.")
-        await thread.ask("beta: and you?", "I am beta.")
-    model.reply(text("Beta, still."))
-    async with thread.service():
-        await thread.ask("who was that?")
-        assert (await thread.hears("Beta, still.")).username == "Beta"
-    assert prompts(model.bodies[-1]) == ["and you?", "who was that?"]
-
-
 async def test_an_idle_conversation_continues_after_a_rewind_and_after_its_undo(thread, model):
     for answer in ("One.", "Two.", "Three, after one."):
         model.reply(text(answer))

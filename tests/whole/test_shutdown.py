@@ -35,23 +35,6 @@ async def test_a_tool_call_may_end_and_another_replica_continues_with_the_same_s
         assert '"run.taken_over"' in other.log
 
 
-async def test_a_tool_call_that_does_not_end_is_cancelled_within_the_grace_period(tmp_path):
-    async with scenario(tmp_path, "sqlite") as there:
-        (one,) = there.replicas.each
-        await there.start(one)
-        there.model.reply(tool_call("run_tests", {}))
-        await there.say("@alpha check it")
-        await there.tests.reached.wait()
-        await there.sees("Running the tests")
-        assert await one.terminate(within_s=8) == 0
-        await there.tests.left.wait()
-        there.model.reply(text("I do not know the result of the tests."))
-        await there.start(one)
-        await there.sees("I do not know the result of the tests.")
-        assert (await there.told())[-1] == "I do not know the result of the tests."
-        assert there.tests.calls == 1
-
-
 async def test_a_model_call_is_cancelled_and_repeated_by_the_next_process(tmp_path):
     half, silent = Gate(), Gate()
     async with scenario(tmp_path, "sqlite") as there:

@@ -52,15 +52,6 @@ async def test_during_set_up(opened, model):
         assert "and this" in str(model.bodies[-1]["messages"])
 
 
-async def test_before_the_first_token(run, model):
-    silent = Gate()
-    model.reply(silent, text("too late"))
-    async with run() as (place, ts):
-        await silent.reached.wait()
-        await stop(place, ts)
-        assert await place.said(ts) == ["🛑 Stopped by Ana."]
-
-
 async def test_during_the_answer(run, model):
     half = Gate()
     model.reply(text("I will begin with ", half, "too late"))
@@ -90,33 +81,6 @@ async def test_during_a_call_that_does_not_end(run, model):
         await place.slack.until(lambda ws: any(m.text == status for m in ws.thread("general", ts)))
         await stop(place, ts)
         assert await place.said(ts) == [f"🛑 Stopped by Ana. 1 tool call finished. {UNKNOWN}"]
-        await place.tests.left.wait()
-
-
-async def test_twice_during_a_call_with_a_long_grace_period(run, model):
-    model.reply(RUN_TESTS, stop_reason="tool_use")
-    async with run(stop_grace_s=600) as (place, ts):
-        await place.tests.reached.wait()
-        steer = await place.ana.say("general", "and this", thread=ts)
-        await place.reacted(steer, "incoming_envelope")
-        await stop(place, ts)
-        await place.slack.until(lambda _: not place.slack.socket_mode.delivery.outstanding)
-        await place.ana.react("general", ts, "x")
-        assert await place.said(ts) == [f"🛑 Stopped by Ana. {UNKNOWN} {PENDING}"]
-        await place.tests.left.wait()
-    assert "and this" in str(model.bodies[-1]["messages"])
-
-
-async def test_during_the_answer_to_an_urgent_message_beside_a_call(run, model):
-    half = Gate()
-    model.reply(RUN_TESTS, stop_reason="tool_use")
-    model.reply(text("The tests ", half, "too late"))
-    async with run(stop_grace_s=0.05) as (place, ts):
-        await place.tests.reached.wait()
-        await place.ana.say("general", "!how far are you", thread=ts)
-        await half.reached.wait()
-        await stop(place, ts)
-        assert await place.said(ts) == ["The tests …", f"🛑 Stopped by Ana. {UNKNOWN}"]
         await place.tests.left.wait()
 
 
