@@ -372,11 +372,13 @@ class InteractionStack:
         return nodes
 
     async def _commit(self, change: Change) -> None:
+        was_committed = False
         try:
             await self._store.commit(self.key, change)
-        except BaseException:  # a cancelled commit may have succeeded: the next use reads the log
-            self._snapshot = None
-            raise
+            was_committed = True
+        finally:
+            if not was_committed:  # a cancelled commit may have succeeded: the next use reads the log
+                self._snapshot = None
 
     def _place(self, snapshot: _Snapshot, index: int) -> int:
         place = index + snapshot.length if index < 0 else index

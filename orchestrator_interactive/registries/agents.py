@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from orchestrator_interactive.config import read
@@ -79,12 +80,11 @@ class AgentRegistry:
         if before not in (None, agent):
             raise AlreadyRegistered(f"There is an agent '{config.id}' already: unregister it first.")
         self._agents[config.id] = agent
-        try:
-            await self._repository.save(config)
-        except BaseException:
+        with ExitStack() as undo:
             if before is None:
-                self._agents.pop(config.id, None)
-            raise
+                undo.callback(self._agents.pop, config.id, None)
+            await self._repository.save(config)
+            undo.pop_all()
 
     async def get_agent(self, agent_id: str) -> Agent:
         """Return the agent with this id.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -67,15 +68,13 @@ class RedisClient:
         """
         server = redis_url.server(url)
         client = cls(server, server.client, is_cluster=False)
-        try:
+        async with AsyncExitStack() as at_end:
+            at_end.push_async_callback(client.aclose)
             async with client.asking():
                 is_cluster = await _is_cluster(client.redis)
-        except BaseException:
-            await client.aclose()
-            raise
-        if not is_cluster:
-            return client
-        await client.aclose()
+            if not is_cluster:
+                at_end.pop_all()
+                return client
         return cls(server, redis_url.cluster(server), is_cluster=True)
 
     def underway(self) -> _Underway:
@@ -170,11 +169,10 @@ class _Asking:
         self._was_cancelled = self._task.cancelling() if self._task else 0
         self._client._begin()  # noqa: SLF001
         if self._client.is_cluster:
-            try:
+            with ExitStack() as undo:
+                undo.callback(self._client._end)  # noqa: SLF001
                 await self._client.free.acquire()
-            except BaseException:
-                self._client._end()  # noqa: SLF001
-                raise
+                undo.pop_all()
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         if self._client.is_cluster:

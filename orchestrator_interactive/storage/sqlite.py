@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 
 import structlog
@@ -57,17 +57,17 @@ class Database:
         Raises:
             StoreError: it cannot be used; nothing was changed.
         """
-        thread, connection = OneThread(name), None
+        thread = OneThread(name)
         try:
-            connection = await thread.run(sqlite_file.opened, path, prepare)
-            return cls(path, thread, connection, sqlite_file.writer(path))
-        except BaseException as e:
-            if connection is not None:
-                await thread.run(connection.close)
-            thread.end()
-            if isinstance(e, (sqlite3.Error, OSError, *_UNFIT)):
-                _fail(path, e)
-            raise
+            async with AsyncExitStack() as undo:
+                undo.callback(thread.end)
+                connection = await thread.run(sqlite_file.opened, path, prepare)
+                undo.push_async_callback(thread.run, connection.close)
+                database = cls(path, thread, connection, sqlite_file.writer(path))
+                undo.pop_all()
+        except (sqlite3.Error, OSError, *_UNFIT) as e:
+            _fail(path, e)
+        return database
 
     async def run(self, work: Callable[..., T], *arguments: Any) -> T:
         """Call `work` with a connection and these arguments in the thread; return its result."""
@@ -152,9 +152,8 @@ def writing(file: sqlite3.Connection) -> Iterator[None]:
     try:
         yield
         file.execute("COMMIT")
-    except BaseException:
-        file.rollback()
-        raise
+    finally:
+        file.rollback()  # does nothing after the commit
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
 from orchestrator_interactive.storage.errors import StoreError
@@ -69,7 +69,8 @@ def opened(path: Path, prepare: Callable[[sqlite3.Connection], None] | None = No
     """
     _make(path)
     connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
-    try:
+    with ExitStack() as undo:
+        undo.callback(connection.close)
         connection.text_factory = _text
         _version(connection, path)
         connection.execute("PRAGMA journal_mode = WAL")
@@ -81,9 +82,7 @@ def opened(path: Path, prepare: Callable[[sqlite3.Connection], None] | None = No
         if prepare is not None:
             prepare(connection)
         connection.execute("COMMIT")
-    except BaseException:
-        connection.close()
-        raise
+        undo.pop_all()
     return connection
 
 

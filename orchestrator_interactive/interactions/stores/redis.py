@@ -6,6 +6,7 @@ import json
 import re
 import secrets
 import time
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Self
 
 from orchestrator_interactive.interactions import tree as trees
@@ -66,13 +67,12 @@ class RedisStore:
             StoreError: it cannot be used; nothing was changed.
         """
         store = cls(await RedisClient.open(url))
-        try:
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(store.aclose)
             async with store._client.asking():
                 # Removes nothing, but fails on a server that refuses writes.
                 await store._redis.zrem(_INDEX, "")
-        except BaseException:
-            await store.aclose()
-            raise
+            undo.pop_all()
         return store
 
     async def load(self, key: Key) -> Log | None:

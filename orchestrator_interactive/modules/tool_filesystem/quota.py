@@ -120,14 +120,10 @@ class Quota:
             growth = added_bytes if append else added_bytes - size
             if growth > 0 or missing:
                 self._refuse_excess(growth, missing, draft_bytes=size + growth)
-            try:
-                yield
-            except BaseException:
-                self._folder.usage = None
-                raise
-            if self._folder.usage is not None:
-                self._folder.usage.size_bytes += growth
-                self._folder.usage.files += missing
+            usage, self._folder.usage = self._folder.usage, None  # measured again if the block fails
+            yield
+            if usage is not None:
+                self._folder.usage = FolderUsage(usage.size_bytes + growth, usage.files + missing)
 
     def _present(self, parts: Sequence[str]) -> tuple[int, int]:
         """Return the size of a file, and how many parts of its path do not exist."""

@@ -169,10 +169,9 @@ def _replace(name: str, folder: int, content: bytes, mode: int | None) -> None:
             if mode is not None:
                 os.fchmod(file.fileno(), mode)
         os.replace(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
-    except BaseException:
-        with suppress(FileNotFoundError):
+    finally:
+        with suppress(FileNotFoundError):  # renamed
             os.unlink(draft, dir_fd=folder)
-        raise
 
 
 def _not_a_file(path: str, mode: int) -> WorkspaceError:
