@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from orchestrator_interactive.kernel.cancellation import CancellationToken
-from orchestrator_interactive.kernel.error_boundary import contained
+from orchestrator_interactive.kernel.error_boundary import ErrorBoundary
 from orchestrator_interactive.kernel.hook_actions import HookResultProcessor
 from orchestrator_interactive.kernel.hooks import HookRegistry
 
@@ -173,11 +174,9 @@ class ModuleCoordinator:
         """Return the contributions to a channel in order of registration; log and skip failing contributors."""
         collected = []
         for name, callback in tuple(self._contributors.get(channel, ())):
-            try:
+            value = None
+            with ErrorBoundary(log, "contributor.failed", channel=channel, contributor=name):
                 value = await _called(callback)
-            except Exception:  # one failing contributor must not prevent the others
-                log.exception("contributor.failed", channel=channel, contributor=name)
-                continue
             if value is not None:
                 collected.append(value)
         return collected
@@ -210,14 +209,14 @@ class ModuleCoordinator:
         await self._clean_up_to(0)
 
     async def _clean_up_to(self, count: int) -> None:
-        leaving: BaseException | None = None
+        leaving: asyncio.CancelledError | KeyboardInterrupt | None = None
         while len(self._cleanups) > count:
             cleanup_fn = self._cleanups.pop()
+            name = getattr(cleanup_fn, "__qualname__", type(cleanup_fn).__name__)
             try:
-                await _called(cleanup_fn)
-            except Exception:  # one failing clean-up must not prevent the others
-                log.exception("cleanup.failed", cleanup=getattr(cleanup_fn, "__qualname__", type(cleanup_fn).__name__))
-            except BaseException as e:  # noqa: BLE001 - cancellation or process exit: re-raised after the others
+                with ErrorBoundary(log, "cleanup.failed", cleanup=name):
+                    await _called(cleanup_fn)
+            except (asyncio.CancelledError, KeyboardInterrupt) as e:  # re-raised after the others
                 leaving = e
         if leaving is not None:
             raise leaving
@@ -268,6 +267,5 @@ def _check_text(value: Any, argument: str) -> None:
 
 
 async def _called(callback: Callable[[], Any]) -> Any:
-    with contained():
-        value = callback()
-        return await value if inspect.isawaitable(value) else value
+    value = callback()
+    return await value if inspect.isawaitable(value) else value

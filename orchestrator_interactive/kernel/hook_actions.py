@@ -12,7 +12,7 @@ from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.contracts.conversion import local_errors, to_local
 from orchestrator_interactive.kernel.contracts.errors import ApprovalTimeoutError, InjectionTooLargeError
 from orchestrator_interactive.kernel.contracts.models import HookResult
-from orchestrator_interactive.kernel.error_boundary import contained, told
+from orchestrator_interactive.kernel.error_boundary import ErrorBoundary, contained, told
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.contracts.models import ContextInjection
@@ -106,26 +106,19 @@ class HookResultProcessor:
             return False
         provenance = {"source": "hook", "hook_name": source, "event": event}
         row = {"role": injection.role, "content": injection.content, "metadata": provenance}
-        try:
-            with contained():
-                await context.add_message(row)
-        except Exception:  # one failing part must not prevent the others
-            log.exception("hook.injection_lost", hook=source, hook_event=event)
-            return False
-        return True
+        with ErrorBoundary(log, "hook.injection_lost", hook=source, hook_event=event) as boundary:
+            await context.add_message(row)
+        return boundary.error is None
 
     async def _show(self, result: HookResult, hook_name: str) -> None:
         display, source = self._coordinator.display_system, result.user_message_source or hook_name
         if display is None:
             log.info("hook.user_message", text=result.user_message, severity=result.user_message_level, source=source)
             return
-        try:
-            with contained():
-                shown: Any = display.show_message(result.user_message or "", result.user_message_level, source)
-                if inspect.isawaitable(shown):
-                    await shown
-        except Exception:  # an event sink must not break the run
-            log.exception("display.failed", source=source)
+        with ErrorBoundary(log, "display.failed", source=source):
+            shown: Any = display.show_message(result.user_message or "", result.user_message_level, source)
+            if inspect.isawaitable(shown):
+                await shown
 
 
 def _source(injection: ContextInjection, hook_name: str) -> str:
@@ -172,14 +165,14 @@ class Approvals:
         if system is None:
             log.warning("approval.nobody_to_ask", hook=hook_name)
             return _denied(result, f"No approval system is available: {prompt}")
-        try:
-            answer = await self._answer(system, prompt, options, result)
-        except (TimeoutError, ApprovalTimeoutError):
-            log.info("approval.timeout", hook=hook_name, default=result.approval_default)
-            return _by_default(result, f"Approval timeout - denied by default: {prompt}")
-        except Exception as e:  # approval systems may fail
-            log.exception("approval.failed", hook=hook_name, default=result.approval_default)
-            return _by_default(result, f"Approval failed ({told(e)}) - denied by default: {prompt}")
+        with ErrorBoundary(log, "approval.failed", hook=hook_name, default=result.approval_default) as boundary:
+            try:
+                answer = await self._answer(system, prompt, options, result)
+            except (TimeoutError, ApprovalTimeoutError):
+                log.info("approval.timeout", hook=hook_name, default=result.approval_default)
+                return _by_default(result, f"Approval timeout - denied by default: {prompt}")
+        if boundary.error is not None:
+            return _by_default(result, f"Approval failed ({told(boundary.error)}) - denied by default: {prompt}")
         chosen = answer.strip().lower() if isinstance(answer, str) else ""
         if not chosen.startswith(("allow", "deny")):
             log.warning("approval.unexpected_answer", hook=hook_name, answer=chosen)

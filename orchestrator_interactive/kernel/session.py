@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import time
 import uuid
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -18,7 +18,7 @@ from orchestrator_interactive.kernel.contracts.errors import ModuleLoadError
 from orchestrator_interactive.kernel.contracts.models import SessionStatus
 from orchestrator_interactive.kernel.contracts.protocols import ContextManager, Orchestrator, Provider, Tool
 from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
-from orchestrator_interactive.kernel.error_boundary import contained, told
+from orchestrator_interactive.kernel.error_boundary import ErrorBoundary, contained, told
 from orchestrator_interactive.kernel.hooks import too_late_for_a_no
 from orchestrator_interactive.kernel.loading.loader import ModuleLoader
 from orchestrator_interactive.kernel.plan import MountPlan, merged
@@ -111,11 +111,10 @@ class AmplifierSession:
     async def _begin(self) -> None:
         self.coordinator.register_contributor("observability.events", "kernel", lambda: list(events.ALL_EVENTS))
         self._mounting = _Mounting(self.coordinator, self.loader)
-        try:
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(self._end)
             await self._mounting.mount(MountPlan.read(self.config))
-        except BaseException:
-            await self._end()
-            raise
+            undo.pop_all()
         self._life = "ready"
         await self._emit_start()
 
@@ -157,22 +156,26 @@ class AmplifierSession:
             raise RuntimeError("This session is running; inject the message instead.")
         self._run = asyncio.current_task()
         try:
-            await self.initialize()
-            self.status.status = "running"
-            with local_errors():
-                answer = await orchestrate()
-            self.status.status = "completed"
-        except BaseException as e:
-            cancelled = isinstance(e, asyncio.CancelledError) or self.coordinator.cancellation.is_cancelled
-            self.status.status = "cancelled" if cancelled else "failed"
-            self.status.last_error = {"type": type(e).__name__, "message": told(e)}
-            raise
+            with ExitStack() as run:
+                run.push(self._set_final_status)
+                await self.initialize()
+                self.status.status = "running"
+                with local_errors():
+                    answer = await orchestrate()
         finally:
             try:
                 await self._finish_cancellation()
             finally:
                 self._run = None
         return answer
+
+    def _set_final_status(self, _kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if error is None:
+            self.status.status = "completed"
+            return
+        cancelled = isinstance(error, asyncio.CancelledError) or self.coordinator.cancellation.is_cancelled
+        self.status.status = "cancelled" if cancelled else "failed"
+        self.status.last_error = {"type": type(error).__name__, "message": told(error)}
 
     async def _executed(self, prompt: str, kwargs: dict[str, Any]) -> str:
         self._prompts += 1
@@ -221,11 +224,10 @@ class AmplifierSession:
             await self.coordinator.cleanup()
 
     async def __aenter__(self) -> Self:
-        try:
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(self.cleanup)
             await self.initialize()
-        except BaseException:
-            await self.cleanup()
-            raise
+            undo.pop_all()
         return self
 
     async def __aexit__(
@@ -358,10 +360,8 @@ class _Mounting:
         await self._coordinator.hooks.emit(events.MODULE_LOAD_FAILED, payload)
 
     async def _call_ready(self, spec: ModuleSpec, ready: Ready) -> None:
-        try:
-            with contained():
-                await ready(self._coordinator)
-        except Exception as e:  # one module must not break the session
-            log.warning("module.on_session_ready_failed", module=spec.module, exc_info=True)
-            payload = {"module_id": spec.module, "error": told(e)}
+        with ErrorBoundary(log, "module.on_session_ready_failed", level="warning", module=spec.module) as boundary:
+            await ready(self._coordinator)
+        if boundary.error is not None:
+            payload = {"module_id": spec.module, "error": told(boundary.error)}
             await self._coordinator.hooks.emit(events.MODULE_ON_SESSION_READY_FAILED, payload)

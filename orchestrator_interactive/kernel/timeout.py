@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Generator
 from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Coroutine, Generator
+    from collections.abc import Awaitable, Coroutine
 
     from orchestrator_interactive.kernel.cancellation import CancellationToken
 
@@ -49,27 +50,25 @@ def _shorten(limit: asyncio.Timeout) -> None:
         limit.reschedule(soon)
 
 
-class _Begun(Generic[T]):
-    """The rest of a coroutine that is suspended for the first time; delegates as `await` does (PEP 380)."""
+class _Begun(Generator[Any, Any, T]):
+    """The rest of a coroutine that is suspended for the first time, for `await`: its first step is already done."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, T], waits_for: Any) -> None:
         self._coroutine = coroutine
         self._waits_for = waits_for
+        self._has_waited = False
 
     def __await__(self) -> Generator[Any, Any, T]:
-        waits_for = self._waits_for
-        while True:
-            thrown: BaseException | None = None
-            sent = None
-            try:
-                sent = yield waits_for
-            except GeneratorExit:
-                self._coroutine.close()
-                raise
-            except BaseException as e:  # noqa: BLE001 - thrown into the coroutine
-                thrown = e
-            try:
-                waits_for = self._coroutine.send(sent) if thrown is None else self._coroutine.throw(thrown)
-            except StopIteration as finished:
-                result: T = finished.value
-                return result
+        return self
+
+    def send(self, value: Any, /) -> Any:
+        if self._has_waited:
+            return self._coroutine.send(value)
+        self._has_waited = True
+        return self._waits_for
+
+    def throw(self, *error: Any) -> Any:
+        return self._coroutine.throw(*error)
+
+    def close(self) -> None:
+        self._coroutine.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -265,11 +266,10 @@ class Loop:
         if not injections:
             return
         row = injection_row(injections)
-        try:
+        with ExitStack() as undo:
+            undo.callback(self._inbox.restore, injections)
             await self._run.context.add_message(row)
-        except BaseException:
-            self._inbox.restore(injections)
-            raise
+            undo.pop_all()
         self._continuations = 0
         self._note_delivered(injections)
         await self._run.emit_text(row)

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from orchestrator_interactive.kernel.cancellation import CancellationToken
 from orchestrator_interactive.kernel.contracts.errors import InjectionTooLargeError
-from orchestrator_interactive.kernel.error_boundary import contained
+from orchestrator_interactive.kernel.error_boundary import ErrorBoundary
 from orchestrator_interactive.kernel.hooks import CONTINUE, HookRegistry, too_late_for_a_no
 from orchestrator_interactive.kernel.interop import to_local
 from orchestrator_interactive.kernel.timeout import within
@@ -167,11 +167,13 @@ class Run:
 
     async def write(self, row: dict[str, Any]) -> None:
         """Add a row to the log."""
+        was_written = False
         try:
             await self.context.add_message(bounded(row, MAX_ROW_NESTING))
-        except BaseException:
-            self.is_in_doubt = self.is_in_doubt or has_words(row)
-            raise
+            was_written = True
+        finally:
+            if not was_written and has_words(row):
+                self.is_in_doubt = True
 
     async def emit_text(self, row: dict[str, Any]) -> None:
         """Show the text that a committed row completes, if any."""
@@ -187,11 +189,8 @@ class Run:
         """Emit a progress event; errors of the callback are logged."""
         if self.on_progress is None:
             return
-        try:
-            with contained():
-                await within(_WATCHER_S, self.on_progress(event, data), self.stop)
-        except Exception:  # an event sink must not break the run
-            log.exception("progress.failed", progress_event=event)
+        with ErrorBoundary(log, "progress.failed", progress_event=event):
+            await within(_WATCHER_S, self.on_progress(event, data), self.stop)
 
     async def consult(self, event: str, data: dict[str, Any]) -> HookResult:
         """Emit an event whose hooks may deny or modify it, process their result, and return it.
@@ -273,11 +272,8 @@ class Run:
         if result.action == "ask_user":
             raise RunDenied("This session has no user to ask for approval.")
         for row in lasting_rows(result):
-            try:
-                with contained():
-                    await self.context.add_message(marked(row, source="hook", hook_name=result.hook_name, event=event))
-            except Exception:  # as the coordinator does
-                log.exception("hook.injection_lost", hook=result.hook_name, hook_event=event)
+            with ErrorBoundary(log, "hook.injection_lost", hook=result.hook_name, hook_event=event):
+                await self.context.add_message(marked(row, source="hook", hook_name=result.hook_name, event=event))
         return result
 
 

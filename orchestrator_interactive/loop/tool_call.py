@@ -14,7 +14,7 @@ import structlog
 from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.contracts.arguments import problem_of
 from orchestrator_interactive.kernel.contracts.models import HookResult, ToolResult
-from orchestrator_interactive.kernel.error_boundary import told
+from orchestrator_interactive.kernel.error_boundary import ErrorBoundary, told
 from orchestrator_interactive.kernel.hooks import CONTINUE, too_late_for_a_no
 from orchestrator_interactive.kernel.tool_progress import reporting
 from orchestrator_interactive.loop.large_results import examined, moved_to_file
@@ -358,11 +358,9 @@ def label_of(tool: Tool, arguments: dict[str, Any]) -> str | None:
     label = getattr(tool, "label", None)
     if not callable(label) or problem_of(arguments):
         return None
-    try:
+    with ErrorBoundary(log, "tool.label_failed", tool=tool.name):
         return str(label(arguments))
-    except (asyncio.CancelledError, SystemExit, Exception):  # a tool must not break the run
-        log.exception("tool.label_failed", tool=tool.name)
-        return None
+    return None
 
 
 def _event_of(result: ToolResult) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import structlog
 
 from orchestrator_interactive.kernel.contracts.models import ToolResult, sendable
+from orchestrator_interactive.kernel.error_boundary import ErrorBoundary
 from orchestrator_interactive.kernel.interop import to_local
 from orchestrator_interactive.loop.large_results import MOST_KEPT_CHARS, bounded_result, is_large
 from orchestrator_interactive.loop.run import changed
@@ -218,11 +219,9 @@ def _serialized(result: ToolResult) -> tuple[str | list[Block], bool]:
     """Return the content of a result for the model, and whether it is a failure."""
     if result.content:
         return [block.model_dump(exclude_none=True) for block in result.content], not result.success
-    try:
+    with ErrorBoundary(log, "tool.output_unreadable") as boundary:
         return result.get_serialized_output(), not result.success
-    except Exception as e:  # an output of an unknown type must not break the run
-        log.exception("tool.output_unreadable")
-        return f"The tool's output cannot be serialized: {type(e).__name__}.", True
+    return f"The tool's output cannot be serialized: {type(boundary.error).__name__}.", True
 
 
 def _without_large_images(content: str | list[Block]) -> str | list[Block]:

@@ -12,7 +12,7 @@ from pydantic import Field
 from orchestrator_interactive.config import Options
 from orchestrator_interactive.interactions.errors import InteractionError
 from orchestrator_interactive.interactions.states import AgentCallState, AgentResultState, WaitingState
-from orchestrator_interactive.kernel.error_boundary import contained, told
+from orchestrator_interactive.kernel.error_boundary import ErrorBoundary, told
 from orchestrator_interactive.loop.tasks import CancellableTask
 from orchestrator_interactive.loop.tool_results import failure
 from orchestrator_interactive.registries.errors import RegistryError
@@ -94,12 +94,11 @@ class _AgentCall:
     async def _run_logged(self) -> dict[str, Any]:
         """Run the other agent, and return the result for the log."""
         self._child = CancellableTask(self._run())
-        try:
-            with contained():
-                return {"status": "success", "content": await asyncio.shield(self._child.task)}
-        except Exception as e:  # another agent's failure is a failed call
-            log.exception("agent.failed", agent=self._call.agent_id)
-            return {"status": "error", "content": told(e)}
+        with ErrorBoundary(log, "agent.failed", agent=self._call.agent_id) as boundary:
+            content = await asyncio.shield(self._child.task)
+        if boundary.error is not None:
+            return {"status": "error", "content": told(boundary.error)}
+        return {"status": "success", "content": content}
 
     async def _run(self) -> str:
         _depth.set(_depth.get() + 1)  # in this task and its children only

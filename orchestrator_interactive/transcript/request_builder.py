@@ -9,6 +9,7 @@ import structlog
 from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ToolSpec
 from orchestrator_interactive.kernel.contracts.request_validation import RequestRule, is_plain
 from orchestrator_interactive.kernel.contracts.tool_calls import calls_beside, is_call
+from orchestrator_interactive.kernel.error_boundary import ErrorBoundary
 from orchestrator_interactive.outside_json import MAX_NESTING, nesting
 from orchestrator_interactive.transcript.parsing import UNREADABLE, message_of
 from orchestrator_interactive.transcript.transcript import Transcript
@@ -56,10 +57,10 @@ def unreadable(row: Any) -> str | None:
 
 def _specs(tools: Mapping[str, Tool]) -> Iterator[ToolSpec]:
     for name, tool in tools.items():
-        try:
-            yield _spec(name, tool)
-        except (SystemExit, Exception):  # a tool must not break the run: one without a valid description is not offered
-            log.exception("tool.not_offered", tool=name)
+        with ErrorBoundary(log, "tool.not_offered", tool=name) as boundary:
+            spec = _spec(name, tool)
+        if boundary.error is None:
+            yield spec
 
 
 def _spec(name: str, tool: Tool) -> ToolSpec:

@@ -21,6 +21,7 @@ from orchestrator_interactive.interactions.states import (
     UserResponseState,
     WaitingState,
 )
+from orchestrator_interactive.kernel.error_boundary import ErrorBoundary
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -241,11 +242,9 @@ def _custom(node: Node, state: BaseState) -> Item:
 
 def _call_method(state: BaseState, method: str) -> Any:
     """Call a method of a custom state; return None if it is missing or fails, so that its data are shown."""
-    try:
+    with ErrorBoundary(log, "export.state_failed", kind=type(state).__name__, method=method):
         return getattr(state, method)() if callable(getattr(state, method, None)) else None
-    except Exception:  # third-party code: one faulty state must not break the export
-        log.exception("export.state_failed", kind=type(state).__name__, method=method)
-        return None
+    return None
 
 
 def _speaker(node: Node, meta: dict[str, Any]) -> tuple[Literal["person", "note"], str, tuple[str, ...]]:

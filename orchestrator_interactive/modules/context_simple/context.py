@@ -10,6 +10,7 @@ from pydantic import Field
 
 from orchestrator_interactive.config import Options
 from orchestrator_interactive.kernel.contracts import events
+from orchestrator_interactive.kernel.error_boundary import ErrorBoundary
 from orchestrator_interactive.loop.usage import spent_on
 from orchestrator_interactive.modules.context_simple.history import MessageHistory, copied
 from orchestrator_interactive.modules.context_simple.summarising import Summariser
@@ -188,8 +189,6 @@ class SimpleContext:
 def _defaults_of(provider: Any | None) -> dict[str, Any]:
     if provider is None:
         return {}
-    try:
+    with ErrorBoundary(log, "context.window_unknown"):
         return provider.get_info().defaults or {}
-    except Exception:  # a provider without a usable window size must not fail the run
-        log.exception("context.window_unknown")
-        return {}
+    return {}
