@@ -50,7 +50,7 @@ class ErrorBoundary:
 
 
 @contextmanager
-def contained() -> Iterator[None]:
+def convert_exits() -> Iterator[None]:
     """Convert a CancelledError without a cancellation of the current task, and SystemExit, to an ordinary error.
 
     The usual clean-up `task.cancel(); await task` raises the first; a tool that calls `sys.exit` the second. A
@@ -86,7 +86,7 @@ def _as_ordinary(error: BaseException) -> Exception | None:
     return escaped
 
 
-def told(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Return the text of an error, or its class name if it has no text or `__str__` fails."""
     try:
         text = str(error)

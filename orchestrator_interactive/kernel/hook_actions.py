@@ -12,7 +12,7 @@ from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.contracts.conversion import local_errors, to_local
 from orchestrator_interactive.kernel.contracts.errors import ApprovalTimeoutError, InjectionTooLargeError
 from orchestrator_interactive.kernel.contracts.models import HookResult
-from orchestrator_interactive.kernel.error_boundary import ErrorBoundary, contained, told
+from orchestrator_interactive.kernel.error_boundary import ErrorBoundary, convert_exits, error_text
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.contracts.models import ContextInjection
@@ -172,7 +172,7 @@ class Approvals:
                 log.info("approval.timeout", hook=hook_name, default=result.approval_default)
                 return _by_default(result, f"Approval timeout - denied by default: {prompt}")
         if boundary.error is not None:
-            return _by_default(result, f"Approval failed ({told(boundary.error)}) - denied by default: {prompt}")
+            return _by_default(result, f"Approval failed ({error_text(boundary.error)}) - denied by default: {prompt}")
         chosen = answer.strip().lower() if isinstance(answer, str) else ""
         if not chosen.startswith(("allow", "deny")):
             log.warning("approval.unexpected_answer", hook=hook_name, answer=chosen)
@@ -196,7 +196,7 @@ class Approvals:
         return asking.result()
 
     async def _asked(self, system: ApprovalSystem, prompt: str, options: list[str], result: HookResult) -> Any:
-        with local_errors(), contained():
+        with local_errors(), convert_exits():
             timeout_s, default = result.approval_timeout, result.approval_default
             return await system.request_approval(prompt, options, timeout_s, default)
 

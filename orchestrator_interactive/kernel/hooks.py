@@ -14,8 +14,8 @@ import structlog
 
 from orchestrator_interactive.kernel.contracts.conversion import to_local
 from orchestrator_interactive.kernel.contracts.models import HookAction, HookResult
-from orchestrator_interactive.kernel.error_boundary import ErrorBoundary, told
-from orchestrator_interactive.kernel.timeout import within
+from orchestrator_interactive.kernel.error_boundary import ErrorBoundary, error_text
+from orchestrator_interactive.kernel.timeout import with_timeout
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -170,7 +170,7 @@ class HookRegistry:
             try:
                 answer: Any = registration.handler(event, data)
                 if inspect.isawaitable(answer):
-                    answer = await within(timeout_s, answer)
+                    answer = await with_timeout(timeout_s, answer)
                 result = _understood(answer, name, event)
             except TimeoutError:
                 # The handler itself may have raised it.
@@ -210,7 +210,7 @@ def _understood(answer: Any, name: str, event: str) -> HookResult:
         if result.action != "continue" or result.user_message:
             result = HookResult.model_validate(dict(result))  # pydantic's copies are not validated
     except (TypeError, ValueError) as e:
-        log.warning("hook.nonsense", hook=name, hook_event=event, error=told(e))
+        log.warning("hook.nonsense", hook=name, hook_event=event, error=error_text(e))
         return CONTINUE
     if result.action == "inject_context" and not any(i.content.strip() for i in result.injections()):
         return result.model_copy(update={"action": "continue"})

@@ -18,11 +18,11 @@ from orchestrator_interactive.kernel.contracts.errors import ModuleLoadError
 from orchestrator_interactive.kernel.contracts.models import SessionStatus
 from orchestrator_interactive.kernel.contracts.protocols import ContextManager, Orchestrator, Provider, Tool
 from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
-from orchestrator_interactive.kernel.error_boundary import ErrorBoundary, contained, told
+from orchestrator_interactive.kernel.error_boundary import ErrorBoundary, convert_exits, error_text
 from orchestrator_interactive.kernel.hooks import too_late_for_a_no
 from orchestrator_interactive.kernel.loading.loader import ModuleLoader
 from orchestrator_interactive.kernel.plan import MountPlan, merged
-from orchestrator_interactive.kernel.timeout import within
+from orchestrator_interactive.kernel.timeout import with_timeout
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -175,7 +175,7 @@ class AmplifierSession:
             return
         cancelled = isinstance(error, asyncio.CancelledError) or self.coordinator.cancellation.is_cancelled
         self.status.status = "cancelled" if cancelled else "failed"
-        self.status.last_error = {"type": type(error).__name__, "message": told(error)}
+        self.status.last_error = {"type": type(error).__name__, "message": error_text(error)}
 
     async def _executed(self, prompt: str, kwargs: dict[str, Any]) -> str:
         self._prompts += 1
@@ -262,7 +262,9 @@ class AmplifierSession:
         token.reset()
         payload = {"was_immediate": was_immediate}
         try:
-            await within(_CANCEL_COMPLETED_TIMEOUT_S, self.coordinator.hooks.emit(events.CANCEL_COMPLETED, payload))
+            await with_timeout(
+                _CANCEL_COMPLETED_TIMEOUT_S, self.coordinator.hooks.emit(events.CANCEL_COMPLETED, payload)
+            )
         except TimeoutError:
             log.warning("session.cancel_completed_unheard")
         finally:
@@ -301,7 +303,7 @@ class _Mounting:
 
     def why_nothing_at(self, point: str) -> str:
         """Return a sentence that explains why no module is mounted at this point."""
-        reasons = [f"{spec.module}: {told(error)}" for spec, error in self._skipped if spec.point == point]
+        reasons = [f"{spec.module}: {error_text(error)}" for spec, error in self._skipped if spec.point == point]
         reasons += [f"{spec.module} mounted nothing." for spec in self._mounted_nothing if spec.point == point]
         return " ".join(reasons) or "The mount plan names none."
 
@@ -310,13 +312,13 @@ class _Mounting:
         try:
             await self._mount(spec)
         except Exception as e:  # one module must not break the session
-            log.warning("module.load_failed", kind=spec.point, module=spec.module, error=told(e))
+            log.warning("module.load_failed", kind=spec.point, module=spec.module, error=error_text(e))
             log.debug("module.load_failed_where", module=spec.module, exc_info=True)
             self._skipped.append((spec, e))
             await undo()  # remove what it has already mounted
 
     async def _mount(self, spec: ModuleSpec) -> None:
-        with contained():
+        with convert_exits():
             mount = await self._loader.load(spec.module, spec.config, spec.source)
             before = self._mounted_at(spec.point)
             returned = await mount(self._coordinator)
@@ -356,12 +358,12 @@ class _Mounting:
             )
 
     async def _report_skipped(self, spec: ModuleSpec, error: Exception) -> None:
-        payload = {"module_type": spec.point.removesuffix("s"), "module_id": spec.module, "error": told(error)}
+        payload = {"module_type": spec.point.removesuffix("s"), "module_id": spec.module, "error": error_text(error)}
         await self._coordinator.hooks.emit(events.MODULE_LOAD_FAILED, payload)
 
     async def _call_ready(self, spec: ModuleSpec, ready: Ready) -> None:
         with ErrorBoundary(log, "module.on_session_ready_failed", level="warning", module=spec.module) as boundary:
             await ready(self._coordinator)
         if boundary.error is not None:
-            payload = {"module_id": spec.module, "error": told(boundary.error)}
+            payload = {"module_id": spec.module, "error": error_text(boundary.error)}
             await self._coordinator.hooks.emit(events.MODULE_ON_SESSION_READY_FAILED, payload)

@@ -20,7 +20,7 @@ T = TypeVar("T")
 _STOP_GRACE_S = 0.3
 
 
-async def within(timeout_s: float, awaitable: Awaitable[T], stop: CancellationToken | None = None) -> T:
+async def with_timeout(timeout_s: float, awaitable: Awaitable[T], stop: CancellationToken | None = None) -> T:
     """Await something for at most `timeout_s` seconds, or 0.3 s after `stop` is requested.
 
     A timer costs several times as much as a short handler, and most handlers never suspend: the timer is created when
@@ -35,37 +35,37 @@ async def within(timeout_s: float, awaitable: Awaitable[T], stop: CancellationTo
         except StopIteration as finished:
             result: T = finished.value
             return result
-        awaitable = _Begun(awaitable, waits_for)
+        awaitable = _StartedCoroutine(awaitable, waits_for)
     async with asyncio.timeout(timeout_s) as limit:
-        with nullcontext() if stop is None else stop.watch(partial(_shorten, limit)):
+        with nullcontext() if stop is None else stop.watch(partial(_reschedule, limit)):
             result = await awaitable
     if limit.expired():
         raise TimeoutError  # it returned after its cancellation
     return result
 
 
-def _shorten(limit: asyncio.Timeout) -> None:
+def _reschedule(limit: asyncio.Timeout) -> None:
     soon = asyncio.get_running_loop().time() + _STOP_GRACE_S
     if not limit.expired() and (limit.when() or soon) >= soon:
         limit.reschedule(soon)
 
 
-class _Begun(Generator[Any, Any, T]):
+class _StartedCoroutine(Generator[Any, Any, T]):
     """The rest of a coroutine that is suspended for the first time, for `await`: its first step is already done."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, T], waits_for: Any) -> None:
         self._coroutine = coroutine
-        self._waits_for = waits_for
-        self._has_waited = False
+        self._first_future = waits_for
+        self._is_resumed = False
 
     def __await__(self) -> Generator[Any, Any, T]:
         return self
 
     def send(self, value: Any, /) -> Any:
-        if self._has_waited:
+        if self._is_resumed:
             return self._coroutine.send(value)
-        self._has_waited = True
-        return self._waits_for
+        self._is_resumed = True
+        return self._first_future
 
     def throw(self, *error: Any) -> Any:
         return self._coroutine.throw(*error)

@@ -12,7 +12,7 @@ from orchestrator_interactive.kernel.contracts.messages import ChatResponse, Too
 from orchestrator_interactive.kernel.contracts.stream import ResponseStream
 from orchestrator_interactive.kernel.hooks import CONTINUE
 from orchestrator_interactive.kernel.interop import ForeignProvider, to_local_provider
-from orchestrator_interactive.kernel.timeout import within
+from orchestrator_interactive.kernel.timeout import with_timeout
 from orchestrator_interactive.loop.retry import RetryPolicy
 from orchestrator_interactive.loop.run import RunStopped, RunSuspended, changed, injected_row, lasting_rows
 from orchestrator_interactive.loop.streaming_call import Model, StreamingCall
@@ -162,7 +162,7 @@ class ModelCaller:
             token_budget=self._run.token_budgets.get(model.name), provider=model.provider
         )
         try:
-            return await within(_LONGEST_READ_S, reading, self._run.ending)
+            return await with_timeout(_LONGEST_READ_S, reading, self._run.ending)
         except TimeoutError:
             self._run.check_end()
             raise

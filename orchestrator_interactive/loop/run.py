@@ -14,7 +14,7 @@ from orchestrator_interactive.kernel.contracts.errors import InjectionTooLargeEr
 from orchestrator_interactive.kernel.error_boundary import ErrorBoundary
 from orchestrator_interactive.kernel.hooks import CONTINUE, HookRegistry, too_late_for_a_no
 from orchestrator_interactive.kernel.interop import to_local
-from orchestrator_interactive.kernel.timeout import within
+from orchestrator_interactive.kernel.timeout import with_timeout
 from orchestrator_interactive.loop.conversation_cache import MessageCache
 from orchestrator_interactive.loop.tasks import CancellableTask
 from orchestrator_interactive.loop.usage import NOTHING, UsageTotals
@@ -190,7 +190,7 @@ class Run:
         if self.on_progress is None:
             return
         with ErrorBoundary(log, "progress.failed", progress_event=event):
-            await within(_WATCHER_S, self.on_progress(event, data), self.stop)
+            await with_timeout(_WATCHER_S, self.on_progress(event, data), self.stop)
 
     async def consult(self, event: str, data: dict[str, Any]) -> HookResult:
         """Emit an event whose hooks may deny or modify it, process their result, and return it.
@@ -228,7 +228,7 @@ class Run:
     async def give_way(self, hooks: Awaitable[T], event: str) -> T | None:
         """Await hooks; a stop cancels them after a short grace period. Returns None if they were cancelled."""
         try:
-            return await within(_LONGEST_S, hooks, self.stop)
+            return await with_timeout(_LONGEST_S, hooks, self.stop)
         except TimeoutError:
             log.warning("hook.cancelled", hook_event=event)
             return None

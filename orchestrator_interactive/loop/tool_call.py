@@ -14,7 +14,7 @@ import structlog
 from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.contracts.arguments import problem_of
 from orchestrator_interactive.kernel.contracts.models import HookResult, ToolResult
-from orchestrator_interactive.kernel.error_boundary import ErrorBoundary, told
+from orchestrator_interactive.kernel.error_boundary import ErrorBoundary, error_text
 from orchestrator_interactive.kernel.hooks import CONTINUE, too_late_for_a_no
 from orchestrator_interactive.kernel.tool_progress import reporting
 from orchestrator_interactive.loop.large_results import examined, moved_to_file
@@ -210,7 +210,7 @@ class ToolExecution:
         error = self._work.task.exception() if self._work.finished() else None
         if error is not None:
             log.error("tool.use_failed", tool=self.call.name, exc_info=error)
-            self.result = self.result or failure(f"{type(error).__name__}: {told(error)}")
+            self.result = self.result or failure(f"{type(error).__name__}: {error_text(error)}")
 
     async def report_cancelled(self) -> None:
         """Emit the missing end events of a cancelled call, with a short time limit for each."""
@@ -344,7 +344,7 @@ async def _result_of(tool: Tool, arguments: dict[str, Any]) -> ToolResult:
     except (SystemExit, Exception) as e:  # noqa: BLE001 - a tool must not break the run
         lines = "".join(traceback.TracebackException.from_exception(e).format())
         log.error("tool.failed", tool=tool.name, exception=abridged(lines, _MOST_TRACEBACK_CHARS))  # noqa: TRY400 - cut
-        message = abridged(told(e), _MOST_ERROR_CHARS)
+        message = abridged(error_text(e), _MOST_ERROR_CHARS)
         return ToolResult(success=False, error={"message": message, "type": type(e).__name__})
 
 

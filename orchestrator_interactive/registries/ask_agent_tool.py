@@ -12,7 +12,7 @@ from pydantic import Field
 from orchestrator_interactive.config import Options
 from orchestrator_interactive.interactions.errors import InteractionError
 from orchestrator_interactive.interactions.states import AgentCallState, AgentResultState, WaitingState
-from orchestrator_interactive.kernel.error_boundary import ErrorBoundary, told
+from orchestrator_interactive.kernel.error_boundary import ErrorBoundary, error_text
 from orchestrator_interactive.loop.tasks import CancellableTask
 from orchestrator_interactive.loop.tool_results import failure
 from orchestrator_interactive.registries.errors import RegistryError
@@ -97,7 +97,7 @@ class _AgentCall:
         with ErrorBoundary(log, "agent.failed", agent=self._call.agent_id) as boundary:
             content = await asyncio.shield(self._child.task)
         if boundary.error is not None:
-            return {"status": "error", "content": told(boundary.error)}
+            return {"status": "error", "content": error_text(boundary.error)}
         return {"status": "success", "content": content}
 
     async def _run(self) -> str:

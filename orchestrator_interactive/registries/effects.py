@@ -10,7 +10,7 @@ import structlog
 
 from orchestrator_interactive.kernel.contracts.messages import TextBlock
 from orchestrator_interactive.kernel.contracts.models import ToolResult
-from orchestrator_interactive.kernel.error_boundary import ErrorBoundary, told
+from orchestrator_interactive.kernel.error_boundary import ErrorBoundary, error_text
 from orchestrator_interactive.registries.errors import AlreadyRegistered, unknown
 from orchestrator_interactive.registries.tool_context import ToolContext
 
@@ -71,4 +71,4 @@ async def _failure_of(name: str, result: ToolResult, context: ToolContext | None
             await running
     if boundary.error is None:
         return ""
-    return f"[The call succeeded, but its effect '{name}' failed: {told(boundary.error)}]"
+    return f"[The call succeeded, but its effect '{name}' failed: {error_text(boundary.error)}]"

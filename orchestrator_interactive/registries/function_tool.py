@@ -13,7 +13,7 @@ from pydantic import BaseModel, create_model
 
 from orchestrator_interactive.config import Options, read, schema
 from orchestrator_interactive.kernel.blocking import run_blocking
-from orchestrator_interactive.kernel.error_boundary import ErrorBoundary, told
+from orchestrator_interactive.kernel.error_boundary import ErrorBoundary, error_text
 from orchestrator_interactive.loop.tool_results import as_result, failure
 from orchestrator_interactive.registries.effects import run_effects
 from orchestrator_interactive.registries.tool_context import ToolContext
@@ -114,7 +114,7 @@ class FunctionTool:
         with ErrorBoundary(log, "tool.failed", tool=self.name) as boundary:
             result = self._checked(as_result(await self._called(given, context)))
         if boundary.error is not None:
-            return failure(f"{type(boundary.error).__name__}: {told(boundary.error)}")
+            return failure(f"{type(boundary.error).__name__}: {error_text(boundary.error)}")
         if not result.success or not self.config.post_effects:
             return result
         return await run_effects(result, self.config.post_effects, context)

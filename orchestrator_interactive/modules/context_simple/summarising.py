@@ -9,7 +9,7 @@ import structlog
 
 from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse, Message, Usage
 from orchestrator_interactive.kernel.contracts.models import sendable
-from orchestrator_interactive.kernel.error_boundary import contained
+from orchestrator_interactive.kernel.error_boundary import convert_exits
 from orchestrator_interactive.kernel.interop import to_local_provider
 from orchestrator_interactive.loop.tasks import CancellableTask
 from orchestrator_interactive.modules.context_simple.render_text import render_text
@@ -106,7 +106,7 @@ async def _response(provider: Any, request: ChatRequest) -> ChatResponse:
     Raises:
         TypeError: the provider did not return a ChatResponse.
     """
-    with contained():
+    with convert_exits():
         answer = await to_local_provider(provider).complete(request)
     if not isinstance(answer, ChatResponse):
         raise TypeError(f"It answered with {type(answer).__name__}, not with a ChatResponse.")
