@@ -185,10 +185,10 @@ class ModuleCoordinator:
         """Return a function that undoes all later registrations and mounts and runs their clean-ups."""
         mounted = {point: dict(held) if point in _MULTI else held for point, held in self.mount_points.items()}
         capabilities, contributors = dict(self._capabilities), {c: list(n) for c, n in self._contributors.items()}
-        cleanups, handlers = len(self._cleanups), self.hooks.mark()
+        cleanups, handlers = len(self._cleanups), self.hooks.checkpoint()
 
         async def undo() -> None:
-            self.hooks.end_since(handlers)
+            self.hooks.unregister_since(handlers)
             for point, held in mounted.items():
                 if point in _MULTI:
                     self.mount_points[point].clear()

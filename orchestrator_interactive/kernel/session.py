@@ -19,7 +19,7 @@ from orchestrator_interactive.kernel.contracts.models import SessionStatus
 from orchestrator_interactive.kernel.contracts.protocols import ContextManager, Orchestrator, Provider, Tool
 from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
 from orchestrator_interactive.kernel.error_boundary import ErrorBoundary, convert_exits, error_text
-from orchestrator_interactive.kernel.hooks import too_late_for_a_no
+from orchestrator_interactive.kernel.hooks import without_denial
 from orchestrator_interactive.kernel.loading.loader import ModuleLoader
 from orchestrator_interactive.kernel.plan import MountPlan, merged
 from orchestrator_interactive.kernel.timeout import with_timeout
@@ -247,11 +247,11 @@ class AmplifierSession:
 
     async def _announce(self, event: str, payload: dict[str, Any]) -> None:
         """Emit an event and apply its result. A deny has no effect, because the event reports a past fact."""
-        wish = too_late_for_a_no(await self.coordinator.hooks.emit(event, payload), event)
+        hook_result = without_denial(await self.coordinator.hooks.emit(event, payload), event)
         try:
-            await self.coordinator.process_hook_result(wish, event, wish.hook_name)
+            await self.coordinator.process_hook_result(hook_result, event, hook_result.hook_name)
         except ValueError as e:
-            log.warning("hook.injection_refused", hook=wish.hook_name, hook_event=event, error=str(e))
+            log.warning("hook.injection_refused", hook=hook_result.hook_name, hook_event=event, error=str(e))
 
     async def _finish_cancellation(self) -> None:
         token = self.coordinator.cancellation

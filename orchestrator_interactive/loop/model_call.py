@@ -188,7 +188,7 @@ def _changed_rows(hook_result: HookResult, rows: list[Row]) -> list[Row]:
     if modified is rows:
         return rows
     if problem := next((problem for row in modified if (problem := unreadable(row))), None):
-        log.warning("hook.modified_to_nonsense", hook=hook_result.hook_name, part="messages", problem=problem)
+        log.warning("hook.modification_invalid", hook=hook_result.hook_name, part="messages", problem=problem)
         return rows
     return modified
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from orchestrator_interactive.kernel.cancellation import CancellationToken
 from orchestrator_interactive.kernel.contracts.errors import InjectionTooLargeError
 from orchestrator_interactive.kernel.error_boundary import ErrorBoundary
-from orchestrator_interactive.kernel.hooks import CONTINUE, HookRegistry, too_late_for_a_no
+from orchestrator_interactive.kernel.hooks import CONTINUE, HookRegistry, without_denial
 from orchestrator_interactive.kernel.interop import to_local
 from orchestrator_interactive.kernel.timeout import with_timeout
 from orchestrator_interactive.loop.conversation_cache import MessageCache
@@ -237,7 +237,7 @@ class Run:
         await self.route(await self._emitted(event, data), event)
 
     async def _emitted(self, event: str, data: dict[str, Any]) -> HookResult:
-        return too_late_for_a_no(await self.hooks.emit(event, data), event)
+        return without_denial(await self.hooks.emit(event, data), event)
 
     async def _consult(self, event: str, data: dict[str, Any]) -> HookResult:
         return await self.route(await self.hooks.emit(event, data), event)
@@ -272,7 +272,7 @@ class Run:
         if result.action == "ask_user":
             raise RunDenied("This session has no user to ask for approval.")
         for row in lasting_rows(result):
-            with ErrorBoundary(log, "hook.injection_lost", hook=result.hook_name, hook_event=event):
+            with ErrorBoundary(log, "hook.injection_failed", hook=result.hook_name, hook_event=event):
                 await self.context.add_message(marked(row, source="hook", hook_name=result.hook_name, event=event))
         return result
 
@@ -303,5 +303,5 @@ def changed(hook_result: HookResult, key: str, given: T) -> T:
             return value
     except ValidationError as e:
         problem = str(e)
-    log.warning("hook.modified_to_nonsense", hook=hook_result.hook_name, part=key, problem=problem)
+    log.warning("hook.modification_invalid", hook=hook_result.hook_name, part=key, problem=problem)
     return given

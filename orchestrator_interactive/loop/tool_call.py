@@ -15,7 +15,7 @@ from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.contracts.arguments import problem_of
 from orchestrator_interactive.kernel.contracts.models import HookResult, ToolResult
 from orchestrator_interactive.kernel.error_boundary import ErrorBoundary, error_text
-from orchestrator_interactive.kernel.hooks import CONTINUE, too_late_for_a_no
+from orchestrator_interactive.kernel.hooks import CONTINUE, without_denial
 from orchestrator_interactive.kernel.tool_progress import reporting
 from orchestrator_interactive.loop.large_results import examined, moved_to_file
 from orchestrator_interactive.loop.run import RunDenied, changed
@@ -235,7 +235,7 @@ class ToolExecution:
         error = self.result.error if self.result else None
         hook_result = await self._run.hooks.emit(events.TOOL_ERROR, self._payload(tool_result=self.result, error=error))
         # Processed, like all hook results, after all calls of the batch have their results.
-        self.hook_results.append((events.TOOL_ERROR, too_late_for_a_no(hook_result, events.TOOL_ERROR)))
+        self.hook_results.append((events.TOOL_ERROR, without_denial(hook_result, events.TOOL_ERROR)))
 
     def _is_closed(self) -> bool:
         return self.stage == "closed"

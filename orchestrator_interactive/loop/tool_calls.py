@@ -185,7 +185,7 @@ class ToolExecutor:
             try:
                 await self._run.route(hook_result, event)
             except RunDenied:
-                log.info("hook.denied_too_late", hook=hook_result.hook_name, hook_event=event)
+                log.info("hook.denial_ignored", hook=hook_result.hook_name, hook_event=event)
 
     async def wait_for_news(self, inbox: InjectionQueue) -> None:
         """Wait until a postponed call ends, a message is pending, or the run is to end."""
