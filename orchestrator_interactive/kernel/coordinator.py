@@ -26,7 +26,7 @@ _SINGLE = ("orchestrator", "context", "module-source-resolver")
 _MULTI = ("providers", "tools", "agents")
 
 
-class _Done:
+class _Completed:
     """A completed awaitable, so that `mount` works with and without `await`."""
 
     def __await__(self) -> Generator[None, None, None]:
@@ -34,7 +34,7 @@ class _Done:
         yield
 
 
-_DONE = _Done()
+_COMPLETED = _Completed()
 
 
 class ModuleCoordinator:
@@ -117,7 +117,7 @@ class ModuleCoordinator:
             log.warning("module.replaced", mount_point=point, name=key)
         holder[key] = module
         log.debug("module.mounted", mount_point=point, name=key, module=type(module).__name__)
-        return _DONE
+        return _COMPLETED
 
     def unmount(self, mount_point: str, name: str | None = None) -> Awaitable[None]:
         """Remove a module from its mount point.
@@ -135,7 +135,7 @@ class ModuleCoordinator:
         else:
             del self.mount_points[point][name]
         log.debug("module.unmounted", mount_point=point, name=name)
-        return _DONE
+        return _COMPLETED
 
     def get(self, mount_point: str, name: str | None = None) -> Any:
         """Return the module of a single mount point; of a multi one, the named module or the whole dictionary."""
@@ -176,7 +176,7 @@ class ModuleCoordinator:
         for name, callback in tuple(self._contributors.get(channel, ())):
             value = None
             with ErrorBoundary(log, "contributor.failed", channel=channel, contributor=name):
-                value = await _called(callback)
+                value = await _call(callback)
             if value is not None:
                 collected.append(value)
         return collected
@@ -215,7 +215,7 @@ class ModuleCoordinator:
             name = getattr(cleanup_fn, "__qualname__", type(cleanup_fn).__name__)
             try:
                 with ErrorBoundary(log, "cleanup.failed", cleanup=name):
-                    await _called(cleanup_fn)
+                    await _call(cleanup_fn)
             except (asyncio.CancelledError, KeyboardInterrupt) as e:  # re-raised after the others
                 leaving = e
         if leaving is not None:
@@ -266,6 +266,6 @@ def _check_text(value: Any, argument: str) -> None:
         raise ValueError(f"{argument} must be a name, not {value!r}.")
 
 
-async def _called(callback: Callable[[], Any]) -> Any:
+async def _call(callback: Callable[[], Any]) -> Any:
     value = callback()
     return await value if inspect.isawaitable(value) else value

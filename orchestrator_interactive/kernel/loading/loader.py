@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from orchestrator_interactive.kernel.contracts.protocols import Coordinator
 
     MountFunction = Callable[..., Awaitable[Any]]
-    Ready = Callable[[Coordinator], Awaitable[None]]
+    ReadyCallback = Callable[[Coordinator], Awaitable[None]]
 
 log = structlog.get_logger(__name__)
 
@@ -40,11 +40,11 @@ class Mount:
 
     function: MountFunction
     config: dict[str, Any]
-    on_session_ready: Ready | None = None
+    on_session_ready: ReadyCallback | None = None
 
     @classmethod
     def of(cls, function: MountFunction, config: dict[str, Any] | None) -> Mount:
-        return cls(function, config or {}, _ready_of(function))
+        return cls(function, config or {}, _ready_callback_of(function))
 
     async def __call__(self, coordinator: Coordinator) -> Any:
         """Mount the module.
@@ -59,7 +59,7 @@ class Mount:
         return await mounting
 
 
-def _ready_of(mount: MountFunction) -> Ready | None:
+def _ready_callback_of(mount: MountFunction) -> ReadyCallback | None:
     """Return `on_session_ready` of the mount function's module or of its top-level package."""
     name = str(getattr(mount, "__module__", ""))
     homes = (sys.modules.get(name), sys.modules.get(name.partition(".")[0]))

@@ -99,7 +99,7 @@ def _end_process() -> None:
         process.end()
 
 
-_POOL = FairPool("search", _MOST_PROCESSES, _MOST_OF_A_WORKSPACE, at_rest=_end_process)
+_POOL = FairPool("search", _MOST_PROCESSES, _MOST_OF_A_WORKSPACE, on_thread_end=_end_process)
 
 
 class _Search:
