@@ -103,10 +103,10 @@ class ModelCaller:
         if self._run.is_suspended:
             raise RunSuspended
         if self._run.is_stopped:
-            await self._keep(stream.kept(answer.content if answer else None), usage)
+            await self._keep(stream.valid_blocks(answer.content if answer else None), usage)
         if call.was_interrupted:
             # Tool calls that began early continue.
-            answer = _answered_so_far(stream.kept(calls=self._calls.early_ids), usage)
+            answer = _answered_so_far(stream.valid_blocks(calls=self._calls.early_ids), usage)
             self._run.restore_ephemeral(ephemeral)
         if answer is None:
             await self._calls.drop_early()
@@ -124,7 +124,7 @@ class ModelCaller:
         except RunStopped as e:
             if e.hook_result is None:  # a hook had not finished, and might have denied the answer
                 raise
-            await self._keep(stream.kept(changed(e.hook_result, "response", answer).content), answer.usage)
+            await self._keep(stream.valid_blocks(changed(e.hook_result, "response", answer).content), answer.usage)
         return changed(hook_result, "response", answer)
 
     async def _keep(self, kept: list[ContentBlock], usage: Usage | None) -> NoReturn:

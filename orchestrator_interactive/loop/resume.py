@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel.contracts.arguments import problem_of
 from orchestrator_interactive.kernel.contracts.messages import ToolCall, ToolCallBlock
-from orchestrator_interactive.kernel.contracts.tool_calls import calls_beside, is_call, named
+from orchestrator_interactive.kernel.contracts.tool_calls import calls_in_field, function_of, is_call
 from orchestrator_interactive.loop.outcome import outcome_in
 from orchestrator_interactive.loop.tool_call import is_harmless, label_of
 from orchestrator_interactive.loop.tool_results import CompletedCall, lost_row, results_in
@@ -206,9 +206,9 @@ def _calls(row: Row) -> list[ToolCall]:
     blocks = [] if isinstance(message.content, str) else message.content
     calls = [ToolCall(id=b.id, name=b.name, arguments=b.input) for b in blocks if isinstance(b, ToolCallBlock)]
     inside = {call.id for call in calls}
-    return calls + [_beside(call) for call in calls_beside(message) if is_call(call) and call["id"] not in inside]
+    return calls + [_beside(call) for call in calls_in_field(message) if is_call(call) and call["id"] not in inside]
 
 
 def _beside(call: dict[str, Any]) -> ToolCall:
-    arguments = named(call).get("arguments")
-    return ToolCall(id=call["id"], name=named(call)["name"], arguments={} if arguments is None else arguments)
+    arguments = function_of(call).get("arguments")
+    return ToolCall(id=call["id"], name=function_of(call)["name"], arguments={} if arguments is None else arguments)

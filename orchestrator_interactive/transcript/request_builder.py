@@ -8,7 +8,7 @@ import structlog
 
 from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ToolSpec
 from orchestrator_interactive.kernel.contracts.request_validation import RequestRule, is_plain
-from orchestrator_interactive.kernel.contracts.tool_calls import calls_beside, is_call
+from orchestrator_interactive.kernel.contracts.tool_calls import calls_in_field, is_call
 from orchestrator_interactive.kernel.error_boundary import ErrorBoundary
 from orchestrator_interactive.outside_json import MAX_NESTING, nesting
 from orchestrator_interactive.transcript.parsing import UNREADABLE, message_of
@@ -52,7 +52,7 @@ def unreadable(row: Any) -> str | None:
         message = message_of(row)
     except UNREADABLE as e:
         return f"{type(e).__name__}: {e}"
-    return None if all(map(is_call, calls_beside(message))) else RequestRule.UNREADABLE_CALL.value
+    return None if all(map(is_call, calls_in_field(message))) else RequestRule.UNREADABLE_CALL.value
 
 
 def _specs(tools: Mapping[str, Tool]) -> Iterator[ToolSpec]:

@@ -152,7 +152,7 @@ class _Draft:
         is_result = message.role in _RESULTS
         if is_result and self._renamed:
             message = self._for_renamed(message)
-        sound = self._repaired(message, problems) if (problems := self.check.look(message)) else message
+        sound = self._repaired(message, problems) if (problems := self.check.problems_of(message)) else message
         if sound is None:
             return
         if not is_result:
@@ -184,7 +184,7 @@ class _Draft:
                 repairing = with_own_ids(repairing, self.check.is_used)
             else:
                 repairing = repaired(repairing, rule)
-            problems = self.check.look(repairing) if repairing is not None else []
+            problems = self.check.problems_of(repairing) if repairing is not None else []
         return repairing
 
     def _give_up(self) -> None:

@@ -68,7 +68,7 @@ class StreamedAnswer:
     def feed(self, event: Event) -> None:
         """Process one event; this is the hot path."""
         if self._sink is not None:
-            self._sink.alive()
+            self._sink.heartbeat()
         self._take(event)
 
     def _take(self, event: Event) -> None:

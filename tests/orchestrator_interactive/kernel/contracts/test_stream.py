@@ -45,7 +45,7 @@ def test_thinking_alone_and_blank_text_are_nothing_that_was_said() -> None:
 
 def test_everything_that_comes_is_a_sign_of_life() -> None:
     stream = ResponseStream()
-    stream.alive()
+    stream.heartbeat()
     stream.text("I look.")
     stream.block(SAID)
     assert stream.pieces == 3
