@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from orchestrator_interactive.config import read
+from orchestrator_interactive.config import validate
 from orchestrator_interactive.kernel.cancellation import CancellationToken
 from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.interop import to_local_coordinator, to_local_hooks, to_local_tool
@@ -50,7 +50,7 @@ class InteractiveOrchestrator:
     """
 
     def __init__(self, config: dict[str, Any] | None = None) -> None:
-        self._options = read(LoopOptions, config or {}, NAME)
+        self._options = validate(LoopOptions, config or {}, NAME)
         self._queue = InjectionQueue(self._options.max_waiting)
         self._receipts = Receipts()
         self._session_state = SessionState()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from orchestrator_interactive.config import read
+from orchestrator_interactive.config import validate
 from orchestrator_interactive.outside_json import parse_json
 from orchestrator_interactive.registries.errors import AlreadyRegistered, RegistryError, unknown
 from orchestrator_interactive.registries.schemas import LLMAgentConfig
@@ -47,7 +47,7 @@ class AgentRepository:
         if agent_id not in kept:
             raise unknown("agent", agent_id, kept)
         try:
-            return read(LLMAgentConfig, _parsed(kept[agent_id]), f"The stored configuration of agent '{agent_id}'")
+            return validate(LLMAgentConfig, _parsed(kept[agent_id]), f"The stored configuration of agent '{agent_id}'")
         except ValueError as e:
             raise RegistryError(f"{e} Register the agent anew.") from e
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from pydantic import BaseModel, create_model
 
-from orchestrator_interactive.config import Options, read, schema
+from orchestrator_interactive.config import Options, schema, validate
 from orchestrator_interactive.kernel.blocking import run_blocking
 from orchestrator_interactive.kernel.error_boundary import ErrorBoundary, error_text
 from orchestrator_interactive.loop.tool_results import as_result, failure
@@ -95,7 +95,7 @@ class FunctionTool:
     async def execute(self, input: dict[str, Any]) -> ToolResult:  # noqa: A002 - the name is the contract's
         """Call the function and return its result; never raises."""
         try:
-            given = read(self._takes, input, self.name)
+            given = validate(self._takes, input, self.name)
         except ValueError as e:
             return failure(str(e))
         context = ToolContext.of(self._coordinator) if self._coordinator else None
@@ -138,7 +138,7 @@ class FunctionTool:
             output = output.model_dump(mode="json")
         if self.config.output_schema is not None:
             try:
-                output = read(self.config.output_schema, output, f"The output of {self.name} is not as declared")
+                output = validate(self.config.output_schema, output, f"The output of {self.name} is not as declared")
             except ValueError as e:
                 log.warning("tool.wrong_output", tool=self.name, error=str(e))
                 return failure(str(e))

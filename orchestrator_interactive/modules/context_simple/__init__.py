@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.config import read
+from orchestrator_interactive.config import validate
 from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.interop import to_local_coordinator
 from orchestrator_interactive.modules.context_simple.context import ContextOptions, SimpleContext
@@ -27,7 +27,7 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> Simpl
         ValueError: the configuration has an unknown option or a value out of range.
     """
     coordinator = to_local_coordinator(coordinator)
-    options = read(ContextOptions, config, "context-simple")
+    options = validate(ContextOptions, config, "context-simple")
     coordinator.register_contributor(
         "observability.events", "context-simple", lambda: [events.CONTEXT_PRE_COMPACT, events.CONTEXT_POST_COMPACT]
     )

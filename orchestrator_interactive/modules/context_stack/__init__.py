@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.config import read
+from orchestrator_interactive.config import validate
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.kernel.contracts import events
@@ -38,7 +38,7 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> Calla
         StoreError: the store cannot be opened.
     """
     coordinator = to_local_coordinator(coordinator)
-    options = read(StackOptions, config, "context-stack")
+    options = validate(StackOptions, config, "context-stack")
     shared = coordinator.get_capability("interactions.store")
     store = shared or await open_store(options.store)
     conversation = options.conversation_id or coordinator.session_id

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from orchestrator_interactive.config import Options, read
+from orchestrator_interactive.config import Options, validate
 from orchestrator_interactive.kernel.blocking import run_blocking
 from orchestrator_interactive.kernel.interop import to_local_coordinator
 from orchestrator_interactive.loop.large_results import MOST_CHARS
@@ -63,7 +63,7 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> None:
         ValueError: an unknown option, or a value out of range.
     """
     coordinator = to_local_coordinator(coordinator)
-    options = read(FilesystemOptions, config, "tool-filesystem")
+    options = validate(FilesystemOptions, config, "tool-filesystem")
     root = options.root or Path(coordinator.get_capability("session.working_dir") or ".")
     workspace = WorkspaceFolder(root, options.limits())
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from pydantic import Field
 
-from orchestrator_interactive.config import Options, read, schema
+from orchestrator_interactive.config import Options, schema, validate
 from orchestrator_interactive.kernel.blocking import run_blocking
 from orchestrator_interactive.kernel.contracts.models import ToolResult
 from orchestrator_interactive.modules.tool_filesystem.reading import excerpt
@@ -52,7 +52,7 @@ class FileTool(ABC, Generic[Input]):
 
     async def execute(self, input: dict[str, Any]) -> ToolResult:  # noqa: A002 - the name is the contract's
         try:
-            wanted = read(self.input_kind, input, self.name)
+            wanted = validate(self.input_kind, input, self.name)
             return ToolResult(output=await self._work(wanted))
         except (ValueError, OSError, WorkspaceError) as e:
             return ToolResult(success=False, error={"message": str(e)})
