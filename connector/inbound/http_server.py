@@ -13,7 +13,7 @@ import structlog
 from aiohttp import web
 
 from connector.inbound.http_connections import HttpConnection, HttpConnections, first_line
-from connector.inbound.outside_json import parse_json
+from connector.inbound.json_limits import parse_json
 from connector.inbound.reception import DONE, NOT_NOW, Reply
 from connector.inbound.signature import SETTING_ERRORS, flaw_of
 from connector.setup.credentials import ConnectionRefused

@@ -10,8 +10,8 @@ from local_slack.delivery.delivery_faults import DeliveryFault, Late, Lost, Twic
 from local_slack.delivery.faults import Breaks, DropsAfterwards, DropsBefore, Fault, RateLimits, Refuses, Slow
 from local_slack.delivery.recorder import kind_of
 from local_slack.delivery.socket_mode import DisconnectReason
+from local_slack.json_limits import parse_json
 from local_slack.methods.web_api import METHOD_NAMES
-from local_slack.outside_json import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

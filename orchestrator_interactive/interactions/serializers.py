@@ -13,7 +13,7 @@ import zstandard
 from orchestrator_interactive.interactions.errors import NewerState, UnknownState, UnreadableState
 from orchestrator_interactive.interactions.records import DAMAGED
 from orchestrator_interactive.interactions.states.base import state_type
-from orchestrator_interactive.outside_json import MAX_ROW_NESTING, may_be_deeper, nesting, parse_json
+from orchestrator_interactive.json_limits import MAX_ROW_NESTING, may_be_deeper, nesting, parse_json
 
 if TYPE_CHECKING:
     from orchestrator_interactive.interactions.records import StateEnvelope

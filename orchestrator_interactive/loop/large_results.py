@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import structlog
 
+from orchestrator_interactive.json_limits import MAX_NESTING, bounded, expanded_size
 from orchestrator_interactive.kernel.contracts.messages import ImageBlock, TextBlock
 from orchestrator_interactive.kernel.contracts.models import ToolResult, sendable
-from orchestrator_interactive.outside_json import MAX_NESTING, bounded, expanded_size
 from orchestrator_interactive.transcript.rows import abridged
 
 if TYPE_CHECKING:

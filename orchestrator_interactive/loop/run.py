@@ -9,6 +9,7 @@ from uuid import uuid4
 import structlog
 from pydantic import BaseModel, ValidationError
 
+from orchestrator_interactive.json_limits import MAX_ROW_NESTING, bounded, nesting
 from orchestrator_interactive.kernel.cancellation import CancellationToken
 from orchestrator_interactive.kernel.contracts.errors import InjectionTooLargeError
 from orchestrator_interactive.kernel.error_boundary import ErrorBoundary
@@ -18,7 +19,6 @@ from orchestrator_interactive.kernel.timeout import with_timeout
 from orchestrator_interactive.loop.conversation_cache import MessageCache
 from orchestrator_interactive.loop.tasks import CancellableTask
 from orchestrator_interactive.loop.usage import NOTHING, UsageTotals
-from orchestrator_interactive.outside_json import MAX_ROW_NESTING, bounded, nesting
 from orchestrator_interactive.transcript.answer_parts import InterimTexts, has_words
 from orchestrator_interactive.transcript.rows import marked
 

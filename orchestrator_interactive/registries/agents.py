@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from orchestrator_interactive.config import validate
-from orchestrator_interactive.outside_json import parse_json
+from orchestrator_interactive.json_limits import parse_json
 from orchestrator_interactive.registries.errors import AlreadyRegistered, RegistryError, unknown
 from orchestrator_interactive.registries.schemas import LLMAgentConfig
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from orchestrator_interactive.json_limits import MAX_NESTING, nesting
 from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ToolSpec
 from orchestrator_interactive.kernel.contracts.request_validation import RequestRule, is_plain
 from orchestrator_interactive.kernel.contracts.tool_calls import calls_in_field, is_call
 from orchestrator_interactive.kernel.error_boundary import ErrorBoundary
-from orchestrator_interactive.outside_json import MAX_NESTING, nesting
 from orchestrator_interactive.transcript.parsing import UNREADABLE, message_of
 from orchestrator_interactive.transcript.transcript import Transcript
 

@@ -19,7 +19,7 @@ from orchestrator_interactive.interactions.stores.base import (
     refuse_broken_text,
     refuse_orphan,
 )
-from orchestrator_interactive.outside_json import parse_json
+from orchestrator_interactive.json_limits import parse_json
 from orchestrator_interactive.storage.redis import RedisClient
 
 if TYPE_CHECKING:

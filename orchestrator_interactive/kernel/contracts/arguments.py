@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from orchestrator_interactive.outside_json import (
+from orchestrator_interactive.json_limits import (
     MAX_NESTING,
     NestedTooDeeply,
     bounded,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from orchestrator_interactive.json_limits import MAX_ROW_NESTING, bounded
 from orchestrator_interactive.modules.context_simple.compression import packed, unpacked
-from orchestrator_interactive.outside_json import MAX_ROW_NESTING, bounded
 from orchestrator_interactive.transcript.rows import metadata_of
 from orchestrator_interactive.transcript.tokens import estimate
 

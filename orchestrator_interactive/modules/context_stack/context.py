@@ -17,6 +17,7 @@ from orchestrator_interactive.interactions.errors import (
 )
 from orchestrator_interactive.interactions.rendering.policies import UnknownPolicy, policy_named
 from orchestrator_interactive.interactions.rendering.render import render_for_llm
+from orchestrator_interactive.json_limits import MAX_ROW_NESTING, bounded
 from orchestrator_interactive.kernel.hooks import CONTINUE
 from orchestrator_interactive.modules.context_simple import ContextOptions, SimpleContext
 from orchestrator_interactive.modules.context_stack.rows import (
@@ -28,7 +29,6 @@ from orchestrator_interactive.modules.context_stack.rows import (
     valid_states,
 )
 from orchestrator_interactive.modules.context_stack.states import RowState, ViewState
-from orchestrator_interactive.outside_json import MAX_ROW_NESTING, bounded
 from orchestrator_interactive.storage.errors import StoreError
 from orchestrator_interactive.transcript.rows import is_prompt
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from interaction_states import json_values
 from stack_fixtures import StackFixture, add
 
-from orchestrator_interactive.outside_json import MAX_ROW_NESTING
+from orchestrator_interactive.json_limits import MAX_ROW_NESTING
 from orchestrator_interactive.testing import MockProvider
 
 Row = dict[str, Any]
