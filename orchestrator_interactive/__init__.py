@@ -45,6 +45,6 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> Calla
     coordinator.register_contributor("observability.events", NAME, lambda: [INJECTION_APPLIED, PROVIDER_FALLBACK])
 
     async def clean_up() -> None:
-        orchestrator.let_go()
+        orchestrator.close()
 
     return clean_up

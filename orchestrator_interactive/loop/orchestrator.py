@@ -211,11 +211,11 @@ class InteractiveOrchestrator:
         loop_task = CancellableTask(loop.go(partial(begin, start), providers))
         with run.session_stop.watch(run.follow):
             outcome = await self._run_to_end(run, loop, loop_task)
-        if loop_task.finished():
+        if loop_task.has_outcome():
             loop_task.task.result()  # raises what the loop raised
         return outcome.text
 
-    def let_go(self) -> None:
+    def close(self) -> None:
         """Cancel the timer that would keep the cached conversation in memory."""
         self._session_state.cancel_release()
 
@@ -231,14 +231,14 @@ class InteractiveOrchestrator:
         """Wait for the run, report its end, and become free for the next one."""
         try:
             with run.stop.watch(partial(self._enforce_deadline, run, loop_task)), observe_compaction(run, NAME):
-                await loop_task.end(run.cancel)
+                await loop_task.wait(run.cancel)
         finally:
             self._queue.close()
             outcome, home = _outcome_of(loop_task, run), run.coordinator
             try:
                 await self._emit_end(run, loop, outcome)
             finally:
-                if not loop_task.finished():
+                if not loop_task.has_outcome():
                     if run.is_in_doubt and outcome.status == "cancelled":
                         self._in_doubt = run.context, run.parts.next_number
                     run.give_up()
@@ -249,16 +249,16 @@ class InteractiveOrchestrator:
     async def _emit_end(self, run: Run, loop: Loop, outcome: RunOutcome) -> None:
         end_task = CancellableTask(self._report_end(run, loop, outcome))
         try:
-            await end_task.end(run.cancel)
+            await end_task.wait(run.cancel)
         finally:
-            error = end_task.task.exception() if end_task.finished() else None
+            error = end_task.task.exception() if end_task.has_outcome() else None
             if error is not None:
                 log.error("run.end_not_reported", run_id=run.id, exc_info=error)
 
     def _enforce_deadline(self, run: Run, loop_task: CancellableTask[RunOutcome]) -> None:
         """Cancel the run some time after a stop, so that a log that hangs cannot block the caller of the stop."""
         grace_s = 0 if run.stop.is_immediate else self._options.stop_grace_s
-        asyncio.get_running_loop().call_later(grace_s + _ENDED_WITHIN_S, loop_task.cut)
+        asyncio.get_running_loop().call_later(grace_s + _ENDED_WITHIN_S, loop_task.cancel)
 
     async def _report_end(self, run: Run, loop: Loop, outcome: RunOutcome) -> None:
         self._session_state.note_end(run.spent, outcome)
@@ -286,6 +286,6 @@ class InteractiveOrchestrator:
 
 
 def _outcome_of(loop_task: CancellableTask[RunOutcome], run: Run) -> RunOutcome:
-    if not loop_task.finished():
+    if not loop_task.has_outcome():
         return SUSPENDED if run.is_suspended else RunOutcome(run.parts.unshown, "cancelled")
     return RunOutcome("", "error") if loop_task.task.exception() else loop_task.task.result()

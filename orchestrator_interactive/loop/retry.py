@@ -96,8 +96,8 @@ class RetryPolicy:
         await self._run.announce(events.PROVIDER_RETRY, data)
         await self._run.progress("retrying", **data, max_attempts=self._options.max_retries, reason=_reason(error))
         waiting = CancellableTask(asyncio.sleep(delay_s))
-        with self._run.ending.watch(waiting.cut):
-            await waiting.end()
+        with self._run.ending.watch(waiting.cancel):
+            await waiting.wait()
         self._run.check_end()
 
     async def _fall_back(self, error: Exception) -> None:

@@ -202,12 +202,12 @@ class Run:
         if not self.hooks.listens(event):
             return CONTINUE
         work = CancellableTask(self._consult(event, data))
-        with self.ending.watch(work.cut):
-            await work.end()
+        with self.ending.watch(work.cancel):
+            await work.wait()
         if self.is_suspended:
             raise RunSuspended
         if self.is_stopped:
-            answered = work.finished() and work.task.exception() is None
+            answered = work.has_outcome() and work.task.exception() is None
             raise RunStopped(hook_result=work.task.result() if answered else None)
         return work.task.result()
 

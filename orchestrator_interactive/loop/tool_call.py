@@ -103,7 +103,7 @@ class ToolExecution:
         self._on_over = on_over
 
     def cancel(self) -> None:
-        self._work.cut()
+        self._work.cancel()
 
     def drop(self) -> None:
         """Cancel an early call that the complete answer does not contain."""
@@ -112,7 +112,7 @@ class ToolExecution:
 
     async def end(self) -> None:
         """Wait until it is over."""
-        await self._work.end()
+        await self._work.wait()
 
     def _end_turn(self) -> None:
         # Also for a tool that ignores cancellation: it must not block waiting calls.
@@ -167,7 +167,7 @@ class ToolExecution:
     def _time_up(self, timeout_s: float) -> None:
         log.warning("tool.timed_out", tool=self.call.name, timeout_s=timeout_s)
         self._timed_out, self._timeout_s = True, timeout_s
-        self._work.cut()
+        self._work.cancel()
 
     def close(self) -> dict[str, Any]:
         """Close the call with its current outcome, and return its row. A later result of the tool is ignored."""
@@ -207,7 +207,7 @@ class ToolExecution:
 
     def _note_crash(self) -> None:
         """Turn an error outside the tool (a hook, an invalid result) into a failed call."""
-        error = self._work.task.exception() if self._work.finished() else None
+        error = self._work.task.exception() if self._work.has_outcome() else None
         if error is not None:
             log.error("tool.use_failed", tool=self.call.name, exc_info=error)
             self.result = self.result or failure(f"{type(error).__name__}: {error_text(error)}")
@@ -223,12 +223,12 @@ class ToolExecution:
 
     async def _within_grace(self, emitting: Coroutine[Any, Any, None]) -> None:
         work = CancellableTask(emitting)
-        limit = asyncio.get_running_loop().call_later(CANCEL_GRACE_S, work.cut)
+        limit = asyncio.get_running_loop().call_later(CANCEL_GRACE_S, work.cancel)
         try:
-            await work.end()
+            await work.wait()
         finally:
             limit.cancel()
-        if not work.finished():
+        if not work.has_outcome():
             log.warning("tool.report_abandoned", tool=self.call.name)
 
     async def _emit_cancelled(self) -> None:
@@ -329,7 +329,7 @@ class _Reports:
         """Accept no more lines, and wait for the line being emitted."""
         self._ended = True
         if self._emitting is not None:
-            await self._emitting.end()
+            await self._emitting.wait()
 
     async def _emit_all(self) -> None:
         while self._latest is not None and not self._ended:

@@ -107,8 +107,8 @@ class _AgentCall:
 
     async def _end(self) -> None:
         if self._child is not None:
-            self._child.cut()
-            await self._child.end()
+            self._child.cancel()
+            await self._child.wait()
 
     async def _reflect(self) -> None:
         reflection: Reflection | None = self._context.coordinator.get_capability("agents.reflection")

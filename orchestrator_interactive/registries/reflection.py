@@ -88,12 +88,14 @@ class Reflection:
 
     async def _answer_to(self, request: str, asked_by: str | None) -> str | None:
         work = CancellableTask(self._ask(request, asked_by))
-        limit = asyncio.get_running_loop().call_later(self._timeout_s, work.cut)
+        limit = asyncio.get_running_loop().call_later(self._timeout_s, work.cancel)
         try:
-            await work.end()
+            await work.wait()
         finally:
             limit.cancel()
-        error = work.task.exception() if work.finished() else TimeoutError(f"none within {self._timeout_s:g} seconds")
+        error = (
+            work.task.exception() if work.has_outcome() else TimeoutError(f"none within {self._timeout_s:g} seconds")
+        )
         if error is not None:
             log.warning("reflection.failed", reflection_agent=self._agent_id, error=repr(error))
             return None

@@ -85,8 +85,8 @@ class ResultCache:
             call.waiting -= 1
             if not call.waiting:
                 self._remove(key, call.task.task)
-                call.task.cut()
-                await call.task.end()
+                call.task.cancel()
+                await call.task.wait()
 
     async def _run_and_keep(self, key: str, running: Awaitable[ToolResult]) -> ToolResult:
         try:

@@ -103,7 +103,7 @@ class SessionRun:
             self.suspend()
             working.task.cancel()
 
-        await working.end(suspend)
+        await working.wait(suspend)
         return working.task.result()
 
     async def full_answer(self, answer: str) -> str:

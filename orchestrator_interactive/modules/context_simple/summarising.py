@@ -61,12 +61,12 @@ class Summariser:
     async def ask(self, provider: Any, request: ChatRequest) -> tuple[str, Usage | None]:
         """Return the summary, empty after a failure, and the token usage of the call."""
         work = CancellableTask(_response(provider, request.model_copy(update={"timeout": self._timeout_s})))
-        limit = asyncio.get_running_loop().call_later(self._timeout_s, work.cut)
+        limit = asyncio.get_running_loop().call_later(self._timeout_s, work.cancel)
         try:
-            await work.end()
+            await work.wait()
         finally:
             limit.cancel()
-        if not work.finished():
+        if not work.has_outcome():
             return self._failed("It took too long."), None
         if (error := work.task.exception()) is not None:
             return self._failed("The provider failed.", error), None
