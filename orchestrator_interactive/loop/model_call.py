@@ -16,7 +16,7 @@ from orchestrator_interactive.kernel.timeout import with_timeout
 from orchestrator_interactive.loop.retry import RetryPolicy
 from orchestrator_interactive.loop.run import RunStopped, RunSuspended, changed, injected_row, lasting_rows
 from orchestrator_interactive.loop.streaming_call import Model, StreamingCall
-from orchestrator_interactive.loop.usage import spent_on, with_usage
+from orchestrator_interactive.loop.usage import usage_totals, with_usage
 from orchestrator_interactive.transcript.answer_parts import cut_row
 from orchestrator_interactive.transcript.framing import without_frames
 from orchestrator_interactive.transcript.request_builder import RequestBuilder, unreadable
@@ -99,7 +99,7 @@ class ModelCaller:
         answer = call.answer
         usage = answer.usage if answer else stream.usage
         if usage is not None:
-            self._run.spent = self._run.spent.plus(spent_on(usage))
+            self._run.usage = self._run.usage.plus(usage_totals(usage))
         if self._run.is_suspended:
             raise RunSuspended
         if self._run.is_stopped:

@@ -55,7 +55,7 @@ Stage = Literal["waiting", "announced", "running", "known", "checked", "reported
 class ToolExecution:
     """One tool call: prepare (hooks may modify or deny it), execute, finalise.
 
-    The call acquires all semaphores of `turns` first and holds them until it is over. With `refused`, it fails with
+    The call acquires all semaphores of `slots` first and holds them until it is over. With `refused`, it fails with
     this message instead. It can be cancelled at any `stage`, also by its time limit, which starts with the tool.
     `result` is None until a result is known.
     """
@@ -65,7 +65,7 @@ class ToolExecution:
         run: Run,
         call: ToolCall,
         options: LoopOptions,
-        turns: Iterable[asyncio.Semaphore],
+        slots: Iterable[asyncio.Semaphore],
         refused: str | None = None,
     ) -> None:
         self._run = run
@@ -80,18 +80,18 @@ class ToolExecution:
         self._input = call.arguments
         self._label: str | None = None
         self._announced_at = 0.0
-        self._reached: Stage = "waiting"
+        self._stage_at_close: Stage = "waiting"
         self._row: dict[str, Any] | None = None
         self._is_dropped = False
         self._outcome: ToolOutcome = "cancelled"
         self._reports = _Reports(self._emit_progress)
-        self._turns = turns
-        self._held: list[asyncio.Semaphore] = []
+        self._slots = slots
+        self._held_slots: list[asyncio.Semaphore] = []
         self._is_filtered = False
         self._refused = refused
         self._on_over: Callable[[], object] | None = None
         self._work = CancellableTask(self._execute_call())
-        self._work.on_over = self._end_turn
+        self._work.on_over = self._release_slots
 
     @property
     def is_over(self) -> bool:
@@ -114,10 +114,10 @@ class ToolExecution:
         """Wait until it is over."""
         await self._work.wait()
 
-    def _end_turn(self) -> None:
+    def _release_slots(self) -> None:
         # Also for a tool that ignores cancellation: it must not block waiting calls.
-        while self._held:
-            self._held.pop().release()
+        while self._held_slots:
+            self._held_slots.pop().release()
         if self._on_over is not None:
             self._on_over()
 
@@ -130,9 +130,9 @@ class ToolExecution:
             log.warning("tool.arguments_invalid", tool=self.call.name, id=self.call.id, problem=problem)
             self.result = failure(problem)
             return
-        for turns in self._turns:
-            await turns.acquire()
-            self._held.append(turns)
+        for slots in self._slots:
+            await slots.acquire()
+            self._held_slots.append(slots)
         if tool is None:
             known = ", ".join(sorted(self._run.tools)) or "none"
             self.result = failure(f"There is no tool '{self.call.name}'. Tools: {known}.")
@@ -156,15 +156,15 @@ class ToolExecution:
         self._run.session_stop.register_tool_start(self.call.id, self.call.name)
         own_s = getattr(tool, "timeout_s", None)
         timeout_s = own_s if isinstance(own_s, int | float) and own_s > 0 else self._timeout_s
-        limit = asyncio.get_running_loop().call_later(timeout_s, self._time_up, timeout_s)
+        limit = asyncio.get_running_loop().call_later(timeout_s, self._on_timeout, timeout_s)
         try:
-            with reporting(self._reports.take):
+            with reporting(self._reports.report):
                 return await examined(await _result_of(tool, self._input))
         finally:
             limit.cancel()
             self._run.session_stop.register_tool_complete(self.call.id)
 
-    def _time_up(self, timeout_s: float) -> None:
+    def _on_timeout(self, timeout_s: float) -> None:
         log.warning("tool.timed_out", tool=self.call.name, timeout_s=timeout_s)
         self._timed_out, self._timeout_s = True, timeout_s
         self._work.cancel()
@@ -172,12 +172,12 @@ class ToolExecution:
     def close(self) -> dict[str, Any]:
         """Close the call with its current outcome, and return its row. A later result of the tool is ignored."""
         if self._row is None:
-            self._note_crash()
-            self._reached, self.stage = self.stage, "closed"
+            self._record_crash()
+            self._stage_at_close, self.stage = self.stage, "closed"
             self._outcome = self._outcome_at_close()
             if self.result is None:
                 self.result = failure(self._cancel_reason())
-            elif self._reached == "known" and self._run.hooks.listens(_event_of(self.result)):
+            elif self._stage_at_close == "known" and self._run.hooks.listens(_event_of(self.result)):
                 self.result = failure(UNCHECKED)  # a hook might have modified or withheld it
             label = None if self._input is self.call.arguments else self._label
             self._row = CallOutcome(self._outcome, label).mark(self._row_of(self.result))
@@ -188,35 +188,35 @@ class ToolExecution:
         return result_row(self.call, result, self._most_chars, hide)
 
     def _cancel_reason(self) -> str:
-        if self._reached != "running":
+        if self._stage_at_close != "running":
             return NOT_STARTED
         return TIMED_OUT.format(timeout_s=self._timeout_s) if self._timed_out else UNKNOWN_OUTCOME
 
     def _outcome_at_close(self) -> ToolOutcome:
         if self.result is not None:
             return "finished" if self.result.success else "failed"
-        if self._reached != "running" or is_harmless(self._tool):
+        if self._stage_at_close != "running" or is_side_effect_free(self._tool):
             return "cancelled"
         return "lost" if self._run.is_suspended and not self._timed_out else "unknown"
 
-    def settled(self) -> CompletedCall:
+    def completed_call(self) -> CompletedCall:
         """Return the outcome of the closed call."""
-        if self._reached == "waiting" and self._tool is not None:
-            self._label = self._labelled(self._tool)
+        if self._stage_at_close == "waiting" and self._tool is not None:
+            self._label = self._label_for(self._tool)
         return CompletedCall(self.call, self._label, self._outcome, was_dropped=self._is_dropped)
 
-    def _note_crash(self) -> None:
+    def _record_crash(self) -> None:
         """Turn an error outside the tool (a hook, an invalid result) into a failed call."""
         error = self._work.task.exception() if self._work.has_outcome() else None
         if error is not None:
-            log.error("tool.use_failed", tool=self.call.name, exc_info=error)
+            log.error("tool.execution_failed", tool=self.call.name, exc_info=error)
             self.result = self.result or failure(f"{type(error).__name__}: {error_text(error)}")
 
     async def report_cancelled(self) -> None:
         """Emit the missing end events of a cancelled call, with a short time limit for each."""
-        if self._reached not in {"announced", "running", "known", "checked"}:
+        if self._stage_at_close not in {"announced", "running", "known", "checked"}:
             return
-        if self._reached == "running":
+        if self._stage_at_close == "running":
             await self._within_grace(self._emit_cancelled())
         await self._within_grace(self._reports.end())
         await self._within_grace(self._report_end())
@@ -229,7 +229,7 @@ class ToolExecution:
         finally:
             limit.cancel()
         if not work.has_outcome():
-            log.warning("tool.report_abandoned", tool=self.call.name)
+            log.warning("tool.progress_abandoned", tool=self.call.name)
 
     async def _emit_cancelled(self) -> None:
         error = self.result.error if self.result else None
@@ -246,11 +246,11 @@ class ToolExecution:
 
     async def _announce(self, tool: Tool) -> None:
         self.stage, self._announced_at = "announced", time.monotonic()
-        self._label = self._labelled(tool)
+        self._label = self._label_for(tool)
         more = {} if self._label is None else {"label": self._label}
         await self._run.progress("tool:start", tool=self.call.name, args=self._input, id=self.call.id, **more)
 
-    def _labelled(self, tool: Tool) -> str | None:
+    def _label_for(self, tool: Tool) -> str | None:
         label = label_of(tool, self._input)
         return None if label is None else self._run.without_secrets(label)
 
@@ -320,7 +320,7 @@ class _Reports:
         self._emitting: CancellableTask[None] | None = None
         self._ended = False
 
-    def take(self, text: str) -> None:
+    def report(self, text: str) -> None:
         self._latest = text
         if self._emitting is None and not self._ended:
             self._emitting = CancellableTask(self._emit_all())
@@ -348,7 +348,7 @@ async def _result_of(tool: Tool, arguments: dict[str, Any]) -> ToolResult:
         return ToolResult(success=False, error={"message": message, "type": type(e).__name__})
 
 
-def is_harmless(tool: Tool | None) -> bool:
+def is_side_effect_free(tool: Tool | None) -> bool:
     """Return whether the tool is marked `side_effect_free`: its calls may be discarded and repeated."""
     return bool(getattr(tool, "side_effect_free", False))
 

@@ -11,7 +11,7 @@ from pydantic import Field
 from orchestrator_interactive.config import Options
 from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.error_boundary import ErrorBoundary
-from orchestrator_interactive.loop.usage import spent_on
+from orchestrator_interactive.loop.usage import usage_totals
 from orchestrator_interactive.modules.context_simple.history import MessageHistory, copied
 from orchestrator_interactive.modules.context_simple.summarising import Summariser
 from orchestrator_interactive.modules.context_simple.views import (
@@ -170,7 +170,7 @@ class SimpleContext:
             if request is not None:
                 text, usage = await self._summariser.ask(provider, request)
                 if usage is not None:
-                    event_data["usage"] = spent_on(usage).told()
+                    event_data["usage"] = usage_totals(usage).to_dict()
                 if text:
                     summary, view = draft.with_summary(text)
                 else:
