@@ -26,7 +26,7 @@ from orchestrator_interactive.loop.tool_batch import ToolBatch
 from orchestrator_interactive.loop.tool_calls import ToolExecutor
 from orchestrator_interactive.loop.tool_results import unknown_row
 from orchestrator_interactive.loop.usage import with_usage
-from orchestrator_interactive.transcript.answer_parts import cut_row
+from orchestrator_interactive.transcript.answer_parts import mark_partial
 from orchestrator_interactive.transcript.filtering import refused_row
 from orchestrator_interactive.transcript.rows import assistant_row, distinct
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from orchestrator_interactive.loop.resume import ResumeState
     from orchestrator_interactive.loop.run import Run
     from orchestrator_interactive.loop.streaming_call import Model
-    from orchestrator_interactive.transcript.answer_parts import Cut
+    from orchestrator_interactive.transcript.answer_parts import PartialReason
 
 log = structlog.get_logger(__name__)
 
@@ -84,7 +84,7 @@ class Loop:
             try:
                 return await self._until_time_is_up(begin, providers)
             except RunDenied as e:
-                await self._run.show(self._run.interim_texts.rest())
+                await self._run.show(self._run.interim_texts.flush())
                 return RunOutcome(f"Operation denied: {self._run.without_secrets(str(e))}", "incomplete", "denied")
             except RunSuspended:
                 return SUSPENDED
@@ -93,12 +93,12 @@ class Loop:
                 if self._run.session_stop.is_cancelled:
                     await self._run.announce(events.CANCEL_REQUESTED, {"immediate": self._run.stop.is_immediate})
                 elif self._is_out_of_time:
-                    return RunOutcome(self._run.interim_texts.unshown, "incomplete", "max_duration_s")
-                return RunOutcome(self._run.interim_texts.unshown, "cancelled")
+                    return RunOutcome(self._run.interim_texts.pending_text, "incomplete", "max_duration_s")
+                return RunOutcome(self._run.interim_texts.pending_text, "cancelled")
             except Fenced:
                 raise  # another process owns the run now, and posts its texts
             except Exception:
-                await self._run.show(self._run.interim_texts.rest())
+                await self._run.show(self._run.interim_texts.flush())
                 raise
             finally:
                 await self.calls.end()
@@ -213,7 +213,7 @@ class Loop:
             if not isinstance(block, ToolCallBlock) or block.id in ids
         ]
         row = with_usage(assistant_row(content, calls), answer.usage)
-        row = cut_row(row, "urgent" if answer.finish_reason == INTERRUPTED else None)
+        row = mark_partial(row, "urgent" if answer.finish_reason == INTERRUPTED else None)
         await ToolBatch(self._run, self.calls).run(row, calls, self._inbox)
         forcing = (call for call in calls if call.name in self._options.force_respond_tools)
         self._must_answer = any(problem_of(call.arguments) is None for call in forcing)
@@ -226,15 +226,15 @@ class Loop:
         """Commit a text answer. Returns None if the model call is to be continued."""
         text_blocks = [block for block in answer.content if not isinstance(block, ToolCallBlock)]
         row = with_usage(assistant_row(text_blocks), answer.usage)
-        cut, incomplete = self._cut_reason(answer), self._incomplete(answer)
+        cut, incomplete = self._partial_reason(answer), self._incomplete(answer)
         if answer.finish_reason in _REFUSED:
             row = refused_row(row)
         if answer.finish_reason in _REFUSED or not all(map(_is_thinking, text_blocks)):
-            await self._run.commit(cut_row(row, cut) if cut else incomplete_row(row, incomplete))
+            await self._run.commit(mark_partial(row, cut) if cut else incomplete_row(row, incomplete))
         self._run.check_end()
-        return None if cut else outcome_of(self._run.interim_texts.unshown, incomplete)
+        return None if cut else outcome_of(self._run.interim_texts.pending_text, incomplete)
 
-    def _cut_reason(self, answer: ChatResponse) -> Cut | None:
+    def _partial_reason(self, answer: ChatResponse) -> PartialReason | None:
         """Return why the answer was truncated, if the model is to continue it."""
         if answer.finish_reason == INTERRUPTED:
             return "urgent"

@@ -17,7 +17,7 @@ from orchestrator_interactive.loop.retry import RetryPolicy
 from orchestrator_interactive.loop.run import RunStopped, RunSuspended, changed, injected_row, lasting_rows
 from orchestrator_interactive.loop.streaming_call import Model, StreamingCall
 from orchestrator_interactive.loop.usage import usage_totals, with_usage
-from orchestrator_interactive.transcript.answer_parts import cut_row
+from orchestrator_interactive.transcript.answer_parts import mark_partial
 from orchestrator_interactive.transcript.framing import without_frames
 from orchestrator_interactive.transcript.request_builder import RequestBuilder, unreadable
 from orchestrator_interactive.transcript.rows import assistant_row, marked
@@ -129,7 +129,7 @@ class ModelCaller:
 
     async def _keep(self, kept: list[ContentBlock], usage: Usage | None) -> NoReturn:
         if kept:
-            await self._run.commit(cut_row(with_usage(assistant_row(kept), usage), "stopped"))
+            await self._run.commit(mark_partial(with_usage(assistant_row(kept), usage), "stopped"))
         raise RunStopped
 
     async def _request(

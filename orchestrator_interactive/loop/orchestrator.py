@@ -287,5 +287,5 @@ class InteractiveOrchestrator:
 
 def _outcome_of(loop_task: CancellableTask[RunOutcome], run: Run) -> RunOutcome:
     if not loop_task.has_outcome():
-        return SUSPENDED if run.is_suspended else RunOutcome(run.interim_texts.unshown, "cancelled")
+        return SUSPENDED if run.is_suspended else RunOutcome(run.interim_texts.pending_text, "cancelled")
     return RunOutcome("", "error") if loop_task.task.exception() else loop_task.task.result()

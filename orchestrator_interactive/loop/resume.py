@@ -10,9 +10,9 @@ from orchestrator_interactive.kernel.contracts.messages import ToolCall, ToolCal
 from orchestrator_interactive.kernel.contracts.tool_calls import calls_in_field, function_of, is_call
 from orchestrator_interactive.loop.outcome import outcome_in
 from orchestrator_interactive.loop.tool_call import is_side_effect_free, label_of
-from orchestrator_interactive.loop.tool_results import CompletedCall, lost_row, results_in
+from orchestrator_interactive.loop.tool_results import CompletedCall, results_in, row_of_lost_results
 from orchestrator_interactive.loop.usage import usage_in
-from orchestrator_interactive.transcript.answer_parts import InterimTexts, cut_of
+from orchestrator_interactive.transcript.answer_parts import InterimTexts, partial_reason_of
 from orchestrator_interactive.transcript.parsing import UNREADABLE, message_of
 from orchestrator_interactive.transcript.rows import call_ids, delivered_in, is_of_hook, is_prompt, metadata_of, text_of
 
@@ -60,7 +60,7 @@ class ResumeState:
     @property
     def iterations(self) -> int:
         """The number of the model's answers."""
-        return sum(cut_of(row) != "stopped" for row in self._answers)
+        return sum(partial_reason_of(row) != "stopped" for row in self._answers)
 
     @property
     def turns(self) -> int:
@@ -73,9 +73,9 @@ class ResumeState:
         count = 0
         for row in self.rows:
             is_answer = row["role"] == "assistant" and not call_ids(row)
-            if is_answer and cut_of(row) == "length":
+            if is_answer and partial_reason_of(row) == "length":
                 count += 1
-            elif (is_answer and cut_of(row) is None) or call_ids(row) or "injections" in metadata_of(row):
+            elif (is_answer and partial_reason_of(row) is None) or call_ids(row) or "injections" in metadata_of(row):
                 count = 0
         return count
 
@@ -104,8 +104,8 @@ class ResumeState:
     def outcome(self) -> RunOutcome | None:
         """The outcome of the run, if its last row is a final answer."""
         last = self.rows[-1]
-        goes_on = last["role"] != "assistant" or call_ids(last) or cut_of(last) in ("length", "urgent")
-        return None if goes_on or self.lost else outcome_in(last, self.interim_texts.unshown)
+        goes_on = last["role"] != "assistant" or call_ids(last) or partial_reason_of(last) in ("length", "urgent")
+        return None if goes_on or self.lost else outcome_in(last, self.interim_texts.pending_text)
 
     def completed(self, tools: Mapping[str, Tool]) -> list[CompletedCall]:
         """Return the calls with a result, in the order of their rows."""
@@ -153,7 +153,7 @@ def resume_state_of(rows: Sequence[Row]) -> ResumeState:
         raise RuntimeError(_NO_RUN)
     own, parts = rows[begin:], InterimTexts()
     texts = tuple(part for row in own if (part := parts.add(row)))
-    lost = lost_row(rows)
+    lost = row_of_lost_results(rows)
     return ResumeState(
         prompt=text_of(own[0]),
         earlier_usage=usage_in(rows[:begin]),
@@ -173,7 +173,7 @@ def text_since(rows: Sequence[Row], number: int) -> str:
         RuntimeError: there is no run.
     """
     state = resume_state_of(rows)
-    return "".join(part.text for part in state.texts if part.number >= number) + state.interim_texts.unshown
+    return "".join(part.text for part in state.texts if part.number >= number) + state.interim_texts.pending_text
 
 
 def prompt_in(rows: Sequence[Row]) -> str:

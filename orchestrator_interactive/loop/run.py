@@ -19,7 +19,7 @@ from orchestrator_interactive.kernel.timeout import with_timeout
 from orchestrator_interactive.loop.conversation_cache import MessageCache
 from orchestrator_interactive.loop.tasks import CancellableTask
 from orchestrator_interactive.loop.usage import NO_USAGE, UsageTotals
-from orchestrator_interactive.transcript.answer_parts import InterimTexts, has_words
+from orchestrator_interactive.transcript.answer_parts import InterimTexts, has_visible_text
 from orchestrator_interactive.transcript.rows import marked
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ class Run:
             await self.context.add_message(bounded(row, MAX_ROW_NESTING))
             was_written = True
         finally:
-            if not was_written and has_words(row):
+            if not was_written and has_visible_text(row):
                 self.is_in_doubt = True
 
     async def emit_text(self, row: dict[str, Any]) -> None:
@@ -182,8 +182,8 @@ class Run:
     async def show(self, part: InterimText | None) -> None:
         """Emit a part as a separate text for people."""
         if part is not None:
-            torn = {"cut": True} if part.is_torn else {}
-            await self.progress("text", text=part.text, part=part.number, **torn)
+            partial = {"partial": True} if part.is_partial else {}
+            await self.progress("text", text=part.text, part=part.number, **partial)
 
     async def progress(self, event: str, **data: Any) -> None:
         """Emit a progress event; errors of the callback are logged."""

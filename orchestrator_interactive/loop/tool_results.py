@@ -43,7 +43,7 @@ Block = dict[str, Any]
 # process ended; the run's next owner reports it.
 ToolOutcome = Literal["finished", "failed", "cancelled", "unknown", "lost"]
 _OUTCOMES: tuple[ToolOutcome, ...] = get_args(ToolOutcome)
-# Outcomes of rows without the metadata `became`, by their text.
+# Outcomes of rows without the metadata `call_outcome`, by their text.
 _OUTCOME_BY_TEXT: Mapping[str, ToolOutcome] = {
     NOT_STARTED: "cancelled",
     UNKNOWN_OUTCOME: "unknown",
@@ -108,7 +108,7 @@ class CallOutcome:
     def mark(self, row: dict[str, Any]) -> dict[str, Any]:
         """Return the result's row with this outcome in its metadata, unless the row implies it."""
         is_implied = self.outcome in ("finished", "failed") and _outcome_in_row(row) == self
-        return row if is_implied else marked(row, became=self.to_dict())
+        return row if is_implied else marked(row, call_outcome=self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -120,18 +120,18 @@ def results_in(row: dict[str, Any]) -> list[tuple[str, CallOutcome]]:
     metadata = metadata_of(row)
     if row["role"] == "tool":
         return [] if metadata.get("pending") is True else [(str(row.get("tool_call_id")), _outcome_in_row(row))]
-    ids, became = metadata.get("results"), metadata.get("became")
+    ids, call_outcome = metadata.get("results"), metadata.get("call_outcome")
     if not isinstance(ids, list):
         return []
-    if not isinstance(became, dict):  # without `became`, a row has either normal or lost results
+    if not isinstance(call_outcome, dict):  # without `call_outcome`, a row has either normal or lost results
         return [(str(each), CallOutcome("lost" if PROCESS_ENDED in text_of(row) else "finished")) for each in ids]
-    return [(str(each), _from_dict(became.get(str(each))) or CallOutcome("finished")) for each in ids]
+    return [(str(each), _from_dict(call_outcome.get(str(each))) or CallOutcome("finished")) for each in ids]
 
 
 def _outcome_in_row(row: dict[str, Any]) -> CallOutcome:
     """Return the outcome of the call whose result is this row."""
     metadata, content = metadata_of(row), row.get("content")
-    if recorded := _from_dict(metadata.get("became")):
+    if recorded := _from_dict(metadata.get("call_outcome")):
         return recorded
     if not metadata.get("is_error"):
         return CallOutcome("finished")
@@ -174,7 +174,7 @@ def unknown_row(call: ToolCall) -> dict[str, Any]:
     return CallOutcome("lost").mark(tool_row(call, PROCESS_ENDED, failed=True))
 
 
-def late_row(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def row_of_late_results(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return one user row for the results of postponed calls; `rows` are their tool rows.
 
     Their text is indented, so that none of its lines can imitate a person's message.
@@ -182,14 +182,14 @@ def late_row(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     text = f"{LATE_PREFIX}\n{listed([_late_text(row) for row in rows])}"
     images = [block for row in rows for block in _blocks(row) if block.get("type") == "image"]
     late: dict[str, Any] = {"role": "user", "content": [{"type": "text", "text": text}, *images] if images else text}
-    became = {row["tool_call_id"]: _outcome_in_row(row).to_dict() for row in rows}
-    late["metadata"] = {"results": [row["tool_call_id"] for row in rows], "became": became}
+    call_outcome = {row["tool_call_id"]: _outcome_in_row(row).to_dict() for row in rows}
+    late["metadata"] = {"results": [row["tool_call_id"] for row in rows], "call_outcome": call_outcome}
     if whole := {row["tool_call_id"]: row["metadata"]["whole"] for row in rows if "whole" in row.get("metadata", {})}:
         late["metadata"]["whole"] = whole
     return late
 
 
-def lost_row(rows: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
+def row_of_lost_results(rows: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
     """Return the row for postponed calls whose process ended before their results; None if there are none."""
     pending: dict[str, dict[str, Any]] = {}
     for row in rows:
@@ -201,7 +201,7 @@ def lost_row(rows: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
         ids = metadata.get("results")
         for call_id in ids if isinstance(ids, list) else ():
             pending.pop(str(call_id), None)
-    return late_row(list(pending.values())) if pending else None
+    return row_of_late_results(list(pending.values())) if pending else None
 
 
 def _late_text(row: dict[str, Any]) -> str:

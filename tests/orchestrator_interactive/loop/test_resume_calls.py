@@ -1,4 +1,4 @@
-"""What became of a run's calls is told by its rows, however many processes it took; nobody is left to guess."""
+"""What call_outcome of a run's calls is told by its rows, however many processes it took; nobody is left to guess."""
 
 from __future__ import annotations
 
@@ -266,7 +266,7 @@ class TestWhatAnEarlierVersionHasWritten:
             ({**tool_row(A, NOT_STARTED), "metadata": OLD}, "cancelled", False),
             ({**tool_row(A, UNKNOWN_OUTCOME), "metadata": OLD}, "unknown", False),
             ({**tool_row(A, PROCESS_ENDED), "metadata": OLD}, "unknown", True),
-            ({**tool_row(A, "x"), "metadata": {"became": {"outcome": "exploded"}}}, "finished", False),
+            ({**tool_row(A, "x"), "metadata": {"call_outcome": {"outcome": "exploded"}}}, "finished", False),
             ({**tool_row(A, [{"type": "text", "text": "x"}]), "metadata": OLD}, "failed", False),
         ],
     )

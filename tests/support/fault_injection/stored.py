@@ -82,5 +82,5 @@ async def told(conversation_id: str, runs: RunStore, logs: LogStore) -> StoredCo
 
 def _is_told(row: dict[str, Any]) -> bool:
     metadata = metadata_of(row)
-    is_words = not call_ids(row) or metadata.get("cut") == "urgent"
-    return row.get("role") == "assistant" and is_words and metadata.get("unsaid") is not True
+    is_words = not call_ids(row) or metadata.get("partial") == "urgent"
+    return row.get("role") == "assistant" and is_words and metadata.get("hidden") is not True

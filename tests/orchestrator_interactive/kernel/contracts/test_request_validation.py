@@ -132,10 +132,10 @@ REFUSED: list[tuple[RequestRule, list[Row]]] = [
         RequestRule.UNSENDABLE,
         [USER, assistant(called("a"), tool_calls=[beside("a", arguments=HALF_A_PAIR)]), result("a")],
     ),
-    (RequestRule.LAST_WORD, []),
-    (RequestRule.LAST_WORD, [{"role": "system", "content": "Be brief."}]),
-    (RequestRule.LAST_WORD, [USER, assistant(text("Hi."))]),
-    (RequestRule.LAST_WORD, [USER, assistant(text("Hi.")), {"role": "developer", "content": "Be brief."}]),
+    (RequestRule.ENDS_WITH_ANSWER, []),
+    (RequestRule.ENDS_WITH_ANSWER, [{"role": "system", "content": "Be brief."}]),
+    (RequestRule.ENDS_WITH_ANSWER, [USER, assistant(text("Hi."))]),
+    (RequestRule.ENDS_WITH_ANSWER, [USER, assistant(text("Hi.")), {"role": "developer", "content": "Be brief."}]),
 ]
 
 
