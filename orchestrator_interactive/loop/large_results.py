@@ -14,7 +14,7 @@ import structlog
 from orchestrator_interactive.json_limits import MAX_NESTING, bounded, expanded_size
 from orchestrator_interactive.kernel.contracts.messages import ImageBlock, TextBlock
 from orchestrator_interactive.kernel.contracts.models import ToolResult, sendable
-from orchestrator_interactive.transcript.rows import abridged
+from orchestrator_interactive.transcript.rows import truncate_middle
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -111,7 +111,7 @@ async def moved_to_file(result: ToolResult, call_id: str, most_chars: int, save:
     if len(text) <= MOST_KEPT_CHARS:
         return result
     note = f"[The result has {len(text):,} characters. {await _where_it_is(call_id, text, save)}]"
-    shown = f"{abridged(text, max(most_chars - len(note) - _MARK_CHARS, 0))}\n{note}"
+    shown = f"{truncate_middle(text, max(most_chars - len(note) - _MARK_CHARS, 0))}\n{note}"
     if not result.content:
         return result.model_copy(update={"output": shown})
     images = [block for block in result.content if not isinstance(block, TextBlock)]

@@ -14,7 +14,14 @@ from orchestrator_interactive.loop.tool_results import CompletedCall, results_in
 from orchestrator_interactive.loop.usage import usage_in
 from orchestrator_interactive.transcript.answer_parts import InterimTexts, partial_reason_of
 from orchestrator_interactive.transcript.parsing import UNREADABLE, message_of
-from orchestrator_interactive.transcript.rows import call_ids, delivered_in, is_of_hook, is_prompt, metadata_of, text_of
+from orchestrator_interactive.transcript.rows import (
+    call_ids,
+    delivered_ids_in,
+    is_of_hook,
+    is_prompt,
+    metadata_of,
+    text_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -96,7 +103,7 @@ class ResumeState:
         deliveries, answers = [], 0
         for row in self.rows:
             answers += row["role"] == "assistant"
-            if (ids := delivered_in(row)) and not is_prompt(row):
+            if (ids := delivered_ids_in(row)) and not is_prompt(row):
                 deliveries.append((ids, answers + 1))
         return deliveries
 

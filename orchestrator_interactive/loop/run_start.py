@@ -12,7 +12,7 @@ from orchestrator_interactive.loop.run import changed
 from orchestrator_interactive.loop.tool_results import row_of_lost_results
 from orchestrator_interactive.loop.usage import usage_in
 from orchestrator_interactive.transcript.framing import without_frames
-from orchestrator_interactive.transcript.rows import delivered_in, user_row
+from orchestrator_interactive.transcript.rows import delivered_ids_in, user_row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,7 +100,7 @@ class RunStart:
 
     async def _remove_delivered(self, rows: Sequence[Row]) -> None:
         """Remove pending messages whose row was committed just before the earlier run was interrupted."""
-        committed = {message_id for row in rows for message_id in delivered_in(row)}
+        committed = {message_id for row in rows for message_id in delivered_ids_in(row)}
         if delivered := [each for each in self._queue.waiting() if each.id in committed]:
             for each in delivered:
                 self._queue.withdraw(each.id)

@@ -33,7 +33,7 @@ from orchestrator_interactive.loop.tool_results import (
     failure,
     result_row,
 )
-from orchestrator_interactive.transcript.rows import abridged
+from orchestrator_interactive.transcript.rows import truncate_middle
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable
@@ -343,8 +343,8 @@ async def _result_of(tool: Tool, arguments: dict[str, Any]) -> ToolResult:
         return as_result(await tool.execute(arguments))
     except (SystemExit, Exception) as e:  # noqa: BLE001 - a tool must not break the run
         lines = "".join(traceback.TracebackException.from_exception(e).format())
-        log.error("tool.failed", tool=tool.name, exception=abridged(lines, _MOST_TRACEBACK_CHARS))  # noqa: TRY400 - cut
-        message = abridged(error_text(e), _MOST_ERROR_CHARS)
+        log.error("tool.failed", tool=tool.name, exception=truncate_middle(lines, _MOST_TRACEBACK_CHARS))  # noqa: TRY400 - cut
+        message = truncate_middle(error_text(e), _MOST_ERROR_CHARS)
         return ToolResult(success=False, error={"message": message, "type": type(e).__name__})
 
 

@@ -13,7 +13,7 @@ from orchestrator_interactive.kernel.interop import to_local
 from orchestrator_interactive.loop.large_results import MOST_KEPT_CHARS, bounded_result, is_large
 from orchestrator_interactive.loop.run import changed
 from orchestrator_interactive.transcript.framing import LATE_PREFIX, indented, listed, without_frames
-from orchestrator_interactive.transcript.rows import abridged, marked, metadata_of, text_of, tool_row
+from orchestrator_interactive.transcript.rows import marked, metadata_of, text_of, tool_row, truncate_middle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -239,9 +239,9 @@ def _without_large_images(content: str | list[Block]) -> str | list[Block]:
 
 def _capped(content: str | list[Block], most_chars: int) -> str | list[Block]:
     if isinstance(content, str):
-        return without_frames(abridged(content, most_chars))
+        return without_frames(truncate_middle(content, most_chars))
     if sum(len(block.get("text", "")) for block in content) > most_chars:
         text = "\n".join(block["text"] for block in content if block.get("type") == "text")
         others = [block for block in content if block.get("type") != "text"]
-        content = [{"type": "text", "text": abridged(text, most_chars)}, *others]
+        content = [{"type": "text", "text": truncate_middle(text, most_chars)}, *others]
     return [{**block, "text": without_frames(block["text"])} if "text" in block else block for block in content]

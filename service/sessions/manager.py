@@ -16,7 +16,7 @@ from orchestrator_interactive.kernel import AmplifierSession, HookResult
 from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.storage.errors import StoreError
 from orchestrator_interactive.transcript import framing
-from orchestrator_interactive.transcript.rows import delivered_in
+from orchestrator_interactive.transcript.rows import delivered_ids_in
 from service.config.config import ConfigError
 from service.logging import hide_known, hide_secrets
 from service.sessions.delivered_ids import DeliveredIds
@@ -156,7 +156,7 @@ class InProcessSessionManager:
             if isinstance(e, StoreError) and not isinstance(e, DamagedLog):
                 raise
             raise _connector_error(e, key) from e
-        return frozenset(ids).intersection(each for row in rows for each in delivered_in(row))
+        return frozenset(ids).intersection(each for row in rows for each in delivered_ids_in(row))
 
     def _session_in_memory(self, key: Key) -> AmplifierSession:
         """Return the conversation's session, active or idle.

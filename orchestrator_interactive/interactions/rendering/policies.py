@@ -79,12 +79,12 @@ def apply_policy(name: str, messages: list[Message], **kwargs: Any) -> list[Mess
     if not isinstance(made, list) or not all(isinstance(each, dict) and "role" in each for each in made):
         raise PolicyError(f"The render policy {name!r} must return a list of messages, each a dict with a role.")
     shown = [message for message in made if AGENT not in message]
-    if problem := torn_pair(shown):
+    if problem := incomplete_pair(shown):
         raise PolicyError(f"The render policy {name!r} separates a call from its result: {problem}.")
     return shown
 
 
-def torn_pair(messages: list[Message]) -> str | None:
+def incomplete_pair(messages: list[Message]) -> str | None:
     """Describe the first call without a result directly after it, or the first result without a call."""
     waiting: dict[str, None] = {}
     for message in messages:

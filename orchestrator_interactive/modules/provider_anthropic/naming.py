@@ -10,7 +10,7 @@ _INVALID = re.compile(r"[^a-zA-Z0-9_-]")
 _LONGEST_STEM = 55
 
 
-def wire_name(name: str) -> str:
+def api_name(name: str) -> str:
     """Return a valid name or id; deterministic, and distinct for distinct inputs."""
     if _VALID.fullmatch(name):
         return name

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from orchestrator_interactive.kernel.contracts.messages import ContentBlock, Usage
     from orchestrator_interactive.kernel.contracts.stream import ResponseStream
-    from orchestrator_interactive.modules.provider_anthropic.convert import WireRequest
+    from orchestrator_interactive.modules.provider_anthropic.convert import ApiRequest
     from orchestrator_interactive.modules.provider_anthropic.prices import Prices
 
 # Limit of an answer: many times the output limit of any model.
@@ -50,7 +50,7 @@ class StreamedAnswer:
     truncated by the length limit is dropped and named in `degradation`.
     """
 
-    def __init__(self, request: WireRequest, sink: ResponseStream | None, prices: Prices | None) -> None:
+    def __init__(self, request: ApiRequest, sink: ResponseStream | None, prices: Prices | None) -> None:
         self.complete = False
         self._chars = 0
         self._request = request

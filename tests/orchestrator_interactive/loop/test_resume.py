@@ -36,7 +36,7 @@ from orchestrator_interactive.loop.tool_results import (
     still_running_row,
 )
 from orchestrator_interactive.transcript.answer_parts import mark_partial
-from orchestrator_interactive.transcript.rows import assistant_row, delivered_in, is_prompt, tool_row, user_row
+from orchestrator_interactive.transcript.rows import assistant_row, delivered_ids_in, is_prompt, tool_row, user_row
 
 if TYPE_CHECKING:
     from agents import Agent
@@ -141,7 +141,7 @@ class TestTheMessageThatAPromptIs:
         await soon(agent.session.execute("go", message_id="m0", on_progress=agent.progress))
         row = (await agent.history())[0]
         assert row == {"role": "user", "content": "go", "metadata": {"message": "m0"}}
-        assert delivered_in(row) == ["m0"]
+        assert delivered_ids_in(row) == ["m0"]
         assert is_prompt(row)
 
     async def test_without_one_there_is_nothing_beside_it(self) -> None:
@@ -151,7 +151,7 @@ class TestTheMessageThatAPromptIs:
 
     @pytest.mark.parametrize("metadata", [None, "m0", {"message": 1}, {"injections": "m0"}, {"injections": [None, 2]}])
     def test_what_others_keep_beside_a_row_names_none(self, metadata: Any) -> None:
-        assert delivered_in({"role": "user", "content": "go", "metadata": metadata}) == []
+        assert delivered_ids_in({"role": "user", "content": "go", "metadata": metadata}) == []
 
 
 class TestWhatIsTold:
