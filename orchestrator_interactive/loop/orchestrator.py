@@ -243,7 +243,7 @@ class InteractiveOrchestrator:
                         self._unconfirmed = run.context, run.interim_texts.next_number
                     run.detach()
                 self._running = None
-                self._session_state.schedule_release(home.get_capability("context.rest") if home else None)
+                self._session_state.schedule_release(home.get_capability("context.compress") if home else None)
         return outcome
 
     async def _emit_end(self, run: Run, loop: Loop, outcome: RunOutcome) -> None:

@@ -21,7 +21,7 @@ __all__ = ["ContextOptions", "SimpleContext", "mount"]
 
 
 async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> SimpleContext:
-    """Mount the context and the capability `context.rest`, a function that compresses its memory until the next use.
+    """Mount the context and the capability `context.compress`, a function that compresses its memory until the next use.
 
     Raises:
         ValueError: the configuration has an unknown option or a value out of range.
@@ -32,6 +32,6 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> Simpl
         "observability.events", "context-simple", lambda: [events.CONTEXT_PRE_COMPACT, events.CONTEXT_POST_COMPACT]
     )
     context = SimpleContext(options, coordinator.hooks)
-    coordinator.register_capability("context.rest", context.rest)
+    coordinator.register_capability("context.compress", context.compress)
     await coordinator.mount("context", context)
     return context

@@ -81,7 +81,7 @@ class Summariser:
         wait_s = min(_BACK_OFF_S * 2.0**self._failures, _LONGEST_BACK_OFF_S)
         self._failures += 1
         self._not_before_s = asyncio.get_running_loop().time() + wait_s
-        log.warning("context.not_summarised", reason=reason, not_again_for_s=wait_s, exc_info=error)
+        log.warning("context.summary_failed", reason=reason, retry_after_s=wait_s, exc_info=error)
         return ""
 
 

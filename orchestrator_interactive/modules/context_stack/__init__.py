@@ -30,7 +30,7 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> Calla
     """Mount the context.
 
     It uses the store in the capability `interactions.store`, or opens its own. It registers the capabilities
-    `interactions.stack` (the log), `interactions.reward(tool_call_id, reward)`, and `context.rest()` as in
+    `interactions.stack` (the log), `interactions.reward(tool_call_id, reward)`, and `context.compress()` as in
     `context-simple`.
 
     Raises:
@@ -53,7 +53,7 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> Calla
     )
     coordinator.register_capability("interactions.stack", stack)
     coordinator.register_capability("interactions.reward", context.reward)
-    coordinator.register_capability("context.rest", context.rest)
+    coordinator.register_capability("context.compress", context.compress)
     await coordinator.mount("context", context)
 
     async def clean_up() -> None:

@@ -169,9 +169,9 @@ class StackContext:
         """Start an empty history; the former one is kept on a new branch."""
         await self.set_messages([])
 
-    def rest(self) -> None:
+    def compress(self) -> None:
         """Compress the history in memory until its next use."""
-        self._shown.rest()
+        self._shown.compress()
 
     async def on_run(self, _event: str, data: dict[str, Any]) -> HookResult:
         """Handle the start or resumption of a run: it continues from the conversation's current state."""
@@ -220,7 +220,7 @@ class StackContext:
             except Fenced:
                 raise
             except (InteractionError, StoreError) as e:  # not fatal; the next row raises it if it persists
-                log.warning("context.view_not_kept", error=str(e))
+                log.warning("context.view_not_saved", error=str(e))
 
     async def _read(self) -> None:
         """Read the history from the log unless it is already read."""

@@ -47,7 +47,7 @@ async def _a_session(rows: int) -> tuple[AmplifierSession, list[str]]:
         rests.append("now")
         context.rest()
 
-    session.coordinator.register_capability("context.rest", rest)
+    session.coordinator.register_capability("context.compress", rest)
     return session, rests
 
 
