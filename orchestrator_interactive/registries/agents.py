@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from orchestrator_interactive.config import validate
 from orchestrator_interactive.json_limits import parse_json
-from orchestrator_interactive.registries.errors import AlreadyRegistered, RegistryError, unknown
+from orchestrator_interactive.registries.errors import AlreadyRegistered, RegistryError, not_registered
 from orchestrator_interactive.registries.schemas import LLMAgentConfig
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class AgentRepository:
         """
         kept = await self._store.agents()
         if agent_id not in kept:
-            raise unknown("agent", agent_id, kept)
+            raise not_registered("agent", agent_id, kept)
         try:
             return validate(LLMAgentConfig, _parsed(kept[agent_id]), f"The stored configuration of agent '{agent_id}'")
         except ValueError as e:
@@ -111,7 +111,7 @@ class AgentRegistry:
         """
         there = await self._repository.types()
         if agent_id not in there:
-            raise unknown("agent", agent_id, there)
+            raise not_registered("agent", agent_id, there)
         await self._repository.forget(agent_id)
         self._agents.pop(agent_id, None)
 

@@ -11,7 +11,7 @@ import structlog
 from orchestrator_interactive.kernel.contracts.messages import TextBlock
 from orchestrator_interactive.kernel.contracts.models import ToolResult
 from orchestrator_interactive.kernel.error_boundary import ErrorBoundary, error_text
-from orchestrator_interactive.registries.errors import AlreadyRegistered, unknown
+from orchestrator_interactive.registries.errors import AlreadyRegistered, not_registered
 from orchestrator_interactive.registries.tool_context import ToolContext
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def check_effects(names: Iterable[str]) -> None:
     """
     for name in names:
         if name not in _EFFECTS:
-            raise unknown("effect", name, _EFFECTS)
+            raise not_registered("effect", name, _EFFECTS)
 
 
 async def run_effects(result: ToolResult, names: Sequence[str], context: ToolContext | None) -> ToolResult:

@@ -54,8 +54,8 @@ class FunctionTool:
 
     config: ToolConfig
     _function: Callable[..., Any]
-    _kept: ResultCache
-    _takes: type[BaseModel]
+    _cache: ResultCache
+    _input_model: type[BaseModel]
     input_schema: dict[str, Any] = field(repr=False)
     _coordinator: ModuleCoordinator | None = None
 
@@ -95,13 +95,13 @@ class FunctionTool:
     async def execute(self, input: dict[str, Any]) -> ToolResult:  # noqa: A002 - the name is the contract's
         """Call the function and return its result; never raises."""
         try:
-            given = validate(self._takes, input, self.name)
+            given = validate(self._input_model, input, self.name)
         except ValueError as e:
             return failure(str(e))
         context = ToolContext.of(self._coordinator) if self._coordinator else None
         if context is None and self.config.requires_context:
             return failure(f"{self.name} works in a session only: mount it there with mount_tools().")
-        return await self._kept.result_of(self._key(given, context), partial(self._run, given, context))
+        return await self._cache.result_of(self._key(given, context), partial(self._run, given, context))
 
     def _key(self, given: BaseModel, context: ToolContext | None) -> str:
         """Return the cache key of a call; includes the conversation if the tool depends on it."""
@@ -140,7 +140,7 @@ class FunctionTool:
             try:
                 output = validate(self.config.output_schema, output, f"The output of {self.name} is not as declared")
             except ValueError as e:
-                log.warning("tool.wrong_output", tool=self.name, error=str(e))
+                log.warning("tool.output_invalid", tool=self.name, error=str(e))
                 return failure(str(e))
             output = output.model_dump(mode="json")
         return result.model_copy(update={"output": output})

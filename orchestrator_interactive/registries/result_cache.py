@@ -40,10 +40,10 @@ class ResultCache:
     """
 
     def __init__(self, cache_s: float | None, dedup_s: float | None, clock: Callable[[], float]) -> None:
-        self._for_s = max(cache_s or 0, dedup_s or 0)
+        self._ttl_s = max(cache_s or 0, dedup_s or 0)
         self._shares_calls = dedup_s is not None
         self._clock = clock
-        self._kept: OrderedDict[str, tuple[float, ToolResult]] = OrderedDict()
+        self._results: OrderedDict[str, tuple[float, ToolResult]] = OrderedDict()
         self._running: dict[str, _RunningCall] = {}
 
     async def result_of(self, key: str, run: Run) -> ToolResult:
@@ -53,24 +53,24 @@ class ResultCache:
             return kept
         if self._shares_calls:
             return await self._join(key, run)
-        return self._keep(key, await run())
+        return self._store(key, await run())
 
     def _fresh(self, key: str) -> ToolResult | None:
-        until, result = self._kept.get(key, (0.0, None))
+        until, result = self._results.get(key, (0.0, None))
         if result is None:
             return None
         if self._clock() >= until:
-            del self._kept[key]
+            del self._results[key]
             return None
-        self._kept.move_to_end(key)
+        self._results.move_to_end(key)
         return result.model_copy(deep=True)
 
-    def _keep(self, key: str, result: ToolResult) -> ToolResult:
-        if result.success and self._for_s and size_of(result, _MOST_CHARS) <= _MOST_CHARS:
+    def _store(self, key: str, result: ToolResult) -> ToolResult:
+        if result.success and self._ttl_s and size_of(result, _MOST_CHARS) <= _MOST_CHARS:
             # A copy: hooks may change the caller's result.
-            self._kept[key] = (self._clock() + self._for_s, result.model_copy(deep=True))
-            if len(self._kept) > _MOST_KEPT:
-                self._kept.popitem(last=False)
+            self._results[key] = (self._clock() + self._ttl_s, result.model_copy(deep=True))
+            if len(self._results) > _MOST_KEPT:
+                self._results.popitem(last=False)
         return result
 
     async def _join(self, key: str, run: Run) -> ToolResult:
@@ -90,7 +90,7 @@ class ResultCache:
 
     async def _run_and_keep(self, key: str, running: Awaitable[ToolResult]) -> ToolResult:
         try:
-            return self._keep(key, await running)
+            return self._store(key, await running)
         finally:
             self._remove(key, asyncio.current_task())
 

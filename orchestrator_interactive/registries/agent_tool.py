@@ -1,4 +1,4 @@
-"""The tool `ask_agent`, with which an agent calls another agent."""
+"""The tool `call_agent`, with which an agent calls another agent."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 # Limit of nested agent calls.
-_DEEPEST = 5
+_MAX_DEPTH = 5
 
 _depth: ContextVar[int] = ContextVar("depth of asking agents", default=0)
 
@@ -42,7 +42,7 @@ class _Question(Options):
 
 @tool(
     ToolConfig(
-        name="ask_agent",
+        name="call_agent",
         description=(
             "Ask another agent and get its answer. The agent does not see this conversation: include everything that "
             "it needs. If the agent does not exist, the error lists the available agents."
@@ -51,13 +51,13 @@ class _Question(Options):
         requires_context=True,
     )
 )
-async def ask_agent(agent_id: str, message: str, context: ToolContext) -> ToolResult | str:
+async def call_agent(agent_id: str, message: str, context: ToolContext) -> ToolResult | str:
     """Return the answer of another agent; the log of the calling agent gets the question and the answer."""
     registry: AgentRegistry | None = context.coordinator.get_capability("agents.registry")
     if registry is None:
         return failure("There are no agents to ask: the session has no capability 'agents.registry'.")
-    if _depth.get() >= _DEEPEST:
-        return failure(f"The agent was not asked: agents may call each other at most {_DEEPEST} levels deep.")
+    if _depth.get() >= _MAX_DEPTH:
+        return failure(f"The agent was not asked: agents may call each other at most {_MAX_DEPTH} levels deep.")
     try:
         agent = await registry.get_agent(agent_id)
     except RegistryError as e:
