@@ -322,7 +322,7 @@ class InteractionStack:
         if self._snapshot is None:
             log = await self._store.load(self.key) or Log(0, Tree.empty(time.time(), self._asked_by))
             if log.version < self._version:
-                logger.error("log.forgotten", conversation=self.key.conversation_id, had=self._version, has=log.version)
+                logger.error("log.expired", conversation=self.key.conversation_id, had=self._version, has=log.version)
             return self._remember(log, await self._last(log.tree))
         return self._snapshot
 

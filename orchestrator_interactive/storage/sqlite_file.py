@@ -58,7 +58,7 @@ _REMEDIES = {
 }
 
 
-def opened(path: Path, prepare: Callable[[sqlite3.Connection], None] | None = None) -> sqlite3.Connection:
+def open_database(path: Path, prepare: Callable[[sqlite3.Connection], None] | None = None) -> sqlite3.Connection:
     """Open a connection for the calling thread; the file is created or migrated as needed.
 
     `prepare` is called in the same transaction.
@@ -86,7 +86,7 @@ def opened(path: Path, prepare: Callable[[sqlite3.Connection], None] | None = No
     return connection
 
 
-def writer(path: Path) -> sqlite3.Connection:
+def open_writer(path: Path) -> sqlite3.Connection:
     """Open a second connection that never blocks: it waits for no lock and runs no checkpoint."""
     connection = sqlite3.connect(path, timeout=0, isolation_level=None)
     connection.execute("PRAGMA synchronous = NORMAL")
@@ -99,7 +99,7 @@ def is_busy(error: sqlite3.Error) -> bool:
     return _name(error).startswith("SQLITE_BUSY")
 
 
-def passes(error: sqlite3.Error) -> bool:
+def is_transient(error: sqlite3.Error) -> bool:
     """Whether a retry may succeed later: the file is locked, or its disk is full or unavailable."""
     return _name(error).startswith(("SQLITE_BUSY", "SQLITE_FULL", "SQLITE_IOERR"))
 

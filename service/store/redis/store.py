@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakValueDictionary
 
 from connector.protocols import Claim
-from orchestrator_interactive.storage.errors import StoreAway
+from orchestrator_interactive.storage.errors import StoreUnavailable
 from orchestrator_interactive.storage.redis import RedisClient
 from service.store.base import Admission
 from service.store.redis import records, scripts
@@ -89,7 +89,7 @@ class RedisRunStore:
         # A retry after a lost answer has the same call id, so that the script returns the first result.
         call = self._doubts.pop((conversation_id, entry.id), None) or secrets.token_hex(4)
         arguments = [entry.id, entry.kind, as_json(entry.data), call, agent or "", int(GRACE_S * 1000)]
-        with self._client.underway():
+        with self._client.keep_open():
             try:
                 await self._index.enter(conversation_id, GRACE_S)
                 is_new, owner = await self._run(scripts.ADMIT, conversation_id, *arguments)
@@ -101,7 +101,7 @@ class RedisRunStore:
         return Admission(bool(is_new), owner.decode() or None)
 
     async def claim(self, conversation_id: str, owner: str, lease_s: float) -> Claim | None:
-        with self._client.underway():
+        with self._client.keep_open():
             await self._index.enter(conversation_id, GRACE_S)
             found = await self._step(scripts.CLAIM, conversation_id, owner, int(lease_s * 1000))
         if found is None:
@@ -120,7 +120,7 @@ class RedisRunStore:
         return last
 
     async def fetch(self, conversation_id: str, token: int, after: int) -> tuple[InboxEntry, ...]:
-        await self._client.settled(conversation_id)
+        await self._client.wait_for_detached(conversation_id)
         entries = await self._run(scripts.FETCH, conversation_id, token, after)
         if entries is None:
             raise lost(conversation_id)
@@ -128,11 +128,11 @@ class RedisRunStore:
             return tuple(map(entry_of, entries))
 
     async def write(self, conversation_id: str, token: int, changes: StateChanges) -> None:
-        with self._client.underway():
+        with self._client.keep_open():
             if changes.run or changes.held is not None:
                 await self._index.enter(conversation_id, GRACE_S)
             work = self._step(scripts.WRITE, conversation_id, token, *_arguments(changes))
-            if await self._client.to_its_end(conversation_id, work) < 0:
+            if await self._client.run_detached(conversation_id, work) < 0:
                 raise lost(conversation_id)
 
     async def release(self, conversation_id: str, token: int, seen: int) -> bool:
@@ -145,7 +145,7 @@ class RedisRunStore:
         return await self._index.due(workspace, most)
 
     async def woken(self, owner: str) -> Sequence[str]:
-        async with self._client.asking():
+        async with self._client.command():
             first = await self._client.redis.blpop([_news(owner)], timeout=_WAIT_S)
             if first is None:
                 return ()
@@ -153,7 +153,7 @@ class RedisRunStore:
         return tuple(dict.fromkeys(name.decode() for name in (first[1], *rest)))
 
     async def agent_of(self, conversation_id: str) -> str | None:
-        async with self._client.asking():
+        async with self._client.command():
             agent = await self._client.redis.hget(keys(conversation_id)[0], "agent")
         with readable(conversation_id):
             return None if agent is None else agent.decode()
@@ -162,7 +162,7 @@ class RedisRunStore:
         return await self._index.all()
 
     async def record(self, conversation_id: str) -> ConversationRecord | None:
-        await self._client.settled(conversation_id)
+        await self._client.wait_for_detached(conversation_id)
         result = await self._run(scripts.RECORD, conversation_id)
         with readable(conversation_id):
             found = records.record_of(*result)
@@ -180,7 +180,7 @@ class RedisRunStore:
         await self._index.tidy()
 
     async def forget(self, conversation_id: str) -> bool:
-        await self._client.settled(conversation_id)
+        await self._client.wait_for_detached(conversation_id)
         places = keys(conversation_id)
         call = secrets.token_hex(8)
         return bool(await self._client.run(scripts.FORGET, [*places, f"{places[0]}:forgotten"], [0, 0, call]))
@@ -190,9 +190,9 @@ class RedisRunStore:
         await self._client.aclose()
 
     async def _give_back(self, conversation_id: str, token: int, seen: int | str, rest_s: float) -> bool:
-        with self._client.underway():
+        with self._client.keep_open():
             work = self._step(scripts.RELEASE, conversation_id, token, seen, int(rest_s * 1000))
-            given: int = await self._client.to_its_end(conversation_id, work)
+            given: int = await self._client.run_detached(conversation_id, work)
             if given == 2:
                 # Its index entry may be scheduled for the end of the released lease.
                 await self._index.enter(conversation_id, rest_s)
@@ -210,7 +210,7 @@ class RedisRunStore:
         return await self._client.run(script, keys(conversation_id), [self._client.ttl_s, KEPT_S, *arguments])
 
     async def _wake(self, owner: str, conversation_id: str) -> None:
-        with suppress(StoreAway):  # the owner sees a missed notification when it renews its lease
+        with suppress(StoreUnavailable):  # the owner sees a missed notification when it renews its lease
             await self._client.run(scripts.WAKE, [_news(owner)], [conversation_id, _MOST_NEWS, _NEWS_S])
 
     def _doubt(self, conversation_id: str, entry_id: str, call: str) -> None:
