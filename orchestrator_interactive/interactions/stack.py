@@ -37,7 +37,7 @@ logger = structlog.get_logger(__name__)
 # States per read.
 _PAGE = 500
 # Maximum number of open calls stored with each state.
-_MOST_OPEN_WRITTEN = 16
+_MAX_OPEN_WRITTEN = 16
 # A user message after these states starts a task; elsewhere it belongs to the current task.
 _TASK_BEGINS_AFTER = (START, AssistantMessageState.__name__)
 
@@ -311,7 +311,7 @@ class InteractionStack:
         call = answers(flow, state)
         asked_by = f"{self.key.path}/{call.place}" if call else self._asked_by if begins else None
         then = after(flow, state, f"{segment}/{index}")
-        replayed = 1 + (last.replayed if last else 0) if len(then.open) > _MOST_OPEN_WRITTEN else 0
+        replayed = 1 + (last.replayed if last else 0) if len(then.open) > _MAX_OPEN_WRITTEN else 0
         return Node(segment, index, envelope, episode + begins, then, (asked_by,) if asked_by else (), replayed)
 
     async def _loaded(self) -> _Snapshot:

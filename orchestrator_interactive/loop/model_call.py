@@ -38,7 +38,7 @@ log = structlog.get_logger(__name__)
 # Finish reason of an answer that an urgent message interrupted.
 INTERRUPTED = "interrupted"
 # Reading may include a summary by the model.
-_LONGEST_READ_S = 3600.0
+_MAX_READ_S = 3600.0
 
 Row = dict[str, Any]
 
@@ -162,7 +162,7 @@ class ModelCaller:
             token_budget=self._run.token_budgets.get(model.name), provider=model.provider
         )
         try:
-            return await with_timeout(_LONGEST_READ_S, reading, self._run.ending)
+            return await with_timeout(_MAX_READ_S, reading, self._run.ending)
         except TimeoutError:
             self._run.check_end()
             raise

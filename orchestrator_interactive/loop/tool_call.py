@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 # Limits of a tool's error message for the model, and of its logged traceback.
-_MOST_ERROR_CHARS = 2_000
-_MOST_TRACEBACK_CHARS = 20_000
+_MAX_ERROR_CHARS = 2_000
+_MAX_TRACEBACK_CHARS = 20_000
 
 Stage = Literal["waiting", "announced", "running", "known", "checked", "reported", "closed"]
 
@@ -343,8 +343,8 @@ async def _result_of(tool: Tool, arguments: dict[str, Any]) -> ToolResult:
         return as_result(await tool.execute(arguments))
     except (SystemExit, Exception) as e:  # noqa: BLE001 - a tool must not break the run
         lines = "".join(traceback.TracebackException.from_exception(e).format())
-        log.error("tool.failed", tool=tool.name, exception=truncate_middle(lines, _MOST_TRACEBACK_CHARS))  # noqa: TRY400 - cut
-        message = truncate_middle(error_text(e), _MOST_ERROR_CHARS)
+        log.error("tool.failed", tool=tool.name, exception=truncate_middle(lines, _MAX_TRACEBACK_CHARS))  # noqa: TRY400 - cut
+        message = truncate_middle(error_text(e), _MAX_ERROR_CHARS)
         return ToolResult(success=False, error={"message": message, "type": type(e).__name__})
 
 

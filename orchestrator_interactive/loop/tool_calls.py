@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 # Limit of a run's running calls, including postponed ones, as a multiple of `max_parallel_tools`.
-_MOST_AT_ONCE = 3
+_MAX_AT_ONCE = 3
 
 
 class ToolExecutor:
@@ -41,7 +41,7 @@ class ToolExecutor:
         self._options = options
         self._open: dict[ToolExecution, None] = {}
         self._slots = asyncio.Semaphore(options.max_parallel_tools)
-        self._all_slots = asyncio.Semaphore(_MOST_AT_ONCE * options.max_parallel_tools)
+        self._all_slots = asyncio.Semaphore(_MAX_AT_ONCE * options.max_parallel_tools)
         self._ids: set[str] = set()
         self._early: dict[str, ToolExecution] = {}
         self._pending: list[ToolExecution] = []

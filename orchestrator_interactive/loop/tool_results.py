@@ -10,7 +10,7 @@ import structlog
 from orchestrator_interactive.kernel.contracts.models import ToolResult, sendable
 from orchestrator_interactive.kernel.error_boundary import ErrorBoundary
 from orchestrator_interactive.kernel.interop import to_local
-from orchestrator_interactive.loop.large_results import MOST_KEPT_CHARS, bounded_result, is_large
+from orchestrator_interactive.loop.large_results import MAX_KEPT_CHARS, bounded_result, is_large
 from orchestrator_interactive.loop.run import changed
 from orchestrator_interactive.transcript.framing import LATE_PREFIX, indented, listed, without_frames
 from orchestrator_interactive.transcript.rows import marked, metadata_of, text_of, tool_row, truncate_middle
@@ -146,10 +146,10 @@ def _from_dict(data: Any) -> CallOutcome | None:
     return None
 
 
-def result_row(call: ToolCall, result: ToolResult, most_chars: int, hide: Callable[[str], str] = str) -> dict[str, Any]:
+def result_row(call: ToolCall, result: ToolResult, max_chars: int, hide: Callable[[str], str] = str) -> dict[str, Any]:
     """Return the row of a result.
 
-    A result longer than `most_chars` is truncated; the metadata keep it whole, up to `MOST_KEPT_CHARS`. Lines that look
+    A result longer than `max_chars` is truncated; the metadata keep it whole, up to `MAX_KEPT_CHARS`. Lines that look
     like frames (see `framing`) are indented. `hide` removes secrets.
     """
     content, failed = _serialized(result)
@@ -158,9 +158,9 @@ def result_row(call: ToolCall, result: ToolResult, most_chars: int, hide: Callab
     else:
         content = [{**block, "text": hide(block["text"])} if "text" in block else block for block in content]
     content = _without_large_images(content)
-    shown = _capped(content, most_chars)
+    shown = _capped(content, max_chars)
     row = tool_row(call, shown, failed=failed)
-    if shown != content and len(text_of(row | {"content": content})) <= MOST_KEPT_CHARS:
+    if shown != content and len(text_of(row | {"content": content})) <= MAX_KEPT_CHARS:
         row["metadata"] = {**row.get("metadata", {}), "whole": content}
     return row
 
@@ -231,17 +231,17 @@ def _without_large_images(content: str | list[Block]) -> str | list[Block]:
     texts = [block for block in content if block.get("type") == "text"]
     images = [block for block in content if block.get("type") != "text"]
     size = sum(len(str(value)) for image in images for value in image.get("source", {}).values())
-    if size <= MOST_KEPT_CHARS:
+    if size <= MAX_KEPT_CHARS:
         return content
-    note = f"[{len(images)} images are left out: they have {size:,} characters; the limit is {MOST_KEPT_CHARS:,}.]"
+    note = f"[{len(images)} images are left out: they have {size:,} characters; the limit is {MAX_KEPT_CHARS:,}.]"
     return [*texts, {"type": "text", "text": note}]
 
 
-def _capped(content: str | list[Block], most_chars: int) -> str | list[Block]:
+def _capped(content: str | list[Block], max_chars: int) -> str | list[Block]:
     if isinstance(content, str):
-        return without_frames(truncate_middle(content, most_chars))
-    if sum(len(block.get("text", "")) for block in content) > most_chars:
+        return without_frames(truncate_middle(content, max_chars))
+    if sum(len(block.get("text", "")) for block in content) > max_chars:
         text = "\n".join(block["text"] for block in content if block.get("type") == "text")
         others = [block for block in content if block.get("type") != "text"]
-        content = [{"type": "text", "text": truncate_middle(text, most_chars)}, *others]
+        content = [{"type": "text", "text": truncate_middle(text, max_chars)}, *others]
     return [{**block, "text": without_frames(block["text"])} if "text" in block else block for block in content]

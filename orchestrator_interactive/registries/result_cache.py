@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     Run = Callable[[], Coroutine[Any, Any, ToolResult]]
 
 # Entries per tool, evicted least recently used first; and the size of a result above which it is not cached.
-_MOST_KEPT = 256
-_MOST_CHARS = 100_000
+_MAX_KEPT = 256
+_MAX_CHARS = 100_000
 
 
 @dataclass(slots=True)
@@ -66,10 +66,10 @@ class ResultCache:
         return result.model_copy(deep=True)
 
     def _store(self, key: str, result: ToolResult) -> ToolResult:
-        if result.success and self._ttl_s and size_of(result, _MOST_CHARS) <= _MOST_CHARS:
+        if result.success and self._ttl_s and size_of(result, _MAX_CHARS) <= _MAX_CHARS:
             # A copy: hooks may change the caller's result.
             self._results[key] = (self._clock() + self._ttl_s, result.model_copy(deep=True))
-            if len(self._results) > _MOST_KEPT:
+            if len(self._results) > _MAX_KEPT:
                 self._results.popitem(last=False)
         return result
 

@@ -19,7 +19,7 @@ TIMEOUT_S = 5
 _CONNECTIONS = 16
 _WAIT_S = 30
 _DAY_S = 24 * 60 * 60
-_MOST_DAYS = 100 * 366
+_MAX_DAYS = 100 * 366
 
 # The first match counts: some of these errors are subclasses of others.
 _REMEDIES = (
@@ -162,6 +162,6 @@ def _ttl_s(days: str | None) -> int:
     """
     if days is None:
         return 0
-    if not 0 < float(days) <= _MOST_DAYS:
+    if not 0 < float(days) <= _MAX_DAYS:
         raise ValueError
     return max(int(float(days) * _DAY_S), 1)

@@ -96,15 +96,15 @@ def text_of(row: dict[str, Any]) -> str:
     return content if isinstance(content, str) else ""
 
 
-def truncate_middle(text: str, most_chars: int, *, by_items: bool = False) -> str:
+def truncate_middle(text: str, max_chars: int, *, by_items: bool = False) -> str:
     """Return the beginning and the end of a text that is too long, with a mark between that counts the omitted part.
 
     With `by_items`, a line that is not indented begins an item, which includes the indented lines below it. The end
     then begins with an item, unless the text has only one.
     """
-    if len(text) <= most_chars:
+    if len(text) <= max_chars:
         return text
-    begin, end = most_chars - most_chars // 4, len(text) - most_chars // 4
+    begin, end = max_chars - max_chars // 4, len(text) - max_chars // 4
     indent = ""
     if by_items and _ITEM.match(text, end - 1) is None:
         if sum(1 for _ in _ITEM.finditer(text, 0, end)) <= 1:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from orchestrator_interactive.interactions.states import BaseState
 
 # Maximum number of items to hold back for the result of an earlier call.
-_MOST_HELD = 500
+_MAX_HELD = 500
 
 
 log = structlog.get_logger(__name__)
@@ -121,7 +121,7 @@ async def transcript(nodes: AsyncIterator[Node]) -> AsyncIterator[Item]:
         if isinstance(state, AssistantMessageState):
             held.flush_declared()
         held.take(node, state, problem)
-        if not held.waits_for or len(held.items) > _MOST_HELD:
+        if not held.waits_for or len(held.items) > _MAX_HELD:
             for item in held.flush():
                 yield item
     held.flush_declared()

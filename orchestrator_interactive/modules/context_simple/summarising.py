@@ -39,7 +39,7 @@ _MARK_TOKENS = 20
 
 # Back-off after a failure; it doubles with each further failure.
 _BACK_OFF_S = 60.0
-_LONGEST_BACK_OFF_S = 3600.0
+_MAX_BACK_OFF_S = 3600.0
 
 
 class Summariser:
@@ -78,26 +78,26 @@ class Summariser:
         return text, answer.usage
 
     def _failed(self, reason: str, error: BaseException | None = None) -> str:
-        wait_s = min(_BACK_OFF_S * 2.0**self._failures, _LONGEST_BACK_OFF_S)
+        wait_s = min(_BACK_OFF_S * 2.0**self._failures, _MAX_BACK_OFF_S)
         self._failures += 1
         self._not_before_s = asyncio.get_running_loop().time() + wait_s
         log.warning("context.summary_failed", reason=reason, retry_after_s=wait_s, exc_info=error)
         return ""
 
 
-def summary_request(rows: Sequence[Row], earlier: str | None, room_tokens: float, most_tokens: int) -> ChatRequest:
+def summary_request(rows: Sequence[Row], earlier: str | None, room_tokens: float, max_tokens: int) -> ChatRequest:
     """Build the request for a summary of these rows and of the summary before them.
 
-    It has at most `room_tokens`, and asks for at most `most_tokens`.
+    It has at most `room_tokens`, and asks for at most `max_tokens`.
     """
-    before = "" if earlier is None else f"{_EARLIER}\n  {indented(truncated(earlier, most_tokens))}\n\n"
+    before = "" if earlier is None else f"{_EARLIER}\n  {indented(truncated(earlier, max_tokens))}\n\n"
     used = _INSTRUCTIONS_TOKENS + estimate({"content": before}) + _MARK_TOKENS
-    text = render_text(rows, max(int(room_tokens) - used, most_tokens))
+    text = render_text(rows, max(int(room_tokens) - used, max_tokens))
     messages = [
         Message(role="system", content=_INSTRUCTIONS),
         Message(role="user", content=before + (text or _NOTHING)),
     ]
-    return ChatRequest(messages=messages, max_output_tokens=most_tokens)
+    return ChatRequest(messages=messages, max_output_tokens=max_tokens)
 
 
 async def _response(provider: Any, request: ChatRequest) -> ChatResponse:

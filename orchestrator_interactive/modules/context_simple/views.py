@@ -172,15 +172,15 @@ def _tokens(rows: Iterable[Row | int], history: MessageHistory) -> int:
     return sum(history.sizes[row] if isinstance(row, int) else estimate(row) for row in rows)
 
 
-def _note(truncation: Truncation, summary: ContextSummary | None, most_tokens: int) -> Row | None:
+def _note(truncation: Truncation, summary: ContextSummary | None, max_tokens: int) -> Row | None:
     """Build the user row for the rows left out: their summary, and the number of rows that it does not cover."""
     left_out = truncation.left_out()
     if not left_out:
         return None
     parts = []
     uncovered = left_out
-    if summary is not None and most_tokens:
-        parts.append(f"{SUMMARY_PREFIX} {indented(truncated(summary.text, most_tokens))}]")
+    if summary is not None and max_tokens:
+        parts.append(f"{SUMMARY_PREFIX} {indented(truncated(summary.text, max_tokens))}]")
         uncovered = truncation.left_out(since=summary.until)
     if uncovered:
         which = "messages after these" if parts else "earlier messages of this conversation"

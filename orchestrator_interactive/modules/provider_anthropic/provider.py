@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _CONNECT_TIMEOUT_S = 10.0
-_LONGEST_BACKOFF_S = 30.0
+_MAX_BACKOFF_S = 30.0
 # The provider does not wait longer than this for a retry: a run without output for minutes looks dead.
-_LONGEST_WAIT_S = 60.0
+_MAX_WAIT_S = 60.0
 # Time slice for reading events before other tasks run.
 _YIELD_EVERY_S = 0.002
 # After the answer is complete, the response is read to its end so that the connection can be reused.
@@ -140,11 +140,11 @@ class AnthropicProvider:
         """Return the delay before a retry in seconds; `None` if a retry is useless."""
         if not error.retryable or attempt > self._config.max_retries:
             return None
-        backoff_s = min(self._config.retry_base_delay_s * 2.0 ** (attempt - 1), _LONGEST_BACKOFF_S)
+        backoff_s = min(self._config.retry_base_delay_s * 2.0 ** (attempt - 1), _MAX_BACKOFF_S)
         jitter_s = random.uniform(0, backoff_s / 2)  # noqa: S311 - spreads retries; not security-relevant
         if error.retry_after is None:
             return backoff_s - jitter_s
-        return error.retry_after + jitter_s if error.retry_after <= _LONGEST_WAIT_S else None
+        return error.retry_after + jitter_s if error.retry_after <= _MAX_WAIT_S else None
 
     async def _announce_retry(self, model: str, attempt: int, delay_s: float, error: LLMError) -> None:
         log.info("provider.retry", provider=self.name, model=model, attempt=attempt, delay_s=delay_s, error=str(error))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from orchestrator_interactive.modules.provider_anthropic.prices import Prices
 
 # Limit of an answer: many times the output limit of any model.
-_MOST_CHARS = 10_000_000
+_MAX_CHARS = 10_000_000
 _CUT = ("max_tokens", "model_context_window_exceeded")
 
 
@@ -135,9 +135,9 @@ class StreamedAnswer:
 
     def _count_chars(self, block: _OpenBlock) -> None:
         self._chars += len(block.pieces[-1]) if block.pieces else 0
-        if self._chars > _MOST_CHARS:
+        if self._chars > _MAX_CHARS:
             raise LLMError(
-                f"The answer has more than {_MOST_CHARS:,} characters: it was cut off.",
+                f"The answer has more than {_MAX_CHARS:,} characters: it was cut off.",
                 provider="anthropic",
                 model=self._request.model,
             )

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from orchestrator_interactive.modules.provider_demo.rows import ToolUse
     from orchestrator_interactive.modules.provider_demo.subject import DemoSubject
 
-_MOST_HITS = 10
+_MAX_HITS = 10
 _EXCERPT_LINES = 15
 
 
@@ -118,8 +118,8 @@ def _file_line(file: FileFindings) -> str:
 
 
 def _hit_lines(found: list[Hit]) -> list[str]:
-    shown = [f"- `{hit.path}:{hit.line}` {hit.text.removeprefix('- ')}" for hit in found[:_MOST_HITS]]
-    return [*shown, f"- … and {len(found) - _MOST_HITS} more"] if len(found) > _MOST_HITS else shown
+    shown = [f"- `{hit.path}:{hit.line}` {hit.text.removeprefix('- ')}" for hit in found[:_MAX_HITS]]
+    return [*shown, f"- … and {len(found) - _MAX_HITS} more"] if len(found) > _MAX_HITS else shown
 
 
 def _failure_line(use: ToolUse) -> str:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from orchestrator_interactive.modules.provider_demo.findings import FileFindings
     from orchestrator_interactive.modules.provider_demo.rows import InjectedText, ToolUse
 
-MOST_FILES = 6
+MAX_FILES = 6
 _LISTED = re.compile(r"(.+) \([\d,]+ bytes\)")
 _HIT = re.compile(r"(.+?):(\d+): (.*)")
 _TEXT_FILES = (".md", ".txt", ".csv", ".json", ".yaml", ".yml", ".toml", ".rst", ".html", ".py", ".js", ".log")
@@ -98,7 +98,7 @@ def listed_files(task: Task) -> list[str]:
     if listing is None or not listing.succeeded:
         return []
     paths = [listed[1] for line in listing.output.splitlines() if (listed := _LISTED.fullmatch(line))]
-    return [path for path in paths if path.lower().endswith(_TEXT_FILES)][:MOST_FILES]
+    return [path for path in paths if path.lower().endswith(_TEXT_FILES)][:MAX_FILES]
 
 
 def _possible(wish: intents.Intent, *, is_steered: bool) -> intents.Intent:

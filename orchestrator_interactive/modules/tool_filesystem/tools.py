@@ -12,7 +12,7 @@ from orchestrator_interactive.kernel.blocking import run_blocking
 from orchestrator_interactive.kernel.contracts.models import ToolResult
 from orchestrator_interactive.modules.tool_filesystem.reading import excerpt
 from orchestrator_interactive.modules.tool_filesystem.search import TIME_LIMIT_S, scan
-from orchestrator_interactive.modules.tool_filesystem.search_process import MOST_FOLDERS, MOST_PATH_BYTES
+from orchestrator_interactive.modules.tool_filesystem.search_process import MAX_FOLDERS, MAX_PATH_BYTES
 from orchestrator_interactive.modules.tool_filesystem.workspace import WorkspaceError
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def _capped(lines: list[str], found: Found, *, nothing: str) -> str:
         notes.append(f"[… Not all files were searched within {TIME_LIMIT_S:g} seconds. Narrow the search.]")
     if found["too_deep"]:
         notes.append(
-            f"[… {found['too_deep']} files or folders are left out: their paths are longer than {MOST_FOLDERS} folders "
-            f"or {MOST_PATH_BYTES:,} bytes.]"
+            f"[… {found['too_deep']} files or folders are left out: their paths are longer than {MAX_FOLDERS} folders "
+            f"or {MAX_PATH_BYTES:,} bytes.]"
         )
     return "\n".join([*(lines or [nothing]), *notes])
