@@ -10,7 +10,7 @@ from orchestrator_interactive.kernel.contracts.messages import ToolCall, ToolCal
 from orchestrator_interactive.kernel.contracts.tool_calls import calls_in_field, function_of, is_call
 from orchestrator_interactive.loop.outcome import outcome_in
 from orchestrator_interactive.loop.tool_call import is_side_effect_free, label_of
-from orchestrator_interactive.loop.tool_results import CompletedCall, results_in, row_of_lost_results
+from orchestrator_interactive.loop.tool_results import CompletedCall, lost_results_row, results_in
 from orchestrator_interactive.loop.usage import usage_in
 from orchestrator_interactive.transcript.answer_parts import InterimTexts, partial_reason_of
 from orchestrator_interactive.transcript.parsing import UNREADABLE, message_of
@@ -160,7 +160,7 @@ def resume_state_of(rows: Sequence[Row]) -> ResumeState:
         raise RuntimeError(_NO_RUN)
     own, parts = rows[begin:], InterimTexts()
     texts = tuple(part for row in own if (part := parts.add(row)))
-    lost = row_of_lost_results(rows)
+    lost = lost_results_row(rows)
     return ResumeState(
         prompt=text_of(own[0]),
         earlier_usage=usage_in(rows[:begin]),

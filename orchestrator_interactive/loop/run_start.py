@@ -9,7 +9,7 @@ from orchestrator_interactive.kernel.contracts.models import sendable
 from orchestrator_interactive.loop.injection_queue import notice_row
 from orchestrator_interactive.loop.resume import prompt_in, resume_state_of
 from orchestrator_interactive.loop.run import changed
-from orchestrator_interactive.loop.tool_results import row_of_lost_results
+from orchestrator_interactive.loop.tool_results import lost_results_row
 from orchestrator_interactive.loop.usage import usage_in
 from orchestrator_interactive.transcript.framing import without_frames
 from orchestrator_interactive.transcript.rows import delivered_ids_in, user_row
@@ -92,7 +92,7 @@ class RunStart:
         """Restore the state from the log, and add a row for postponed calls whose results were lost."""
         rows = await self._run.context.get_messages()
         await self._remove_delivered(rows)
-        if lost := row_of_lost_results(rows):
+        if lost := lost_results_row(rows):
             await self._run.context.add_message(lost)
         if self._session_state.usage is None:
             self._session_state.usage = usage_in(rows)

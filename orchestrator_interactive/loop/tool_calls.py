@@ -12,7 +12,7 @@ from orchestrator_interactive.kernel.contracts.messages import ToolCall, ToolCal
 from orchestrator_interactive.kernel.contracts.request_validation import is_plain
 from orchestrator_interactive.loop.run import RunDenied
 from orchestrator_interactive.loop.tool_call import ToolExecution, is_side_effect_free
-from orchestrator_interactive.loop.tool_results import TOO_MANY, row_of_late_results
+from orchestrator_interactive.loop.tool_results import TOO_MANY, late_results_row
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
@@ -172,7 +172,7 @@ class ToolExecutor:
 
     async def _commit_late(self, commit: Callable[[dict[str, Any]], Awaitable[None]]) -> None:
         over = [execution for execution in self._pending if execution.is_over]
-        await commit(row_of_late_results([execution.close() for execution in over]))
+        await commit(late_results_row([execution.close() for execution in over]))
         settled = set(over)
         self._pending = [execution for execution in self._pending if execution not in settled]
         for execution in over:

@@ -174,7 +174,7 @@ def unknown_row(call: ToolCall) -> dict[str, Any]:
     return CallOutcome("lost").mark(tool_row(call, PROCESS_ENDED, failed=True))
 
 
-def row_of_late_results(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def late_results_row(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return one user row for the results of postponed calls; `rows` are their tool rows.
 
     Their text is indented, so that none of its lines can imitate a person's message.
@@ -189,7 +189,7 @@ def row_of_late_results(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return late
 
 
-def row_of_lost_results(rows: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
+def lost_results_row(rows: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
     """Return the row for postponed calls whose process ended before their results; None if there are none."""
     pending: dict[str, dict[str, Any]] = {}
     for row in rows:
@@ -201,7 +201,7 @@ def row_of_lost_results(rows: Iterable[dict[str, Any]]) -> dict[str, Any] | None
         ids = metadata.get("results")
         for call_id in ids if isinstance(ids, list) else ():
             pending.pop(str(call_id), None)
-    return row_of_late_results(list(pending.values())) if pending else None
+    return late_results_row(list(pending.values())) if pending else None
 
 
 def _late_text(row: dict[str, Any]) -> str:

@@ -41,11 +41,11 @@ class Pipe:
         transport, _ = await loop.connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(self._reader), os.fdopen(self._end, "rb")
         )
-        self.close = lambda: os.close(keep_open)
+        self.let_go = lambda: os.close(keep_open)
         return transport
 
     async def end(self) -> None:
-        self.close()
+        self.let_go()
         assert await soon(self._reader.read()) == b""
 
 

@@ -176,7 +176,7 @@ def test_what_is_held_does_nothing_until_it_is_let_go_and_then_goes_on_in_its_or
         await asyncio.sleep(1.5)
         loop.hold(1)
         await asyncio.sleep(10)
-        loop.close(1)
+        loop.let_go(1)
         await task
 
     loop = SimulatedLoop(kind(random.Random(0)))  # noqa: S311
@@ -210,7 +210,7 @@ def test_what_is_killed_while_it_is_held_stays_dead() -> None:
         loop.hold(1)
         await asyncio.sleep(2)
         loop.kill(1)
-        loop.close(1)
+        loop.let_go(1)
         await asyncio.sleep(2)
 
     seen: list[object] = []

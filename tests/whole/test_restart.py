@@ -161,12 +161,12 @@ async def test_a_person_goes_on_in_the_thread_after_a_restart_and_the_conversati
 
 async def test_a_run_after_a_restart_can_be_steered_and_stopped(thread, model):
     model.reply(text("Hello."))
-    async with thread.heartbeat():
+    async with thread.alive():
         await thread.say("@alpha hello")
         await thread.hears("Hello.")
     half = Gate()
     model.reply(text("I begin ", half), tool_call("run_tests", {}))
-    async with thread.heartbeat():
+    async with thread.alive():
         await thread.say("run the tests")
         await half.reached.wait()
         steer = await thread.say("the slow ones, too")
@@ -184,13 +184,13 @@ async def test_a_run_after_a_restart_can_be_steered_and_stopped(thread, model):
 async def test_a_thread_goes_on_with_the_instance_that_spoke_last_in_it(thread, model):
     for name in ("alpha", "beta"):
         model.reply(text(f"I am {name}."))
-    async with thread.heartbeat():
+    async with thread.alive():
         await thread.say("@alpha who are you?")
         await thread.hears("I am alpha.")
         await thread.say("beta: and you?")
         await thread.hears("I am beta.")
     model.reply(text("Beta, still."))
-    async with thread.heartbeat():
+    async with thread.alive():
         await thread.say("who was that?")
         assert (await thread.hears("Beta, still.")).username == "Beta"
     assert said_by_user(model.bodies[-1]) == ["and you?", "who was that?"], "each has a log of its own"
@@ -225,7 +225,7 @@ async def test_what_a_killed_service_was_at_is_told_before_the_thread_goes_on(th
 async def test_a_conversation_that_was_rewound_while_it_rested_goes_on_from_there(thread, model):
     for answer in ("One.", "Two.", "Three, after one."):
         model.reply(text(answer))
-    async with thread.heartbeat():
+    async with thread.alive():
         await thread.say("@alpha one")
         await thread.hears("One.")
         await thread.say("two")
@@ -246,7 +246,7 @@ async def test_a_conversation_that_was_rewound_while_it_rested_goes_on_from_ther
 async def test_a_run_whose_conversation_is_rewound_meanwhile_ends_and_says_so(thread, model):
     model.reply(text("One."))
     model.reply(tool_call("run_tests", {}))
-    async with thread.heartbeat():
+    async with thread.alive():
         await thread.say("@alpha one")
         await thread.hears("One.")
         await thread.say("run the tests")

@@ -21,7 +21,7 @@ __all__ = ["ContextOptions", "SimpleContext", "mount"]
 
 
 async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> SimpleContext:
-    """Mount the context and the capability `context.compress`, a function that compresses its memory until the next use.
+    """Mount the context and the capability `context.compress`, which compresses its memory until the next use.
 
     Raises:
         ValueError: the configuration has an unknown option or a value out of range.

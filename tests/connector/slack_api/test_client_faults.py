@@ -242,7 +242,7 @@ async def test_leaving_does_not_wait_for_a_run_that_would_begin_only_then(slack,
     sessions, posts, lookup = FakeSessionManager(), asyncio.Event(), asyncio.Event()
     access = SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token))
 
-    async def close() -> None:
+    async def let_go() -> None:
         await slack.until(lambda ws: not ws.bot_online)
         lookup.set()
         with contextlib.suppress(TimeoutError):
@@ -264,4 +264,4 @@ async def test_leaving_does_not_wait_for_a_run_that_would_begin_only_then(slack,
         await run.answer("the answer")
         await slack.as_person("ben").say("random", "@alpha one more")
         await slack.until(lambda _: not slack.socket_mode.delivery.outstanding)
-        tasks.create_task(close())
+        tasks.create_task(let_go())

@@ -55,12 +55,12 @@ async def test_whoever_forgets_a_mark_before_its_turn_does_not_wait_for_that() -
 
 @in_virtual_time
 async def test_a_mark_that_is_on_its_way_is_not_cut() -> None:
-    close = asyncio.Event()
+    let_go = asyncio.Event()
 
     class Slow(_Wire):
         async def react(self, channel: str, ts: str, name: str, turn: CallSlot, confirm: Confirm) -> None:
             await super().react(channel, ts, name, turn, confirm)
-            await close.wait()
+            await let_go.wait()
 
     async with RateLimiter("T1") as scheduler:
         marks = Reactions(cast("SlackClient", Slow(scheduler)))
@@ -69,7 +69,7 @@ async def test_a_mark_that_is_on_its_way_is_not_cut() -> None:
         assert not marks.forget(LAST)
         await asyncio.sleep(1)
         assert not putting.done()
-        close.set()
+        let_go.set()
         assert await putting
 
 

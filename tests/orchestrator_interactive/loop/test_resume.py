@@ -32,7 +32,7 @@ from orchestrator_interactive.loop.injection_queue import injection_row
 from orchestrator_interactive.loop.tool_results import (
     NOT_STARTED,
     PROCESS_ENDED,
-    row_of_late_results,
+    late_results_row,
     still_running_row,
 )
 from orchestrator_interactive.transcript.answer_parts import mark_partial
@@ -253,7 +253,7 @@ class TestCallsWithoutAResult:
 
     async def test_results_that_have_followed_are_known(self) -> None:
         slow = use("do", "a")
-        rows = [calling(slow), still_running_row(slow), steer_of("m1"), row_of_late_results([tool_row(slow, "x")])]
+        rows = [calling(slow), still_running_row(slow), steer_of("m1"), late_results_row([tool_row(slow, "x")])]
         agent = await killed(GO, *rows, tools=[echo("do")])
         await resumed(agent)
         assert agent.progress.of("resumed") == [{"unknown": [], "retried": [], "tools": []}]

@@ -1,4 +1,4 @@
-"""What call_outcome of a run's calls is told by its rows, however many processes it took; nobody is left to guess."""
+"""What became of a run's calls is told by its rows, however many processes it took; nobody is left to guess."""
 
 from __future__ import annotations
 

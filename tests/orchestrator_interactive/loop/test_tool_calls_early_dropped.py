@@ -57,7 +57,7 @@ def _pairs(agent: Agent) -> tuple[list[str], list[str]]:
 
 
 def _told(agent: Agent) -> list[tuple[str, str]]:
-    """What the end tells of each call: its id, and what call_outcome of it."""
+    """What the end tells of each call: its id, and what became of it."""
     return [(each["id"], each["outcome"]) for each in agent.progress.of("complete")[0]["tools"]]
 
 

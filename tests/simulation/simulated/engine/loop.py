@@ -110,7 +110,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         """Run none of its callbacks until it is let go: a process that gets no processor, while time goes on."""
         self._held.setdefault(life, [])
 
-    def close(self, life: int) -> None:
+    def let_go(self, life: int) -> None:
         self._ready += self._held.pop(life, ())
 
     def after_callbacks(self, life: int, count: int, do: Callable[[], object]) -> None:

@@ -64,7 +64,7 @@ class Chaos:
         self._ground.slack.tells_of_threads = True
         self._ground.stores.come_back()
         for process in self.processes:
-            self._scene.loop.close(process.number)
+            self._scene.loop.let_go(process.number)
 
     def kill(self, process: Replica) -> None:
         if process not in self.processes:
@@ -169,7 +169,7 @@ class Chaos:
 
     def _let_go(self, process: Replica) -> None:
         self._scene.tell("chaos", f"lets process {process.number} go")
-        self._scene.loop.close(process.number)
+        self._scene.loop.let_go(process.number)
 
     async def _be_away(self) -> None:
         scene = self._scene
