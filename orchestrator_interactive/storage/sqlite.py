@@ -33,8 +33,8 @@ class Database:
     A small write runs on the event loop's thread: it copies into the system's cache and is much faster than a hop to
     another thread and back. Work that may wait for a lock or for the disk runs in a worker thread, one call at a time.
 
-    All methods raise StoreError if the file cannot be used; StoreUnavailable if another process locks it, or if its disk
-    is full or unavailable.
+    All methods raise StoreError if the file cannot be used; StoreUnavailable if another process locks it, or if its
+    disk is full or unavailable.
     """
 
     def __init__(

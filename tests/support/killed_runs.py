@@ -210,7 +210,7 @@ class Process:
 def texts_in(rows: Iterable[Row]) -> list[Text]:
     """What the rows say that people were told."""
     state = resume_state_of(list(rows))
-    told, rest = state.texts, state.parts.rest()
+    told, rest = state.texts, state.interim_texts.flush()
     return [(part.number, part.text) for part in (*told, *([rest] if rest else ()))]
 
 

@@ -54,7 +54,7 @@ def test_two_entries_of_a_module_stay_two() -> None:
 @pytest.mark.parametrize("nothing", [[], None])
 def test_an_empty_section_removes_every_module(nothing: Any) -> None:
     plan = {"session": SESSION, "tools": ["a", "b"]}
-    assert MountPlan.read(merge_configs(plan, {"tools": nothing})).optional == ()
+    assert MountPlan.from_config(merge_configs(plan, {"tools": nothing})).optional == ()
 
 
 def test_lists_in_a_config_are_replaced() -> None:
@@ -79,7 +79,10 @@ def test_another_module_does_not_inherit_the_options_of_the_one_it_takes_the_pla
     point: str, base: dict[str, Any], another: Any
 ) -> None:
     base = {**base, "session": {**SESSION, **base.get("session", {})}}
-    before, after = MountPlan.read(base), MountPlan.read(merge_configs(base, {"session": {point: another}}))
+    before, after = (
+        MountPlan.from_config(base),
+        MountPlan.from_config(merge_configs(base, {"session": {point: another}})),
+    )
     [spec] = [spec for spec in after.required if spec.point == point]
     assert (spec.module, spec.source, spec.config) == ("another", None, {})
     assert [spec for spec in after.required if spec.point != point] == [
@@ -90,7 +93,7 @@ def test_another_module_does_not_inherit_the_options_of_the_one_it_takes_the_pla
 def test_the_same_module_keeps_the_options_that_stand_beside_it() -> None:
     base = {"session": {**SESSION, "orchestrator_source": "there"}, "orchestrator": {"config": {"a": 1}}}
     overlay = {"session": {"orchestrator": "o"}, "orchestrator": {"config": {"b": 2}}}
-    spec = MountPlan.read(merge_configs(base, overlay)).required[0]
+    spec = MountPlan.from_config(merge_configs(base, overlay)).required[0]
     assert (spec.source, spec.config) == ("there", {"a": 1, "b": 2})
 
 
@@ -121,7 +124,7 @@ def test_laying_nothing_over_it_changes_nothing(base: dict[str, Any]) -> None:
 
 
 def _modules(plan: dict[str, Any]) -> tuple[Any, ...]:
-    return MountPlan.read({"session": SESSION, **plan}).optional
+    return MountPlan.from_config({"session": SESSION, **plan}).optional
 
 
 def _spoil(value: Any) -> None:
@@ -135,4 +138,4 @@ def _spoil(value: Any) -> None:
 @pytest.mark.parametrize("wrong", [float("nan"), float("-inf"), -1, "5", True, [1]], ids=repr)
 def test_a_time_limit_for_hooks_that_is_no_number_is_refused_by_name(wrong: Any) -> None:
     with pytest.raises(ValueError, match="hook_timeout_s"):
-        MountPlan.read({"session": {**SESSION, "hook_timeout_s": wrong}})
+        MountPlan.from_config({"session": {**SESSION, "hook_timeout_s": wrong}})
