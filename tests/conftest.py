@@ -21,7 +21,7 @@ settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
 
 # Folders whose tests take long, the longest first: begun last, they would be waited for alone.
-_LONG = ("whole", "simulation", "benchmarks", "service", "store", "local_slack")
+_LONG = ("whole", "simulation", "benchmarks", "service", "local_slack")
 _HERE = Path(__file__).parent
 
 

@@ -20,7 +20,7 @@ from service.logging import hide_secrets
 from service.sessions.manager import InProcessSessionManager
 from service.sessions.workspaces import Workspaces
 
-LEAKY = Path(__file__).parents[1] / "support" / "leaky_tool.py"
+LEAKY = Path(__file__).parents[2] / "support" / "leaky_tool.py"
 SECRET = "sk-ant-api03-abcdefghijklmnop"
 TOKENS = {"SLACK_APP_TOKEN": "xapp-a", "SLACK_BOT_TOKEN": "xoxb-b"}
 ONE = "instances: {a: {persona: {name: A, emoji: ':owl:'}}}"
