@@ -225,7 +225,7 @@ async def test_a_file_without_write_permission_is_an_error(shared_folder, file, 
     shared_folder.chmod(folder)
     with (
         ordinary_user(),
-        pytest.raises(StoreError, match="Grant this user (read and )?write access to the file and its folder"),
+        pytest.raises(StoreError, match=r"Grant this user (read and )?write access to the file and its folder"),
     ):
         await open_store(f"sqlite:{path}")
     shared_folder.chmod(0o777)

@@ -1,4 +1,4 @@
-"""amplifier-core's own behavioural tests, over our modules as their entry points mount them."""
+"""amplifier-core's behavioural tests, with our modules as their entry points mount them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 async def mounted(coordinator: Any) -> AsyncIterator[Mounted]:  # noqa: F811
-    """Mounts a module in amplifier-core's test coordinator and returns what stands at a mount point."""
+    """Mount a module in amplifier-core's test coordinator; return the modules of a mount point."""
     cleanups: list[Callable[[], Any]] = []
 
     async def mount(module_id: str, point: str, config: dict[str, Any]) -> Any:
