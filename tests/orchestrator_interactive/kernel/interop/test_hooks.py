@@ -49,7 +49,7 @@ class People:
 
 @dataclass
 class Hooked:
-    """A session with one hook; its provider calls `echo` twice and then says "ok"."""
+    """A session with one hook; its provider calls `echo` and then says "ok"."""
 
     session: Any
     provider: ScriptedProvider
@@ -66,10 +66,10 @@ class Hooked:
         return [text_of(row) for row in self.provider.sent() if row["role"] == "tool"]
 
     def inputs(self) -> list[str]:
-        return sorted(given.get("text", "") for given in self.tool.inputs)
+        return [given.get("text", "") for given in self.tool.inputs]
 
 
-STEPS = (call(use("echo", "a", text="one"), use("echo", "b", text="two")), say("ok"))
+STEPS = (call(use("echo", "a", text="one")), say("ok"))
 
 
 @pytest.fixture(params=["adapters", "foreign"])
@@ -104,7 +104,7 @@ def hooked(request: pytest.FixtureRequest, core_session: Make, local_session: Ma
 async def test_continue_changes_nothing(hooked: Make, event: str) -> None:
     session = await hooked(event)
     assert await session.run() == "ok"
-    assert session.results() == session.inputs() == ["one", "two"]
+    assert session.results() == session.inputs() == ["one"]
 
 
 @pytest.mark.parametrize("event", BEFORE_THE_MODEL)
@@ -116,12 +116,12 @@ async def test_a_denied_step_ends_the_run_with_the_reason(hooked: Make, event: s
 
 @pytest.mark.parametrize(
     ("event", "inputs", "result"),
-    [("tool:pre", [], "Denied: not here"), ("tool:post", ["one", "two"], "The result was withheld: not here")],
+    [("tool:pre", [], "Denied: not here"), ("tool:post", ["one"], "The result was withheld: not here")],
 )
 async def test_the_model_reads_why_a_tool_was_denied(hooked: Make, event: str, inputs: list[str], result: str) -> None:
     session = await hooked(event, DENY)
     assert await session.run() == "ok"
-    assert (session.inputs(), session.results()) == (inputs, [result, result])
+    assert (session.inputs(), session.results()) == (inputs, [result])
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ async def test_modified_data_take_effect(hooked: Make, event: str, changes: Any,
     if first_request:
         assert told(session.provider.sent(0)) == first_request
     else:
-        assert session.results() == ["other", "other"]
+        assert session.results() == ["other"]
 
 
 @pytest.mark.parametrize("event", POINTS)
@@ -166,7 +166,7 @@ async def test_an_ephemeral_injection_is_in_the_next_request_only(hooked: Make, 
 async def test_an_injection_may_be_appended_to_the_last_tool_result(hooked: Make) -> None:
     session = await hooked("provider:request", {**INJECT, "ephemeral": True, "append_to_last_tool_result": True})
     await session.run()
-    assert session.results() == ["one", "two\n\nby the way"]
+    assert session.results() == ["one\n\nby the way"]
 
 
 @pytest.mark.parametrize("event", POINTS)
@@ -175,7 +175,7 @@ async def test_an_approved_step_continues(hooked: Make, event: str) -> None:
     session = await hooked(event, ASK, people=people)
     assert await session.run() == "ok"
     assert people.asked[0] == ("May it?", ["Allow", "Deny"], 9.0, "deny")
-    assert session.inputs() == ["one", "two"]
+    assert session.inputs() == ["one"]
 
 
 @pytest.mark.parametrize("event", BEFORE_THE_MODEL)
@@ -190,7 +190,7 @@ async def test_a_step_that_a_person_denies_ends_the_run(hooked: Make, event: str
     [
         (People("Deny"), "deny", []),
         (People(ApprovalTimeoutError("nobody")), "deny", []),
-        (People(ApprovalTimeoutError("nobody")), "allow", ["one", "two"]),
+        (People(ApprovalTimeoutError("nobody")), "allow", ["one"]),
         (None, "allow", []),
     ],
     ids=["denied", "timeout", "timeout, default allow", "no approval system"],
